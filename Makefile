@@ -1,0 +1,35 @@
+# Everything happens in .venv, from the pinned and hashed versions in requirements.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: demo test check bench soak lock
+
+demo: $(STAMP)
+	$(BIN)/python tests/demo.py
+
+test: check
+	$(BIN)/pytest $(ARGS)
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/mypy --explicit-package-bases tests
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	$(BIN)/python -m tests.bench $(ARGS)
+
+soak: $(STAMP)
+	$(BIN)/pytest -m soak $(ARGS)
+
+lock: $(STAMP) # needs uv on PATH
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --upgrade \
+	  --python-version 3.11 --extra sandbox --group dev pyproject.toml -o requirements.txt
+
+$(STAMP): requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(STAMP)

@@ -1,0 +1,1 @@
+"""The backend on the control plane: binding spaces, rights, exports."""

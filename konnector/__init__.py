@@ -1,0 +1,1 @@
+"""The agent that carries claims up, and status and credentials down."""

@@ -1,0 +1,1 @@
+"""The library behind the three programs: a pure inner half, and one door to Kubernetes."""

@@ -1,0 +1,1 @@
+"""Facts and decisions: values and pure functions, without I/O, clock or logging."""
