@@ -1,0 +1,55 @@
+"""The vocabulary of conditions: every type, and every cause for which one is False.
+
+Wire facts (protocol-bind.md A.10, protocol-konnector.md B, C), so that a reason never appears
+with another severity. Refuses to know when a cause applies; messages belong to who decides.
+"""
+
+from typing import Final
+
+from reconciler.core.conditions import ERROR, INFO, READY, WARNING, Cause
+
+HEALTHY: Final = "Healthy"
+SECRET_VALID: Final = "SecretValid"
+VALID_VERSION: Final = "ValidVersion"
+PROVIDER_IN_SYNC: Final = "ProviderInSync"
+CONNECTED: Final = "Connected"
+CONSUMER_IN_SYNC: Final = "ConsumerInSync"
+EXPORTS_READY: Final = "ExportsReady"
+INFORMERS_SYNCED: Final = "InformersSynced"
+HEARTBEATING: Final = "Heartbeating"
+SCHEMA_IN_SYNC: Final = "SchemaInSync"
+KONNECTOR_DEPLOYED: Final = "KonnectorDeployed"
+
+# ClusterBinding
+FIRST_HEARTBEAT_PENDING: Final = Cause(HEALTHY, INFO, "FirstHeartbeatPending")
+HEARTBEAT_INTERVAL_MISSING: Final = Cause(HEALTHY, INFO, "HeartbeatIntervalMissing")
+HEARTBEAT_TIMEOUT: Final = Cause(HEALTHY, ERROR, "HeartbeatTimeout")
+HEARTBEAT_TIME_DRIFT: Final = Cause(HEALTHY, WARNING, "HeartbeatTimeDrift")
+PROVIDER_SECRET_NOT_FOUND: Final = Cause(SECRET_VALID, WARNING, "ProviderSecretNotFound")
+PROVIDER_SECRET_INVALID: Final = Cause(SECRET_VALID, WARNING, "ProviderSecretInvalid")
+VERSION_PARSE_ERROR: Final = Cause(VALID_VERSION, WARNING, "ParseError")
+
+# APIServiceExport
+PROVIDER_CRD_INVALID: Final = Cause(PROVIDER_IN_SYNC, ERROR, "CustomResourceDefinitionUpdateFailed")
+BINDING_NOT_FOUND: Final = Cause(CONNECTED, INFO, "APIServiceBindingNotFound")
+CONSUMER_SYNC_NOT_APPLICABLE: Final = Cause(CONSUMER_IN_SYNC, INFO, "NA")
+CONSUMER_SYNC_UNKNOWN: Final = Cause(CONSUMER_IN_SYNC, INFO, "Unknown")
+
+# APIServiceExportRequest
+CRD_NOT_FOUND: Final = Cause(EXPORTS_READY, ERROR, "CRDNotFound")
+CRD_INVALID: Final = Cause(EXPORTS_READY, ERROR, "CRDInvalid")
+
+# APIServiceBinding; the two of the Secret also on AppClusterBinding
+KUBECONFIG_SECRET_NOT_FOUND: Final = Cause(SECRET_VALID, ERROR, "KubeconfigSecretNotFound")
+KUBECONFIG_SECRET_INVALID: Final = Cause(SECRET_VALID, ERROR, "KubeconfigSecretInvalid")
+INFORMER_SYNC_TIMEOUT: Final = Cause(INFORMERS_SYNCED, ERROR, "InformerSyncTimeout")
+CLUSTER_BINDING_UPDATE_FAILED: Final = Cause(HEARTBEATING, WARNING, "ClusterBindingUpdateFailed")
+EXPORT_NOT_FOUND: Final = Cause(CONNECTED, ERROR, "APIServiceExportNotFound")
+EXPORT_INVALID: Final = Cause(CONNECTED, ERROR, "APIServiceExportInvalid")
+CRD_CREATE_FAILED: Final = Cause(CONNECTED, ERROR, "CustomResourceDefinitionCreateFailed")
+CRD_UPDATE_FAILED: Final = Cause(CONNECTED, ERROR, "CustomResourceDefinitionUpdateFailed")
+CRD_FOREIGN: Final = Cause(CONNECTED, ERROR, "ForeignCustomResourceDefinition")
+PENDING: Final = Cause(READY, INFO, "Pending")
+
+# AppClusterBinding
+KONNECTOR_DEPLOYMENT_FAILED: Final = Cause(KONNECTOR_DEPLOYED, ERROR, "KonnectorDeploymentFailed")

@@ -1,0 +1,139 @@
+"""Every failure that a person or a caller can meet, as one tree.
+
+KlutchError                    a sentence: what, where, what to do next
+├─ ConfigError        NEVER    what a person wrote is wrong (a kubeconfig, a file, an option)
+├─ HostError         NEVER    the machine lacks something (a port, disk space, a toolchain)
+└─ ClusterError                an API server said no, or nothing; carries cluster, object, verb
+   ├─ Unreachable     LATER    network, time-out, 5xx, 429, a cut answer
+   ├─ Unauthorized    LATER    401, also with renewed credentials
+   ├─ Forbidden       LATER    403; the right may be granted later
+   ├─ NotServed       LATER    the kind is not in the cluster's API (its CRD is absent)
+   ├─ Conflict        NOW      someone else wrote: look again and decide again
+   │  ├─ AlreadyExists         create found the name taken
+   │  ├─ Missing               a write to an object that is not there
+   │  └─ Replaced              the object with this uid is gone; another may bear its name
+   ├─ Expired         NOW      the resourceVersion or continue token is too old: list again
+   └─ Rejected        NEVER    400, 413, 422: until the input changes
+
+Absence is None, not an exception: only writes raise Missing.
+"""
+
+from enum import Enum
+from typing import ClassVar
+
+from reconciler.core.refs import Ref
+
+
+class Retry(Enum):
+    """When the same call may succeed."""
+
+    NOW = "now"
+    LATER = "later"
+    NEVER = "never"
+
+
+class KlutchError(Exception):
+    """The root. `str()` is a whole sentence for a person and holds no secret."""
+
+    retry: ClassVar[Retry] = Retry.NEVER
+
+
+class ConfigError(KlutchError):
+    """What a person wrote cannot be used. `where` is file:line:column or the option."""
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
+        self.message, self.where, self.hint = message, where, hint
+        prefix = f"{where}: " if where else ""
+        suffix = f". {hint}" if hint else ""
+        super().__init__(f"{prefix}{message}{suffix}")
+
+
+class HostError(KlutchError):
+    """This machine lacks something that the command needs. `hint` says what to do about it."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        self.message, self.hint = message, hint
+        super().__init__(f"{message}. {hint}" if hint else message)
+
+
+class ClusterError(KlutchError):
+    """A call to an API server failed.
+
+    `status` is the HTTP status, 0 where there was no answer; `reason` the Status reason.
+    `retry_after` is in seconds, where the server named it.
+    `outcome_unknown`: a write was sent and no answer came, so it may have happened.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a fact of the failed call that some caller reads
+        self,
+        message: str,
+        *,
+        ref: Ref,
+        verb: str,
+        status: int = 0,
+        reason: str = "",
+        retry_after: float | None = None,
+        outcome_unknown: bool = False,
+    ) -> None:
+        self.message, self.ref, self.verb = message, ref, verb
+        self.status, self.reason, self.retry_after = status, reason, retry_after
+        self.outcome_unknown = outcome_unknown
+        doubt = " (the write may have happened)" if outcome_unknown else ""
+        super().__init__(f"{ref.cluster}: {verb} {ref.object}: {message}{doubt}")
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster that was called."""
+        return self.ref.cluster
+
+
+class Unreachable(ClusterError):
+    """No usable answer: network, time-out, 429, 5xx, a cut or garbled body."""
+
+    retry = Retry.LATER
+
+
+class Unauthorized(ClusterError):
+    """401, also after the credentials were renewed."""
+
+    retry = Retry.LATER
+
+
+class Forbidden(ClusterError):
+    """403: RBAC or admission says no, for now."""
+
+    retry = Retry.LATER
+
+
+class NotServed(ClusterError):
+    """The cluster's own discovery confirms that it does not serve this kind."""
+
+    retry = Retry.LATER
+
+
+class Conflict(ClusterError):
+    """The object is not as the caller thought. Read it again and decide again."""
+
+    retry = Retry.NOW
+
+
+class AlreadyExists(Conflict):
+    """Create found the name taken."""
+
+
+class Missing(Conflict):
+    """A patch met no object of this name."""
+
+
+class Replaced(Conflict):
+    """The uid in the request is not the live one: the object was deleted and made again."""
+
+
+class Expired(ClusterError):
+    """410: the resourceVersion or continue token is too old."""
+
+    retry = Retry.NOW
+
+
+class Rejected(ClusterError):
+    """The API server will refuse this input until it changes."""

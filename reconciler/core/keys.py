@@ -1,0 +1,72 @@
+"""Every label, annotation, finalizer and field manager. No other module spells one out.
+
+Wire facts of protocol-bind.md A.11 and protocol-konnector.md 0, and our own of mapping.md 1.
+Refuses to know which object carries which, beyond what is said here.
+"""
+
+from typing import Final
+
+KLUTCH_GROUP: Final = "klutch.anynines.com"
+TEMPLATE_GROUP: Final = "example-backend.klutch.anynines.com"
+API_VERSION: Final = "v1alpha1"
+OWN_PREFIX: Final = "klutchctl.dev/"
+
+# Who wrote a field, as managedFields shows it.
+MANAGER_CLI: Final = "klutchctl"
+MANAGER_BACKEND: Final = "klutch-bind"
+MANAGER_KONNECTOR: Final = KLUTCH_GROUP
+MANAGER_ORIGINAL_KONNECTOR: Final = "konnector"  # with operation Update
+
+# Klutch: annotations.
+SOURCE_SPEC_HASH: Final = f"{KLUTCH_GROUP}/source-spec-hash"
+API_SERVICE_NAMESPACE: Final = f"{KLUTCH_GROUP}/api-service-namespace"
+IDENTITY: Final = f"{TEMPLATE_GROUP}/identity"
+BOUND: Final = f"{KLUTCH_GROUP}/bound"
+BOUND_VALUE: Final = "true"
+RESOURCE_OWNER: Final = f"{KLUTCH_GROUP}/resource-owner"
+OWNER_PROVIDER: Final = "Provider"
+OWNER_CONSUMER: Final = "Consumer"
+CLUSTER_NAMESPACE: Final = f"{KLUTCH_GROUP}/cluster-namespace"
+BOOTSTRAP_CREATE_ONLY: Final = "bootstrap.klutch.anynines.com/create-only"
+BOOTSTRAP_BATTERY: Final = "bootstrap.klutch.anynines.com/battery"
+SERVICE_ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
+
+# Klutch: labels.
+APP_CLUSTER_BINDING_NAME: Final = f"{KLUTCH_GROUP}/appclusterbinding-name"
+APP_CLUSTER_BINDING_NAMESPACE: Final = f"{KLUTCH_GROUP}/appclusterbinding-namespace"
+EXPORTED: Final = f"{KLUTCH_GROUP}/exported"  # on CRDs; nobody reads it
+APP: Final = "app"
+APP_KONNECTOR: Final = "konnector"
+
+# Klutch: finalizers.
+APP_CLUSTER_BINDING_CLEANUP: Final = f"{KLUTCH_GROUP}/appclusterbinding-cleanup"
+SYNCER: Final = f"{KLUTCH_GROUP}/syncer"
+
+# Ours: labels on objects that we create or adopt.
+FLEET: Final = f"{OWN_PREFIX}fleet"
+CLUSTER: Final = f"{OWN_PREFIX}cluster"
+BINDING: Final = f"{OWN_PREFIX}binding"
+OWN_LABEL_LENGTH: Final = 40  # of fleet and cluster names at most
+
+# Ours: annotations.
+APP_CLUSTER_UID: Final = f"{OWN_PREFIX}app-cluster-uid"
+SPACE_UID: Final = f"{OWN_PREFIX}space-uid"
+ACCESS: Final = f"{OWN_PREFIX}access"
+PARAMETERS: Final = f"{OWN_PREFIX}parameters"
+DELETION_POLICY: Final = f"{OWN_PREFIX}deletion-policy"
+DELETION_POLICY_RELEASE: Final = "Release"
+DELETION_POLICY_DELETE: Final = "Delete"
+RELEASED: Final = f"{OWN_PREFIX}released"
+ACCEPT_CLAIMS: Final = f"{OWN_PREFIX}accept-claims"
+ACCEPT_CLAIMS_TEMPLATE: Final = "Template"
+ALLOW_APP_CLUSTER_BINDING: Final = f"{OWN_PREFIX}allow-app-cluster-binding"
+CONFIRM_MASS_DELETE: Final = f"{OWN_PREFIX}confirm-mass-delete"
+CONFIRM_RECREATE: Final = f"{OWN_PREFIX}confirm-recreate"
+
+# Ours: finalizers.
+DRAIN: Final = f"{OWN_PREFIX}drain"
+
+
+def app_cluster_binding_labels(namespace: str, name: str) -> dict[str, str]:
+    """Return the two labels that lead from an object back to its AppClusterBinding."""
+    return {APP_CLUSTER_BINDING_NAME: name, APP_CLUSTER_BINDING_NAMESPACE: namespace}

@@ -1,0 +1,176 @@
+"""Who owns which field of a live object: `metadata.managedFields`, read and taken over.
+
+Decides which fields of ours a manifest no longer states, and how fields that we created by POST
+become removable by server-side apply (mapping.md 0). Refuses to know who "we" are: managers
+come as arguments. FieldsV1 is the format of sigs.k8s.io/structured-merge-diff.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    get,
+    get_map,
+    get_maps,
+    get_text,
+    resource_version_of,
+)
+
+# The steps from the root to one field, as FieldsV1 writes them: `f:name` of an object, `k:{...}`
+# of an array item by its keys, `v:...` of an item by its value, `i:0` of an item by its place.
+Path = tuple[str, ...]
+
+_ITSELF: Final = "."
+_EMPTY: Final[tuple[JSON, ...]] = (None, {}, [])
+
+
+def created_to_applied(
+    live: Manifest, *, manager: str, from_managers: Collection[str] = ()
+) -> list[dict[str, JSON]] | None:
+    """Return the JSON patch after which the next apply by `manager` can remove its fields.
+
+    Its own `Update` entry, and those of `from_managers`, become one `Apply` entry, united with
+    the one that is there. Entries of other managers and of subresources stay. The patch fails
+    where the object has changed meanwhile. None where there is nothing to take over.
+    """
+    entries = get_maps(live, "metadata", "managedFields")
+    sources = {manager, *from_managers}
+    taken = [entry for entry in entries if _is(entry, "Update") and _manager(entry) in sources]
+    if not taken:
+        return None
+    own = [entry for entry in entries if _is(entry, "Apply") and _manager(entry) == manager]
+    first, *others = [*own, *taken]
+    fields = get_map(first, "fieldsV1")
+    for entry in others:
+        fields = _union(fields, get_map(entry, "fieldsV1"))
+    applied: dict[str, JSON] = {
+        **first,
+        "manager": manager,
+        "operation": "Apply",
+        "fieldsV1": fields,
+    }
+    kept: list[JSON] = [entry for entry in entries if entry not in own and entry not in taken]
+    return [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version_of(live)},
+        {"op": "replace", "path": "/metadata/managedFields", "value": [*kept, applied]},
+    ]
+
+
+def owned_paths(live: Manifest, manager: str) -> frozenset[Path]:
+    """Return the fields that `manager` created, updated or applied, subresources left out."""
+    return frozenset(
+        path
+        for entry in get_maps(live, "metadata", "managedFields")
+        if _manager(entry) == manager and not get_text(entry, "subresource")
+        for path in _paths(get_map(entry, "fieldsV1"))
+    )
+
+
+def unstated_paths(live: Manifest, *, manager: str, stated: Manifest) -> frozenset[Path]:
+    """Return the owned paths that `stated` does not hold, and `live` does.
+
+    An empty object or array in `live` counts as absent. Since a POST `manager` also owns what
+    the API server filled in then, so `stated` is best completed by `defaults.with_defaults`.
+    """
+    return frozenset(
+        path
+        for path in owned_paths(live, manager)
+        if _at(stated, path) is None and _at(live, path) not in _EMPTY
+    )
+
+
+def readable(path: Path) -> str:
+    """Return a path for a person, such as `spec.containers[name=konnector].image`."""
+    text = ""
+    for step in path:
+        prefix, _, rest = step.partition(":")
+        if prefix == "f":
+            text += f".{rest}" if text else rest
+        elif prefix == "k":
+            pairs = get_map(_json(rest)).items()
+            text += f"[{','.join(f'{key}={_word(value)}' for key, value in pairs)}]"
+        else:
+            text += f"[{_word(_json(rest))}]"
+    return text
+
+
+def _manager(entry: Manifest) -> str:
+    return get_text(entry, "manager")
+
+
+def _is(entry: Manifest, operation: str) -> bool:
+    return get_text(entry, "operation") == operation and not get_text(entry, "subresource")
+
+
+def _union(one: Manifest, other: Manifest) -> dict[str, JSON]:
+    merged = dict(one)
+    for step, parts in other.items():
+        merged[step] = _united(get_map(one, step), get_map(parts)) if step in one else parts
+    return merged
+
+
+def _united(one: Manifest, other: Manifest) -> Manifest:
+    """Unite what two sets hold below one step. `{}` is the field itself without any part."""
+    if not one and not other:
+        return {}
+    return _union(one or {_ITSELF: {}}, other or {_ITSELF: {}})
+
+
+def _paths(fields: Manifest, at: Path = ()) -> Iterator[Path]:
+    for step, parts in fields.items():
+        if step == _ITSELF:
+            yield at
+        elif isinstance(parts, Mapping) and parts:
+            yield from _paths(parts, (*at, step))
+        else:
+            yield (*at, step)
+
+
+def _at(value: JSON, path: Path) -> JSON:
+    for step in path:
+        value = _step(value, step)
+    return value
+
+
+def _step(value: JSON, step: str) -> JSON:
+    prefix, _, rest = step.partition(":")
+    if prefix == "f":
+        return get(value, rest)
+    if not isinstance(value, list | tuple):
+        return None
+    wanted = _json(rest)
+    if prefix == "i":
+        return get(value, wanted) if isinstance(wanted, int) else None
+    if prefix == "v":
+        return next((item for item in value if item == wanted), None)
+    return _keyed(value, get_map(wanted))
+
+
+def _keyed(items: list[JSON] | tuple[JSON, ...], keys: Manifest) -> JSON:
+    """Return the item with these keys. One that leaves a key to its default is the second choice.
+
+    A server fills keys in, such as `protocol: TCP` of a port; a manifest need not say them.
+    """
+    agreeing = [
+        item
+        for item in items
+        if isinstance(item, Mapping)
+        and all(item.get(key) in (None, value) for key, value in keys.items())
+        and any(key in item for key in keys)
+    ]
+    return max(agreeing, key=lambda item: sum(key in item for key in keys), default=None)
+
+
+def _json(text: str) -> JSON:
+    try:
+        value: JSON = json.loads(text)
+    except ValueError:
+        return None
+    return value
+
+
+def _word(value: JSON) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,232 @@
+"""Kubernetes objects as plain JSON values: how to read, change, compare and hash them.
+
+Decides nothing about any kind and refuses to know what fields mean, but for `metadata`.
+Values are read-only by type: every function returns new ones and leaves its input alone.
+Readers are tolerant: an absent field, a null and a value of another type read as the empty
+value of the wanted type. Whoever must tell these apart parses the object into a model.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from reconciler.core.refs import Kind, Ref
+
+# Covariant on purpose, so that a dict[str, str] of labels is JSON too. At run time objects are
+# `dict`s and arrays are `list`s.
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+Manifest: TypeAlias = Mapping[str, JSON]
+
+SERVER_FIELDS: Final = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
+
+
+def get(value: JSON, *path: str | int) -> JSON:
+    """Return what is at `path` (keys of objects, indices of arrays), or None."""
+    for step in path:
+        if isinstance(step, int):
+            if not isinstance(value, list | tuple) or not -len(value) <= step < len(value):
+                return None
+            value = value[step]
+        elif isinstance(value, Mapping):
+            value = value.get(step)
+        else:
+            return None
+    return value
+
+
+def get_text(value: JSON, *path: str | int) -> str:
+    """Return the string at `path`, or ""."""
+    found = get(value, *path)
+    return found if isinstance(found, str) else ""
+
+
+def get_int(value: JSON, *path: str | int) -> int | None:
+    """Return the integer at `path`, or None (0 is a value)."""
+    found = get(value, *path)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def get_bool(value: JSON, *path: str | int) -> bool:
+    """Return whether `path` holds true."""
+    return get(value, *path) is True
+
+
+def get_map(value: JSON, *path: str | int) -> Manifest:
+    """Return the object at `path`, or {}."""
+    found = get(value, *path)
+    return found if isinstance(found, Mapping) else {}
+
+
+def get_list(value: JSON, *path: str | int) -> Sequence[JSON]:
+    """Return the array at `path`, or []."""
+    found = get(value, *path)
+    return found if isinstance(found, list | tuple) else []
+
+
+def get_maps(value: JSON, *path: str | int) -> list[Manifest]:
+    """Return the objects in the array at `path`, without its other items."""
+    return [item for item in get_list(value, *path) if isinstance(item, Mapping)]
+
+
+def get_texts(value: JSON, *path: str | int) -> list[str]:
+    """Return the strings in the array at `path`, without its other items."""
+    return [item for item in get_list(value, *path) if isinstance(item, str)]
+
+
+def get_text_map(value: JSON, *path: str | int) -> dict[str, str]:
+    """Return the entries with string values of the object at `path`, such as labels."""
+    return {key: item for key, item in get_map(value, *path).items() if isinstance(item, str)}
+
+
+def put(manifest: Manifest, value: JSON, *path: str) -> dict[str, JSON]:
+    """Return the manifest with `value` at `path`; objects on the way are made."""
+    key, *rest = path
+    inner = put(get_map(manifest, key), value, *rest) if rest else value
+    return {**manifest, key: inner}
+
+
+def map_items(manifest: Manifest, change: Callable[[Manifest], JSON], *path: str) -> Manifest:
+    """Return the manifest with `change` done to each object in the array at `path`, if any."""
+    items = get(manifest, *path)
+    if not isinstance(items, list | tuple):
+        return manifest
+    changed = [change(item) if isinstance(item, Mapping) else item for item in items]
+    return put(manifest, changed, *path)
+
+
+def drop(manifest: Manifest, *path: str) -> dict[str, JSON]:
+    """Return the manifest without what is at `path`. What holds it stays, also where empty."""
+    key, *rest = path
+    if not rest:
+        return {name: value for name, value in manifest.items() if name != key}
+    held = manifest.get(key)
+    if not isinstance(held, Mapping):
+        return dict(manifest)
+    return {**manifest, key: drop(held, *rest)}
+
+
+def fill(manifest: Manifest, defaults: Manifest) -> dict[str, JSON]:
+    """Return the manifest with `defaults` where it says nothing (absent or null), at any depth."""
+    filled = dict(manifest)
+    for key, default in defaults.items():
+        held = filled.get(key)
+        if isinstance(default, Mapping) and isinstance(held, Mapping | None):
+            filled[key] = fill(held or {}, default)
+        elif held is None:
+            filled[key] = default
+    return filled
+
+
+def name_of(manifest: Manifest) -> str:
+    """Return metadata.name."""
+    return get_text(manifest, "metadata", "name")
+
+
+def namespace_of(manifest: Manifest) -> str:
+    """Return metadata.namespace, "" for cluster-scoped objects."""
+    return get_text(manifest, "metadata", "namespace")
+
+
+def uid_of(manifest: Manifest) -> str:
+    """Return metadata.uid, "" where the object does not come from a server."""
+    return get_text(manifest, "metadata", "uid")
+
+
+def resource_version_of(manifest: Manifest) -> str:
+    """Return metadata.resourceVersion; compare it for equality only."""
+    return get_text(manifest, "metadata", "resourceVersion")
+
+
+def generation_of(manifest: Manifest) -> int:
+    """Return metadata.generation, 0 for kinds that do not count."""
+    return get_int(manifest, "metadata", "generation") or 0
+
+
+def labels_of(manifest: Manifest) -> dict[str, str]:
+    """Return metadata.labels."""
+    return get_text_map(manifest, "metadata", "labels")
+
+
+def annotations_of(manifest: Manifest) -> dict[str, str]:
+    """Return metadata.annotations."""
+    return get_text_map(manifest, "metadata", "annotations")
+
+
+def finalizers_of(manifest: Manifest) -> list[str]:
+    """Return metadata.finalizers, in order."""
+    return get_texts(manifest, "metadata", "finalizers")
+
+
+def is_deleting(manifest: Manifest) -> bool:
+    """Return whether deletion was asked for and finalizers still hold the object."""
+    return bool(get_text(manifest, "metadata", "deletionTimestamp"))
+
+
+def ref_of(cluster: str, kind: Kind, manifest: Manifest) -> Ref:
+    """Return the identity of an object that was read from `cluster` as `kind`."""
+    return Ref(cluster, kind, namespace_of(manifest), name_of(manifest))
+
+
+def strip_server_fields(manifest: Manifest, *, keep_status: bool) -> dict[str, JSON]:
+    """Return the manifest without the metadata that only a server writes, as for a new object."""
+    metadata = get_map(manifest, "metadata")
+    kept = {key: value for key, value in metadata.items() if key not in SERVER_FIELDS}
+    stripped = put(manifest, kept, "metadata") if "metadata" in manifest else dict(manifest)
+    return stripped if keep_status else drop(stripped, "status")
+
+
+def covers(live: JSON, stated: JSON) -> bool:
+    """Return whether `live` holds everything that `stated` says (mapping.md 0, drift).
+
+    An object may hold more than we state, also inside the items of an array: what a server
+    defaults is not drift. Arrays agree in length and order. An absent object or array equals an
+    empty one, because API servers drop empty ones of their own kinds; a null equals absence.
+    """
+    if isinstance(stated, Mapping):
+        held = {} if live is None else live
+        return isinstance(held, Mapping) and all(
+            covers(held.get(key), value) for key, value in stated.items()
+        )
+    if isinstance(stated, list | tuple):
+        items = [] if live is None else live
+        return (
+            isinstance(items, list | tuple)
+            and len(items) == len(stated)
+            and all(map(covers, items, stated))
+        )
+    # A bool is an int to Python, and not to JSON.
+    return live == stated and isinstance(live, bool) == isinstance(stated, bool)
+
+
+def canonical(value: JSON) -> bytes:
+    """Return the one JSON text of a value: sorted keys, no blanks, ASCII, 1 and not 1.0.
+
+    Raises ValueError for NaN and infinities, which JSON does not have.
+    """
+    text = json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text.encode()
+
+
+def digest(value: JSON) -> str:
+    """Return the SHA-256 of the canonical JSON in hex, so that equal values are seen as equal."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def _plain(value: JSON) -> JSON:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value

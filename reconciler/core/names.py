@@ -1,0 +1,176 @@
+"""Every name of an object that is fixed or follows from others. No other module makes one up.
+
+Wire facts of protocol-bind.md A.11, B.3, B.4, C.6, D and mapping.md 3, 8. Refuses to know
+whether such an object exists or is ours; a derived name may be too long or taken, so whoever
+creates checks `label_problem` and the owner (protocol-bind.md F6, F33).
+"""
+
+import base64
+import hashlib
+import re
+from typing import Final
+
+from reconciler.core import codec
+
+MAX_LABEL: Final = 63
+MAX_SUBDOMAIN: Final = 253
+
+# In the app cluster.
+KLUTCH_NAMESPACE: Final = "klutch-bind"
+KUBE_SYSTEM: Final = "kube-system"  # its uid identifies the cluster
+KONNECTOR: Final = "konnector"  # Deployment, container and ServiceAccount
+KONNECTOR_CLUSTER_ROLE: Final = "klutch-bind-konnector"
+KONNECTOR_LEASE: Final = "klutch-bind"
+AGENTLESS_SERVICE_ACCOUNT: Final = "klutch-konnector"  # where the konnector runs elsewhere
+KUBECONFIG_GENERATE_NAME: Final = "kubeconfig-"
+
+# In a binding space.
+CLUSTER_BINDING: Final = "cluster"
+BINDER: Final = "klutch-binder"  # ServiceAccount, token Secret, RoleBinding and ClusterRole
+KUBECONFIG: Final = "kubeconfig"  # the Secret and the key in it
+CONTROL_PLANE_CONNECTOR: Final = "control-plane-connector"
+EXPORT_GENERATE_NAME: Final = "export-"
+
+# Elsewhere on the control plane.
+FLEET_NAMESPACE: Final = "klutch-fleet"  # where AppClusterBindings live, unless the fleet says
+DEFAULT_SPACE_PREFIX: Final = "cluster"
+
+KONNECTOR_IMAGE_REPOSITORY: Final = "public.ecr.aws/w5n9a2g2/klutch/konnector"
+
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_CUT: Final = 24
+
+
+def label_problem(name: str) -> str:
+    """Return why `name` is not a DNS label (RFC 1123, as for namespaces), or ""."""
+    if len(name) > MAX_LABEL:
+        return f"{name!r} has {len(name)} characters, {MAX_LABEL} are allowed"
+    if not _LABEL.fullmatch(name):
+        return f"{name!r} is not made of a-z, 0-9 and inner dashes"
+    return ""
+
+
+def subdomain_problem(name: str) -> str:
+    """Return why `name` is not a DNS subdomain (RFC 1123, as for most objects), or ""."""
+    if len(name) > MAX_SUBDOMAIN:
+        return f"{name!r} has {len(name)} characters, {MAX_SUBDOMAIN} are allowed"
+    if not all(_LABEL.fullmatch(part) for part in name.split(".")):
+        return f"{name!r} is not made of a-z, 0-9, inner dashes and dots"
+    return ""
+
+
+def resource_name(plural: str, group: str) -> str:
+    """Return the name of a CRD and of its export, binding and request: `plural.group`.
+
+    The bare plural for the core group.
+    """
+    return f"{plural}.{group}" if group else plural
+
+
+def cluster_id(klutch_namespace_uid: str) -> str:
+    """Return how the OIDC flow calls an app cluster: by the uid of its namespace klutch-bind."""
+    return codec.hash62(klutch_namespace_uid.encode())[:6]
+
+
+def oidc_identity(subject: str, cluster: str) -> str:
+    """Return the identity annotation of a space that the OIDC flow made; `cluster` is its id."""
+    return f"{subject}#{cluster}"
+
+
+def direct_identity(fleet: str, cluster: str) -> str:
+    """Return the identity annotation of a space that klutchctl made. It has no `#`."""
+    return f"klutchctl:{fleet}/{cluster}"
+
+
+def space_generate_name(prefix: str) -> str:
+    """Return the generateName of spaces that the OIDC flow makes."""
+    return prefix if prefix.endswith("-") else f"{prefix}-"
+
+
+def direct_space(fleet: str, cluster: str) -> str:
+    """Return the space that klutchctl makes for a cluster.
+
+    Of fixed length and without inner dashes after the prefix, so that no space is a prefix of
+    another.
+    """
+    digest = hashlib.sha256(f"{fleet}/{cluster}".encode()).digest()
+    return f"cluster-{base64.b32encode(digest).decode().lower()[:10]}"
+
+
+def kubeconfig_secret(space: str) -> str:
+    """Return the Secret in the app cluster that klutchctl makes for a space.
+
+    The part of the space after its last dash is what tells it from others.
+    """
+    return f"{KUBECONFIG_GENERATE_NAME}{space.rpartition('-')[2][:5]}"
+
+
+def app_cluster_binding_space(namespace: str, name: str) -> str:
+    """Return the space of an AppClusterBinding. Ambiguous: `a`, `b-c` equals `a-b`, `c`."""
+    return f"klutch-bind-{namespace}-{name}"
+
+
+def konnector_deployment(app_cluster_binding: str) -> str:
+    """Return the Deployment that serves an AppClusterBinding, in its space."""
+    return f"konnector-{app_cluster_binding}"
+
+
+def legacy_konnector_cluster_role(namespace: str, name: str) -> str:
+    """Return the ClusterRole(Binding) that an AppClusterBinding's cleanup looks for."""
+    return f"klutch-konnector-{namespace}-{name}"
+
+
+def app_cluster_kubeconfig_secret(cluster: str) -> str:
+    """Return the Secret beside a fleet's AppClusterBinding."""
+    return f"{cluster}-kubeconfig"
+
+
+def space_cluster_role(space: str) -> str:
+    """Return the ClusterRole(Binding) with a space's rights on exported and claimed kinds."""
+    return f"{BINDER}-{space}"
+
+
+def service_namespace(space: str, app_namespace: str) -> str:
+    """Return where the copies of an app namespace live, before its status says so."""
+    return f"{space}-{app_namespace}"
+
+
+def copy_name(space: str, name: str) -> str:
+    """Return the copy of a cluster-scoped object under isolation `Prefixed`."""
+    return f"{space}-{name}"
+
+
+def claim_name(space: str, copy: str) -> str | None:
+    """Return the claim of such a copy, or None where it has not the space's prefix.
+
+    The prefix is no proof of ownership: the cluster-namespace annotation is.
+    """
+    name = copy.removeprefix(f"{space}-")
+    return name if name and name != copy else None
+
+
+def export_request(app_cluster_binding: str, template: str) -> str:
+    """Return the request that an AppClusterBinding makes for a template, 63 characters at most.
+
+    A cut may leave a dash before the joining one: peers look for exactly that name.
+    """
+    binding = _sanitized(app_cluster_binding, "binding")
+    export = _sanitized(template, "export")
+    head, tail = f"appclusterbinding-{binding}-", f"-{codec.fnv1a32(template.encode())}"
+    room = max(1, MAX_LABEL - len(head) - len(tail))
+    return f"{head}{export[:room]}{tail}"
+
+
+def _sanitized(text: str, fallback: str) -> str:
+    dashed = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return dashed[:_CUT] or fallback
+
+
+def lock_lease(fleet: str) -> str:
+    """Return the Lease in namespace klutch-bind that one run on a control plane holds."""
+    return f"klutchctl-{fleet}"
+
+
+def konnector_image(tag: str) -> str:
+    """Return the official konnector image."""
+    return f"{KONNECTOR_IMAGE_REPOSITORY}:{tag}"

@@ -1,0 +1,92 @@
+"""What of a Secret may be shown: its keys, and a digest per value. Never the value itself.
+
+Knows the one kind whose content must not be seen, and refuses to know where it is rendered.
+"""
+
+import base64
+import binascii
+import hashlib
+from typing import Final
+
+from reconciler.core import manifest as m
+from reconciler.core.manifest import JSON, Manifest
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def redact(manifest: Manifest, *, uid: str = "") -> Manifest:
+    """Return the manifest fit to be shown or stored; only Secrets, whole or in part, change.
+
+    Each value of data and stringData becomes `value_digest`; equal values of one object have
+    equal digests, whether they are in data or in stringData. Annotations that repeat a value
+    (kubectl's last-applied-configuration and its like) become a digest as a whole.
+    `uid` is that of the live object which a manifest without a uid is to become.
+    """
+    annotations = m.get_map(manifest, "metadata", "annotations")
+    is_secret = manifest.get("apiVersion") == "v1" and manifest.get("kind") == "Secret"
+    # A PartialObjectMetadata does not say that it is of a Secret; this annotation does.
+    if not is_secret and '"Secret"' not in m.get_text(annotations, LAST_APPLIED):
+        return manifest
+    salt = m.uid_of(manifest) or uid
+    shown = dict(manifest)
+    values = _values(manifest)
+    for field in ("data", "stringData"):
+        if manifest.get(field) is not None:
+            shown[field] = {
+                key: value_digest(salt, data) for where, key, data in values if where == field
+            }
+    if not annotations:
+        return shown
+    needles = _needles([data for _, _, data in values])
+    return m.put(
+        shown,
+        {
+            key: _annotation_digest(salt, value) if _repeats(key, value, needles) else value
+            for key, value in annotations.items()
+        },
+        "metadata",
+        "annotations",
+    )
+
+
+def value_digest(uid: str, data: bytes) -> str:
+    """Return 16 hex digits that tell equal values of one object from different ones.
+
+    The object's uid is mixed in, so that equal values of two objects look different.
+    """
+    text = base64.b64encode(data).decode()
+    return hashlib.sha256(b"klutchctl/v1" + uid.encode() + m.canonical(text)).hexdigest()[:16]
+
+
+def _values(manifest: Manifest) -> list[tuple[str, str, bytes]]:
+    """Return (field, key, bytes) of every value; what is not base64 stands for itself."""
+    found = []
+    for field in ("data", "stringData"):
+        for key, value in m.get_map(manifest, field).items():
+            text = value.encode() if isinstance(value, str) else m.canonical(value)
+            found.append((field, key, _decoded(text) if field == "data" else text))
+    return found
+
+
+def _decoded(text: bytes) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return text
+
+
+def _needles(values: list[bytes]) -> list[str]:
+    """Return the texts by which a value can be recognised: plain, and as base64."""
+    texts = [base64.b64encode(value).decode() for value in values if len(value) >= 4]
+    texts += [value.decode(errors="ignore") for value in values if len(value) >= 4]
+    return [text for text in texts if len(text) >= 4]
+
+
+def _repeats(key: str, value: JSON, needles: list[str]) -> bool:
+    if key == LAST_APPLIED:
+        return True
+    return isinstance(value, str) and any(needle in value for needle in needles)
+
+
+def _annotation_digest(uid: str, value: JSON) -> str:
+    return value_digest(uid, m.canonical(value))

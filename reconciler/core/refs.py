@@ -1,0 +1,76 @@
+"""Identity: which kind, and which object in which cluster. Refuses to know what objects hold."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Kind:
+    """A resource type as an API server serves it, so that no discovery is needed to reach it.
+
+    `group` is "" for the core API; `plural` is the path segment.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """`group/version`, or the bare version for the core API."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """`plural.group`, as CRDs, exports and bindings are named; the bare plural for core."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ref:
+    """One object in one cluster. `namespace` is "" for cluster-scoped kinds, `name` for a list."""
+
+    cluster: str
+    kind: Kind
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.cluster}: {self.object}"
+
+    @property
+    def object(self) -> str:
+        """`Kind namespace/name` without the cluster, for sentences that name it already."""
+        if not self.name:
+            place = f" in namespace {self.namespace}" if self.namespace else ""
+            return f"{self.kind} list{place}"
+        path = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {path}"
+
+
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
+SECRET = Kind("", "v1", "Secret", "secrets")
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
+SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
+EVENT = Kind("events.k8s.io", "v1", "Event", "events")
+DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
+ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
+CLUSTER_ROLE = Kind(
+    "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False
+)
+CLUSTER_ROLE_BINDING = Kind(
+    "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
+)
+CRD = Kind(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+)

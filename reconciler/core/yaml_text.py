@@ -1,0 +1,314 @@
+"""YAML text as nodes that know where they stand. Pure; refuses to know what the text is about.
+
+Scalars mean what they mean to kubectl (sigs.k8s.io/yaml), not to PyYAML: dates and `12:30:45`
+are text, `0o10` and `1e3` are numbers, `y` and `on` are flags. Refused, as they only serve to
+surprise: aliases, tags, merge keys, duplicate keys, a second document. JSON reads as YAML.
+
+No node shows its text in a repr, and no error quotes the text: it may hold a credential.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+import yaml
+
+from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import JSON
+
+MAX_BYTES: Final = 1 << 20
+MAX_DEPTH: Final = 64
+
+_FLAGS: Final = {
+    spelling: value
+    for words, value in (("y yes true on", True), ("n no false off", False))
+    for word in words.split()
+    for spelling in (word, word.capitalize(), word.upper())
+}
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_INTEGER: Final = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NOT_FINITE: Final = re.compile(r"\.(nan|NaN|NAN)|[-+]?\.(inf|Inf|INF)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Origin:
+    """Where something is written. Lines and columns count from 1; 0 is "the whole file"."""
+
+    path: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+
+
+class Shape(Enum):
+    """What a scalar is; the value is its name in a sentence."""
+
+    TEXT = "text"
+    NUMBER = "a number"
+    FLAG = "true or false"
+    NULL = "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One value as written, without its quotes."""
+
+    text: str = field(repr=False)
+    shape: Shape
+    origin: Origin
+
+    def plain(self) -> JSON:
+        """Return the JSON value that kubectl would read. Raises ConfigError for .inf and .nan."""
+        match self.shape:
+            case Shape.TEXT:
+                return self.text
+            case Shape.FLAG:
+                return _FLAGS[self.text]
+            case Shape.NULL:
+                return None
+            case Shape.NUMBER:
+                value = _number(self.text)
+                if value is None:
+                    raise ConfigError("JSON has no such number", where=str(self.origin))
+                return value
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list."""
+
+    nodes: tuple["Node", ...] = field(repr=False)
+    origin: Origin
+
+    def plain(self) -> JSON:
+        """Return the list as JSON."""
+        return [node.plain() for node in self.nodes]
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A mapping, with readers that refuse a value of another shape by a ConfigError.
+
+    An absent field reads as the empty value. So does a null where a list or a mapping is
+    wanted, as Go programs write it; a null where text or a flag is wanted is refused.
+    """
+
+    nodes: Mapping[str, "Node"] = field(repr=False)
+    origin: Origin
+
+    def plain(self) -> JSON:
+        """Return the mapping as JSON."""
+        return {key: node.plain() for key, node in self.nodes.items()}
+
+    def at(self, key: str) -> Origin:
+        """Return where the value of `key` stands; of an absent one, the mapping itself."""
+        return self.nodes[key].origin if key in self.nodes else self.origin
+
+    def has(self, key: str) -> bool:
+        """Tell whether `key` says anything: it is there, not null and not the empty text."""
+        match self.nodes.get(key):
+            case None:
+                return False
+            case Scalar(text=text, shape=shape):
+                return shape is not Shape.NULL and text != ""
+            case _:
+                return True
+
+    def text(self, key: str) -> str:
+        """Return the text at `key`, or ""."""
+        node = self.nodes.get(key)
+        return "" if node is None else _text(node, key)
+
+    def flag(self, key: str) -> bool:
+        """Return the flag at `key`, or False."""
+        node = self.nodes.get(key)
+        if node is None:
+            return False
+        if isinstance(node, Scalar) and node.shape is Shape.FLAG:
+            return _FLAGS[node.text]
+        raise _unfit(node, key, "true or false, without quotes")
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return the list of texts at `key`, or ()."""
+        return tuple(_text(node, f"each of {key}") for node in self._items(key))
+
+    def sections(self, key: str) -> "tuple[Fields, ...]":
+        """Return the list of mappings at `key`, or ()."""
+        return tuple(_fields(node, f"each of {key}") for node in self._items(key))
+
+    def section(self, key: str) -> "Fields | None":
+        """Return the mapping at `key`, or None."""
+        node = self.nodes.get(key)
+        return None if node is None or _is_null(node) else _fields(node, key)
+
+    def _items(self, key: str) -> "tuple[Node, ...]":
+        node = self.nodes.get(key)
+        if node is None or _is_null(node):
+            return ()
+        if isinstance(node, Items):
+            return node.nodes
+        raise _unfit(node, key, "a list")
+
+
+Node = Scalar | Items | Fields
+
+
+def read(content: bytes, path: str) -> Fields:
+    """Return the one mapping that `content` holds; nothing at all reads as an empty mapping.
+
+    `path` names the text in errors. Raises ConfigError with `path:line:column`.
+    """
+    text = _decode(content, path)
+    problem: ConfigError
+    try:
+        return _Reader(text, path).document()
+    except yaml.MarkedYAMLError as error:
+        problem = _syntax_error(error, path)
+    except yaml.reader.ReaderError as error:
+        line = content.count(b"\n", 0, error.position) + 1
+        problem = ConfigError(f"not YAML: {error.reason}", where=f"{path}:{line}")
+    # Raised out here: as the context of the new error, the old one would carry the text along.
+    raise problem
+
+
+class _Reader:
+    """Builds nodes from libyaml's events, which come one by one: no bomb gets to go off."""
+
+    def __init__(self, text: str, path: str) -> None:
+        self._events: Iterator[yaml.Event] = yaml.parse(text, Loader=yaml.CSafeLoader)
+        self._path = path
+
+    def document(self) -> Fields:
+        next(self._events)  # the start of the stream
+        if isinstance(next(self._events), yaml.StreamEndEvent):
+            return Fields({}, Origin(self._path, 1, 1))
+        node = self._node(next(self._events), MAX_DEPTH)
+        next(self._events)  # the end of the document
+        event = next(self._events)
+        if not isinstance(event, yaml.StreamEndEvent):
+            raise self._refused(event, "only one document is read; a second one starts here")
+        return Fields({}, node.origin) if _is_null(node) else _fields(node, "the document")
+
+    def _node(self, event: yaml.Event, depth: int) -> Node:
+        if isinstance(event, yaml.AliasEvent):
+            raise self._refused(event, "aliases (*name) are not read: write the value out")
+        if not isinstance(event, yaml.NodeEvent) or getattr(event, "tag", None) is not None:
+            raise self._refused(event, "tags (!name) are not read: quote what is to be text")
+        if depth == 0:
+            raise self._refused(event, f"nested deeper than {MAX_DEPTH} levels")
+        origin = self._origin(event)
+        if isinstance(event, yaml.ScalarEvent):
+            shape = _shape(event.value) if event.implicit[0] else Shape.TEXT
+            return Scalar(event.value, shape, origin)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return Items(tuple(self._node(item, depth - 1) for item in self._until_end()), origin)
+        return Fields(self._mapping(depth - 1), origin)
+
+    def _mapping(self, depth: int) -> dict[str, Node]:
+        nodes: dict[str, Node] = {}
+        for event in self._until_end():
+            key = self._node(event, depth)
+            if not isinstance(key, Scalar):
+                raise self._refused(event, "a key must be text")
+            if key.text == "<<":
+                raise self._refused(event, "merge keys (<<) are not read: write the fields out")
+            if key.text in nodes:
+                raise self._refused(event, "this key is there twice")
+            nodes[key.text] = self._node(next(self._events), depth)
+        return nodes
+
+    def _until_end(self) -> Iterator[yaml.Event]:
+        """Yield the first event of each node up to the end of the present collection."""
+        for event in self._events:
+            if isinstance(event, yaml.CollectionEndEvent):
+                return
+            yield event
+
+    def _origin(self, event: yaml.Event) -> Origin:
+        return _origin(self._path, event.start_mark)
+
+    def _refused(self, event: yaml.Event, message: str) -> ConfigError:
+        return ConfigError(message, where=str(self._origin(event)))
+
+
+def _decode(content: bytes, path: str) -> str:
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"larger than {MAX_BYTES} bytes", where=path)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+    raise ConfigError("not UTF-8 text", where=f"{path}:{line}")
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, path: str) -> ConfigError:
+    """Take libyaml's constant sentence and the place; the rest of the error quotes the text."""
+    where = _origin(path, error.problem_mark)
+    return ConfigError(f"not YAML: {error.problem}", where=str(where))
+
+
+def _origin(path: str, mark: "yaml.Mark | yaml._yaml.Mark | None") -> Origin:
+    return Origin(path) if mark is None else Origin(path, mark.line + 1, mark.column + 1)
+
+
+def _shape(text: str) -> Shape:
+    """Classify a scalar without quotes as go.yaml.in/yaml/v2 resolves it."""
+    if text in _NULLS:
+        return Shape.NULL
+    if text in _FLAGS:
+        return Shape.FLAG
+    number = _NOT_FINITE.fullmatch(text) is not None or _number(text) is not None
+    return Shape.NUMBER if number else Shape.TEXT
+
+
+def _number(text: str) -> int | float | None:
+    """Return the number that Go reads, or None: also for one that is too large for it."""
+    # Go skips underscores: after a leading dot only between digits, else anywhere but in front.
+    bare = re.sub("(?<=[0-9])_(?=[0-9])" if text[0] in "._" else "_", "", text)
+    match = _INTEGER.fullmatch(bare)
+    if match and len(bare) <= 70:  # no 64-bit integer is longer, in any base
+        sign, digits = match.groups()
+        octal = len(digits) > 1 and digits[0] == "0" and digits.isdigit()
+        value = int(f"{sign}{digits}", 8 if octal else 0)
+        if -(1 << 63) <= value < 1 << 64:
+            return value
+    real = float(bare) if _FLOAT.fullmatch(bare) else math.inf
+    return real if math.isfinite(real) else None
+
+
+def _is_null(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.shape is Shape.NULL
+
+
+def _text(node: Node, name: str) -> str:
+    if not isinstance(node, Scalar) or node.shape is not Shape.TEXT:
+        raise _unfit(node, name, "text")
+    if "\0" in node.text:
+        raise ConfigError(f"{name} holds a NUL character", where=str(node.origin))
+    return node.text
+
+
+def _fields(node: Node, name: str) -> Fields:
+    if not isinstance(node, Fields):
+        raise _unfit(node, name, "a mapping")
+    return node
+
+
+def _unfit(node: Node, name: str, wanted: str) -> ConfigError:
+    match node:
+        case Scalar(shape=shape):
+            found = shape.value
+        case Items():
+            found = "a list"
+        case Fields():
+            found = "a mapping"
+    hint = "Put it in quotes" if wanted == "text" and found in ("a number", "true or false") else ""
+    return ConfigError(
+        f"{name} must be {wanted}, and is {found}", where=str(node.origin), hint=hint
+    )

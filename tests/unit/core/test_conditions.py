@@ -1,0 +1,228 @@
+"""The condition algebra, each rule of protocol-konnector.md 0 and protocol-bind.md A.9 a row."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from reconciler.core import causes
+from reconciler.core.conditions import (
+    ERROR,
+    FALSE,
+    INFO,
+    READY,
+    TRUE,
+    UNKNOWN,
+    WARNING,
+    Cause,
+    Condition,
+    copy_conditions,
+    dump,
+    false,
+    find,
+    ordered,
+    parse,
+    set_condition,
+    summarize,
+    summary,
+    true,
+)
+from reconciler.core.manifest import JSON
+
+NOW = datetime(2026, 1, 31, 12, 0, 0, 999_999, tzinfo=UTC)
+STAMP = "2026-01-31T12:00:00Z"
+BEFORE = "2026-01-01T00:00:00Z"
+
+
+def yes(name, time=BEFORE):
+    return Condition(name, TRUE, last_transition_time=time)
+
+
+def no(name, severity=ERROR, reason="Broken", message="it broke", time=BEFORE):
+    return Condition(name, FALSE, severity, reason, message, time)
+
+
+def unknown(name, reason="NotSeen", message="not seen", time=BEFORE):
+    return Condition(name, UNKNOWN, "", reason, message, time)
+
+
+SETS = {
+    "a new condition gets now, in whole seconds": ([], yes("A", ""), [yes("A", STAMP)]),
+    "the same again keeps its time": ([yes("A")], yes("A", ""), [yes("A")]),
+    "the same False keeps its time": ([no("A")], no("A", time=""), [no("A")]),
+    "another status gets now": ([yes("A")], no("A"), [no("A", time=STAMP)]),
+    "another reason gets now": (
+        [no("A")],
+        no("A", reason="Other"),
+        [no("A", reason="Other", time=STAMP)],
+    ),
+    "another severity gets now": (
+        [no("A")],
+        no("A", severity=INFO),
+        [no("A", severity=INFO, time=STAMP)],
+    ),
+    "another message gets now": (
+        [no("A")],
+        no("A", message="other"),
+        [no("A", message="other", time=STAMP)],
+    ),
+    "a time in the new one does not count": (
+        [yes("A")],
+        yes("A", "1999-01-01T00:00:00Z"),
+        [yes("A")],
+    ),
+    "a held one without a time gets now": ([yes("A", "")], yes("A"), [yes("A", STAMP)]),
+    "True carries no reason, severity or message": (
+        [],
+        Condition("A", TRUE, ERROR, "R", "m"),
+        [yes("A", STAMP)],
+    ),
+    "a True that carried a reason changes": (
+        [Condition("A", TRUE, "", "R", "m", BEFORE)],
+        true("A"),
+        [yes("A", STAMP)],
+    ),
+    "Ready goes first, the others by type": (
+        [yes("Z"), yes(READY), yes("B")],
+        true("A"),
+        [yes(READY), yes("A", STAMP), yes("B"), yes("Z")],
+    ),
+    "doubled types become one": ([yes("A"), no("A")], true("A"), [yes("A")]),
+}
+
+
+@pytest.mark.parametrize(("held", "new", "want"), SETS.values(), ids=SETS.keys())
+def test_set_condition(held, new, want):
+    assert set_condition(held, new, now=NOW) == tuple(want)
+
+
+def test_an_unchanged_condition_keeps_the_fields_that_we_do_not_know():
+    held = parse([{"type": "A", "status": "True", "lastTransitionTime": BEFORE, "new": 1}])
+    assert dump(set_condition(held, true("A"), now=NOW))[0]["new"] == 1
+
+
+SUMMARIES = {
+    "no condition, no summary": ([], None),
+    "Ready alone, no summary": ([no(READY)], None),
+    "all True": ([yes("A"), yes("B")], true(READY)),
+    "False/Error before all": (
+        [yes("A"), no("B", WARNING), no("C", ERROR, "E", "e"), no("D", INFO), unknown("E")],
+        Condition(READY, FALSE, ERROR, "E", "e"),
+    ),
+    "False/Warning before Info": (
+        [yes("A"), no("B", INFO), no("C", WARNING, "W", "w")],
+        Condition(READY, FALSE, WARNING, "W", "w"),
+    ),
+    "False/Info spoils Ready": (
+        [yes("A"), no("B", INFO, "I", "i")],
+        Condition(READY, FALSE, INFO, "I", "i"),
+    ),
+    "True hides Unknown": ([unknown("A"), yes("B")], true(READY)),
+    "Unknown alone, without severity": (
+        [unknown("A", "U", "u")],
+        Condition(READY, UNKNOWN, "", "U", "u"),
+    ),
+    "the alphabetically first of the group speaks": (
+        [no("C", ERROR, "third", "c"), no("B", ERROR, "second", "b")],
+        Condition(READY, FALSE, ERROR, "second", "b"),
+    ),
+    "the old Ready does not count": ([no(READY), yes("A")], true(READY)),
+    "a False without severity is an error": (
+        [yes("A"), no("B", "", "R", "m"), no("C", WARNING)],
+        Condition(READY, FALSE, ERROR, "R", "m"),
+    ),
+    "a status that nobody knows is Unknown": (
+        [Condition("A", "Perhaps", "", "R", "m")],
+        Condition(READY, UNKNOWN, "", "R", "m"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("held", "want"), SUMMARIES.values(), ids=SUMMARIES.keys())
+def test_summary(held, want):
+    assert summary(held) == want
+
+
+def test_summarize_sets_ready_first_with_a_time():
+    assert summarize([yes("A")], now=NOW) == (yes(READY, STAMP), yes("A"))
+    assert summarize([yes(READY), yes("A")], now=NOW) == (yes(READY), yes("A"))
+    assert summarize([no(READY)], now=NOW) == (no(READY),)
+
+
+def test_copied_conditions_keep_time_and_reason_and_are_ordered():
+    established = Condition("Established", TRUE, "", "InitialNamesAccepted", "ok", BEFORE)
+    held = [yes(READY), yes("ProviderInSync"), no("Established")]
+    assert copy_conditions(held, [established, no("Terminating")]) == (
+        yes(READY),
+        established,
+        yes("ProviderInSync"),
+        no("Terminating"),
+    )
+
+
+WIRE = [
+    {"type": "B", "status": "True", "lastTransitionTime": BEFORE, "observedGeneration": 2},
+    {
+        "type": "A",
+        "status": "False",
+        "severity": "Info",
+        "reason": "R",
+        "message": "m",
+        "lastTransitionTime": BEFORE,
+    },
+]
+
+
+def test_parse_and_dump_keep_everything_and_the_order():
+    assert dump(parse(WIRE)) == WIRE
+
+
+def test_parse_leaves_out_what_is_no_condition():
+    odd: list[JSON] = [None, "text", {}, {"type": ""}, {"type": 1}, {"type": "A", "status": None}]
+    assert parse(odd) == (Condition("A", ""),)
+
+
+def test_find():
+    assert find([yes("A"), no("B")], "B") == no("B")
+    assert find([yes("A")], "B") is None
+
+
+def test_ordered():
+    assert ordered([yes("b"), yes("B"), yes(READY)]) == (yes(READY), yes("B"), yes("b"))
+
+
+def test_a_false_condition_carries_all_that_its_cause_says():
+    assert false(causes.PENDING, "wait") == Condition(READY, FALSE, INFO, "Pending", "wait")
+
+
+CAUSES = """
+    Healthy            Info    FirstHeartbeatPending
+    Healthy            Info    HeartbeatIntervalMissing
+    Healthy            Error   HeartbeatTimeout
+    Healthy            Warning HeartbeatTimeDrift
+    SecretValid        Warning ProviderSecretNotFound
+    SecretValid        Warning ProviderSecretInvalid
+    ValidVersion       Warning ParseError
+    ProviderInSync     Error   CustomResourceDefinitionUpdateFailed
+    Connected          Info    APIServiceBindingNotFound
+    ConsumerInSync     Info    NA
+    ConsumerInSync     Info    Unknown
+    ExportsReady       Error   CRDNotFound
+    ExportsReady       Error   CRDInvalid
+    SecretValid        Error   KubeconfigSecretNotFound
+    SecretValid        Error   KubeconfigSecretInvalid
+    InformersSynced    Error   InformerSyncTimeout
+    Heartbeating       Warning ClusterBindingUpdateFailed
+    Connected          Error   APIServiceExportNotFound
+    Connected          Error   APIServiceExportInvalid
+    Connected          Error   CustomResourceDefinitionCreateFailed
+    Connected          Error   CustomResourceDefinitionUpdateFailed
+    Connected          Error   ForeignCustomResourceDefinition
+    Ready              Info    Pending
+    KonnectorDeployed  Error   KonnectorDeploymentFailed
+"""
+
+
+def test_the_causes_are_those_of_the_protocol():
+    ours = {each for each in vars(causes).values() if isinstance(each, Cause)}
+    rows = [line.split() for line in CAUSES.strip().splitlines()]
+    assert {(each.type, each.severity, each.reason) for each in ours} == {tuple(r) for r in rows}

@@ -1,0 +1,97 @@
+"""What a server fills in, beside what kube-apiserver 1.36.3 did (posted.jsonl).
+
+Each line of posted.jsonl holds what was sent (`stated`) and what the server made of it (`live`).
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reconciler.core.defaults import with_defaults
+from reconciler.core.managed_fields import readable, unstated_paths
+from reconciler.core.manifest import covers, drop, get
+from reconciler.core.normalize import normalize
+
+POSTED = [
+    json.loads(line) for line in Path(__file__).with_name("posted.jsonl").read_text().splitlines()
+]
+
+
+def label(pair):
+    return f"{pair['stated']['kind']} {pair['stated']['metadata']['name']}"
+
+
+@pytest.mark.parametrize("pair", POSTED, ids=label)
+def test_a_new_object_has_not_drifted(pair):
+    stated = with_defaults(pair["stated"])
+    unstated = unstated_paths(pair["live"], manager="klutchctl", stated=stated)
+    assert sorted(map(readable, unstated)) == []
+    assert covers(normalize(pair["live"]), normalize(stated))
+
+
+@pytest.mark.parametrize("pair", POSTED, ids=label)
+def test_twice_is_once(pair):
+    once = with_defaults(pair["stated"])
+    assert with_defaults(once) == once
+
+
+def of_kind(kind):
+    return next(pair for pair in POSTED if pair["stated"]["kind"] == kind)
+
+
+DROPPED = {
+    "a Deployment's replicas matter": ("Deployment", ("spec", "replicas"), None),
+    "a Deployment's pod labels": (
+        "Deployment",
+        ("spec", "template", "metadata", "labels", "app"),
+        "spec.template.metadata.labels.app",
+    ),
+    "a Namespace's annotation": (
+        "Namespace",
+        ("metadata", "annotations", "a"),
+        "metadata.annotations.a",
+    ),
+    "an AppClusterBinding's deploy": (
+        "AppClusterBinding",
+        ("spec", "konnector", "deploy"),
+        "spec.konnector.deploy",
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "path", "want"), DROPPED.values(), ids=DROPPED.keys())
+def test_a_field_that_is_no_longer_stated_is_seen(kind, path, want):
+    pair = of_kind(kind)
+    stated = with_defaults(drop(pair["stated"], *path))
+    unstated = set(map(readable, unstated_paths(pair["live"], manager="klutchctl", stated=stated)))
+    if want is None:
+        # The default takes its place, and differs.
+        assert not covers(pair["live"], stated)
+    else:
+        assert want in unstated
+
+
+POLICIES = {
+    "x": "Always",
+    "x:latest": "Always",
+    "host:5000/x": "Always",
+    "host:5000/x:v1": "IfNotPresent",
+    "x:v1": "IfNotPresent",
+    "x@sha256:00": "IfNotPresent",
+    "x:latest@sha256:00": "IfNotPresent",
+}
+
+
+@pytest.mark.parametrize(("image", "want"), POLICIES.items())
+def test_images_are_pulled_by_their_tag(image, want):
+    pod = {"containers": [{"name": "a", "image": image}]}
+    filled = with_defaults(
+        {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {"spec": pod}}}
+    )
+    assert get(filled, "spec", "template", "spec", "containers", 0, "imagePullPolicy") == want
+
+
+def test_other_kinds_come_back_as_they_are():
+    for manifest in ({}, {"apiVersion": "v1", "kind": "ConfigMap"}, {"apiVersion": 1, "kind": 2}):
+        assert with_defaults(manifest) is manifest

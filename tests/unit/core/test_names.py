@@ -1,0 +1,190 @@
+"""Derived names, with every vector of the protocol."""
+
+import pytest
+
+from reconciler.core import keys, names
+
+VECTORS = {
+    "resource": (names.resource_name("databases", "shop.example"), "databases.shop.example"),
+    "resource of the core group": (names.resource_name("pods", ""), "pods"),
+    "cluster id, first vector": (
+        names.cluster_id("b5a0e9c2-1111-4222-8333-0123456789ab"),
+        "85FeR5",
+    ),
+    "cluster id, second vector": (
+        names.cluster_id("11111111-2222-3333-4444-555555555555"),
+        "cfWssD",
+    ),
+    "cluster id, recorded": (names.cluster_id("c08ca784-b565-4587-a124-9d4025536e35"), "1w2IA5"),
+    "cluster id, recorded too": (
+        names.cluster_id("f0ce07de-dfb5-4244-8c9b-e52ffb38a243"),
+        "z1CQT6",
+    ),
+    "OIDC identity": (names.oidc_identity("alice", "1w2IA5"), "alice#1w2IA5"),
+    "direct identity": (names.direct_identity("prod", "shop-eu"), "klutchctl:prod/shop-eu"),
+    "space prefix": (names.space_generate_name("cluster"), "cluster-"),
+    "space prefix that ends in a dash": (names.space_generate_name("c-"), "c-"),
+    "direct space": (names.direct_space("prod", "shop-eu"), "cluster-cxzzvzq75p"),
+    "kubeconfig of a direct space": (
+        names.kubeconfig_secret("cluster-abcde12345"),
+        "kubeconfig-abcde",
+    ),
+    "kubeconfig of a short space": (names.kubeconfig_secret("cluster-7fk2q"), "kubeconfig-7fk2q"),
+    "AppClusterBinding space": (
+        names.app_cluster_binding_space("default", "control-plane-test"),
+        "klutch-bind-default-control-plane-test",
+    ),
+    "konnector Deployment": (names.konnector_deployment("shop-app"), "konnector-shop-app"),
+    "legacy ClusterRole": (
+        names.legacy_konnector_cluster_role("team-a", "shop-app"),
+        "klutch-konnector-team-a-shop-app",
+    ),
+    "kubeconfig beside an AppClusterBinding": (
+        names.app_cluster_kubeconfig_secret("shop-eu"),
+        "shop-eu-kubeconfig",
+    ),
+    "ClusterRole of a space": (
+        names.space_cluster_role("klutch-bind-team-a-shop-app"),
+        "klutch-binder-klutch-bind-team-a-shop-app",
+    ),
+    "service namespace": (
+        names.service_namespace("klutch-bind-x7k2p", "team-a"),
+        "klutch-bind-x7k2p-team-a",
+    ),
+    "copy of a cluster-scoped object": (
+        names.copy_name("kube-bind-zlp9m", "example-foo"),
+        "kube-bind-zlp9m-example-foo",
+    ),
+    "claim of that copy": (
+        names.claim_name("kube-bind-zlp9m", "kube-bind-zlp9m-example-foo"),
+        "example-foo",
+    ),
+    "no claim behind another prefix": (names.claim_name("a", "b-x"), None),
+    "no claim behind a longer space": (names.claim_name("ab", "abc-x"), None),
+    "no claim behind nothing": (names.claim_name("a", "a-"), None),
+    "a claim named like its space": (names.claim_name("a", "a-a-a"), "a-a"),
+    "request": (
+        names.export_request("my-binding", "postgresql"),
+        "appclusterbinding-my-binding-postgresql-2ee91e53",
+    ),
+    "another request": (
+        names.export_request("my-binding", "mangodbs"),
+        "appclusterbinding-my-binding-mangodbs-e35fb3e0",
+    ),
+    "a request that is cut": (
+        names.export_request(
+            "a-very-long-app-cluster-binding-name", "postgresqlinstances.anynines.com"
+        ),
+        "appclusterbinding-a-very-long-app-cluster--postgresqli-ba21c4c1",
+    ),
+    "a request of names without usable characters": (
+        names.export_request("---", ""),
+        "appclusterbinding-binding-export-811c9dc5",
+    ),
+    "a request of names in capitals": (
+        names.export_request("-My__Binding-", "A..b"),
+        "appclusterbinding-my-binding-a-b-8681d1ae",
+    ),
+    "lock": (names.lock_lease("prod"), "klutchctl-prod"),
+    "image": (names.konnector_image("v1.4.0"), "public.ecr.aws/w5n9a2g2/klutch/konnector:v1.4.0"),
+    "labels of an AppClusterBinding": (
+        keys.app_cluster_binding_labels("team-a", "shop-app"),
+        {
+            "klutch.anynines.com/appclusterbinding-name": "shop-app",
+            "klutch.anynines.com/appclusterbinding-namespace": "team-a",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("got", "want"), VECTORS.values(), ids=VECTORS.keys())
+def test_vectors(got, want):
+    assert got == want
+
+
+def test_the_name_of_an_app_cluster_bindings_space_is_ambiguous():
+    one = names.app_cluster_binding_space("a", "b-c")
+    assert one == names.app_cluster_binding_space("a-b", "c")
+
+
+LABELS = {
+    "a name": ("a-1", ""),
+    "one character": ("a", ""),
+    "63 characters": ("a" * 63, ""),
+    "64 characters": ("a" * 64, "has 64 characters"),
+    "empty": ("", "is not made of"),
+    "a dash first": ("-a", "is not made of"),
+    "a dash last": ("a-", "is not made of"),
+    "a dot": ("a.b", "is not made of"),
+    "a capital": ("A", "is not made of"),
+    "a line break at the end": ("a\n", "is not made of"),
+}
+
+
+@pytest.mark.parametrize(("name", "why"), LABELS.values(), ids=LABELS.keys())
+def test_label_problem(name, why):
+    problem = names.label_problem(name)
+    assert why in problem
+    assert bool(problem) == bool(why)
+
+
+SUBDOMAINS = {
+    "labels with dots": ("databases.shop.example", ""),
+    "253 characters": ("a" * 253, ""),
+    "254 characters": ("a" * 254, "has 254 characters"),
+    "two dots": ("a..b", "is not made of"),
+    "a dot last": ("a.", "is not made of"),
+    "empty": ("", "is not made of"),
+}
+
+
+@pytest.mark.parametrize(("name", "why"), SUBDOMAINS.values(), ids=SUBDOMAINS.keys())
+def test_subdomain_problem(name, why):
+    problem = names.subdomain_problem(name)
+    assert why in problem
+    assert bool(problem) == bool(why)
+
+
+KLUTCH_KEYS = {
+    keys.SOURCE_SPEC_HASH: "klutch.anynines.com/source-spec-hash",
+    keys.API_SERVICE_NAMESPACE: "klutch.anynines.com/api-service-namespace",
+    keys.IDENTITY: "example-backend.klutch.anynines.com/identity",
+    keys.APP_CLUSTER_BINDING_NAME: "klutch.anynines.com/appclusterbinding-name",
+    keys.APP_CLUSTER_BINDING_NAMESPACE: "klutch.anynines.com/appclusterbinding-namespace",
+    keys.EXPORTED: "klutch.anynines.com/exported",
+    keys.APP_CLUSTER_BINDING_CLEANUP: "klutch.anynines.com/appclusterbinding-cleanup",
+    keys.SYNCER: "klutch.anynines.com/syncer",
+    keys.BOUND: "klutch.anynines.com/bound",
+    keys.RESOURCE_OWNER: "klutch.anynines.com/resource-owner",
+    keys.CLUSTER_NAMESPACE: "klutch.anynines.com/cluster-namespace",
+    keys.BOOTSTRAP_CREATE_ONLY: "bootstrap.klutch.anynines.com/create-only",
+    keys.BOOTSTRAP_BATTERY: "bootstrap.klutch.anynines.com/battery",
+    keys.SERVICE_ACCOUNT_NAME: "kubernetes.io/service-account.name",
+    keys.MANAGER_KONNECTOR: "klutch.anynines.com",
+}
+OWN_KEYS = {
+    keys.FLEET: "fleet",
+    keys.CLUSTER: "cluster",
+    keys.BINDING: "binding",
+    keys.APP_CLUSTER_UID: "app-cluster-uid",
+    keys.SPACE_UID: "space-uid",
+    keys.ACCESS: "access",
+    keys.PARAMETERS: "parameters",
+    keys.DELETION_POLICY: "deletion-policy",
+    keys.RELEASED: "released",
+    keys.ACCEPT_CLAIMS: "accept-claims",
+    keys.ALLOW_APP_CLUSTER_BINDING: "allow-app-cluster-binding",
+    keys.CONFIRM_MASS_DELETE: "confirm-mass-delete",
+    keys.CONFIRM_RECREATE: "confirm-recreate",
+    keys.DRAIN: "drain",
+}
+
+
+@pytest.mark.parametrize(("key", "want"), KLUTCH_KEYS.items(), ids=KLUTCH_KEYS.values())
+def test_the_keys_of_klutch(key, want):
+    assert key == want
+
+
+@pytest.mark.parametrize(("key", "want"), OWN_KEYS.items(), ids=OWN_KEYS.values())
+def test_our_own_keys(key, want):
+    assert key == f"klutchctl.dev/{want}"
