@@ -1,0 +1,54 @@
+"""The CRDs that klutchctl brings along, and which cluster gets which.
+
+The files in `schemas/crds` are the source of truth; a wheel carries them inside this package.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core.errors import HostError
+from reconciler.core.manifest import Manifest
+
+APP_CLUSTER: Final = (API_SERVICE_BINDING.resource,)
+CONTROL_PLANE: Final = (
+    API_SERVICE_BINDING.resource,
+    API_SERVICE_EXPORT.resource,
+    API_SERVICE_EXPORT_REQUEST.resource,
+    API_SERVICE_EXPORT_TEMPLATE.resource,
+    API_SERVICE_NAMESPACE.resource,
+    APP_CLUSTER_BINDING.resource,
+    CLUSTER_BINDING.resource,
+)
+
+_PACKAGE: Final = Path(__file__).parents[1]
+_IN_WHEEL: Final = _PACKAGE / "schemas" / "crds"
+_IN_CHECKOUT: Final = _PACKAGE.parent / "schemas" / "crds"
+
+
+def load(*names: str) -> list[Manifest]:
+    """Return the CustomResourceDefinitions of these names, in that order.
+
+    Names are `plural.group`, as in `CONTROL_PLANE`. Raises HostError where a file is missing or
+    unreadable: the installation is damaged.
+    """
+    folder = _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_CHECKOUT
+    return [_read(folder / f"{name}.yaml") for name in names]
+
+
+def _read(path: Path) -> Manifest:
+    try:
+        manifest: Manifest = yaml.load(path.read_text("utf-8"), yaml.CSafeLoader)
+    except (OSError, yaml.YAMLError) as error:
+        raise HostError(
+            f"The CRD file {path} cannot be read", hint="Install klutchctl again"
+        ) from error
+    return manifest

@@ -1,0 +1,88 @@
+"""The wire kinds as small valid objects, written to a real cluster."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind, Ref
+from reconciler.kube.cluster import Writer
+
+MANAGER: Final = "tests"
+KINDS = (
+    API_SERVICE_BINDING,
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_EXPORT_TEMPLATE,
+    API_SERVICE_NAMESPACE,
+    APP_CLUSTER_BINDING,
+    CLUSTER_BINDING,
+)
+NAMES = {CLUSTER_BINDING: "cluster", API_SERVICE_EXPORT: "databases.shop.example"}
+SECRET = {"name": "kubeconfig", "key": "kubeconfig"}
+FAR_SECRET = SECRET | {"namespace": "team-a"}
+CLAIM = {"resource": "secrets", "version": "v1"}
+DATABASES = {"group": "shop.example", "resource": "databases"}
+NOW = "2026-06-01T12:00:00Z"
+READY = {"type": "Ready", "status": "False", "message": "Wait", "lastTransitionTime": NOW}
+VERSION = {"name": "v1", "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+SPECS: Mapping[Kind, Mapping[str, Any]] = {
+    API_SERVICE_BINDING: {"kubeconfigSecretRef": FAR_SECRET},
+    API_SERVICE_EXPORT: {
+        "group": "shop.example",
+        "names": {"plural": "databases", "kind": "Database"},
+        "scope": "Namespaced",
+        "informerScope": "Namespaced",
+        "versions": [VERSION],
+    },
+    API_SERVICE_EXPORT_REQUEST: {"resources": [DATABASES]},
+    API_SERVICE_EXPORT_TEMPLATE: {"APIServiceSelector": DATABASES},
+    API_SERVICE_NAMESPACE: {},
+    APP_CLUSTER_BINDING: {"kubeconfigSecretRef": FAR_SECRET},
+    CLUSTER_BINDING: {"kubeconfigSecretRef": SECRET, "providerPrettyName": "Shop Inc"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WireObjects:
+    """Writes one object of each kind into a namespace: the smallest one, with changes."""
+
+    cluster_name: str
+    writer: Writer
+    namespace: str
+
+    async def create(
+        self,
+        kind: Kind,
+        *,
+        dry_run: bool = False,
+        spec: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Any:
+        """`spec` is laid over the smallest one; `more` holds `name` and other top-level fields."""
+        metadata = {"name": more.pop("name", name_of_the(kind)), "namespace": self.namespace}
+        manifest: Manifest = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": metadata,
+            "spec": {**SPECS[kind], **(spec or {})},
+            **more,
+        }
+        return await self.writer.create(manifest, kind, manager=MANAGER, dry_run=dry_run)
+
+    async def patch(self, kind: Kind, body: Manifest, *, subresource: str = "") -> Any:
+        """Merge `body` into the object that `create` made."""
+        ref = Ref(self.cluster_name, kind, self.namespace, name_of_the(kind))
+        return await self.writer.merge_patch(ref, body, manager=MANAGER, subresource=subresource)
+
+
+def name_of_the(kind: Kind) -> str:
+    """The name that `create` gives: the one that the CRD asks for, or just some name."""
+    return NAMES.get(kind, "x")

@@ -1,0 +1,264 @@
+"""The CRD files, as far as they can be judged without an API server (protocol-bind A)."""
+
+import types
+import typing
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, AppClusterBinding
+from reconciler.api.cluster_binding import CLUSTER_BINDING, ClusterBinding
+from reconciler.api.common import WireModel
+from reconciler.api.export import API_SERVICE_EXPORT, APIServiceExport
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST, APIServiceExportRequest
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE, APIServiceExportTemplate
+from reconciler.api.service_binding import API_SERVICE_BINDING, APIServiceBinding
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE, APIServiceNamespace
+from reconciler.core.errors import HostError
+from reconciler.core.manifest import name_of
+from reconciler.kube import crds
+
+FOLDER = Path(__file__).parents[2] / "schemas" / "crds"
+MODELS = {
+    API_SERVICE_BINDING: APIServiceBinding,
+    API_SERVICE_EXPORT: APIServiceExport,
+    API_SERVICE_EXPORT_REQUEST: APIServiceExportRequest,
+    API_SERVICE_EXPORT_TEMPLATE: APIServiceExportTemplate,
+    API_SERVICE_NAMESPACE: APIServiceNamespace,
+    APP_CLUSTER_BINDING: AppClusterBinding,
+    CLUSTER_BINDING: ClusterBinding,
+}
+CRDS = dict(zip(crds.CONTROL_PLANE, crds.load(*crds.CONTROL_PLANE), strict=True))
+each_kind = pytest.mark.parametrize("kind", MODELS, ids=str)
+
+
+def spec(kind):
+    return CRDS[kind.resource]["spec"]
+
+
+def version(kind):
+    (only,) = spec(kind)["versions"]
+    return only
+
+
+def schema(kind):
+    return version(kind)["schema"]["openAPIV3Schema"]
+
+
+def at(kind, path):
+    found = schema(kind)
+    for step in path.split("."):
+        found = found["items"] if step == "[]" else found["properties"][step]
+    return found
+
+
+def rules(node):
+    return {rule["rule"]: rule["message"] for rule in node.get("x-kubernetes-validations", [])}
+
+
+# Which cluster gets what
+
+
+def test_a_control_plane_gets_every_file_and_an_app_cluster_the_bindings():
+    assert {f"{name}.yaml" for name in crds.CONTROL_PLANE} == {f.name for f in FOLDER.iterdir()}
+    assert set(crds.CONTROL_PLANE) == {kind.resource for kind in MODELS}
+    assert crds.APP_CLUSTER == ("apiservicebindings.klutch.anynines.com",)
+
+
+def test_crds_come_in_the_order_asked_for():
+    wanted = ("clusterbindings.klutch.anynines.com", "apiserviceexports.klutch.anynines.com")
+    assert tuple(name_of(crd) for crd in crds.load(*wanted)) == wanted
+
+
+def test_a_missing_file_says_what_to_do():
+    with pytest.raises(HostError, match=r"widgets\.example\.yaml cannot be read\. Install"):
+        crds.load("widgets.example")
+
+
+# What all have in common
+
+
+@each_kind
+def test_identity(kind):
+    extra = {"shortNames": ["sb"]} if kind is API_SERVICE_BINDING else {}
+    assert CRDS[kind.resource]["apiVersion"] == "apiextensions.k8s.io/v1"
+    assert CRDS[kind.resource]["metadata"] == {"name": kind.resource}
+    assert set(spec(kind)) == {"group", "names", "scope", "versions"}
+    assert spec(kind)["group"] == kind.group
+    assert spec(kind)["scope"] == "Namespaced"
+    assert spec(kind)["names"] == {
+        "plural": kind.plural,
+        "singular": kind.kind.lower(),
+        "kind": kind.kind,
+        "listKind": f"{kind.kind}List",
+        "categories": ["kube-bindings"],
+        **extra,
+    }
+    assert version(kind)["name"] == kind.version == "v1alpha1"
+    assert version(kind)["served"] is version(kind)["storage"] is True
+    assert version(kind)["subresources"] == {"status": {}}
+
+
+@each_kind
+def test_files_hold_no_anchors(kind):
+    text = (FOLDER / f"{kind.resource}.yaml").read_text("utf-8")
+    assert not [event for event in yaml.parse(text) if getattr(event, "anchor", None)]
+
+
+READY = ("Ready", "string", 0, '.status.conditions[?(@.type=="Ready")].status')
+ESTABLISHED = ("Established", "string", 5, '.status.conditions[?(@.type=="Established")].status')
+AGE = ("Age", "date", 0, ".metadata.creationTimestamp")
+COLUMNS = {
+    API_SERVICE_BINDING: [
+        ("Provider", "string", 0, ".status.providerPrettyName"),
+        (
+            "Resources",
+            "string",
+            1,
+            r".metadata.annotations.bind\.klutch.\anynines\.com/resources",
+        ),
+        READY,
+        ("Message", "string", 0, '.status.conditions[?(@.type=="Ready")].message'),
+        AGE,
+    ],
+    API_SERVICE_EXPORT: [ESTABLISHED, AGE],
+    API_SERVICE_EXPORT_REQUEST: [READY, AGE],
+    API_SERVICE_EXPORT_TEMPLATE: [ESTABLISHED, AGE],
+    API_SERVICE_NAMESPACE: [("Namespace", "string", 0, ".status.namespace"), AGE],
+    APP_CLUSTER_BINDING: [READY, AGE],
+    CLUSTER_BINDING: [
+        ("Konnector Version", "string", 0, ".status.konnectorVersion"),
+        ("Last Heartbeat", "date", 0, ".status.lastHeartbeatTime"),
+        READY,
+        AGE,
+    ],
+}
+
+
+@each_kind
+def test_printer_columns(kind):
+    columns = version(kind)["additionalPrinterColumns"]
+    assert [
+        (c["name"], c["type"], c.get("priority", 0), c["jsonPath"]) for c in columns
+    ] == COLUMNS[kind]
+
+
+# Schemas
+
+
+CLAIM = {"resource", "version"}
+REQUIRED = {
+    (API_SERVICE_BINDING, ""): set(),
+    (API_SERVICE_BINDING, "spec"): {"kubeconfigSecretRef"},
+    (API_SERVICE_BINDING, "spec.kubeconfigSecretRef"): {"name", "key", "namespace"},
+    (API_SERVICE_BINDING, "spec.permissionClaims.[]"): CLAIM | {"state"},
+    (API_SERVICE_EXPORT, ""): {"spec"},
+    (API_SERVICE_EXPORT, "spec"): {"group", "names", "scope", "versions", "informerScope"},
+    (API_SERVICE_EXPORT, "spec.names"): {"plural", "kind"},
+    (API_SERVICE_EXPORT, "spec.versions.[]"): {"name", "served", "storage", "schema"},
+    (API_SERVICE_EXPORT, "spec.permissionClaims.[]"): CLAIM,
+    (API_SERVICE_EXPORT, "status.acceptedNames"): {"plural", "kind"},
+    (API_SERVICE_EXPORT, "status.conditions.[]"): {"type", "status", "lastTransitionTime"},
+    (API_SERVICE_EXPORT_REQUEST, ""): {"spec"},
+    (API_SERVICE_EXPORT_REQUEST, "spec"): {"resources"},
+    (API_SERVICE_EXPORT_REQUEST, "spec.resources.[]"): {"resource"},
+    (API_SERVICE_EXPORT_REQUEST, "spec.resources.[].permissionClaims.[]"): CLAIM,
+    (API_SERVICE_EXPORT_TEMPLATE, ""): {"spec"},
+    (API_SERVICE_EXPORT_TEMPLATE, "spec"): {"APIServiceSelector"},
+    (API_SERVICE_EXPORT_TEMPLATE, "spec.APIServiceSelector"): {"resource"},
+    (API_SERVICE_EXPORT_TEMPLATE, "spec.permissionClaims.[]"): CLAIM,
+    (API_SERVICE_NAMESPACE, ""): set(),
+    (APP_CLUSTER_BINDING, ""): {"spec"},
+    (APP_CLUSTER_BINDING, "spec"): {"kubeconfigSecretRef"},
+    (APP_CLUSTER_BINDING, "spec.kubeconfigSecretRef"): {"name", "key", "namespace"},
+    (APP_CLUSTER_BINDING, "spec.konnector"): set(),
+    (APP_CLUSTER_BINDING, "spec.konnector.overrides"): set(),
+    (CLUSTER_BINDING, ""): {"spec"},
+    (CLUSTER_BINDING, "spec"): {"kubeconfigSecretRef", "providerPrettyName"},
+    (CLUSTER_BINDING, "spec.kubeconfigSecretRef"): {"name", "key"},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "required"),
+    [(kind, path, want) for (kind, path), want in REQUIRED.items()],
+    ids=[f"{kind} {path}" for kind, path in REQUIRED],
+)
+def test_required(kind, path, required):
+    node = at(kind, path) if path else schema(kind)
+    assert set(node.get("required", [])) == required
+
+
+def test_the_rule_that_no_request_can_break():
+    assert rules(schema(APP_CLUSTER_BINDING)) == {
+        "self.metadata.name == oldSelf.metadata.name": "name is immutable"
+    }
+
+
+def test_the_same_claim_stands_everywhere():
+    places = [
+        at(API_SERVICE_EXPORT, "spec.permissionClaims.[]"),
+        at(API_SERVICE_EXPORT_REQUEST, "spec.resources.[].permissionClaims.[]"),
+        at(API_SERVICE_EXPORT_TEMPLATE, "spec.permissionClaims.[]"),
+    ]
+    assert places[0] == places[1] == places[2]
+    accepted = at(API_SERVICE_BINDING, "spec.permissionClaims.[]")
+    without = {k: v for k, v in accepted["properties"].items() if k != "state"}
+    assert without == places[0]["properties"]
+    assert rules(accepted) == rules(places[0])
+
+
+CONTAINER = {
+    *("name", "image", "imagePullPolicy", "command", "args", "workingDir", "restartPolicy"),
+    *("ports", "env", "envFrom", "resources", "securityContext", "volumeMounts", "volumeDevices"),
+    *("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"),
+    *("terminationMessagePath", "terminationMessagePolicy", "stdin", "stdinOnce", "tty"),
+}
+
+
+def test_overrides_is_a_container_without_what_the_original_leaves_out():
+    overrides = at(APP_CLUSTER_BINDING, "spec.konnector.overrides")["properties"]
+    assert set(overrides) == CONTAINER
+
+
+# Files and models
+
+
+def shape(annotation):
+    """Return the annotation without None and the tuples around it."""
+    if isinstance(annotation, types.UnionType):
+        (annotation,) = (a for a in typing.get_args(annotation) if a is not types.NoneType)
+    if typing.get_origin(annotation) is tuple:
+        return shape(typing.get_args(annotation)[0])
+    return annotation
+
+
+def plain(default):
+    return list(default) if isinstance(default, tuple) else default
+
+
+def differences(node, model, path):
+    """Yield where a schema and a model disagree on names, on what is required, on defaults."""
+    node = node.get("items", node)
+    fields = {f.alias: f for f in model.model_fields.values()}
+    if set(fields) != set(node.get("properties", {})):
+        yield path, set(fields) ^ set(node.get("properties", {}))
+        return
+    for name, field in fields.items():
+        inner, where = node["properties"][name], f"{path}.{name}"
+        if path == "" and name in ("apiVersion", "kind", "metadata"):
+            continue
+        required = name in node.get("required", []) and "default" not in inner
+        if field.is_required() != required:
+            yield where, f"required: {required}"
+        if inner.get("default", {}) != {} and inner["default"] != plain(field.default):
+            yield where, inner["default"]
+        kind = shape(field.annotation)
+        if isinstance(kind, type) and issubclass(kind, WireModel):
+            yield from differences(inner, kind, where)
+
+
+@each_kind
+def test_a_model_says_what_the_file_says(kind):
+    assert list(differences(schema(kind), MODELS[kind], "")) == []
