@@ -1,0 +1,1 @@
+"""The only door to Kubernetes: connections, credentials and calls to API servers."""

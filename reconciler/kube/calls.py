@@ -1,0 +1,213 @@
+"""One call from start to end: rate, concurrency, credentials, repetition, and its error.
+
+Repeats by itself only what cannot do harm: any call that the server turned away with 429
+(it was not executed), and reads that met a network failure or a 5xx. A write whose answer
+was lost is reported as such, never repeated: only its caller knows what that means.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncIterator
+
+import orjson
+
+from reconciler.core.errors import (
+    ClusterError,
+    KlutchError,
+    NotServed,
+    Unauthorized,
+    Unreachable,
+)
+from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
+from reconciler.core.refs import Kind
+from reconciler.kube.credentials import Auth
+from reconciler.kube.failures import failure
+from reconciler.kube.limits import Limits, TokenBucket
+from reconciler.kube.no_answer import NoAnswer
+from reconciler.kube.requests import Request
+from reconciler.kube.retries import delay_before_retry, retry_after_of
+from reconciler.kube.transport import Answer, Transport
+
+
+class Caller:
+    """Makes calls within the limits of one cluster. Raises only ClusterErrors."""
+
+    def __init__(self, transport: Transport, limits: Limits) -> None:
+        self._transport = transport
+        self._limits = limits
+        self._bucket = TokenBucket(qps=limits.qps, burst=limits.burst, now=time.monotonic)
+        self._slots = asyncio.Semaphore(limits.concurrency)
+
+    async def call(self, request: Request) -> bytes:
+        """Return the body of a successful answer."""
+        await self._bucket.take()
+        async with self._slots:
+            try:
+                return await self._call(request)
+            except NotServed as error:
+                unserved = error
+            raise await self._confirmed(request, unserved)
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, request: Request, *, read_timeout: float | None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a stream of chunks; they raise NoAnswer where it is cut."""
+        await self._bucket.take()
+        auth = await self._auth(request)
+        async with contextlib.AsyncExitStack() as stack:
+            chunks, refusal = await self._open(stack, request, auth, read_timeout)
+            if refusal is not None and refusal.status == 401:
+                auth = await self._renewed(request, auth)
+                chunks, refusal = await self._open(stack, request, auth, read_timeout)
+            if refusal is not None:
+                error = _error(request, refusal)
+                if isinstance(error, NotServed):
+                    error = await self._confirmed(request, error)
+                raise error
+            yield chunks
+
+    async def _open(
+        self,
+        stack: contextlib.AsyncExitStack,
+        request: Request,
+        auth: Auth,
+        read_timeout: float | None,
+    ) -> tuple[AsyncIterator[bytes], Answer | None]:
+        opening = self._transport.stream(request, auth=auth, read_timeout=read_timeout)
+        try:
+            refusal, chunks = await stack.enter_async_context(opening)
+            return chunks, refusal
+        except NoAnswer as error:
+            problem = error
+        raise _error(request, problem)
+
+    async def _call(self, request: Request) -> bytes:
+        deadline = time.monotonic() + self._limits.deadline
+        auth = await self._auth(request)
+        renewed = False
+        tries = 0
+        left: float | None = None  # all of the deadline
+        while True:
+            outcome = await self._try(request, auth, left)
+            if isinstance(outcome, Answer) and outcome.status < 300:
+                return outcome.body
+            left = max(deadline - time.monotonic(), 0.0)
+            if isinstance(outcome, Answer) and outcome.status == 401 and not renewed:
+                renewed, stale = True, auth
+                auth = await self._renewed(request, stale)
+                if auth != stale:
+                    continue
+            tries += 1
+            delay = delay_before_retry(
+                request, outcome, tries=tries, left=left, jitter=random.random()
+            )
+            if delay is None:
+                raise _error(request, outcome)
+            await asyncio.sleep(delay)
+            left -= delay
+
+    async def _try(self, request: Request, auth: Auth, left: float | None) -> Answer | NoAnswer:
+        try:
+            return await self._transport.send(request, auth=auth, within=left)
+        except NoAnswer as problem:
+            return problem
+        except KlutchError as error:
+            reason = str(error)
+        raise _unusable(request, reason)
+
+    async def _auth(self, request: Request) -> Auth:
+        try:
+            return await self._transport.auth()
+        except KlutchError as error:
+            reason = str(error)
+        raise _unusable(request, reason)
+
+    async def _renewed(self, request: Request, stale: Auth) -> Auth:
+        try:
+            return await self._transport.renew(stale)
+        except KlutchError as error:
+            reason = str(error)
+        raise _unusable(request, reason)
+
+    async def _confirmed(self, request: Request, unserved: NotServed) -> ClusterError:
+        """Return `unserved` where the cluster's own discovery agrees, else Unreachable.
+
+        A bare 404 also comes from gateways and from API servers that are starting; taking
+        it for "the kind does not exist" would turn an outage into an empty cluster.
+        """
+        kind = request.ref.kind
+        try:
+            if await self._discovers(request, kind):
+                reason = "the path answers 404 although the cluster's discovery lists the kind"
+            else:
+                message = f"the cluster does not serve {kind.resource}/{kind.version}"
+                return NotServed(message, ref=request.ref, verb=request.verb, status=404)
+        except ClusterError as error:
+            reason = f"404, and discovery does not confirm it: {error.message}"
+        return Unreachable(reason, ref=request.ref, verb=request.verb, status=404)
+
+    async def _discovers(self, request: Request, kind: Kind) -> bool:
+        """Ask for the kind's group version alone. Raises ClusterError where it is unclear."""
+        path = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
+        try:
+            listed = await self._discover(request, path, "APIResourceList")
+        except NotServed:
+            groups = await self._discover(request, "/apis", "APIGroupList")
+            return any(
+                get_text(version, "groupVersion") == kind.api_version
+                for group in get_maps(groups, "groups")
+                for version in get_maps(group, "versions")
+            )
+        return any(get_text(one, "name") == kind.plural for one in get_maps(listed, "resources"))
+
+    async def _discover(self, request: Request, path: str, wanted: str) -> Manifest:
+        probe = Request(verb="get", ref=request.ref, method="GET", target=path, repeatable=True)
+        answer = decode(await self._call(probe), probe)
+        if answer.get("kind") != wanted:
+            raise garbled(probe, "discovery answers with something else")
+        return answer
+
+
+def decode(body: bytes, request: Request) -> dict[str, JSON]:
+    """Return the JSON object in a successful answer. Raises Unreachable where it is none."""
+    try:
+        answer = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise garbled(request, "the answer is not a JSON object")
+    return answer
+
+
+def garbled(request: Request, message: str) -> Unreachable:
+    """Return the error for a success that is not what was asked for."""
+    return Unreachable(
+        f"{message}: is this a Kubernetes API server?",
+        ref=request.ref,
+        verb=request.verb,
+        outcome_unknown=not request.repeatable,
+    )
+
+
+def _error(request: Request, outcome: Answer | NoAnswer) -> ClusterError:
+    if isinstance(outcome, Answer):
+        return failure(
+            request,
+            status=outcome.status,
+            body=outcome.body,
+            retry_after=retry_after_of(outcome),
+        )
+    return Unreachable(
+        outcome.message,
+        ref=request.ref,
+        verb=request.verb,
+        outcome_unknown=outcome.sent and not request.repeatable,
+    )
+
+
+def _unusable(request: Request, reason: str) -> Unauthorized:
+    message = f"the credentials cannot be used: {reason}"
+    return Unauthorized(message, ref=request.ref, verb=request.verb)

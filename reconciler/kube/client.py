@@ -1,0 +1,269 @@
+"""`KubeCluster`: the port of cluster.py over the network, honest about every answer."""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Self
+
+from reconciler.core.errors import Expired, Missing, Unreachable
+from reconciler.core.manifest import Manifest, get_int, get_text
+from reconciler.core.refs import Kind, Ref
+from reconciler.kube import requests
+from reconciler.kube.calls import Caller, decode, garbled
+from reconciler.kube.cluster import Listing, Page, Preconditions, Propagation, WatchEvent
+from reconciler.kube.connection import Connection
+from reconciler.kube.credentials import credential_source
+from reconciler.kube.limits import Limits
+from reconciler.kube.requests import ListQuery, Request
+from reconciler.kube.transport import Transport
+from reconciler.kube.watch_stream import events_of
+
+_DEFAULTS: Final = Limits()
+
+
+class KubeCluster:
+    """One API server, over pooled connections. Use within one event loop; close at the end.
+
+    `agent` is the User-Agent of all requests. Nothing is sent before the first call.
+    """
+
+    def __init__(
+        self, connection: Connection, *, limits: Limits = _DEFAULTS, agent: str = "klutchctl"
+    ) -> None:
+        self._name = connection.name
+        self._limits = limits
+        self._transport = Transport(
+            connection, credentials=credential_source(connection), limits=limits, agent=agent
+        )
+        self._caller = Caller(self._transport, limits)
+
+    @property
+    def name(self) -> str:
+        """What people call this cluster; errors carry it."""
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"KubeCluster({self._name!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections; calls in flight fail with Unreachable."""
+        await self._transport.close()
+
+    async def get(self, ref: Ref, *, metadata_only: bool = False) -> Manifest | None:
+        """Return the object, or None where it is absent."""
+        try:
+            return await self._object(requests.get(ref, metadata_only=metadata_only))
+        except Missing:
+            return None
+
+    async def list(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+        page_size: int = 500,
+    ) -> Listing:
+        """Return all objects, from as many pages as needed: complete, or an error."""
+        ref = Ref(self._name, kind, namespace, "")
+        query = ListQuery(
+            labels=labels, fields=fields, limit=page_size, metadata_only=metadata_only
+        )
+        try:
+            return await self._all_pages(ref, query)
+        except Expired:
+            # The pages outlived the server's history. One answer with all is slower and safe.
+            return await self._all_pages(ref, replace(query, limit=0))
+
+    async def first_page(
+        self, kind: Kind, *, namespace: str = "", limit: int, metadata_only: bool = False
+    ) -> Page:
+        """Return up to `limit` objects and how many more there are: a cheap count."""
+        ref = Ref(self._name, kind, namespace, "")
+        query = ListQuery(limit=limit, metadata_only=metadata_only)
+        request = requests.list_page(ref, query)
+        answer = decode(await self._caller.call(request), request)
+        return Page(
+            items=_items(answer, request),
+            resource_version=get_text(answer, "metadata", "resourceVersion"),
+            more=bool(get_text(answer, "metadata", "continue")),
+            remaining=get_int(answer, "metadata", "remainingItemCount"),
+        )
+
+    async def create(
+        self,
+        manifest: Manifest,
+        kind: Kind,
+        *,
+        manager: str,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Manifest:
+        """POST, also to a subresource such as `token`. Raises AlreadyExists."""
+        request = requests.create(
+            self._name, manifest, kind, manager=manager, subresource=subresource, dry_run=dry_run
+        )
+        return await self._object(request)
+
+    async def apply(
+        self,
+        manifest: Manifest,
+        kind: Kind,
+        *,
+        manager: str,
+        force: bool,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Manifest:
+        """Server-side apply; see cluster.Writer for what it raises."""
+        request = requests.apply(
+            self._name,
+            manifest,
+            kind,
+            manager=manager,
+            force=force,
+            subresource=subresource,
+            dry_run=dry_run,
+        )
+        return await self._object(request)
+
+    async def merge_patch(
+        self,
+        ref: Ref,
+        patch: Manifest,
+        *,
+        manager: str,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Manifest:
+        """RFC 7386. A resourceVersion or uid inside is a precondition. Raises Missing."""
+        request = requests.patch(
+            ref,
+            patch,
+            content_type=requests.MERGE_PATCH,
+            manager=manager,
+            subresource=subresource,
+            dry_run=dry_run,
+        )
+        return await self._object(request)
+
+    async def json_patch(
+        self,
+        ref: Ref,
+        patch: Sequence[Manifest],
+        *,
+        manager: str,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Manifest:
+        """RFC 6902, atomic. Raises Missing; a failed `test` is a Conflict."""
+        request = requests.patch(
+            ref,
+            patch,
+            content_type=requests.JSON_PATCH,
+            manager=manager,
+            subresource=subresource,
+            dry_run=dry_run,
+        )
+        return await self._object(request)
+
+    async def delete(
+        self,
+        ref: Ref,
+        *,
+        preconditions: Preconditions,
+        propagation: Propagation,
+        dry_run: bool = False,
+    ) -> bool:
+        """Ask for deletion. False where the object was absent already."""
+        request = requests.delete(
+            ref, preconditions=preconditions, propagation=propagation, dry_run=dry_run
+        )
+        try:
+            decode(await self._caller.call(request), request)
+        except Missing:
+            return False
+        return True
+
+    def watch(  # noqa: PLR0913 - each is a parameter of the API
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        resource_version: str,
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+        read_timeout: float | None = None,
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """Stream the events after `resource_version`; see cluster.Watcher."""
+        query = ListQuery(labels=labels, fields=fields, metadata_only=metadata_only)
+        ref = Ref(self._name, kind, namespace, "")
+        request = requests.watch(ref, query, resource_version=resource_version)
+        return self._watch(request, read_timeout)
+
+    @contextlib.asynccontextmanager
+    async def _watch(
+        self, request: Request, read_timeout: float | None
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        async with (
+            self._caller.stream(request, read_timeout=read_timeout) as chunks,
+            contextlib.aclosing(events_of(chunks, request, limit=self._limits.max_body)) as events,
+        ):
+            yield events
+
+    async def _object(self, request: Request) -> Manifest:
+        """Make a call that answers with the object it is about."""
+        answer = decode(await self._caller.call(request), request)
+        wanted = request.ref.name
+        if wanted and get_text(answer, "metadata", "name") != wanted:
+            raise garbled(request, "the answer is another object")
+        return answer
+
+    async def _all_pages(self, ref: Ref, query: ListQuery) -> Listing:
+        items: list[Manifest] = []
+        size = 0
+        while True:
+            request = requests.list_page(ref, query)
+            body = await self._caller.call(request)
+            size += len(body)
+            answer = decode(body, request)
+            page = _items(answer, request)
+            items += page
+            token = get_text(answer, "metadata", "continue")
+            if not token:
+                return Listing(items, get_text(answer, "metadata", "resourceVersion"))
+            if size > self._limits.max_list or not page:
+                message = f"the list does not end (after {len(items)} objects, {size} bytes)"
+                raise Unreachable(message, ref=ref, verb=request.verb)
+            query = replace(query, token=token)
+
+
+def _items(answer: Manifest, request: Request) -> list[Manifest]:
+    """Return the objects of a list. An answer that is no list is an error, never empty."""
+    items = answer.get("items")
+    if (
+        not get_text(answer, "kind").endswith("List")
+        or not get_text(answer, "metadata", "resourceVersion")
+        or not (items is None or isinstance(items, list))
+    ):
+        raise garbled(request, "the answer is not a list of objects")
+    kind = request.ref.kind
+    # Lists of built-in kinds leave the type of their items out.
+    types = {"apiVersion": kind.api_version, "kind": kind.kind}
+    return [item if "kind" in item else types | item for item in items or []]

@@ -1,0 +1,78 @@
+"""What a kubeconfig that lies in a Secret must not say. Pure.
+
+Whoever can write the Secret is not always trusted with the machine that reads it: such a file
+could run commands (CVE-2022-24817, CVE-2021-41254), send local files away or lead the traffic
+elsewhere. Only the entries of the current context are judged: no other is ever used.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from reconciler.core.errors import ConfigError
+from reconciler.core.yaml_text import Fields, Origin
+from reconciler.kube.kubeconfig_entries import Profile
+from reconciler.kube.kubeconfig_profile import IMPERSONATION
+
+Allowable = Literal[
+    "exec",
+    "tokenFile",
+    "client-certificate",
+    "client-key",
+    "certificate-authority",
+    "proxy-url",
+    "insecure-skip-tls-verify",
+]
+"""What an operator may allow all the same, outside of the Secret."""
+
+_OF_USER: Final = {
+    "exec": "would run a command on this machine",
+    "auth-provider": "is not supported, and would run code on this machine",
+    "tokenFile": "would send a file of this machine to the server: use token",
+    "client-certificate": "would read a file of this machine: use client-certificate-data",
+    "client-key": "would read a file of this machine: use client-key-data",
+} | dict.fromkeys(IMPERSONATION, "is not supported: use a user that has the rights itself")
+_OF_CLUSTER: Final = {
+    "certificate-authority": "would read a file of this machine: use certificate-authority-data",
+    "proxy-url": "would lead the traffic through a host of the author's choice",
+}
+_INSECURE: Final = "insecure-skip-tls-verify"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One field that is not acceptable. `str()` is a sentence that names it."""
+
+    field: str
+    reason: str
+    origin: Origin
+
+    def __str__(self) -> str:
+        return f"{self.field} {self.reason}"
+
+
+class ForbiddenFields(ConfigError):
+    """A kubeconfig from a Secret says what it must not; `refusals` has all of it."""
+
+    def __init__(self, refusals: tuple[Refusal, ...], *, where: str) -> None:
+        self.refusals = refusals
+        sentences = "; ".join(map(str, refusals))
+        super().__init__(f"this kubeconfig is not accepted from a Secret: {sentences}", where=where)
+
+
+def refuse_forbidden(profile: Profile, allow: frozenset[Allowable]) -> None:
+    """Raise ForbiddenFields with every field in use that is forbidden and not allowed."""
+    user = () if profile.user is None else _present(profile.user.fields, _OF_USER)
+    cluster = profile.cluster.fields
+    found = [*user, *_present(cluster, _OF_CLUSTER)]
+    if cluster.flag(_INSECURE):
+        reason = "would talk to whoever answers at the address"
+        found.append(Refusal(_INSECURE, reason, cluster.at(_INSECURE)))
+    if refusals := tuple(each for each in found if each.field not in allow):
+        raise ForbiddenFields(refusals, where=refusals[0].origin.path)
+
+
+def _present(fields: Fields, reasons: dict[str, str]) -> Iterator[Refusal]:
+    for field, reason in reasons.items():
+        if fields.has(field):
+            yield Refusal(field, reason, fields.at(field))

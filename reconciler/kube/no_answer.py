@@ -1,0 +1,70 @@
+"""Network failures in words. The only reader of aiohttp's exceptions.
+
+Those hold request headers and proxy URLs, with tokens and passwords. So none of them is ever
+chained or kept: only the operating system's and OpenSSL's own words are passed on.
+"""
+
+import ssl
+from typing import Final
+
+import aiohttp
+
+
+class NoAnswer(Exception):
+    """No complete answer came. `sent`: the request may have reached the server.
+
+    `permanent`: the next try will fail the same way (a certificate, a proxy's refusal).
+    """
+
+    def __init__(self, message: str, *, sent: bool, permanent: bool = False) -> None:
+        super().__init__(message)
+        self.message, self.sent, self.permanent = message, sent, permanent
+
+
+# The first that fits is taken: subclasses stand before their bases.
+_BEFORE_SENDING: Final[tuple[tuple[type[Exception], str, bool], ...]] = (
+    (
+        aiohttp.ClientConnectorCertificateError,
+        "the server's certificate is not trusted ({said}): check certificate-authority and "
+        "tls-server-name",
+        True,
+    ),
+    (aiohttp.ClientHttpProxyError, "the proxy refused with HTTP {status}", True),
+    (aiohttp.ClientSSLError, "no TLS connection: {said}", True),
+    (aiohttp.ClientConnectorDNSError, "the host name cannot be resolved", False),
+    (aiohttp.ClientProxyConnectionError, "no connection to the proxy: {said}", False),
+    (aiohttp.ClientConnectorError, "no connection: {said}", False),
+    (aiohttp.ConnectionTimeoutError, "no connection in time", False),
+    (aiohttp.InvalidURL, "the server's URL is not valid", True),
+)
+_AFTER_SENDING: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (TimeoutError, "no answer in time"),
+    (aiohttp.ClientPayloadError, "the answer was cut short or is too large"),
+    (aiohttp.ServerDisconnectedError, "the connection was cut before the answer"),
+    (ConnectionError, "the connection was cut before the answer"),
+    (aiohttp.ClientResponseError, "the answer is not HTTP"),
+)
+
+
+def explain(error: Exception) -> NoAnswer:
+    """Say what a library exception means, in words that hold no header and no credential."""
+    words = {"said": _system_text(error), "status": str(getattr(error, "status", ""))}
+    for kind, sentence, permanent in _BEFORE_SENDING:
+        if isinstance(error, kind):
+            return NoAnswer(sentence.format(**words), sent=False, permanent=permanent)
+    for kind, sentence in _AFTER_SENDING:
+        if isinstance(error, kind):
+            return NoAnswer(sentence, sent=True)
+    return NoAnswer(f"the connection failed: {words['said']}", sent=True)
+
+
+def _system_text(error: Exception) -> str:
+    """Return the operating system's or OpenSSL's words; never aiohttp's, which name URLs."""
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return cause.verify_message
+    if isinstance(cause, ssl.SSLError):
+        return (cause.reason or "TLS error").replace("_", " ").lower()
+    if isinstance(cause, OSError) and cause.strerror and not isinstance(cause, aiohttp.ClientError):
+        return cause.strerror
+    return type(cause).__name__

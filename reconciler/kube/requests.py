@@ -1,0 +1,253 @@
+"""Calls to an API server as values: paths, queries, bodies. Sends nothing."""
+
+import functools
+import re
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from reconciler.core.errors import Rejected
+from reconciler.core.manifest import JSON, Manifest, get_text
+from reconciler.core.refs import Kind, Ref
+from reconciler.kube.cluster import Preconditions, Propagation, Verb
+
+ACCEPT_JSON: Final = "application/json"
+ACCEPT_METADATA: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+ACCEPT_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+# Server-side apply takes YAML by its media type; JSON is YAML.
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+
+_PLAIN_SEGMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One HTTP request. `target` is the encoded path with its query, below the server's URL.
+
+    `repeatable`: sending it twice does no more than sending it once.
+    """
+
+    verb: Verb
+    ref: Ref
+    method: str
+    target: str
+    body: bytes | None = field(default=None, repr=False)
+    content_type: str = ""
+    accept: str = ACCEPT_JSON
+    repeatable: bool = False
+
+
+def path_of(ref: Ref, *, subresource: str = "") -> str:
+    """Return the encoded path of an object, or of a collection where the ref has no name.
+
+    Raises ValueError for names that no path segment can carry (Kubernetes: "", ".", "..",
+    and any with "/" or "%").
+    """
+    kind = ref.kind
+    if ref.name and kind.namespaced and not ref.namespace:
+        raise ValueError(f"{kind.kind} {ref.name!r} needs a namespace")
+    path = _collection(kind.group, kind.version, ref.namespace, kind.plural)
+    if ref.name:
+        path = f"{path}/{_segment(ref.name)}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+@functools.lru_cache(maxsize=1024)
+def _collection(group: str, version: str, namespace: str, plural: str) -> str:
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    return f"{root}/namespaces/{_segment(namespace)}/{plural}" if namespace else f"{root}/{plural}"
+
+
+def _segment(text: str) -> str:
+    if _PLAIN_SEGMENT.fullmatch(text):
+        return text
+    if text in ("", ".", "..") or "/" in text or "%" in text:
+        raise ValueError(f"{text!r} cannot be a name")
+    return quote(text, safe=":")
+
+
+def get(ref: Ref, *, metadata_only: bool) -> Request:
+    """Read one object."""
+    return Request(
+        verb="get",
+        ref=ref,
+        method="GET",
+        target=path_of(ref),
+        accept=ACCEPT_METADATA if metadata_only else ACCEPT_JSON,
+        repeatable=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListQuery:
+    """What of a collection to read; `limit` 0 = all of it, `token` continues an earlier page."""
+
+    labels: str = ""
+    fields: str = ""
+    limit: int = 0
+    token: str = ""
+    metadata_only: bool = False
+
+
+def list_page(ref: Ref, query: ListQuery) -> Request:
+    """Read one page of a collection."""
+    stated = {
+        "labelSelector": query.labels,
+        "fieldSelector": query.fields,
+        "limit": str(query.limit) if query.limit else "",
+        "continue": query.token,
+    }
+    return Request(
+        verb="list",
+        ref=ref,
+        method="GET",
+        target=path_of(ref) + _query(stated),
+        accept=ACCEPT_METADATA_LIST if query.metadata_only else ACCEPT_JSON,
+        repeatable=True,
+    )
+
+
+def watch(ref: Ref, query: ListQuery, *, resource_version: str) -> Request:
+    """Stream the changes of a collection after `resource_version`."""
+    stated = {
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": resource_version,
+        "labelSelector": query.labels,
+        "fieldSelector": query.fields,
+    }
+    return Request(
+        verb="watch",
+        ref=ref,
+        method="GET",
+        target=path_of(ref) + _query(stated),
+        accept=ACCEPT_METADATA if query.metadata_only else ACCEPT_JSON,
+        repeatable=True,
+    )
+
+
+def create(
+    cluster: str,
+    manifest: Manifest,
+    kind: Kind,
+    *,
+    manager: str,
+    subresource: str = "",
+    dry_run: bool,
+) -> Request:
+    """POST an object to its collection, or to a subresource of the object that it names."""
+    ref = _ref(cluster, kind, manifest)
+    collection = Ref(cluster, kind, ref.namespace, ref.name if subresource else "")
+    path = path_of(collection, subresource=subresource)
+    return Request(
+        verb="create",
+        ref=ref,
+        method="POST",
+        target=path + _write_query(manager, dry_run=dry_run),
+        body=_encode(manifest, ref, "create"),
+        content_type=ACCEPT_JSON,
+        repeatable=dry_run,
+    )
+
+
+def apply(  # noqa: PLR0913 - each is a parameter of the API
+    cluster: str,
+    manifest: Manifest,
+    kind: Kind,
+    *,
+    manager: str,
+    force: bool,
+    subresource: str,
+    dry_run: bool,
+) -> Request:
+    """Server-side apply."""
+    ref = _ref(cluster, kind, manifest)
+    return Request(
+        verb="apply",
+        ref=ref,
+        method="PATCH",
+        target=path_of(ref, subresource=subresource)
+        + _write_query(manager, dry_run=dry_run, force=force),
+        body=_encode(manifest, ref, "apply"),
+        content_type=APPLY_PATCH,
+        repeatable=dry_run,
+    )
+
+
+def patch(
+    ref: Ref,
+    body: JSON,
+    *,
+    content_type: str,
+    manager: str,
+    subresource: str,
+    dry_run: bool,
+) -> Request:
+    """Merge patch or JSON patch, told by `content_type`."""
+    return Request(
+        verb="patch",
+        ref=ref,
+        method="PATCH",
+        target=path_of(ref, subresource=subresource) + _write_query(manager, dry_run=dry_run),
+        body=_encode(body, ref, "patch"),
+        content_type=content_type,
+        repeatable=dry_run,
+    )
+
+
+def delete(
+    ref: Ref, *, preconditions: Preconditions, propagation: Propagation, dry_run: bool
+) -> Request:
+    """DELETE with its options in the body."""
+    conditions: dict[str, JSON] = {}
+    if preconditions.uid is not None:
+        conditions["uid"] = preconditions.uid
+    if preconditions.resource_version is not None:
+        conditions["resourceVersion"] = preconditions.resource_version
+    options: dict[str, JSON] = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "propagationPolicy": propagation.value,
+    }
+    if conditions:
+        options["preconditions"] = conditions
+    if dry_run:
+        options["dryRun"] = ["All"]
+    return Request(
+        verb="delete",
+        ref=ref,
+        method="DELETE",
+        target=path_of(ref),
+        body=orjson.dumps(options),
+        content_type=ACCEPT_JSON,
+        # With a uid, a repetition meets the same object or none.
+        repeatable=dry_run or preconditions.uid is not None,
+    )
+
+
+def _ref(cluster: str, kind: Kind, manifest: Manifest) -> Ref:
+    namespace = get_text(manifest, "metadata", "namespace") if kind.namespaced else ""
+    return Ref(cluster, kind, namespace, get_text(manifest, "metadata", "name"))
+
+
+def _encode(body: JSON, ref: Ref, verb: Verb) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except TypeError as error:
+        raise Rejected(f"cannot be written as JSON: {error}", ref=ref, verb=verb) from None
+
+
+# Few combinations for very many writes, and urlencode is slow.
+@functools.lru_cache(maxsize=64)
+def _write_query(manager: str, *, dry_run: bool, force: bool = False) -> str:
+    stated = {"fieldManager": manager, "dryRun": "All" if dry_run else ""}
+    return _query(stated | {"force": "true" if force else ""})
+
+
+def _query(parameters: dict[str, str]) -> str:
+    stated = {key: value for key, value in parameters.items() if value}
+    return f"?{urlencode(stated)}" if stated else ""

@@ -1,0 +1,54 @@
+"""TLS settings for one connection, from PEM text only: no key ever needs a path."""
+
+import contextlib
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from reconciler.core.errors import ConfigError
+from reconciler.kube.connection import ClientCertificate, Connection
+
+
+def ssl_context(connection: Connection, certificate: ClientCertificate | None) -> ssl.SSLContext:
+    """Return the context for a connection. Raises ConfigError for unusable PEM text."""
+    try:
+        context = ssl.create_default_context(cadata=connection.ca)
+    except ssl.SSLError:
+        message = "certificate-authority-data is not a usable PEM certificate"
+        raise ConfigError(message, where=connection.name) from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if connection.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate is not None:
+        _load(context, certificate, connection.name)
+    return context
+
+
+def _load(context: ssl.SSLContext, certificate: ClientCertificate, name: str) -> None:
+    pem = f"{certificate.certificate.strip()}\n{certificate.key.reveal().strip()}\n"
+    try:
+        with _readable_path(pem.encode()) as path:
+            # Without a password callback OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(path, password=lambda: "")
+    except (ssl.SSLError, OSError):
+        message = "the client certificate and its key are not usable PEM, or do not match"
+        raise ConfigError(message, where=name) from None
+
+
+@contextlib.contextmanager
+def _readable_path(content: bytes) -> Iterator[str]:
+    """Give bytes a path for as long as OpenSSL reads it: in memory where the system can."""
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
+        descriptor = os.memfd_create("klutchctl-tls", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            yield f"/proc/self/fd/{descriptor}"
+        return
+    with tempfile.TemporaryDirectory(prefix="klutchctl-") as folder:  # mode 0700
+        path = Path(folder, "client.pem")
+        path.write_bytes(content)
+        yield str(path)

@@ -1,0 +1,236 @@
+"""HTTP to one API server over pooled connections. Knows TLS, proxies, credentials and silence;
+refuses to know what a status code means.
+
+Every NoAnswer is raised outside of the `except` block that made it: see no_answer.py.
+"""
+
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable
+from dataclasses import dataclass
+from typing import Final
+
+import aiohttp
+from aiohttp.client import _RequestContextManager
+from multidict import CIMultiDictProxy
+from yarl import URL
+
+from reconciler.kube.connection import ClientCertificate, Connection
+from reconciler.kube.credentials import Auth, CredentialSource
+from reconciler.kube.limits import Limits
+from reconciler.kube.no_answer import NoAnswer, explain
+from reconciler.kube.requests import Request
+from reconciler.kube.tls import ssl_context
+
+log = logging.getLogger(__name__)
+
+# kube-apiserver closes idle connections later; ours must be the first to give up, or a write
+# could meet a closing connection and its outcome would be unknown.
+_IDLE_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete answer."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: bytes
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Connections that share one client certificate; closed when retired and unused."""
+
+    session: aiohttp.ClientSession
+    certificate: ClientCertificate | None
+    users: int = 0
+
+
+class Transport:
+    """The connections to one API server. Must be used and closed within one event loop."""
+
+    def __init__(
+        self, connection: Connection, *, credentials: CredentialSource, limits: Limits, agent: str
+    ) -> None:
+        self._connection = connection
+        self._credentials = credentials
+        self._limits = limits
+        self._agent = agent
+        self._pool: _Pool | None = None
+        self._closed = False
+        self._retired: list[_Pool] = []  # with calls in flight
+        self._proxy = connection.proxy.reveal() if connection.proxy else None
+        self._server_name = connection.tls_server_name or None
+        self._usual_clock = self._clock(total=limits.deadline)
+
+    async def close(self) -> None:
+        """Close all connections; calls in flight fail with NoAnswer."""
+        self._closed = True
+        current = [] if self._pool is None else [self._pool]
+        self._pool, pools = None, [*self._retired, *current]
+        self._retired.clear()
+        for pool in pools:
+            await pool.session.close()
+
+    async def auth(self) -> Auth:
+        """Return the current credentials. Raises KlutchError where there are none."""
+        return await self._credentials.current()
+
+    async def renew(self, stale: Auth) -> Auth:
+        """Return credentials to try after a 401; equal to `stale` where nothing can be done."""
+        return await self._credentials.renew(stale)
+
+    async def send(self, request: Request, *, auth: Auth, within: float | None) -> Answer:
+        """Send a request and read the whole answer in `within` seconds; None = the deadline."""
+        problem: NoAnswer
+        clock = self._usual_clock if within is None else self._clock(total=within)
+        pool = self._lease(auth.certificate)
+        try:
+            async with self._request(pool, request, auth, clock) as response:
+                body = await _read(response, self._limits.max_body)
+            if "Warning" in response.headers:
+                _log_warnings(response.headers, request)
+            return Answer(response.status, response.headers, body)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            problem = explain(error)
+        finally:
+            await self._release(pool)
+        raise problem
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, request: Request, *, auth: Auth, read_timeout: float | None
+    ) -> AsyncIterator[tuple[Answer | None, AsyncIterator[bytes]]]:
+        """Open a stream: (None, chunks), or (the answer that refused it, nothing).
+
+        The chunks raise NoAnswer where the stream is cut, or silent for `read_timeout` seconds.
+        """
+        pool = self._lease(auth.certificate)
+        try:
+            clock = self._clock(read=read_timeout)
+            response = await self._answered(self._request(pool, request, auth, clock))
+            async with response:
+                refusal = await self._refusal(response)
+                yield refusal, _chunks(response)
+        finally:
+            await self._release(pool)
+
+    async def _answered(self, call: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
+        problem: NoAnswer
+        try:
+            return await call
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            problem = explain(error)
+        raise problem
+
+    async def _refusal(self, response: aiohttp.ClientResponse) -> Answer | None:
+        if response.status < 300:
+            return None
+        problem: NoAnswer
+        try:
+            body = await _read(response, self._limits.max_body)
+            return Answer(response.status, response.headers, body)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            problem = explain(error)
+        raise problem
+
+    def _clock(
+        self, *, total: float | None = None, read: float | None = None
+    ) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(
+            total=total,
+            sock_connect=self._limits.connect_timeout,
+            sock_read=self._limits.read_timeout if total is not None else read,
+        )
+
+    def _request(
+        self, pool: _Pool, request: Request, auth: Auth, clock: aiohttp.ClientTimeout
+    ) -> _RequestContextManager:
+        headers = {"Accept": request.accept}
+        if request.content_type:
+            headers["Content-Type"] = request.content_type
+        if auth.authorization is not None:
+            headers["Authorization"] = auth.authorization.reveal()
+        return pool.session.request(
+            request.method,
+            URL(self._connection.server + request.target, encoded=True),
+            data=request.body,
+            headers=headers,
+            timeout=clock,
+            proxy=self._proxy,
+            server_hostname=self._server_name,
+            allow_redirects=False,  # a redirect would carry the token to another host
+        )
+
+    def _lease(self, certificate: ClientCertificate | None) -> _Pool:
+        """Return the connections to use; new ones where the client certificate changed."""
+        if self._closed:
+            raise NoAnswer("the connection was closed by us", sent=False, permanent=True)
+        if self._pool is None or self._pool.certificate != certificate:
+            if self._pool is not None:
+                self._retired.append(self._pool)
+            self._pool = _Pool(self._new_session(certificate), certificate)
+        self._pool.users += 1
+        return self._pool
+
+    async def _release(self, pool: _Pool) -> None:
+        pool.users -= 1
+        while self._retired and not self._retired[0].users:
+            await self._retired.pop(0).session.close()
+
+    def _new_session(self, certificate: ClientCertificate | None) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=0,  # `Limits.concurrency` bounds the calls; watches come on top
+            ssl=ssl_context(self._connection, certificate),
+            keepalive_timeout=_IDLE_SECONDS,
+            socket_factory=_socket,
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": self._agent},
+        )
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Make a socket that notices a peer that vanished, also under an idle watch."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
+
+
+async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    length = response.content_length
+    if length is not None and length <= limit and "Content-Encoding" not in response.headers:
+        return await response.read()
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > limit:
+            response.close()
+            raise aiohttp.ClientPayloadError(f"the answer is larger than {limit} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    problem: NoAnswer
+    try:
+        async for chunk in response.content.iter_any():
+            yield chunk
+        return
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        problem = explain(error)
+    raise problem
+
+
+def _log_warnings(headers: CIMultiDictProxy[str], request: Request) -> None:
+    for warning in headers.getall("Warning"):
+        fields = {"cluster": request.ref.cluster, "ref": str(request.ref)}
+        log.warning("the API server warns", extra=fields | {"warning": warning[:300]})

@@ -1,0 +1,425 @@
+"""The facts about kube-apiserver that the design stands on (mapping.md, section 0).
+
+If a new Kubernetes version breaks one of these, the contract between the programs breaks:
+each is asserted on a real API server, through our own client.
+"""
+
+import pytest
+
+from reconciler.core import managed_fields
+from reconciler.core.errors import (
+    AlreadyExists,
+    Conflict,
+    Missing,
+    Rejected,
+    Replaced,
+    Unauthorized,
+)
+from reconciler.core.manifest import get, get_text, get_text_map
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CONFIG_MAP,
+    CRD,
+    EVENT,
+    ROLE,
+    SERVICE_ACCOUNT,
+    Kind,
+    Ref,
+)
+from reconciler.core.secret import Secret
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.connection import Connection, Token
+from tests.support.eventually import eventually
+from tests.support.raw import get_json
+
+MANAGER = "klutchctl"
+TOKEN_REQUEST = Kind("", "v1", "TokenRequest", "serviceaccounts")
+WHATEVER = Preconditions(uid=None)
+
+
+def config_map(namespace, name="x", data=None, **metadata):
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace} | metadata,
+        "data": {"a": "1"} if data is None else data,
+    }
+
+
+@pytest.fixture
+def cluster(control_plane):
+    return control_plane.cluster
+
+
+def ref(cluster, namespace, name="x", kind=CONFIG_MAP):
+    return Ref(cluster.name, kind, namespace, name)
+
+
+async def create(cluster, manifest):
+    return await cluster.create(manifest, CONFIG_MAP, manager=MANAGER)
+
+
+async def apply(cluster, manifest, kind=CONFIG_MAP):
+    return await cluster.apply(manifest, kind, manager=MANAGER, force=True)
+
+
+async def delete(cluster, target, preconditions=WHATEVER, propagation=Propagation.BACKGROUND):
+    return await cluster.delete(target, preconditions=preconditions, propagation=propagation)
+
+
+async def make_again(cluster, namespace):
+    """Create, delete and create one name; return the first and the second object."""
+    first = await create(cluster, config_map(namespace))
+    await delete(cluster, ref(cluster, namespace))
+    return first, await create(cluster, config_map(namespace))
+
+
+# Preconditions
+
+
+async def test_create_finds_the_name_taken(cluster, namespace):
+    await create(cluster, config_map(namespace))
+    with pytest.raises(AlreadyExists):
+        await create(cluster, config_map(namespace))
+
+
+async def test_apply_with_a_resource_version_alone_creates_a_deleted_object_again(
+    cluster, namespace
+):
+    old = await create(cluster, config_map(namespace))
+    await delete(cluster, ref(cluster, namespace))
+    version = get_text(old, "metadata", "resourceVersion")
+    new = await apply(cluster, config_map(namespace, resourceVersion=version))
+    assert get(new, "metadata", "uid") != get(old, "metadata", "uid")
+
+
+async def test_apply_with_uid_and_resource_version_does_not(cluster, namespace):
+    old = await create(cluster, config_map(namespace))
+    await delete(cluster, ref(cluster, namespace))
+    version, uid = (get_text(old, "metadata", key) for key in ("resourceVersion", "uid"))
+    with pytest.raises(Replaced):
+        await apply(cluster, config_map(namespace, resourceVersion=version, uid=uid))
+    assert await cluster.get(ref(cluster, namespace)) is None
+
+
+async def test_apply_with_the_uid_of_a_replaced_object_is_stale_not_rejected(cluster, namespace):
+    old, new = await make_again(cluster, namespace)
+    version = get_text(new, "metadata", "resourceVersion")
+    stale = config_map(
+        namespace, data={"a": "2"}, resourceVersion=version, uid=get_text(old, "metadata", "uid")
+    )
+    with pytest.raises(Replaced) as caught:
+        await apply(cluster, stale)
+    assert caught.value.status == 422
+    assert await cluster.get(ref(cluster, namespace)) == new
+
+
+async def test_apply_with_an_old_resource_version_is_a_conflict(cluster, namespace):
+    old = await create(cluster, config_map(namespace))
+    new = await cluster.merge_patch(
+        ref(cluster, namespace), {"data": {"b": "2"}}, manager="someone"
+    )
+    version, uid = (get_text(old, "metadata", key) for key in ("resourceVersion", "uid"))
+    with pytest.raises(Conflict) as caught:
+        await apply(cluster, config_map(namespace, resourceVersion=version, uid=uid))
+    assert type(caught.value) is Conflict
+    assert await cluster.get(ref(cluster, namespace)) == new
+
+
+async def test_delete_meets_only_the_object_that_was_meant(cluster, namespace):
+    old, new = await make_again(cluster, namespace)
+    target = ref(cluster, namespace)
+    with pytest.raises(Replaced):
+        await delete(cluster, target, Preconditions(uid=get_text(old, "metadata", "uid")))
+    uid = get_text(new, "metadata", "uid")
+    with pytest.raises(Conflict) as caught:
+        await delete(cluster, target, Preconditions(uid=uid, resource_version="1"))
+    assert type(caught.value) is Conflict
+    assert await cluster.get(target) == new
+    version = get_text(new, "metadata", "resourceVersion")
+    assert await delete(cluster, target, Preconditions(uid=uid, resource_version=version))
+    assert await cluster.get(target) is None
+
+
+async def test_deleting_what_is_gone_counts_as_done(cluster, namespace):
+    assert not await delete(cluster, ref(cluster, namespace), Preconditions(uid="some-uid"))
+
+
+async def test_merge_patch_with_preconditions(cluster, namespace):
+    old, new = await make_again(cluster, namespace)
+    target = ref(cluster, namespace)
+    stale_uid = {"metadata": {"uid": get_text(old, "metadata", "uid")}, "data": {"a": "2"}}
+    with pytest.raises(Replaced):
+        await cluster.merge_patch(target, stale_uid, manager=MANAGER)
+    stale_version = {"metadata": {"resourceVersion": "1"}, "data": {"a": "2"}}
+    with pytest.raises(Conflict):
+        await cluster.merge_patch(target, stale_version, manager=MANAGER)
+    assert await cluster.get(target) == new
+    with pytest.raises(Missing):
+        await cluster.merge_patch(ref(cluster, namespace, "y"), {"data": {}}, manager=MANAGER)
+
+
+# Field removal
+
+
+async def test_a_field_created_by_post_stays_when_a_later_apply_drops_it(cluster, namespace):
+    await create(cluster, config_map(namespace, data={"a": "1", "b": "2"}))
+    live = await apply(cluster, config_map(namespace, data={"a": "1"}))
+    assert get(live, "data") == {"a": "1", "b": "2"}, "the Update and Apply entries co-own it"
+
+
+async def test_a_field_created_by_post_goes_once_our_entry_is_an_apply_entry(cluster, namespace):
+    created = await create(cluster, config_map(namespace, data={"a": "1", "b": "2"}))
+    patch = managed_fields.created_to_applied(created, manager=MANAGER)
+    assert patch is not None
+    await cluster.json_patch(ref(cluster, namespace), patch, manager=MANAGER)
+    live = await apply(cluster, config_map(namespace, data={"a": "1"}))
+    assert get(live, "data") == {"a": "1"}
+    assert managed_fields.created_to_applied(live, manager=MANAGER) is None, "once is enough"
+
+
+async def test_the_conversion_is_refused_when_the_object_changed_meanwhile(cluster, namespace):
+    created = await create(cluster, config_map(namespace))
+    target = ref(cluster, namespace)
+    await cluster.merge_patch(target, {"data": {"c": "3"}}, manager="someone")
+    patch = managed_fields.created_to_applied(created, manager=MANAGER)
+    assert patch is not None
+    with pytest.raises(Conflict):
+        await cluster.json_patch(target, patch, manager=MANAGER)
+
+
+async def test_fields_of_others_survive_conversion_and_apply(cluster, namespace):
+    await create(cluster, config_map(namespace, data={"a": "1", "b": "2"}))
+    target = ref(cluster, namespace)
+    live = await cluster.merge_patch(target, {"data": {"theirs": "9"}}, manager="someone")
+    patch = managed_fields.created_to_applied(live, manager=MANAGER)
+    assert patch is not None
+    await cluster.json_patch(target, patch, manager=MANAGER)
+    live = await apply(cluster, config_map(namespace, data={"a": "1"}))
+    assert get(live, "data") == {"a": "1", "theirs": "9"}
+
+
+async def test_the_original_konnectors_entry_is_taken_over(cluster, namespace):
+    manifest = config_map(namespace, data={"a": "1", "b": "2"})
+    created = await cluster.create(manifest, CONFIG_MAP, manager="konnector")
+    patch = managed_fields.created_to_applied(
+        created, manager="klutch.anynines.com", from_managers=["konnector"]
+    )
+    assert patch is not None
+    await cluster.json_patch(ref(cluster, namespace), patch, manager="klutch.anynines.com")
+    smaller = config_map(namespace, data={"a": "1"})
+    live = await cluster.apply(smaller, CONFIG_MAP, manager="klutch.anynines.com", force=True)
+    assert get(live, "data") == {"a": "1"}
+
+
+# Other checked facts
+
+
+async def test_an_apply_that_changes_nothing_keeps_the_resource_version(cluster, namespace):
+    first = await apply(cluster, config_map(namespace))
+    second = await apply(cluster, config_map(namespace))
+    assert second == first
+
+
+async def create_roles(cluster, namespace):
+    """Create three objects of a kind that nobody else creates in a new namespace."""
+    for name in ("x", "y", "z"):
+        metadata = {"name": name, "namespace": namespace}
+        role = {"apiVersion": ROLE.api_version, "kind": ROLE.kind, "metadata": metadata}
+        await cluster.create(role, ROLE, manager=MANAGER)
+
+
+async def test_a_page_of_one_counts_the_rest(cluster, namespace):
+    await create_roles(cluster, namespace)
+    for metadata_only in (False, True):
+        page = await cluster.first_page(
+            ROLE, namespace=namespace, limit=1, metadata_only=metadata_only
+        )
+        assert (len(page.items), page.more, page.remaining) == (1, True, 2)
+
+
+@pytest.mark.parametrize(
+    ("query", "items", "remaining"),
+    [
+        pytest.param("limit=1&resourceVersion=0", 3, None, id="from the watch cache: all"),
+        pytest.param("limit=1&labelSelector=!no", 1, None, id="with a selector: no count"),
+        pytest.param("limit=1", 1, 2, id="as we ask"),
+    ],
+)
+async def test_when_the_server_counts(control_plane, namespace, query, items, remaining):
+    await create_roles(control_plane.cluster, namespace)
+    path = f"/apis/{ROLE.api_version}/namespaces/{namespace}/roles?{query}"
+
+    async def listed():
+        answer = await get_json(control_plane.connection, path)
+        assert len(answer["items"]) == items, "the watch cache may lag behind the writes"
+        return answer["metadata"]
+
+    metadata = await eventually(listed)
+    assert metadata.get("remainingItemCount") == remaining
+
+
+async def service_account(cluster, namespace):
+    manifest = {"metadata": {"name": "robot", "namespace": namespace}}
+    typed = {"apiVersion": "v1", "kind": "ServiceAccount"} | manifest
+    return await cluster.create(typed, SERVICE_ACCOUNT, manager=MANAGER)
+
+
+async def request_token(cluster, namespace, seconds):
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "metadata": {"name": "robot", "namespace": namespace},
+        "spec": {"expirationSeconds": seconds},
+    }
+    answer = await cluster.create(request, TOKEN_REQUEST, manager=MANAGER, subresource="token")
+    return get_text(answer, "status", "token")
+
+
+async def test_a_token_for_less_than_ten_minutes_is_refused(cluster, namespace):
+    await service_account(cluster, namespace)
+    with pytest.raises(Rejected) as caught:
+        await request_token(cluster, namespace, 599)
+    assert caught.value.status == 422
+    assert await request_token(cluster, namespace, 600)
+
+
+async def test_a_revoked_token_is_accepted_a_little_longer(control_plane, namespace):
+    cluster, admin = control_plane.cluster, control_plane.connection
+    account = await service_account(cluster, namespace)
+    token = Secret(await request_token(cluster, namespace, 600))
+    connection = Connection(name="robot", server=admin.server, ca=admin.ca, credential=Token(token))
+    async with KubeCluster(connection) as robot:
+        review = Kind(
+            "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", False
+        )
+        question = {"apiVersion": review.api_version, "kind": review.kind}
+
+        async def accepted():
+            try:
+                await robot.create(question, review, manager="robot")
+            except Unauthorized:
+                return False
+            return True
+
+        assert await accepted()
+        uid = get_text(account, "metadata", "uid")
+        await delete(
+            cluster, ref(cluster, namespace, "robot", SERVICE_ACCOUNT), Preconditions(uid=uid)
+        )
+        assert await accepted(), "the server keeps its verdict for about ten seconds"
+
+        async def refused():
+            return not await accepted()
+
+        await eventually(refused, within=60)
+
+
+def owned_crd(suffix, owner):
+    plural = f"things{suffix}"
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object"}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.facts.example",
+            "ownerReferences": [
+                {
+                    "apiVersion": owner["apiVersion"],
+                    "kind": owner["kind"],
+                    "name": get_text(owner, "metadata", "name"),
+                    "uid": get_text(owner, "metadata", "uid"),
+                }
+            ],
+        },
+        "spec": {
+            "group": "facts.example",
+            "names": {"plural": plural, "kind": f"Thing{suffix}"},
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
+
+
+async def gone(cluster, target):
+    async def absent():
+        return await cluster.get(target) is None
+
+    await eventually(absent, within=30)
+
+
+async def cluster_scoped_owner(cluster, name):
+    role = {"apiVersion": CLUSTER_ROLE.api_version, "kind": CLUSTER_ROLE.kind}
+    return await cluster.create(
+        role | {"metadata": {"name": name}, "rules": []}, CLUSTER_ROLE, manager=MANAGER
+    )
+
+
+async def crd_of(cluster, suffix, owner):
+    crd = await cluster.create(owned_crd(suffix, owner), CRD, manager=MANAGER)
+    return ref(cluster, "", get_text(crd, "metadata", "name"), CRD)
+
+
+async def test_a_crd_goes_with_its_cluster_scoped_owner(cluster):
+    owner = await cluster_scoped_owner(cluster, "facts-background")
+    crd = await crd_of(cluster, "background", owner)
+    await delete(cluster, ref(cluster, "", "facts-background", CLUSTER_ROLE))
+    await gone(cluster, crd)
+
+
+async def test_orphaning_keeps_the_crd_and_strips_the_reference(cluster):
+    owner = await cluster_scoped_owner(cluster, "facts-orphan")
+    crd = await crd_of(cluster, "orphan", owner)
+    target = ref(cluster, "", "facts-orphan", CLUSTER_ROLE)
+    await delete(cluster, target, propagation=Propagation.ORPHAN)
+    await gone(cluster, target)
+    live = await cluster.get(crd)
+    assert live is not None
+    assert get(live, "metadata", "ownerReferences") is None
+    assert get(live, "metadata", "deletionTimestamp") is None
+    await delete(cluster, crd)
+
+
+async def test_a_crd_owned_by_a_namespaced_object_is_not_collected(cluster, namespace):
+    owner = await create(cluster, config_map(namespace))
+    crd = await crd_of(cluster, "namespaced", owner)
+    await delete(cluster, ref(cluster, namespace))
+
+    async def refused():
+        events = await cluster.list(EVENT, fields="reason=OwnerRefInvalidNamespace")
+        assert crd.name in [get(event, "regarding", "name") for event in events.items]
+        return True
+
+    await eventually(refused, within=30)
+    live = await cluster.get(crd)
+    assert live is not None
+    assert get(live, "metadata", "deletionTimestamp") is None
+    await delete(cluster, crd)
+
+
+async def test_labels_written_by_adoption_change_neither_uid_nor_generation(cluster):
+    owner = await cluster_scoped_owner(cluster, "facts-adopt")
+    crd = await crd_of(cluster, "adopt", owner)
+    before = await cluster.get(crd)
+    assert before is not None
+    labels = {"klutchctl.dev/fleet": "acme"}
+    body = {
+        "apiVersion": CRD.api_version,
+        "kind": CRD.kind,
+        "metadata": {
+            "name": crd.name,
+            "labels": labels,
+            "uid": get_text(before, "metadata", "uid"),
+        },
+    }
+    after = await apply(cluster, body, CRD)
+    assert get_text_map(after, "metadata", "labels") == labels
+    for path in (("metadata", "uid"), ("metadata", "generation"), ("spec",)):
+        assert get(after, *path) == get(before, *path)
+    await delete(cluster, ref(cluster, "", "facts-adopt", CLUSTER_ROLE))

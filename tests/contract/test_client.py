@@ -1,0 +1,241 @@
+"""What `KubeCluster` promises, on a real API server whose connection is healthy."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core.errors import Forbidden, Missing, NotServed, Rejected, Unreachable
+from reconciler.core.manifest import get, get_text
+from reconciler.core.refs import CONFIG_MAP, CRD, SECRET, Kind, Ref
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.limits import Limits
+from tests.support.eventually import eventually
+
+MANAGER = "tests"
+NOTHING_LIKE_IT = Kind("shop.example", "v1", "Basket", "baskets")
+
+
+@pytest.fixture
+def cluster(control_plane):
+    return control_plane.cluster
+
+
+def config_map(namespace, name, data=None, labels=None):
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels or {}},
+        "data": data or {"a": "1"},
+    }
+
+
+async def fill(cluster, namespace, count):
+    names = [f"item-{index:03}" for index in range(count)]
+    async with asyncio.TaskGroup() as group:
+        for name in names:
+            manifest = config_map(namespace, name)
+            group.create_task(cluster.create(manifest, CONFIG_MAP, manager=MANAGER))
+    return names
+
+
+def ref(cluster, namespace, name, kind=CONFIG_MAP):
+    return Ref(cluster.name, kind, namespace, name)
+
+
+def names_of(items):
+    return [get_text(item, "metadata", "name") for item in items]
+
+
+async def test_what_is_absent_is_none(cluster, namespace):
+    assert await cluster.get(ref(cluster, namespace, "x")) is None
+    assert await cluster.get(ref(cluster, "no-such-namespace", "x")) is None
+
+
+async def test_a_kind_without_a_crd_is_said_to_be_unserved_not_empty(cluster, namespace):
+    with pytest.raises(NotServed, match=r"does not serve baskets\.shop\.example/v1"):
+        await cluster.list(NOTHING_LIKE_IT, namespace=namespace)
+    with pytest.raises(NotServed):
+        await cluster.get(ref(cluster, namespace, "x", NOTHING_LIKE_IT))
+    with pytest.raises(NotServed):
+        async with cluster.watch(NOTHING_LIKE_IT, resource_version="1"):
+            pass
+
+
+async def test_a_version_that_a_served_group_does_not_have(cluster, namespace):
+    with pytest.raises(NotServed):
+        await cluster.list(replace(CRD, version="v9"))
+    with pytest.raises(NotServed):
+        await cluster.list(replace(CONFIG_MAP, plural="configmappings"), namespace=namespace)
+
+
+async def test_create_returns_what_the_server_stored(cluster, namespace):
+    made = await cluster.create(config_map(namespace, "x"), CONFIG_MAP, manager=MANAGER)
+    assert get_text(made, "metadata", "uid")
+    assert get(made, "metadata", "managedFields", 0, "manager") == MANAGER
+    assert await cluster.get(ref(cluster, namespace, "x")) == made
+
+
+async def test_a_dry_run_stores_nothing(cluster, namespace):
+    manifest = config_map(namespace, "x")
+    await cluster.create(manifest, CONFIG_MAP, manager=MANAGER, dry_run=True)
+    await cluster.apply(manifest, CONFIG_MAP, manager=MANAGER, force=True, dry_run=True)
+    assert await cluster.get(ref(cluster, namespace, "x")) is None
+    made = await cluster.create(manifest, CONFIG_MAP, manager=MANAGER)
+    target = ref(cluster, namespace, "x")
+    patch = {"data": {"a": "2"}}
+    shown = await cluster.merge_patch(target, patch, manager=MANAGER, dry_run=True)
+    assert get(shown, "data", "a") == "2"
+    assert await cluster.delete(
+        target,
+        preconditions=Preconditions(uid=None),
+        propagation=Propagation.BACKGROUND,
+        dry_run=True,
+    )
+    assert await cluster.get(target) == made
+
+
+async def test_create_in_a_namespace_that_is_not_there(cluster):
+    manifest = config_map("no-such-namespace", "x")
+    with pytest.raises(Missing, match='namespaces "no-such-namespace" not found'):
+        await cluster.create(manifest, CONFIG_MAP, manager=MANAGER)
+
+
+async def test_apply_states_only_our_fields(cluster, namespace):
+    target = ref(cluster, namespace, "x")
+    ours = config_map(namespace, "x", {"ours": "1"})
+    await cluster.apply(ours, CONFIG_MAP, manager=MANAGER, force=True)
+    await cluster.merge_patch(target, {"data": {"theirs": "2"}}, manager="someone")
+    smaller = config_map(namespace, "x", {"other": "3"})
+    live = await cluster.apply(smaller, CONFIG_MAP, manager=MANAGER, force=True)
+    assert get(live, "data") == {"theirs": "2", "other": "3"}
+
+
+async def test_apply_without_force_stops_at_fields_of_others(cluster, namespace):
+    await cluster.create(config_map(namespace, "x"), CONFIG_MAP, manager="someone")
+    taken = config_map(namespace, "x", {"a": "2"})
+    with pytest.raises(Exception, match="conflict with") as caught:
+        await cluster.apply(taken, CONFIG_MAP, manager=MANAGER, force=False)
+    assert type(caught.value).__name__ == "Conflict"
+    live = await cluster.apply(taken, CONFIG_MAP, manager=MANAGER, force=True)
+    assert get(live, "data", "a") == "2"
+
+
+async def test_status_is_written_apart_from_the_rest(cluster, namespace):
+    kind = API_SERVICE_NAMESPACE
+    target = ref(cluster, namespace, "x", kind)
+    metadata = {"name": "x", "namespace": namespace}
+    manifest = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+    status = {"status": {"namespace": "space-x"}}
+    made = await cluster.create(manifest | status, kind, manager=MANAGER)
+    assert get(made, "status") is None
+    patch = status | {"metadata": {"labels": {"ignored": "here"}}}
+    after = await cluster.merge_patch(target, patch, manager=MANAGER, subresource="status")
+    assert get(after, "status", "namespace") == "space-x"
+    assert get(after, "metadata", "labels") is None
+
+
+async def test_what_the_server_refuses_names_cluster_object_verb_and_field(cluster, namespace):
+    wrong = config_map(namespace, "Not A Name")
+    with pytest.raises(Rejected) as caught:
+        await cluster.create(wrong, CONFIG_MAP, manager=MANAGER)
+    text = str(caught.value)
+    assert text.startswith(f"control-plane: create ConfigMap {namespace}/Not A Name: ")
+    assert "metadata.name" in text
+
+
+async def test_a_list_of_many_pages_is_complete_and_typed(cluster, namespace):
+    names = await fill(cluster, namespace, 25)
+    names.append("kube-root-ca.crt")
+    await eventually(lambda: cluster.get(ref(cluster, namespace, "kube-root-ca.crt")))
+    for page_size in (1, 10, 26, 500):
+        listing = await cluster.list(CONFIG_MAP, namespace=namespace, page_size=page_size)
+        assert names_of(listing.items) == names
+        assert listing.resource_version
+        assert {get_text(item, "kind") for item in listing.items} == {"ConfigMap"}
+        assert {get_text(item, "apiVersion") for item in listing.items} == {"v1"}
+
+
+async def test_a_metadata_list_holds_no_data(cluster, namespace):
+    await fill(cluster, namespace, 3)
+    listing = await cluster.list(CONFIG_MAP, namespace=namespace, metadata_only=True)
+    assert "item-000" in names_of(listing.items)
+    assert not any("data" in item for item in listing.items)
+    one = await cluster.get(ref(cluster, namespace, "item-000"), metadata_only=True)
+    assert one is not None
+    assert "data" not in one
+
+
+async def test_selectors_narrow_a_list(cluster, namespace):
+    await fill(cluster, namespace, 3)
+    labelled = config_map(namespace, "labelled", labels={"team": "a"})
+    await cluster.create(labelled, CONFIG_MAP, manager=MANAGER)
+    by_label = await cluster.list(CONFIG_MAP, namespace=namespace, labels="team in (a,b)")
+    assert names_of(by_label.items) == ["labelled"]
+    by_name = await cluster.list(CONFIG_MAP, namespace=namespace, fields="metadata.name=item-001")
+    assert names_of(by_name.items) == ["item-001"]
+
+
+async def test_a_watch_tells_what_happened_since_the_list(cluster, namespace):
+    start = (await cluster.list(CONFIG_MAP, namespace=namespace)).resource_version
+    await fill(cluster, namespace, 1)
+    target = ref(cluster, namespace, "item-000")
+    async with cluster.watch(
+        CONFIG_MAP, namespace=namespace, resource_version=start, fields="metadata.name=item-000"
+    ) as events:
+        added = await anext(events)
+        await cluster.merge_patch(target, {"data": {"b": "2"}}, manager=MANAGER)
+        modified = await anext(events)
+        await cluster.delete(
+            target, preconditions=Preconditions(uid=None), propagation=Propagation.BACKGROUND
+        )
+        deleted = await anext(events)
+    assert [event.type for event in (added, modified, deleted)] == ["ADDED", "MODIFIED", "DELETED"]
+    assert get(modified.object, "data", "b") == "2"
+
+
+async def test_many_calls_share_a_bounded_number_of_connections(control_plane, namespace):
+    limits = Limits(concurrency=4)
+    async with KubeCluster(control_plane.connection, limits=limits) as cluster:
+        await fill(cluster, namespace, 60)
+        listing = await cluster.list(CONFIG_MAP, namespace=namespace, labels="!none")
+    assert len(listing.items) >= 60
+
+
+async def test_a_service_account_without_rights_is_forbidden(control_plane, namespace):
+    robot = await robot_connection(control_plane, namespace)
+    async with KubeCluster(robot) as cluster:
+        with pytest.raises(Forbidden, match="cannot list resource"):
+            await cluster.list(SECRET, namespace=namespace)
+
+
+async def test_a_closed_cluster_says_so(control_plane, namespace):
+    cluster = KubeCluster(control_plane.connection)
+    assert await cluster.get(ref(cluster, namespace, "x")) is None
+    await cluster.close()
+    with pytest.raises(Unreachable, match="closed by us"):
+        await cluster.get(ref(cluster, namespace, "x"))
+
+
+async def robot_connection(control_plane, namespace, expires=600):
+    """Return a connection as a new service account of the namespace, with a bearer token."""
+    from reconciler.core.refs import SERVICE_ACCOUNT
+    from reconciler.core.secret import Secret
+    from reconciler.kube.connection import Token
+
+    cluster = control_plane.cluster
+    metadata = {"name": "robot", "namespace": namespace}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    await cluster.create(account, SERVICE_ACCOUNT, manager=MANAGER)
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "metadata": metadata,
+        "spec": {"expirationSeconds": expires},
+    }
+    kind = Kind("", "v1", "TokenRequest", "serviceaccounts")
+    answer = await cluster.create(request, kind, manager=MANAGER, subresource="token")
+    token = Token(Secret(get_text(answer, "status", "token")))
+    return replace(control_plane.connection, credential=token)

@@ -1,0 +1,212 @@
+"""What a client observes of the CRDs on a real kube-apiserver (protocol-bind A)."""
+
+import json
+import re
+
+import pytest
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core.errors import Rejected
+from reconciler.core.manifest import get_maps
+from reconciler.kube import crds
+from tests.support.raw import get_json, http_session
+from tests.support.wire_objects import CLAIM, KINDS, READY, VERSION, WireObjects, name_of_the
+
+
+@pytest.fixture
+def objects(control_plane, namespace):
+    return WireObjects(control_plane.name, control_plane.cluster, namespace)
+
+
+# Installation and discovery
+
+
+@pytest.mark.parametrize("name", crds.CONTROL_PLANE)
+async def test_a_server_has_nothing_to_warn_about(control_plane, name):
+    # Under another group, since the real one is there already.
+    group = name.partition(".")[2]
+    (manifest,) = crds.load(name)
+    body = json.loads(json.dumps(manifest).replace(group, "warnings.example"))
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    query = {"dryRun": "All", "fieldValidation": "Strict"}
+    async with (
+        http_session(control_plane.connection) as session,
+        session.post(path, params=query, json=body) as response,
+    ):
+        assert response.status == 201, await response.text()
+        assert response.headers.getall("Warning", []) == []
+
+
+async def test_discovery(control_plane):
+    groups = {kind.group for kind in KINDS}
+    lists = [await get_json(control_plane.connection, f"/apis/{g}/v1alpha1") for g in groups]
+    served = {entry["name"]: entry for found in lists for entry in found["resources"]}
+    assert set(served) == {k.plural for k in KINDS} | {f"{k.plural}/status" for k in KINDS}
+    for kind in KINDS:
+        entry = served[kind.plural]
+        assert entry["kind"] == served[f"{kind.plural}/status"]["kind"] == kind.kind
+        assert entry["singularName"] == kind.kind.lower()
+        assert entry["categories"] == ["kube-bindings"]
+        assert entry["namespaced"] is True
+        assert entry.get("shortNames") == (["sb"] if kind is API_SERVICE_BINDING else None)
+
+
+async def test_an_app_cluster_serves_the_bindings_alone(app_cluster):
+    found = await get_json(app_cluster.connection, "/apis/klutch.anynines.com/v1alpha1")
+    assert {entry["name"] for entry in found["resources"]} == {
+        "apiservicebindings",
+        "apiservicebindings/status",
+    }
+
+
+# The status
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_the_status_is_written_apart(objects, kind):
+    fields = {
+        API_SERVICE_EXPORT_TEMPLATE: {},
+        API_SERVICE_NAMESPACE: {"namespace": "a"},
+    }
+    status = fields.get(kind, {"conditions": [READY]})
+    created = await objects.create(kind, status=status)
+    default = {"phase": "Pending"} if kind is API_SERVICE_EXPORT_REQUEST else None
+    assert created.get("status") == default
+    through_main = await objects.patch(kind, {"metadata": {"labels": {"a": "b"}}, "status": status})
+    assert through_main.get("status") == default
+    body = {"metadata": {"labels": {"a": "c"}}, "status": status}
+    through_status = await objects.patch(kind, body, subresource="status")
+    assert through_status["status"] == (default or {}) | status
+    assert through_status["metadata"]["labels"] == {"a": "b"}
+
+
+REFUSED_STATUS = {
+    "an unknown phase": (
+        API_SERVICE_EXPORT_REQUEST,
+        {"phase": "Done"},
+        'supported values: "Pending", "Failed", "Succeeded"',
+    ),
+    "a heartbeat that is no time": (
+        CLUSTER_BINDING,
+        {"lastHeartbeatTime": "noon"},
+        "must be of type date-time",
+    ),
+    "a condition without a time": (
+        APP_CLUSTER_BINDING,
+        {"conditions": [{"type": "Ready", "status": "True"}]},
+        "lastTransitionTime: Required",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "message"), REFUSED_STATUS.values(), ids=REFUSED_STATUS.keys()
+)
+async def test_refused_status(objects, kind, status, message):
+    await objects.create(kind)
+    with pytest.raises(Rejected, match=re.escape(message)):
+        await objects.patch(kind, {"status": status}, subresource="status")
+
+
+# Defaults
+
+
+CLAIM_DEFAULTS = {
+    "group": "",
+    "selector": {"names": ["*"], "namespaces": ["*"]},
+    "read": {},
+    "onConflict": {"recreateWhenConsumerSideDeleted": True},
+}
+
+
+@pytest.mark.parametrize("kind", [API_SERVICE_EXPORT, API_SERVICE_EXPORT_TEMPLATE], ids=str)
+async def test_claims_have_defaults(objects, kind):
+    created = await objects.create(kind, spec={"permissionClaims": [CLAIM]})
+    assert created["spec"]["permissionClaims"] == [CLAIM | CLAIM_DEFAULTS]
+
+
+async def test_claims_of_bindings_have_defaults(objects):
+    created = await objects.create(
+        API_SERVICE_BINDING, spec={"permissionClaims": [CLAIM | {"state": "Accepted"}]}
+    )
+    assert created["spec"]["permissionClaims"] == [CLAIM | CLAIM_DEFAULTS | {"state": "Accepted"}]
+
+
+async def test_resources_and_claims_of_requests_have_defaults(objects):
+    resource = {"resource": "databases", "permissionClaims": [CLAIM | {"selector": {"names": []}}]}
+    created = await objects.create(API_SERVICE_EXPORT_REQUEST, spec={"resources": [resource]})
+    selector = {"names": [], "namespaces": ["*"]}
+    claim = CLAIM | CLAIM_DEFAULTS | {"selector": selector}
+    assert created["spec"]["resources"] == [resource | {"group": "", "permissionClaims": [claim]}]
+    assert created["status"] == {"phase": "Pending"}
+
+
+async def test_versions_are_served_by_default(objects):
+    created = await objects.create(API_SERVICE_EXPORT)
+    assert created["spec"]["versions"] == [VERSION | {"served": True}]
+
+
+async def test_schemas_in_exports_are_kept_whole(objects):
+    schema = {"type": "object", "x-unknown": [{"a": 1}], "properties": {"a": {"default": 1}}}
+    created = await objects.create(
+        API_SERVICE_EXPORT, spec={"versions": [VERSION | {"schema": {"openAPIV3Schema": schema}}]}
+    )
+    assert created["spec"]["versions"][0]["schema"] == {"openAPIV3Schema": schema}
+
+
+# Tables
+
+CELLS = {
+    API_SERVICE_BINDING: (
+        {"providerPrettyName": "Shop Inc", "conditions": [READY]},
+        {"Provider": "Shop Inc", "Resources": None, "Ready": "False", "Message": "Wait"},
+    ),
+    API_SERVICE_EXPORT: (
+        {"conditions": [READY | {"type": "Established", "status": "True"}]},
+        {"Established": "True"},
+    ),
+    API_SERVICE_EXPORT_REQUEST: ({"conditions": [READY]}, {"Ready": "False"}),
+    API_SERVICE_EXPORT_TEMPLATE: ({}, {"Established": None}),
+    API_SERVICE_NAMESPACE: ({"namespace": "a-b"}, {"Namespace": "a-b"}),
+    APP_CLUSTER_BINDING: ({"conditions": [READY]}, {"Ready": "False"}),
+    CLUSTER_BINDING: (
+        {"konnectorVersion": "v1.5.0", "conditions": [READY]},
+        {"Konnector Version": "v1.5.0", "Last Heartbeat": None, "Ready": "False"},
+    ),
+}
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+
+
+@pytest.mark.parametrize(("kind", "cells"), CELLS.items(), ids=[str(kind) for kind in CELLS])
+async def test_table(control_plane, objects, kind, cells):
+    status, want = cells
+    await objects.create(kind)
+    # The annotation that the column Resources means, and misses.
+    resources = {"bind.klutch.anynines.com/resources": "databases"}
+    await objects.patch(kind, {"metadata": {"annotations": resources}})
+    await objects.patch(kind, {"status": status}, subresource="status")
+    path = f"/apis/{kind.group}/v1alpha1/namespaces/{objects.namespace}/{kind.plural}"
+    async with (
+        http_session(control_plane.connection) as session,
+        session.get(path, headers=TABLE) as response,
+    ):
+        table = await response.json()
+    headings = [column["name"] for column in table["columnDefinitions"]]
+    (row,) = table["rows"]
+    assert headings == ["Name", *want, "Age"]
+    assert dict(zip(headings, row["cells"], strict=True)) == {
+        "Name": name_of_the(kind),
+        **want,
+        "Age": row["cells"][-1],
+    }
+    (crd,) = crds.load(kind.resource)
+    columns = get_maps(crd, "spec", "versions", 0, "additionalPrinterColumns")
+    assert [(c["name"], c["type"], c["priority"]) for c in table["columnDefinitions"][1:]] == [
+        (c["name"], c["type"], c.get("priority", 0)) for c in columns
+    ]

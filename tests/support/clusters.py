@@ -1,0 +1,116 @@
+"""Real clusters for tests: one sandbox per test run, and what its audit logs say."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from klutchctl.sandbox import control_planes, crds, lifecycle
+from klutchctl.sandbox.control_planes import Program, Tuning
+from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.pki import CONTROLLER_MANAGER_USER
+from klutchctl.sandbox.progress import Quiet
+from klutchctl.sandbox.state import Member
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.connection import Connection
+
+TUNING: Final = Tuning(fsync=False, audit=True)
+_NOT_STORED: Final = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
+_SERVERS: Final = frozenset({CONTROLLER_MANAGER_USER, "system:apiserver"})
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write that an API server was asked for, dry runs excluded.
+
+    A create has no `name` where the object's body holds it alone.
+    """
+
+    verb: str
+    user: str
+    resource: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLog:
+    """What one API server was asked to write, by anyone but its own controllers."""
+
+    path: Path
+
+    def mark(self) -> int:
+        """Return the place in the log that is now its end."""
+        return self.path.stat().st_size
+
+    def writes_since(self, mark: int, *, namespace: str | None = None) -> list[Write]:
+        """Return the writes after `mark`, of all namespaces or of one.
+
+        A request is in the log before the server handles it, so none is missing that a client
+        has an answer to.
+        """
+        with self.path.open("rb") as log:
+            log.seek(mark)
+            events = [json.loads(line) for line in log if line.endswith(b"\n")]
+        writes = [_write(event) for event in events if _counts(event)]
+        return [w for w in writes if namespace is None or w.namespace == namespace]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCluster:
+    """One real cluster with its CRDs. `connection` is that of an administrator."""
+
+    name: str
+    context: str
+    kubeconfig: Path
+    connection: Connection
+    cluster: KubeCluster
+    audit: AuditLog
+
+
+def start(layout: Layout, programs: Mapping[Program, Path]) -> tuple[Member, ...]:
+    """Start a control plane and an app cluster, unless they run, and return both."""
+    plan = lifecycle.Plan(programs, lifecycle.app_clusters(1), tuning=TUNING)
+    return lifecycle.up(layout, plan, progress=Quiet()).members
+
+
+async def connect(layout: Layout, member: Member) -> LiveCluster:
+    """Return the cluster with its CRDs installed. Close its `cluster` at the end."""
+    connection = lifecycle.connection(layout, member)
+    cluster = KubeCluster(connection)
+    await crds.install(cluster, member.role)
+    return LiveCluster(
+        name=cluster.name,
+        context=member.context,
+        kubeconfig=layout.kubeconfig,
+        connection=connection,
+        cluster=cluster,
+        audit=AuditLog(control_planes.audit_log(layout, member.id)),
+    )
+
+
+def _counts(event: Mapping[str, object]) -> bool:
+    target = event.get("objectRef")
+    user = event["user"]
+    assert isinstance(user, dict)
+    return (
+        event["stage"] == "RequestReceived"
+        and isinstance(target, dict)
+        and target.get("apiGroup", "") not in _NOT_STORED
+        and user["username"] not in _SERVERS
+        and "dryRun=All" not in str(event["requestURI"])
+    )
+
+
+def _write(event: Mapping[str, object]) -> Write:
+    target, user = event["objectRef"], event["user"]
+    assert isinstance(target, dict)
+    assert isinstance(user, dict)
+    return Write(
+        verb=str(event["verb"]),
+        user=user["username"],
+        resource=target["resource"],
+        namespace=target.get("namespace", ""),
+        name=target.get("name", ""),
+    )

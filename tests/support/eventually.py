@@ -1,0 +1,31 @@
+"""Waiting for a condition instead of for a time."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def eventually(probe: Callable[[], T | Awaitable[T]], *, within: float = 15.0) -> T:
+    """Call `probe` until it returns something true, and return that.
+
+    A failed assertion inside it counts as "not yet". After `within` seconds the test fails
+    with the last value or assertion.
+    """
+    deadline = time.monotonic() + within
+    while True:
+        last: object
+        try:
+            answer = probe()
+            value = await answer if inspect.isawaitable(answer) else answer
+            if value:
+                return value
+            last = value
+        except AssertionError as failure:
+            last = failure
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within:g} s; last: {last!r}")
+        await asyncio.sleep(0.05)

@@ -1,0 +1,352 @@
+"""A proxy in front of one API server that speaks HTTP and fails on cue.
+
+    async with FaultProxy(upstream, tls=serving_tls(certificate, key)) as proxy:
+        cluster = KubeCluster(proxy.connection)
+        proxy.add(on("PATCH", r"/configmaps/x$").nth(1), answer(429, retry_after=1))
+
+Each client connection has its own upstream connection, and both are kept alive, so that their
+reuse is as it would be without a proxy. Bodies are forwarded as they come. A request that came
+in is forwarded even when its client has left meanwhile: held back at a gate, it is a late write.
+"""
+
+import asyncio
+import itertools
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeAlias
+from urllib.parse import urlsplit
+
+import h11
+
+from reconciler.kube.connection import ClientCertificate, Connection, NoCredential
+from reconciler.kube.tls import ssl_context
+from tests.support.cues import AFTER, BEFORE, Cue, Rule, Rules
+from tests.support.http_faults import Body, Effect, Point, Reply, Request
+from tests.support.listener import How, Listener, hang_up, let_go
+
+_CHUNK = 65536
+
+_Rule: TypeAlias = Rule[Request, Point, Effect]
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """One exchange: what the client was told (0 = nothing), and on which of its connections."""
+
+    method: str
+    path: str
+    status: int
+    connection: int
+
+
+def serving_tls(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return the settings of a server with this certificate."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+class FaultProxy:
+    """Stands before `upstream`; serves plain HTTP without `tls`.
+
+    A client certificate in `upstream` is presented to the server for all clients. Otherwise
+    clients authenticate themselves: their headers are passed on.
+    """
+
+    def __init__(self, upstream: Connection, *, tls: ssl.SSLContext | None = None) -> None:
+        self._upstream, self._scheme = upstream, "http" if tls is None else "https"
+        self._listener = Listener(self._serve, tls=tls)
+        self._upstream_tls = _client_tls(upstream)
+        self._sessions: set[_Session] = set()
+        self._numbers = itertools.count(1)
+        self.rules: Rules[Request, Point, Effect] = Rules(usually=BEFORE)
+        self.log: list[Passed] = []
+
+    async def __aenter__(self) -> Self:
+        await self.accept()
+        return self
+
+    async def __aexit__(
+        self,
+        _type: type[BaseException] | None,
+        _value: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        await self._listener.close()
+
+    @property
+    def url(self) -> str:
+        """Where clients connect to."""
+        return f"{self._scheme}://127.0.0.1:{self._listener.port}"
+
+    @property
+    def connection(self) -> Connection:
+        """The upstream connection, led through this proxy."""
+        presented = isinstance(self._upstream.credential, ClientCertificate)
+        return replace(
+            self._upstream,
+            server=self.url,
+            credential=NoCredential() if presented else self._upstream.credential,
+        )
+
+    @property
+    def connections(self) -> int:
+        """How many connections were ever accepted."""
+        return self._listener.accepted
+
+    def add(self, cue: Cue[Request], *effects: Effect, at: Point | None = None) -> None:
+        """Add a rule: BEFORE the request is forwarded unless `at` says otherwise.
+
+        Of several rules within the body of one answer, the first that was added acts.
+        """
+        self.rules.add(cue, *effects, at=at)
+
+    def drop_idle(self, how: How = "fin") -> None:
+        """End the connections that wait for their next request."""
+        for session in self._sessions:
+            if session.idle:
+                session.cut(how)
+
+    def cut(self, how: How = "rst") -> None:
+        """End all connections now."""
+        self._listener.cut(how)
+
+    def refuse(self) -> None:
+        """Refuse new connections."""
+        self._listener.refuse()
+
+    async def accept(self) -> None:
+        """Take connections again, on the same port."""
+        await self._listener.accept()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        session = _Session(self, reader, writer, number=next(self._numbers))
+        self._sessions.add(session)
+        try:
+            await session.run()
+        finally:
+            self._sessions.discard(session)
+
+    async def dial(self) -> "_Upstream":
+        """Connect to the server."""
+        server, tls = urlsplit(self._upstream.server), self._upstream_tls
+        name = (self._upstream.tls_server_name or server.hostname) if tls else None
+        return _Upstream(
+            *await asyncio.open_connection(
+                server.hostname, server.port, ssl=tls, server_hostname=name
+            )
+        )
+
+
+class _Upstream:
+    """One connection to the server."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._http = h11.Connection(h11.CLIENT)
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be sent."""
+        return self._http.our_state is h11.IDLE and not self._reader.at_eof()
+
+    def finish(self) -> bool:
+        """Return whether the last exchange left the connection fit for another one."""
+        if self._http.our_state is self._http.their_state is h11.DONE:
+            self._http.start_next_cycle()
+        return self.usable
+
+    async def send(self, *events: h11.Event) -> None:
+        for event in events:
+            self._writer.write(self._http.send(event) or b"")
+        await self._writer.drain()
+
+    async def head(self) -> h11.Response:
+        while not isinstance(event := await self.next(), h11.Response):
+            pass  # 1xx
+        return event
+
+    async def next(self) -> h11.Event:
+        """Return the next part of the answer. Raises RemoteProtocolError where it was cut."""
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            self._http.receive_data(await self._reader.read(_CHUNK))
+        assert isinstance(event, h11.Event)
+        return event
+
+    async def close(self) -> None:
+        await let_go(self._writer)
+
+
+class _Session:
+    """One client connection, from its first request to its end."""
+
+    def __init__(
+        self,
+        proxy: FaultProxy,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        number: int,
+    ) -> None:
+        self._proxy, self._reader, self._writer, self._number = proxy, reader, writer, number
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_CHUNK)
+        self._upstream: _Upstream | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether all that was asked has been answered, as far as the client can see."""
+        return self._http.our_state in (h11.IDLE, h11.DONE)
+
+    def cut(self, how: How) -> None:
+        hang_up(self._writer, how)
+
+    async def run(self) -> None:
+        """Serve requests until one side ends the connection."""
+        try:
+            while parts := await self._next_request():
+                await self._exchange(parts)
+                if self._writer.is_closing() or not await self._ready_for_another():
+                    return
+        except* (h11.RemoteProtocolError, OSError):
+            hang_up(self._writer, "fin")  # one side left: so does the other
+        finally:
+            await self._drop_upstream()
+
+    async def _next_request(self) -> list[h11.Event]:
+        """Return all parts of a request, or none where the client is done."""
+        parts: list[h11.Event] = []
+        while not parts or not isinstance(parts[-1], h11.EndOfMessage):
+            event = self._http.next_event()
+            if event is h11.NEED_DATA:
+                self._http.receive_data(await self._reader.read(_CHUNK))
+            elif isinstance(event, h11.ConnectionClosed):
+                return []
+            else:
+                assert isinstance(event, h11.Event)
+                parts.append(event)
+        return parts
+
+    async def _exchange(self, parts: Sequence[h11.Event]) -> None:
+        request = _request(parts)
+        log = self._proxy.log
+
+        def told(status: int) -> None:
+            log.append(Passed(request.method, request.path, status, self._number))
+
+        reply = Reply(self._http, self._writer, told=told)
+        due = self._proxy.rules.due(request)
+        try:
+            if await _perform(due, BEFORE, reply):
+                return
+            upstream = await self._connected()
+            await upstream.send(*parts)
+            head = await upstream.head()
+            if await _perform(due, AFTER, reply):
+                return
+            await reply.send(head)
+            within = next((rule for rule in due if isinstance(rule.at, Body)), None)
+            async with asyncio.TaskGroup() as group:
+                client = group.create_task(self._until_client_leaves())
+                await _relay(upstream, reply, within)
+                client.cancel()
+        finally:
+            if reply.status is None:
+                told(0)
+
+    async def _until_client_leaves(self) -> None:
+        while data := await self._reader.read(_CHUNK):
+            self._http.receive_data(data)
+        raise ConnectionResetError("the client left")
+
+    async def _connected(self) -> _Upstream:
+        """Return the connection of the last request, or a new one where that is gone."""
+        if self._upstream is None or not self._upstream.usable:
+            await self._drop_upstream()
+            self._upstream = await self._proxy.dial()
+        return self._upstream
+
+    async def _ready_for_another(self) -> bool:
+        if self._upstream is not None and not self._upstream.finish():
+            await self._drop_upstream()
+        if not self._http.our_state is self._http.their_state is h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        return True
+
+    async def _drop_upstream(self) -> None:
+        if self._upstream is not None:
+            await self._upstream.close()
+            self._upstream = None
+
+
+def _client_tls(upstream: Connection) -> ssl.SSLContext | None:
+    if not upstream.server.startswith("https:"):
+        return None
+    credential = upstream.credential
+    presented = credential if isinstance(credential, ClientCertificate) else None
+    return ssl_context(upstream, presented)
+
+
+def _request(parts: Sequence[h11.Event]) -> Request:
+    head = parts[0]
+    assert isinstance(head, h11.Request)
+    target = urlsplit(head.target.decode())
+    return Request(head.method.decode(), target.path, target.query)
+
+
+async def _perform(due: Sequence[_Rule], point: Point, reply: Reply) -> bool:
+    """Perform what is due at this point; return whether the exchange is over."""
+    for rule in due:
+        if rule.at == point and await _perform_all(rule, reply):
+            return True
+    return False
+
+
+async def _perform_all(rule: _Rule, reply: Reply) -> bool:
+    for effect in rule.effects:
+        if await effect.perform(reply):
+            return True
+    return False
+
+
+async def _relay(upstream: _Upstream, reply: Reply, within: _Rule | None) -> None:
+    """Pass an answer's body on as it comes, up to what is due within it."""
+    point = within.at if within else None
+    countdown = _Countdown(point) if isinstance(point, Body) else None
+    part: h11.Event = h11.Data(data=b"")
+    while isinstance(part, h11.Data):
+        data = bytes(part.data)
+        if within and countdown and (end := countdown.take(data)) is not None:
+            await reply.send(h11.Data(data=data[:end]))
+            if await _perform_all(within, reply):
+                return
+            data, countdown = data[end:], None
+        if data:
+            await reply.send(h11.Data(data=data))
+        part = await upstream.next()
+    await reply.send(part)
+
+
+class _Countdown:
+    """Finds a point in a body that comes in pieces."""
+
+    def __init__(self, point: Body) -> None:
+        self._lines, self._octets = point.lines, point.octets
+
+    def take(self, data: bytes) -> int | None:
+        """Return how many bytes of this piece come before the point, None if all do."""
+        start = 0
+        while self._lines:
+            newline = data.find(b"\n", start)
+            if newline < 0:
+                return None
+            self._lines -= 1
+            start = newline + 1
+        left = len(data) - start
+        if left < self._octets:
+            self._octets -= left
+            return None
+        return start + self._octets

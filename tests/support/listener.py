@@ -1,0 +1,105 @@
+"""A server on loopback that owns its connections: once closed, nothing of it is left."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypeAlias
+
+How: TypeAlias = Literal["fin", "rst"]
+Serve: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+_LINGER_ZERO = struct.pack("ii", 1, 0)
+
+
+def hang_up(writer: asyncio.StreamWriter, how: How) -> None:
+    """End a connection: "fin" sends what is buffered and says goodbye, "rst" does neither."""
+    if how == "fin":
+        writer.close()
+        return
+    # Closing a socket that does not linger is what makes the kernel send a reset.
+    connection: socket.socket = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError):  # closed already
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
+    writer.transport.abort()
+
+
+async def let_go(writer: asyncio.StreamWriter) -> None:
+    """Close a connection whatever its state, and wait until its socket is gone."""
+    writer.transport.abort()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+class Listener:
+    """Calls `serve` for each connection, in a task of its own.
+
+    `serve` may leave with an OSError when its peer does. Any other exception is a defect of a
+    test or of the proxy, and comes out of `close`.
+    """
+
+    def __init__(self, serve: Serve, *, tls: ssl.SSLContext | None = None) -> None:
+        self._serve, self._tls = serve, tls
+        self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._defects: list[BaseException] = []
+        self.port = 0
+        self.accepted = 0
+
+    async def accept(self) -> None:
+        """Take connections; on a free port at first, on the same one after `refuse`."""
+        self._server = await asyncio.start_server(
+            self._connected,
+            "127.0.0.1",
+            self.port,
+            ssl=self._tls,
+            # The wait for a peer's goodbye, which a stalled peer never says.
+            ssl_shutdown_timeout=None if self._tls is None else 1.0,
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def refuse(self) -> None:
+        """Refuse new connections. Those that are open go on."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def cut(self, how: How) -> None:
+        """End all connections now."""
+        for task, writer in self._open.items():
+            hang_up(writer, how)
+            task.cancel()
+
+    async def close(self) -> None:
+        """Refuse, end all connections and wait for them. Raises what `serve` should not have."""
+        self.refuse()
+        tasks = list(self._open)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._defects:
+            raise BaseExceptionGroup("serving a connection failed", self._defects)
+
+    # Not a coroutine: asyncio would wrap it in a task that nobody owns.
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        task = asyncio.create_task(self._run(reader, writer))
+        self._open[task] = writer
+        task.add_done_callback(self._finished)
+
+    async def _run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._serve(reader, writer)
+            writer.close()
+            await writer.wait_closed()
+        except* OSError:
+            pass
+        finally:
+            await let_go(writer)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        del self._open[task]
+        if not task.cancelled() and (defect := task.exception()):
+            self._defects.append(defect)

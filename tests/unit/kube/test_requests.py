@@ -1,0 +1,118 @@
+"""Which bytes go to which path for which call."""
+
+import orjson
+import pytest
+
+from reconciler.core.errors import Rejected
+from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, NAMESPACE, Kind, Ref
+from reconciler.kube import requests
+from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import ListQuery
+
+EXPORT = Kind("klutch.anynines.com", "v1alpha1", "APIServiceExport", "apiserviceexports")
+
+PATHS = {
+    "a core object": (Ref("c", CONFIG_MAP, "ns", "x"), "", "/api/v1/namespaces/ns/configmaps/x"),
+    "a core collection of one namespace": (
+        Ref("c", CONFIG_MAP, "ns", ""),
+        "",
+        "/api/v1/namespaces/ns/configmaps",
+    ),
+    "a collection of all namespaces": (Ref("c", CONFIG_MAP, "", ""), "", "/api/v1/configmaps"),
+    "a cluster-scoped object": (Ref("c", NAMESPACE, "", "ns"), "", "/api/v1/namespaces/ns"),
+    "a custom resource and its status": (
+        Ref("c", EXPORT, "ns", "databases.shop.example"),
+        "status",
+        "/apis/klutch.anynines.com/v1alpha1/namespaces/ns/apiserviceexports"
+        "/databases.shop.example/status",
+    ),
+    "a role name with colons stays readable": (
+        Ref("c", CLUSTER_ROLE, "", "system:node"),
+        "",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",
+    ),
+    "odd characters are encoded, so that a name cannot add a query": (
+        Ref("c", CLUSTER_ROLE, "", "a?b#c d"),
+        "",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/a%3Fb%23c%20d",
+    ),
+}
+
+
+@pytest.mark.parametrize(("ref", "subresource", "path"), PATHS.values(), ids=PATHS.keys())
+def test_path(ref, subresource, path):
+    assert requests.path_of(ref, subresource=subresource) == path
+
+
+@pytest.mark.parametrize("name", [".", "..", "a/b", "../secrets/x", "a%2Fb"])
+def test_a_name_cannot_leave_its_collection(name):
+    with pytest.raises(ValueError, match="cannot be a name"):
+        requests.path_of(Ref("c", CONFIG_MAP, "ns", name))
+    with pytest.raises(ValueError, match="cannot be a name"):
+        requests.path_of(Ref("c", CONFIG_MAP, name, "x"))
+
+
+def test_a_namespaced_object_needs_its_namespace():
+    with pytest.raises(ValueError, match="needs a namespace"):
+        requests.path_of(Ref("c", CONFIG_MAP, "", "x"))
+
+
+def test_a_list_states_only_what_was_asked():
+    ref = Ref("c", CONFIG_MAP, "ns", "")
+    assert requests.list_page(ref, ListQuery()).target == "/api/v1/namespaces/ns/configmaps"
+    query = ListQuery(labels="a=b,c in (d)", fields="metadata.name=x", limit=5, token="t/=")
+    assert requests.list_page(ref, query).target == (
+        "/api/v1/namespaces/ns/configmaps?labelSelector=a%3Db%2Cc+in+%28d%29"
+        "&fieldSelector=metadata.name%3Dx&limit=5&continue=t%2F%3D"
+    )
+
+
+def test_metadata_only_reads_ask_for_partial_objects():
+    ref = Ref("c", CONFIG_MAP, "ns", "")
+    assert "PartialObjectMetadataList" in (
+        requests.list_page(ref, ListQuery(metadata_only=True)).accept
+    )
+    accept = requests.get(Ref("c", CONFIG_MAP, "ns", "x"), metadata_only=True).accept
+    assert "PartialObjectMetadata;" in accept
+
+
+DELETES = {
+    "whatever it is now": (Preconditions(uid=None), None, False),
+    "this very object": (Preconditions(uid="u"), {"uid": "u"}, True),
+    "this very object, unchanged": (
+        Preconditions(uid="u", resource_version="7"),
+        {"uid": "u", "resourceVersion": "7"},
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("preconditions", "wire", "repeatable"), DELETES.values(), ids=DELETES.keys()
+)
+def test_delete(preconditions, wire, repeatable):
+    request = requests.delete(
+        Ref("c", CONFIG_MAP, "ns", "x"),
+        preconditions=preconditions,
+        propagation=Propagation.ORPHAN,
+        dry_run=False,
+    )
+    assert request.body is not None
+    body = orjson.loads(request.body)
+    assert body.get("preconditions") == wire
+    assert body["propagationPolicy"] == "Orphan"
+    assert request.repeatable is repeatable, "only a delete with a uid may be sent twice"
+
+
+def test_a_write_is_not_repeatable_but_its_dry_run_is():
+    manifest = {"metadata": {"name": "x", "namespace": "ns"}}
+    for dry_run in (False, True):
+        made = requests.create("c", manifest, CONFIG_MAP, manager="m", dry_run=dry_run)
+        assert made.repeatable is dry_run
+        assert ("dryRun=All" in made.target) is dry_run
+
+
+def test_what_json_cannot_hold_is_rejected_with_its_object():
+    manifest = {"metadata": {"name": "x", "namespace": "ns"}, "data": {"a": object()}}
+    with pytest.raises(Rejected, match="create ConfigMap ns/x: cannot be written as JSON"):
+        requests.create("c", manifest, CONFIG_MAP, manager="m", dry_run=False)
