@@ -1,0 +1,5 @@
+"""`python -m klutchctl`."""
+
+from klutchctl.main import main
+
+main()

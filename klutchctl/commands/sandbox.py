@@ -1,0 +1,176 @@
+"""`klutchctl sandbox`: a whole real fleet on one machine."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from klutchctl.exit_codes import ExitCode
+from klutchctl.settings import Settings
+
+if TYPE_CHECKING:
+    from klutchctl.sandbox.layout import Layout
+    from klutchctl.sandbox.progress import Progress
+    from klutchctl.sandbox.state import State
+
+app = typer.Typer(
+    help="Real control planes (kube-apiserver, etcd, kube-controller-manager) on this machine.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+_Name: TypeAlias = Annotated[str, typer.Option("--name", help="Which sandbox; several can run.")]
+
+
+class Format(StrEnum):
+    """How `status` answers."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@app.command()
+def up(
+    context: typer.Context,
+    name: _Name = "default",
+    app_clusters: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="App clusters beside the control plane: 2 at first, then those there are."
+        ),
+    ] = None,
+    fleet: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Instead: a cluster per ControlPlane and Cluster of this fleet repository.",
+        ),
+    ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch official binaries instead of building.")
+    ] = False,
+    reassign_ports: Annotated[
+        bool, typer.Option("--reassign-ports", help="Replace ports that another program holds.")
+    ] = False,
+) -> int:
+    """Start the clusters, or repair them. Safe to repeat: what runs is left alone."""
+    if fleet is not None and app_clusters is not None:
+        raise typer.BadParameter("--fleet and --app-clusters exclude each other")
+    from klutchctl.sandbox import binaries, fleet_contexts, layout, lifecycle, release
+
+    settings = _settings(context)
+    place = layout.named(name, state_home=settings.state_home)
+    wanted = None
+    if fleet is not None:
+        wanted = fleet_contexts.read(fleet)
+    elif app_clusters is not None:
+        wanted = lifecycle.app_clusters(app_clusters)
+    if wanted is not None:
+        lifecycle.check(place, wanted)
+    sources = binaries.sources(
+        release.of(),
+        cache_home=settings.cache_home,
+        environ=settings.environ,
+        downloading=download,
+    )
+    progress = _progress(settings)
+    try:
+        programs = binaries.provide(sources, progress=progress)
+        plan = lifecycle.Plan(programs, wanted, reassign_ports=reassign_ports)
+        state = lifecycle.up(place, plan, progress=progress)
+        _install_crds(place, state, progress)
+    except (KeyboardInterrupt, SystemExit):
+        _say("Interrupted. Nothing is lost: `klutchctl sandbox up` goes on, `down` stops it")
+        raise
+    _announce(place, state)
+    return ExitCode.SUCCESS
+
+
+@app.command()
+def down(
+    context: typer.Context,
+    name: _Name = "default",
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Also remove the sandbox's folder, with all data.")
+    ] = False,
+) -> int:
+    """Stop the clusters. Their data stays, unless you say --delete."""
+    from klutchctl.sandbox import layout, lifecycle
+
+    settings = _settings(context)
+    place = layout.named(name, state_home=settings.state_home)
+    stopped = lifecycle.down(place, delete=delete, progress=_progress(settings))
+    typer.echo(f"Sandbox {name}: {stopped} processes stopped" if stopped else _nothing_runs(name))
+    if delete:
+        typer.echo(f"Removed {place.root}")
+    return ExitCode.SUCCESS
+
+
+@app.command()
+def status(
+    context: typer.Context,
+    name: _Name = "default",
+    output: Annotated[Format, typer.Option("--output", "-o", help="Format.")] = Format.TEXT,
+) -> int:
+    """Show the clusters and their health. Exit code 0 says that all is well, 1 that it is not."""
+    import time
+
+    from klutchctl.sandbox import layout, lifecycle, report
+    from reconciler.core.errors import HostError
+
+    place = layout.named(name, state_home=_settings(context).state_home)
+    found = lifecycle.status(place)
+    if found is None:
+        raise HostError(
+            f"there is no sandbox {name!r} in {place.root.parent}",
+            hint="`klutchctl sandbox up` makes one",
+        )
+    if output is Format.JSON:
+        typer.echo(report.as_json(place, found))
+    else:
+        typer.echo(report.as_text(place, found, now=time.time()))
+    return ExitCode.SUCCESS if found.healthy else ExitCode.FAILED
+
+
+def _settings(context: typer.Context) -> Settings:
+    settings = context.obj
+    assert isinstance(settings, Settings)
+    return settings
+
+
+def _progress(settings: Settings) -> "Progress":
+    from klutchctl.sandbox.progress import Lines, Terminal
+
+    if sys.stderr.isatty():
+        return Terminal(sys.stderr, color=settings.color)
+    return Lines(sys.stderr)
+
+
+def _install_crds(place: "Layout", state: "State", progress: "Progress") -> None:
+    import asyncio
+
+    from klutchctl.sandbox import crds, lifecycle
+
+    connections = [(lifecycle.connection(place, m), m.role) for m in state.members]
+    with progress.step("installing the CRDs"):
+        asyncio.run(crds.install_everywhere(connections))
+
+
+def _announce(place: "Layout", state: "State") -> None:
+    from shlex import quote
+
+    contexts = [member.context for member in state.members]
+    example = f"kubectl --kubeconfig {quote(str(place.kubeconfig))} --context {quote(contexts[-1])}"
+    typer.echo(f"Sandbox {place.root.name} is ready: {', '.join(contexts)}")
+    typer.echo(f"Kubeconfig: {place.kubeconfig}")
+    typer.echo(f"Try: {example} get crd")
+
+
+def _nothing_runs(name: str) -> str:
+    return f"Sandbox {name}: no process to stop"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,141 @@
+"""The entry point: arguments to a command, and every failure to a sentence and an exit code.
+
+Imported for `--help` and shell completion too: commands import what is heavy when they run.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from klutchctl import settings
+from klutchctl.commands import sandbox, version
+from klutchctl.exit_codes import ExitCode
+from reconciler.core.errors import ConfigError, KlutchError
+
+app = typer.Typer(
+    name="klutchctl",
+    help="Declarative service binding for fleets of Kubernetes clusters.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("version")(version.version)
+app.add_typer(sandbox.app, name="sandbox")
+
+
+@app.callback()
+def _global_options(
+    context: typer.Context,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log every step, and show details of errors.")
+    ] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Like NO_COLOR=1.")] = False,
+) -> None:
+    import logging
+
+    level = logging.DEBUG if verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    context.obj = settings.read(os.environ, verbose=verbose, no_color=no_color)
+
+
+def main() -> None:
+    """Run the command line and end the process."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        status = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        status = _reader_left()
+    sys.exit(status)
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code. Errors go to stderr."""
+    try:
+        return int(app(args=arguments, prog_name="klutchctl", standalone_mode=False) or 0)
+    except typer.TyperException as error:
+        _show_usage_error(error)
+        return ExitCode.USAGE
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if _verbose(arguments):
+            import traceback
+
+            traceback.print_exception(error)
+        leaves = list(_leaves(error))
+        for leaf in leaves:
+            print(f"Error: {sentence(leaf)}", file=sys.stderr)
+        return max(code_of(leaf) for leaf in leaves)
+
+
+def _show_usage_error(error: typer.TyperException) -> None:
+    """Print the usage line, what is wrong, and where help is."""
+    show = getattr(error, "show", None)  # the class that declares it is private
+    if show is None:
+        print(f"Error: {error.format_message()}", file=sys.stderr)
+    else:
+        show()
+
+
+def sentence(error: BaseException) -> str:
+    """Return what a person is told about `error`."""
+    if isinstance(error, KlutchError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        place = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror}{place}"
+    # Its text may hold anything, so only its type and origin are shown.
+    return (
+        f"unexpected {type(error).__name__} at {_origin(error)}. This is a defect of klutchctl;"
+        " run the command again as `klutchctl -v ...` for the details that a report needs"
+    )
+
+
+def code_of(error: BaseException) -> ExitCode:
+    """Return the exit code that `error` stands for."""
+    return ExitCode.INVALID if isinstance(error, ConfigError) else ExitCode.FAILED
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _origin(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return "an unknown place"
+    return f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
+
+
+def _verbose(arguments: list[str]) -> bool:
+    """Tell whether -v is among the global options; parsing may have failed, so look ourselves."""
+    for argument in arguments:
+        if argument in ("-v", "--verbose"):
+            return True
+        if not argument.startswith("-"):
+            return False
+    return False
+
+
+def _terminate(signal_number: int, frame: object) -> None:
+    """End like after Ctrl-C, with clean-up, but with the status of a SIGTERM."""
+    del signal_number, frame
+    sys.exit(ExitCode.TERMINATED)
+
+
+def _reader_left() -> int:
+    """End quietly: the program that read our output, such as `head`, has enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.FAILED

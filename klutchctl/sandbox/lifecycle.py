@@ -1,0 +1,246 @@
+"""Bring a sandbox up, take it down, look at it. The order of things lives here."""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from klutchctl.sandbox import (
+    control_planes,
+    disk,
+    files,
+    kubeconfig,
+    pki,
+    ports,
+    processes,
+    startup,
+    state,
+)
+from klutchctl.sandbox.control_planes import NORMAL, Program, Server, Tuning
+from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.processes import Observed
+from klutchctl.sandbox.progress import Progress
+from klutchctl.sandbox.startup import STOP_GRACE
+from klutchctl.sandbox.state import Member, Role, State, Wanted
+from reconciler.core.errors import ConfigError, HostError
+from reconciler.core.secret import Secret
+from reconciler.kube.connection import ClientCertificate, Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """One server as it is now. `pid` and `started` (seconds since the epoch) are None if gone."""
+
+    server: Server
+    pid: int | None
+    started: float | None
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One sandbox as it is now."""
+
+    state: State
+    servers: tuple[Health, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Tell whether every server runs and is ready."""
+        return all(health.ready for health in self.servers)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `up` is asked for. `wanted` None keeps the clusters that are there."""
+
+    programs: Mapping[Program, Path]
+    wanted: Sequence[Wanted] | None = None
+    reassign_ports: bool = False
+    tuning: Tuning = NORMAL
+
+
+def app_clusters(count: int) -> tuple[Wanted, ...]:
+    """Return a control plane and `count` app clusters."""
+    return (
+        Wanted("control-plane", Role.CONTROL_PLANE),
+        *(Wanted(f"app-{number}", Role.APP_CLUSTER) for number in range(1, count + 1)),
+    )
+
+
+def check(layout: Layout, wanted: Sequence[Wanted]) -> None:
+    """Raise the ConfigError of `up` early, before anything that takes long."""
+    _refuse_to_lose(load(layout), wanted)
+
+
+def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
+    """Start what is missing, restart what is ill, and return when all servers are ready.
+
+    Raises ConfigError if `plan` lacks a cluster that is there, HostError for a taken port and
+    for a server that does not start.
+    """
+    with (
+        disk.full_disk_told(layout.root, variable="XDG_STATE_HOME"),
+        _locked(layout, progress),
+    ):
+        known = load(layout)
+        wanted = plan.wanted
+        if wanted is None:
+            wanted = app_clusters(2) if known is None else ()
+        else:
+            _refuse_to_lose(known, wanted)
+        new_ports = _port_source(layout)
+        target = state.extend(known, wanted, new_ports=new_ports)
+        target = _settle(layout, target, plan, new_ports)
+        for stage in _stages(control_planes.servers(layout, target, plan.tuning)):
+            startup.ensure_running(layout, stage, plan.programs, progress=progress)
+        return target
+
+
+def down(layout: Layout, *, delete: bool, progress: Progress) -> int:
+    """Stop every process of the sandbox and return how many there were.
+
+    With `delete`, the folder goes too, with all data.
+    """
+    if not layout.root.parent.is_dir():
+        return 0
+    with _locked(layout, progress):
+        observed = processes.observe(layout)
+        etcd = f"--data-dir={layout.etcd_data}"
+        with progress.step(f"stopping {len(observed)} processes"):
+            # API servers write their goodbye to etcd, so it goes last.
+            processes.stop([p for p in observed if etcd not in p.arguments], grace=STOP_GRACE)
+            processes.stop([p for p in observed if etcd in p.arguments], grace=STOP_GRACE)
+        if delete and layout.root.exists():
+            shutil.rmtree(layout.root)
+        return len(observed)
+
+
+def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
+    """Return how the servers are, or None where there is no such sandbox."""
+    known = load(layout)
+    if known is None:
+        return None
+    servers = control_planes.servers(layout, known, tuning)
+    observed = processes.observe(layout)
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        return Status(known, tuple(pool.map(lambda server: _health(server, observed), servers)))
+
+
+def load(layout: Layout) -> State | None:
+    """Return what the state file says, None where there is none."""
+    try:
+        content = layout.state_file.read_bytes()
+    except FileNotFoundError:
+        return None
+    return state.parse(content, source=str(layout.state_file))
+
+
+def connection(layout: Layout, member: Member) -> Connection:
+    """Return how an administrator reaches the API server of `member`."""
+    folder = layout.pki(member.id)
+    return Connection(
+        name=member.context,
+        server=member.server,
+        credential=ClientCertificate(
+            certificate=(folder / "admin.crt").read_text(),
+            key=Secret((folder / "admin.key").read_text()),
+        ),
+        ca=(folder / "ca.crt").read_text(),
+    )
+
+
+def _locked(layout: Layout, progress: Progress) -> AbstractContextManager[None]:
+    files.private_folder(layout.root.parent)
+    return files.exclusive(layout.lock_file, "this sandbox", progress)
+
+
+def _refuse_to_lose(known: State | None, wanted: Sequence[Wanted]) -> None:
+    lost = state.lacking(known, wanted) if known else ()
+    if lost:
+        names = ", ".join(member.context for member in lost)
+        raise ConfigError(
+            f"the sandbox has clusters that would be left out: {names}",
+            hint="Leave the option out to keep them, use another --name, or remove the sandbox"
+            " and its data with `klutchctl sandbox down --delete`",
+        )
+
+
+def _port_source(layout: Layout) -> Callable[[int], Sequence[int]]:
+    """Return a source of free ports that leaves those of sleeping sandboxes alone."""
+
+    def new_ports(count: int) -> Sequence[int]:
+        remembered: set[int] = set()
+        for file in layout.root.parent.glob("*/state.json"):
+            try:
+                remembered.update(state.parse(file.read_bytes(), source=str(file)).ports)
+            except (OSError, HostError):
+                continue  # another sandbox's trouble
+        return ports.free(count, avoid=remembered)
+
+    return new_ports
+
+
+def _settle(
+    layout: Layout, target: State, plan: Plan, new_ports: Callable[[int], Sequence[int]]
+) -> State:
+    """Stop what should not run, make sure of the ports, and write every file."""
+    while True:
+        servers = control_planes.servers(layout, target, plan.tuning)
+        decision = processes.decide(servers, processes.observe(layout))
+        processes.stop(decision.stop, grace=STOP_GRACE)
+        taken = [p for s in decision.start for p in s.ports if not ports.is_free(p)]
+        if not taken:
+            _write_files(layout, target, plan.tuning)
+            return target
+        if not plan.reassign_ports:
+            raise HostError(
+                f"port {taken[0]} of this sandbox is held by {ports.holder(taken[0])}",
+                hint="Stop that program, or let the sandbox take other ports with"
+                " --reassign-ports (its kubeconfig changes)",
+            )
+        target = state.with_new_ports(target, taken, new_ports=new_ports)
+
+
+def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
+    files.private_folder(layout.logs)
+    # First, so that a run that is killed later leaves ports that the next one uses again.
+    files.write(layout.state_file, state.dump(target))
+    pki.ensure_etcd(layout.etcd_pki)
+    layout.etcd_data.mkdir(mode=0o700, exist_ok=True)
+    for member in target.members:
+        pki.ensure_cluster(layout.pki(member.id), context=member.context)
+        own = kubeconfig.render([_entry(layout, member, user="controller-manager")])
+        files.write(control_planes.controller_manager_kubeconfig(layout, member.id), own)
+        if tuning.audit:
+            policy = control_planes.AUDIT_POLICY.encode()
+            files.write(control_planes.audit_policy_file(layout, member.id), policy)
+    entries = [_entry(layout, member, user="admin") for member in target.members]
+    files.write(layout.kubeconfig, kubeconfig.render(entries))
+
+
+def _entry(layout: Layout, member: Member, *, user: str) -> kubeconfig.Entry:
+    folder = layout.pki(member.id)
+    return kubeconfig.Entry(
+        context=member.context,
+        server=member.server,
+        authority=(folder / "ca.crt").read_bytes(),
+        certificate=(folder / f"{user}.crt").read_bytes(),
+        key=(folder / f"{user}.key").read_bytes(),
+    )
+
+
+def _stages(servers: Sequence[Server]) -> Iterator[Sequence[Server]]:
+    """Each program needs the one before it to be ready."""
+    for program in (Program.ETCD, Program.API_SERVER, Program.CONTROLLER_MANAGER):
+        yield [server for server in servers if server.program is program]
+
+
+def _health(server: Server, observed: Sequence[Observed]) -> Health:
+    process = processes.running(server, observed)
+    if process is None:
+        return Health(server, None, None, ready=False)
+    ready = startup.is_ready(server)
+    return Health(server, process.pid, process.started, ready)

@@ -1,0 +1,94 @@
+"""Start servers and wait until they work; say why where they do not."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from klutchctl.sandbox import disk, processes, readiness
+from klutchctl.sandbox.control_planes import Program, Server
+from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.processes import Observed
+from klutchctl.sandbox.progress import Progress
+from reconciler.core.errors import HostError
+
+STOP_GRACE: Final = 20.0
+PROBE_TIMEOUT: Final = 3.0
+_START_DEADLINE: Final = 180.0  # a loaded machine with two cores takes a minute
+_RECOVERY_GRACE: Final = 15.0  # for a server that ran before, when its etcd came back
+_POLL: Final = 0.1
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A server that is not ready yet. `fresh`: this run has started it."""
+
+    server: Server
+    fresh: bool
+    deadline: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        patience = _START_DEADLINE if self.fresh else _RECOVERY_GRACE
+        self.deadline = time.monotonic() + patience
+
+
+def ensure_running(
+    layout: Layout,
+    stage: Sequence[Server],
+    programs: Mapping[Program, Path],
+    *,
+    progress: Progress,
+) -> None:
+    """Start what does not run, restart what does not answer, return when all are ready.
+
+    The servers of a stage do not depend on each other. Raises HostError with a server's last
+    words where one ends or stays silent.
+    """
+    observed = processes.observe(layout)
+    absent = [server for server in stage if processes.running(server, observed) is None]
+    with progress.step(_told(stage, absent)):
+        for server in absent:
+            processes.start(server, programs[server.program])
+        pending = [_Pending(server, fresh=server in absent) for server in stage]
+        while pending := [p for p in pending if not is_ready(p.server)]:
+            observed = processes.observe(layout)
+            pending = [_patient(p, observed, programs) for p in pending]
+            time.sleep(_POLL)
+
+
+def is_ready(server: Server) -> bool:
+    """Ask once."""
+    return readiness.is_ready(server.probe, timeout=PROBE_TIMEOUT)
+
+
+def _patient(
+    pending: _Pending, observed: Sequence[Observed], programs: Mapping[Program, Path]
+) -> _Pending:
+    """Wait on, restart, or give up."""
+    server = pending.server
+    process = processes.running(server, observed)
+    if process is None:
+        raise _failed(server, "ended while it started")
+    if time.monotonic() < pending.deadline:
+        return pending
+    if pending.fresh:
+        raise _failed(server, f"was not ready after {_START_DEADLINE:.0f} s")
+    processes.stop([process], grace=STOP_GRACE)
+    processes.start(server, programs[server.program])
+    return _Pending(server, fresh=True)
+
+
+def _told(stage: Sequence[Server], absent: Sequence[Server]) -> str:
+    servers = absent or stage
+    subject = servers[0].name if len(servers) == 1 else f"{len(servers)} x {servers[0].program}"
+    return f"{'starting' if absent else 'checking'} {subject}"
+
+
+def _failed(server: Server, what: str) -> HostError:
+    lines = readiness.last_words(server.log)
+    said = "".join(f"\n  {line}" for line in lines)
+    hint = f"The whole log is {server.log}"
+    if disk.says_full("\n".join(lines)):
+        hint = f"Make room in {server.log.parent.parent} and run the command again. {hint}"
+    return HostError(f"{server.name} {what}{said}", hint=hint)

@@ -1,0 +1,133 @@
+"""Which clusters a sandbox has and on which ports: a value, and its file format."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from reconciler.core.errors import HostError
+
+_VERSION: Final = 1
+_PLAIN = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
+
+
+class Role(StrEnum):
+    """What a cluster is for; it decides which CRDs it gets."""
+
+    CONTROL_PLANE = "control-plane"
+    APP_CLUSTER = "app-cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A cluster that should exist. `context` is its name in the kubeconfig."""
+
+    context: str
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A cluster of the sandbox; its API server listens on 127.0.0.1:`port`."""
+
+    context: str
+    role: Role
+    port: int
+
+    @property
+    def id(self) -> str:
+        """A name for files and for the prefix in etcd: the context where it is a plain word."""
+        if _PLAIN.fullmatch(self.context):
+            return self.context
+        digest = hashlib.sha256(self.context.encode()).hexdigest()[:10]
+        return f"{re.sub('[^a-z0-9]+', '-', self.context.lower()).strip('-')[:40]}.{digest}"
+
+    @property
+    def server(self) -> str:
+        """The address of the API server."""
+        return f"https://127.0.0.1:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One sandbox: an etcd and its clusters, control planes first. Ports never change by
+    themselves: kubeconfigs out there point to them.
+    """
+
+    etcd_port: int
+    etcd_peer_port: int
+    members: tuple[Member, ...]
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Every port that the sandbox calls its own."""
+        return (self.etcd_port, self.etcd_peer_port, *(member.port for member in self.members))
+
+
+def lacking(state: State, wanted: Sequence[Wanted]) -> tuple[Member, ...]:
+    """Return the clusters of `state` that `wanted` does not name in the same role."""
+    return tuple(m for m in state.members if Wanted(m.context, m.role) not in wanted)
+
+
+def extend(
+    state: State | None, wanted: Sequence[Wanted], *, new_ports: Callable[[int], Sequence[int]]
+) -> State:
+    """Return `state` with the clusters of `wanted` added; what is there keeps its ports."""
+    if state is None:
+        client, peer = new_ports(2)
+        state = State(etcd_port=client, etcd_peer_port=peer, members=())
+    known = {member.context for member in state.members}
+    added = [want for want in wanted if want.context not in known]
+    ports = new_ports(len(added)) if added else ()
+    members = [
+        *state.members,
+        *(Member(w.context, w.role, port) for w, port in zip(added, ports, strict=True)),
+    ]
+    members.sort(key=lambda member: member.role is not Role.CONTROL_PLANE)
+    return replace(state, members=tuple(members))
+
+
+def with_new_ports(
+    state: State, taken: Iterable[int], *, new_ports: Callable[[int], Sequence[int]]
+) -> State:
+    """Return `state` with another port in place of each one of `taken`."""
+    old = sorted(set(taken))
+    instead = dict(zip(old, new_ports(len(old)), strict=True))
+    return State(
+        etcd_port=instead.get(state.etcd_port, state.etcd_port),
+        etcd_peer_port=instead.get(state.etcd_peer_port, state.etcd_peer_port),
+        members=tuple(replace(m, port=instead.get(m.port, m.port)) for m in state.members),
+    )
+
+
+def dump(state: State) -> bytes:
+    """Return the bytes of the state file."""
+    return json.dumps({"version": _VERSION, **asdict(state)}, indent=2).encode() + b"\n"
+
+
+def parse(content: bytes, *, source: str) -> State:
+    """Return the state in `content`. Raises HostError, naming `source`, for anything else."""
+    try:
+        document = json.loads(content)
+        version = document["version"]
+        if version == _VERSION:
+            return State(
+                etcd_port=int(document["etcd_port"]),
+                etcd_peer_port=int(document["etcd_peer_port"]),
+                members=tuple(
+                    Member(str(m["context"]), Role(m["role"]), int(m["port"]))
+                    for m in document["members"]
+                ),
+            )
+    except (ValueError, KeyError, TypeError) as error:
+        raise HostError(
+            f"{source} is not a sandbox's state ({type(error).__name__})",
+            hint="`klutchctl sandbox down --delete` removes the sandbox with its data",
+        ) from error
+    raise HostError(
+        f"{source} has the format {version!r}, this klutchctl knows {_VERSION}",
+        hint="Use the klutchctl that made it, or another --name",
+    )

@@ -1,0 +1,130 @@
+"""One sandbox per test run, started by the first test that needs it and stopped at the end.
+
+Under pytest-xdist the workers share it: the first starts it while the others wait for its lock.
+"""
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+import pytest_asyncio
+
+from klutchctl.sandbox.control_planes import Program
+from klutchctl.sandbox.layout import Layout, named
+from klutchctl.sandbox.state import Role
+from klutchctl.settings import read
+from reconciler.core.errors import HostError
+from reconciler.core.manifest import Manifest, uid_of
+from reconciler.core.refs import NAMESPACE, Ref
+
+if TYPE_CHECKING:
+    from tests.support.clusters import LiveCluster
+
+_HOME: Final = pytest.StashKey[Path]()
+_PROGRAMS: Final = pytest.StashKey[Mapping[Program, Path] | HostError]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    shared = getattr(config, "workerinput", {}).get("sandbox_home")
+    config.stash[_HOME] = Path(shared or tempfile.mkdtemp(prefix="klutchctl-tests-"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["sandbox_home"] = str(node.config.stash[_HOME])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    home = config.stash.get(_HOME, None)
+    if home is None or hasattr(config, "workerinput"):
+        return
+    from klutchctl.sandbox import lifecycle
+    from klutchctl.sandbox.progress import Quiet
+
+    lifecycle.down(_layout(home), delete=True, progress=Quiet())
+    shutil.rmtree(home)
+
+
+def _layout(home: Path) -> Layout:
+    return named("tests", state_home=home)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Build the servers before the first test: it takes minutes once, and tests have time-outs."""
+    if not any("programs" in getattr(item, "fixturenames", ()) for item in session.items):
+        return
+    from klutchctl.sandbox import binaries, release
+    from klutchctl.sandbox.progress import Lines
+
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    settings = read(os.environ)
+    sources = binaries.sources(
+        release.of(), cache_home=settings.cache_home, environ=os.environ, downloading=False
+    )
+    with capture.global_and_fixture_disabled():
+        try:
+            session.config.stash[_PROGRAMS] = binaries.provide(sources, progress=Lines(sys.stderr))
+        except HostError as error:
+            session.config.stash[_PROGRAMS] = error
+
+
+@pytest.fixture(scope="session")
+def programs(pytestconfig: pytest.Config) -> Mapping[Program, Path]:
+    """The real executables. Without them a test is skipped, but never in CI."""
+    found = pytestconfig.stash[_PROGRAMS]
+    if isinstance(found, HostError):
+        if os.environ.get("CI"):
+            pytest.fail(str(found), pytrace=False)
+        pytest.skip(str(found))
+    return found
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def live_clusters(
+    request: pytest.FixtureRequest, programs: Mapping[Program, Path]
+) -> "AsyncIterator[Mapping[Role, LiveCluster]]":
+    from tests.support import clusters
+
+    layout = _layout(request.config.stash[_HOME])
+    members = await asyncio.to_thread(clusters.start, layout, programs)
+    live = {member.role: await clusters.connect(layout, member) for member in members}
+    yield live
+    for each in live.values():
+        await each.cluster.close()
+
+
+@pytest.fixture(scope="session")
+def control_plane(live_clusters: "Mapping[Role, LiveCluster]") -> "LiveCluster":
+    """The cluster with all CRDs."""
+    return live_clusters[Role.CONTROL_PLANE]
+
+
+@pytest.fixture(scope="session")
+def app_cluster(live_clusters: "Mapping[Role, LiveCluster]") -> "LiveCluster":
+    """The cluster with the CRD `apiservicebindings` only."""
+    return live_clusters[Role.APP_CLUSTER]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def namespace(control_plane: "LiveCluster") -> AsyncIterator[str]:
+    """A new namespace of the control plane, for one test."""
+    from reconciler.kube.cluster import Preconditions, Propagation
+
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    cluster = control_plane.cluster
+    manifest: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    created = await cluster.create(manifest, NAMESPACE, manager="tests")
+    yield name
+    await cluster.delete(
+        Ref(cluster.name, NAMESPACE, "", name),
+        preconditions=Preconditions(uid=uid_of(created)),
+        propagation=Propagation.BACKGROUND,
+    )

@@ -1,0 +1,295 @@
+"""`klutchctl sandbox` on real servers: idempotent, repaired after any crash, gone after down."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from klutchctl.sandbox import control_planes, lifecycle, processes
+from klutchctl.sandbox.control_planes import NORMAL, Program
+from klutchctl.sandbox.layout import Layout, named
+from reconciler.core.refs import CONFIG_MAP, CRD, NAMESPACE, Ref
+from reconciler.kube.client import KubeCluster
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from reconciler.core.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A user's machine: folders of its own, and the real executables."""
+
+    home: Path
+    environ: Mapping[str, str]
+
+    def layout(self, name: str = "default") -> Layout:
+        return named(name, state_home=self.home / "state")
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "klutchctl", "sandbox", *arguments),
+            env=self.environ,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    async def sandbox(self, *arguments: str) -> Answer:
+        process = await self.start(*arguments)
+        out, err = await process.communicate()
+        return Answer(process.returncode or 0, out.decode(), err.decode())
+
+    async def up(self, *arguments: str) -> Answer:
+        answer = await self.sandbox("up", *arguments)
+        assert answer.code == 0, answer.err
+        return answer
+
+    def pids(self, name: str = "default") -> dict[str, int]:
+        """The process of each server that runs."""
+        layout = self.layout(name)
+        state = lifecycle.load(layout)
+        observed = processes.observe(layout)
+        found = {
+            server.name: processes.running(server, observed)
+            for server in (control_planes.servers(layout, state, NORMAL) if state else ())
+        }
+        return {server: process.pid for server, process in found.items() if process}
+
+    def ports(self, name: str = "default") -> tuple[int, ...]:
+        state = lifecycle.load(self.layout(name))
+        assert state is not None
+        return state.ports
+
+    def connect(self, context: str, name: str = "default") -> KubeCluster:
+        state = lifecycle.load(self.layout(name))
+        assert state is not None
+        (member,) = (member for member in state.members if member.context == context)
+        return KubeCluster(lifecycle.connection(self.layout(name), member))
+
+    async def remember(self, context: str, text: str) -> None:
+        """Write something down in a cluster."""
+        manifest: Manifest = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "memory", "namespace": "default"},
+            "data": {"text": text},
+        }
+        async with self.connect(context) as cluster:
+            await cluster.apply(manifest, CONFIG_MAP, manager="tests", force=True)
+
+    async def recall(self, context: str) -> object:
+        async with self.connect(context) as cluster:
+            found = await cluster.get(Ref(context, CONFIG_MAP, "default", "memory"))
+        assert found is not None
+        return found["data"]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory, programs: Mapping[Program, Path]):
+    home = tmp_path_factory.mktemp("machine")
+    (home / "assets").mkdir()
+    for program, path in programs.items():
+        (home / "assets" / program).symlink_to(path)
+    ours = {
+        "XDG_STATE_HOME": str(home / "state"),
+        "XDG_CACHE_HOME": str(home / "cache"),
+        "KUBEBUILDER_ASSETS": str(home / "assets"),
+    }
+    yield Machine(home, {**os.environ, **ours})
+    for sandbox in (home / "state/klutchctl/sandbox").glob("[a-z]*"):
+        processes.stop(processes.observe(Layout(sandbox)), grace=10)
+
+
+def runs(pid: int) -> bool:
+    """A zombie does not run: it only waits for the machine's first process to notice."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def test_up_starts_two_app_clusters_and_says_how_to_reach_them(machine):
+    answer = await machine.up("--app-clusters", "1")
+    kubeconfig = machine.layout().kubeconfig
+    assert answer.out.splitlines() == [
+        "Sandbox default is ready: control-plane, app-1",
+        f"Kubeconfig: {kubeconfig}",
+        f"Try: kubectl --kubeconfig {kubeconfig} --context app-1 get crd",
+    ]
+    assert (
+        "Using etcd, kube-apiserver, kube-controller-manager from KUBEBUILDER_ASSETS" in answer.err
+    )
+    assert kubeconfig.stat().st_mode & 0o777 == 0o600
+    assert machine.layout().root.stat().st_mode & 0o777 == 0o700
+    assert len(machine.pids()) == 5
+
+
+async def test_every_cluster_has_its_crds(machine):
+    names = {}
+    for context in ("control-plane", "app-1"):
+        async with machine.connect(context) as cluster:
+            crds = await cluster.list(CRD)
+            names[context] = {str(crd["metadata"]["name"]).partition(".")[0] for crd in crds.items}
+    assert names == {
+        "app-1": {"apiservicebindings"},
+        "control-plane": {
+            "apiservicebindings",
+            "apiserviceexportrequests",
+            "apiserviceexports",
+            "apiserviceexporttemplates",
+            "apiservicenamespaces",
+            "appclusterbindings",
+            "clusterbindings",
+        },
+    }
+
+
+async def test_strangers_get_nothing_from_etcd(machine):
+    """Other users of the machine can reach its ports, but have no certificate."""
+    anonymous = ssl.create_default_context()
+    anonymous.check_hostname, anonymous.verify_mode = False, ssl.CERT_NONE
+    for port in machine.ports()[:2]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=anonymous)
+        writer.write(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await reader.read()
+        writer.transport.abort()
+
+
+async def test_up_again_changes_nothing(machine):
+    before = machine.pids()
+    await machine.remember("app-1", "precious")
+    async with machine.connect("control-plane") as cluster:
+        crds = (await cluster.list(CRD)).items
+    await machine.up()
+    assert machine.pids() == before
+    async with machine.connect("control-plane") as cluster:
+        assert (await cluster.list(CRD)).items == crds
+
+
+async def test_status_tells_the_health_of_every_server(machine):
+    answer = await machine.sandbox("status", "-o", "json")
+    assert answer.code == 0
+    document = json.loads(answer.out)
+    assert document["healthy"] is True
+    assert [cluster["context"] for cluster in document["clusters"]] == ["control-plane", "app-1"]
+    text = await machine.sandbox("status")
+    assert text.code == 0
+    assert text.out.count(" ready ") == 5
+
+
+async def test_a_killed_api_server_is_repaired_and_nothing_else_is_touched(machine):
+    before = machine.pids()
+    os.kill(before["kube-apiserver of app-1"], signal.SIGKILL)
+    await eventually(lambda: "kube-apiserver of app-1" not in machine.pids())
+    sick = await machine.sandbox("status")
+    assert sick.code == 1
+    assert "stopped" in sick.out
+    await machine.up()
+    after = machine.pids()
+    assert after.pop("kube-apiserver of app-1") != before.pop("kube-apiserver of app-1")
+    assert after == before
+    assert await machine.recall("app-1") == {"text": "precious"}
+
+
+async def test_after_a_crash_of_everything_the_data_and_the_addresses_are_back(machine):
+    kubeconfig = machine.layout().kubeconfig.read_bytes()
+    pids = machine.pids()
+    for pid in pids.values():
+        os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: not machine.pids())
+    await machine.up()
+    assert machine.layout().kubeconfig.read_bytes() == kubeconfig
+    assert await machine.recall("app-1") == {"text": "precious"}
+
+
+async def test_fewer_clusters_than_there_are_is_refused(machine):
+    answer = await machine.sandbox("up", "--app-clusters", "0")
+    assert answer.code == 3
+    assert "would be left out: app-1" in answer.err
+    assert len(machine.pids()) == 5
+
+
+async def test_a_start_that_is_killed_and_then_interrupted_is_finished_by_the_next(machine):
+    """A second sandbox, beside the first."""
+    first = await machine.start("up", "--name", "other", "--app-clusters", "0")
+    await eventually(lambda: "etcd" in machine.pids("other"))
+    first.kill()
+    await first.communicate()
+    second = await machine.start("up", "--name", "other")
+    await eventually(lambda: "kube-apiserver of control-plane" in machine.pids("other"))
+    second.send_signal(signal.SIGINT)
+    _, errors = await second.communicate()
+    assert second.returncode == 130
+    assert "Interrupted. Nothing is lost" in errors.decode()
+    assert "Traceback" not in errors.decode()
+    started = machine.pids("other")
+    await machine.up("--name", "other")
+    assert machine.pids("other").items() > started.items()
+    assert len(machine.pids("other")) == 3
+    assert len(machine.pids()) == 5
+    assert not set(machine.ports()) & set(machine.ports("other"))
+
+
+async def test_a_taken_port_is_named_with_its_holder_and_can_be_replaced(machine):
+    down = await machine.sandbox("down", "--name", "other")
+    assert (down.code, down.out) == (0, "Sandbox other: 3 processes stopped\n")
+    etcd, peer, api_server = machine.ports("other")
+    with socket.socket() as thief:
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        thief.bind(("127.0.0.1", etcd))
+        thief.listen()
+        refused = await machine.sandbox("up", "--name", "other")
+        assert refused.code == 1
+        holder = f"{psutil.Process().name()} (pid {os.getpid()})"
+        assert f"port {etcd} of this sandbox is held by {holder}" in refused.err
+        assert "--reassign-ports" in refused.err
+        assert machine.pids("other") == {}
+        await machine.up("--name", "other", "--reassign-ports")
+        assert machine.ports("other")[1:] == (peer, api_server)
+        assert machine.ports("other")[0] != etcd
+        async with machine.connect("control-plane", "other") as cluster:
+            assert await cluster.get(Ref("", NAMESPACE, "", "default"))
+
+
+async def test_down_leaves_no_process_and_no_port_and_spares_the_other_sandbox(machine):
+    ports = machine.ports()
+    assert all(map(is_listening, ports))
+    pids = machine.pids()
+    answer = await machine.sandbox("down")
+    assert (answer.code, answer.out) == (0, "Sandbox default: 5 processes stopped\n")
+    assert not any(map(runs, pids.values()))
+    assert not any(map(is_listening, ports))
+    assert len(machine.pids("other")) == 3
+    assert machine.layout().etcd_data.is_dir()
+
+
+async def test_down_delete_removes_the_folder(machine):
+    answer = await machine.sandbox("down", "--name", "other", "--delete")
+    assert answer.code == 0
+    assert not machine.layout("other").root.exists()
+    assert processes.observe(machine.layout("other")) == ()
+    assert (await machine.sandbox("status", "--name", "other")).code == 1

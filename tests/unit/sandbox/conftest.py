@@ -1,0 +1,89 @@
+"""A stand-in for `go`, and a progress that remembers."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from klutchctl.sandbox import release
+from klutchctl.sandbox.binaries import Sources
+from klutchctl.sandbox.cache import Cache
+
+# Says what it was asked, and does what $FAKE_GO says instead of building.
+FAKE_GO = """\
+#!/bin/sh
+if [ "$1" = env ]; then
+  echo "{\\"GOVERSION\\": \\"$FAKE_GO_VERSION\\","
+  echo " \\"GOCACHE\\": \\"$HOME/gocache\\", \\"GOMODCACHE\\": \\"$HOME/gomod\\"}"
+  exit 0
+fi
+echo "build" >> "$HOME/builds"
+for word in "$@"; do case "$word" in */) into="$word";; esac; done
+echo "go: downloading k8s.io/api v0.36.3"
+echo "k8s.io/api/core/v1"
+eval "$FAKE_GO"
+for program in etcd kube-apiserver kube-controller-manager; do
+  printf '#!/bin/sh\\n' > "$into$program"
+  chmod +x "$into$program"
+done
+"""
+
+
+@dataclass
+class Remembered:
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[Callable[[str], None]]:
+        self.notes.append(text)
+        yield self.notes.append
+
+
+@dataclass
+class Workshop:
+    """A home with a cache, a PATH, and perhaps a `go` on it."""
+
+    home: Path
+    environ: dict[str, str]
+
+    @property
+    def sources(self) -> Sources:
+        return Sources(
+            release=release.of(),
+            cache=Cache(self.home / "cache"),
+            environ=self.environ,
+            packaged_go=None,
+        )
+
+    @property
+    def builds(self) -> int:
+        log = self.home / "builds"
+        return log.read_text().count("build") if log.exists() else 0
+
+    def entries(self) -> set[str]:
+        return {path.name for path in (self.home / "cache").glob("*")} - {".lock"}
+
+    def go(self, does: str = "", *, version: str = "go1.26.1") -> None:
+        script = self.home / "bin" / "go"
+        script.write_text(FAKE_GO)
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+        self.environ |= {"FAKE_GO": does, "FAKE_GO_VERSION": version}
+
+
+@pytest.fixture
+def progress() -> Remembered:
+    return Remembered()
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    (tmp_path / "bin").mkdir()
+    path = os.pathsep.join((str(tmp_path / "bin"), "/usr/bin", "/bin"))
+    return Workshop(tmp_path, {"PATH": path, "HOME": str(tmp_path)})

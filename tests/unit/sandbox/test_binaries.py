@@ -1,0 +1,301 @@
+"""Where the executables come from, and every way in which getting them fails."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from klutchctl.sandbox import binaries, cache, disk, release, toolchain
+from klutchctl.sandbox.control_planes import Program
+from reconciler.core.errors import HostError
+from tests.support.eventually import eventually
+
+ENTRY = release.of().id
+
+
+def folder_with(folder: Path, *programs: Program) -> Path:
+    folder.mkdir()
+    for program in programs:
+        (folder / program).write_text("#!/bin/sh\n")
+        (folder / program).chmod(0o755)
+    return folder
+
+
+def test_a_build_is_made_once_and_then_found(workshop, progress):
+    workshop.go()
+    first = binaries.provide(workshop.sources, progress=progress)
+    again = binaries.provide(workshop.sources, progress=progress)
+    assert first == again
+    assert set(first) == set(Program)
+    assert all(path.parent.name == ENTRY for path in first.values())
+    assert workshop.builds == 1
+    assert workshop.entries() == {ENTRY}
+
+
+def test_progress_tells_the_toolchain_the_modules_and_the_packages(workshop, progress):
+    workshop.go()
+    binaries.provide(workshop.sources, progress=progress)
+    told = "\n".join(progress.notes)
+    assert "Building Kubernetes v1.36.3 and etcd v3.6.8 with go1.26.1" in told
+    assert "1 modules downloaded" in told
+    assert "1 packages compiled" in told
+    assert f"from {workshop.home}/cache/{ENTRY}" in told
+
+
+def test_the_users_own_go_settings_do_not_change_the_result(workshop, progress):
+    workshop.go('env > "$HOME/seen"')
+    workshop.environ |= {"GOFLAGS": "-mod=mod", "GOOS": "plan9", "GOPROXY": "https://proxy.test"}
+    binaries.provide(workshop.sources, progress=progress)
+    seen = (workshop.home / "seen").read_text().splitlines()
+    assert {
+        "CGO_ENABLED=0",
+        "GOTOOLCHAIN=local",
+        "GOFLAGS=-buildvcs=false -mod=readonly",
+        "GOWORK=off",
+        "GOPROXY=https://proxy.test",
+    } <= set(seen)
+    assert not [line for line in seen if line.startswith("GOOS=")]
+
+
+FAILURES = {
+    "a compile error shows the last lines": (
+        'echo "main.go:3: undefined: x"; exit 1',
+        r"status 1:\n.*undefined: x",
+    ),
+    "a full disk": ('echo "write y: no space left on device"; exit 1', "no space left.*GOCACHE"),
+    "a compiler killed for its memory": (
+        'echo "compile: signal: killed"; exit 1',
+        "killed.*memory",
+    ),
+    "go itself killed": ("kill -9 $$", "killed.*memory"),
+}
+
+
+@pytest.mark.parametrize(("does", "says"), FAILURES.values(), ids=FAILURES.keys())
+def test_a_failed_build_says_why_and_leaves_nothing(workshop, progress, does, says):
+    workshop.go(does)
+    with pytest.raises(HostError, match=f"(?s){says}") as caught:
+        binaries.provide(workshop.sources, progress=progress)
+    assert caught.value.hint
+    assert workshop.entries() == set()
+    workshop.go()
+    binaries.provide(workshop.sources, progress=progress)
+    assert workshop.entries() == {ENTRY}
+
+
+def test_the_last_lines_of_a_long_failure_are_shown_without_package_names(workshop, progress):
+    workshop.go('for i in 1 2 3; do echo k8s.io/x/$i; done; seq -f "line %g" 100; exit 1')
+    with pytest.raises(HostError) as caught:
+        binaries.provide(workshop.sources, progress=progress)
+    assert "line 100" in str(caught.value)
+    assert "line 85\n" not in str(caught.value)
+    assert "k8s.io/x" not in str(caught.value)
+
+
+TOOLCHAINS = {
+    "too old": ("go1.25.9", "is go1.25.9"),
+    "too old, though its number sorts later as text": ("go1.9", "is go1.9"),
+    "of no version": ("devel", "is devel"),
+}
+
+
+@pytest.mark.parametrize(("version", "says"), TOOLCHAINS.values(), ids=TOOLCHAINS.keys())
+def test_a_go_that_cannot_do_it_is_named(workshop, progress, version, says):
+    workshop.go(version=version)
+    with pytest.raises(HostError, match=f"no Go toolchain of version 1.26 .*{says}") as caught:
+        binaries.provide(workshop.sources, progress=progress)
+    for remedy in ("klutchctl[sandbox]", "--download", "KUBEBUILDER_ASSETS"):
+        assert remedy in caught.value.hint
+
+
+def test_no_go_at_all(workshop, progress):
+    workshop.environ["PATH"] = str(workshop.home / "bin")
+    with pytest.raises(HostError, match=r"no Go toolchain of version 1\.26 or later"):
+        binaries.provide(workshop.sources, progress=progress)
+
+
+def test_a_broken_go_gives_way_to_the_packaged_one(workshop):
+    workshop.go()
+    working = workshop.home / "packaged-go"
+    shutil.move(workshop.home / "bin" / "go", working)
+    (workshop.home / "bin" / "go").write_text("#!/bin/sh\nexit 3\n")
+    (workshop.home / "bin" / "go").chmod(0o755)
+    found = toolchain.find(workshop.environ, oldest=(1, 26), otherwise=working)
+    assert found.go == working
+    with pytest.raises(HostError, match="bin/go does not work"):
+        toolchain.find(workshop.environ, oldest=(1, 26), otherwise=None)
+
+
+ASSETS = {
+    "all three: nothing else is looked at": (tuple(Program), set(Program), 0),
+    "as envtest has them: the controller manager comes from the cache": (
+        (Program.ETCD, Program.API_SERVER),
+        {Program.ETCD, Program.API_SERVER},
+        1,
+    ),
+    "a folder without etcd is not used": ((Program.API_SERVER,), set(), 1),
+    "an empty folder is not used": ((), set(), 1),
+}
+
+
+@pytest.mark.parametrize(("there", "used", "builds"), ASSETS.values(), ids=ASSETS.keys())
+def test_kubebuilder_assets(workshop, progress, there, used, builds):
+    workshop.go()
+    assets = folder_with(workshop.home / "assets", *there)
+    workshop.environ["KUBEBUILDER_ASSETS"] = str(assets)
+    paths = binaries.provide(workshop.sources, progress=progress)
+    assert {program for program, path in paths.items() if path.parent == assets} == used
+    assert set(paths) == set(Program)
+    assert workshop.builds == builds
+    assert any("KUBEBUILDER_ASSETS" in note for note in progress.notes)
+
+
+async def test_two_runs_at_once_build_once_and_the_second_says_that_it_waits(workshop, progress):
+    gate = workshop.home / "gate"
+    workshop.go(f'while [ ! -e "{gate}" ]; do sleep 0.02; done')
+    other = type(progress)()
+    runs = [
+        threading.Thread(target=binaries.provide, args=(workshop.sources,), kwargs={"progress": p})
+        for p in (progress, other)
+    ]
+    for run in runs:
+        run.start()
+
+    def somebody_waits():
+        return any("waiting for another run" in note for note in progress.notes + other.notes)
+
+    try:
+        await eventually(somebody_waits)
+    finally:
+        gate.touch()
+        for run in runs:
+            run.join(timeout=30)
+    assert workshop.builds == 1
+    assert workshop.entries() == {ENTRY}
+
+
+RUN = """\
+import os
+import sys
+from pathlib import Path
+from klutchctl.sandbox import binaries, release
+from klutchctl.sandbox.cache import Cache
+from klutchctl.sandbox.progress import Quiet
+binaries.provide(
+    binaries.Sources(release.of(), Cache(Path(sys.argv[1])), os.environ, None), progress=Quiet()
+)
+"""
+
+
+async def test_a_killed_run_leaves_no_entry_and_its_draft_is_cleared_away(workshop, progress):
+    workshop.go(f'echo $$ > "{workshop.home}/pid"; exec sleep 60')
+    run = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", RUN, str(workshop.home / "cache"), env=workshop.environ
+    )
+    pid_file = workshop.home / "pid"
+    await eventually(lambda: pid_file.exists() and pid_file.read_text())
+    run.kill()
+    await run.wait()
+    os.kill(int(pid_file.read_text()), signal.SIGKILL)
+    (draft,) = workshop.entries()
+    assert draft != ENTRY
+    workshop.go()
+    binaries.provide(workshop.sources, progress=progress)
+    assert workshop.entries() == {ENTRY}
+
+
+def truncate(entry):
+    (entry / Program.ETCD).write_text("")
+
+
+def forget(entry):
+    (entry / Program.ETCD).unlink()
+
+
+def lock_out(entry):
+    (entry / Program.ETCD).chmod(0o600)
+
+
+def garble(entry):
+    (entry / "contents.json").write_text("{")
+
+
+def empty(entry):
+    shutil.rmtree(entry)
+    entry.mkdir()
+
+
+DAMAGE = {
+    "cut short": (truncate, "etcd has another size"),
+    "missing": (forget, "etcd is not an executable"),
+    "not executable": (lock_out, "etcd is not an executable"),
+    "a garbled list": (garble, "contents.json cannot be read"),
+    "an empty folder": (empty, "contents.json cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "says"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_entry_is_noticed_and_replaced(workshop, progress, spoil, says):
+    workshop.go()
+    binaries.provide(workshop.sources, progress=progress)
+    entry = workshop.home / "cache" / ENTRY
+    spoil(entry)
+    assert says in (cache.damage(entry) or "")
+    binaries.provide(workshop.sources, progress=progress)
+    assert any(says in note for note in progress.notes)
+    assert cache.damage(entry) is None
+    assert workshop.entries() == {ENTRY}
+
+
+def test_a_damaged_entry_stays_where_nothing_can_replace_it(workshop, progress):
+    workshop.go()
+    binaries.provide(workshop.sources, progress=progress)
+    truncate(workshop.home / "cache" / ENTRY)
+    workshop.go("exit 1")
+    with pytest.raises(HostError, match="go build failed"):
+        binaries.provide(workshop.sources, progress=progress)
+    assert workshop.entries() == {ENTRY}
+
+
+def test_the_entry_is_another_when_sources_versions_or_flags_change(tmp_path):
+    module = tmp_path / "module"
+    shutil.copytree(release.MODULE, module)
+    original = release.of(module)
+    assert original == release.of()
+    assert original.id.startswith("v1.36.3-")
+    (module / "etcd" / "main.go").write_text("package main\n")
+    assert release.of(module).id != original.id
+
+
+def test_too_little_room_is_told_before_the_build(tmp_path):
+    with pytest.raises(HostError, match=r"1000000000 MiB are needed.*XDG_CACHE_HOME"):
+        disk.require({tmp_path / "not" / "yet": (10**9, "XDG_CACHE_HOME")})
+
+
+def test_needs_on_one_file_system_add_up(tmp_path):
+    free = shutil.disk_usage(tmp_path).free // 1024 // 1024
+    part = free * 2 // 3
+    disk.require({tmp_path / "a": (part, "A")})
+    with pytest.raises(HostError, match="are needed"):
+        disk.require({tmp_path / "a": (part, "A"), tmp_path / "b": (part, "B")})
+
+
+def test_a_disk_that_fills_up_is_told_as_such(tmp_path):
+    with (
+        pytest.raises(HostError, match=rf"no space left for {tmp_path}.*XDG_STATE_HOME"),
+        disk.full_disk_told(tmp_path, variable="XDG_STATE_HOME"),
+    ):
+        Path("/dev/full").write_text("x")
+
+
+def test_other_failures_of_the_disk_stay_what_they_are(tmp_path):
+    with (
+        pytest.raises(FileNotFoundError),
+        disk.full_disk_told(tmp_path, variable="XDG_STATE_HOME"),
+    ):
+        (tmp_path / "absent").read_text()

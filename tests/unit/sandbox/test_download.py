@@ -1,0 +1,121 @@
+"""Official binaries, from a file server on loopback that is laid out as the real ones are."""
+
+import functools
+import hashlib
+import http.server
+import io
+import platform
+import tarfile
+import threading
+from dataclasses import replace
+
+import pytest
+
+from klutchctl.sandbox import binaries
+from klutchctl.sandbox.control_planes import Program
+from klutchctl.sandbox.download import Origins
+from reconciler.core.errors import HostError
+
+ETCD = "etcd-v3.6.8-linux-amd64"
+
+
+class Silent(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format, *args):
+        pass
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """The folder that the server shows."""
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    folder = tmp_path / "site"
+    kubernetes = folder / "kubernetes/v1.36.3/bin/linux/amd64"
+    kubernetes.mkdir(parents=True)
+    for program in (Program.API_SERVER, Program.CONTROLLER_MANAGER):
+        content = f"this is {program}".encode()
+        (kubernetes / program).write_bytes(content)
+        (kubernetes / f"{program}.sha512").write_text(hashlib.sha512(content).hexdigest())
+    (folder / "etcd/v3.6.8").mkdir(parents=True)
+    publish_etcd(folder, f"{ETCD}/etcd")
+    return folder
+
+
+def publish_etcd(site, name):
+    folder = site / "etcd/v3.6.8"
+    with tarfile.open(folder / f"{ETCD}.tar.gz", "w:gz") as tar:
+        content = b"this is etcd"
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        tar.addfile(member, io.BytesIO(content))
+    digest = hashlib.sha256((folder / f"{ETCD}.tar.gz").read_bytes()).hexdigest()
+    (folder / "SHA256SUMS").write_text(f"{'0' * 64}  other.zip\n{digest}  {ETCD}.tar.gz\n")
+
+
+@pytest.fixture
+def origins(site):
+    handler = functools.partial(Silent, directory=site)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        base = f"http://127.0.0.1:{server.server_port}"
+        yield Origins(kubernetes=f"{base}/kubernetes", etcd=f"{base}/etcd")
+        server.shutdown()
+        thread.join()
+
+
+def provide(workshop, origins, progress):
+    return binaries.provide(replace(workshop.sources, downloads=origins), progress=progress)
+
+
+def test_all_programs_are_fetched_checked_and_kept(workshop, origins, progress):
+    paths = provide(workshop, origins, progress)
+    for program in Program:
+        assert paths[program].read_text() == f"this is {program}"
+        assert paths[program].stat().st_mode & 0o111
+    assert {file.name for file in paths[Program.ETCD].parent.iterdir()} == {
+        *Program,
+        "contents.json",
+    }
+    assert workshop.builds == 0
+
+
+KUBERNETES = "kubernetes/v1.36.3/bin/linux/amd64"
+SPOILT = {
+    "a changed binary": (f"{KUBERNETES}/kube-apiserver", b"evil", "sha512 checksum"),
+    "a changed archive": (f"etcd/v3.6.8/{ETCD}.tar.gz", b"evil", "sha256 checksum"),
+    "a list without our file": ("etcd/v3.6.8/SHA256SUMS", b"0  x\n", "do not list"),
+    "an empty checksum": (f"{KUBERNETES}/kube-apiserver.sha512", b"", "checksum"),
+    "a missing file": (f"{KUBERNETES}/kube-controller-manager", None, "answers 404"),
+}
+
+
+@pytest.mark.parametrize(("file", "content", "says"), SPOILT.values(), ids=SPOILT.keys())
+def test_what_does_not_match_is_refused(  # noqa: PLR0917
+    workshop, site, origins, progress, file, content, says
+):
+    if content is None:
+        (site / file).unlink()
+    else:
+        (site / file).write_bytes(content)
+    with pytest.raises(HostError, match=says):
+        provide(workshop, origins, progress)
+    assert workshop.entries() == set()
+
+
+def test_an_archive_without_etcd(workshop, site, origins, progress):
+    publish_etcd(site, f"{ETCD}/README.md")
+    with pytest.raises(HostError, match="holds no file"):
+        provide(workshop, origins, progress)
+
+
+def test_no_network(workshop, site, progress):
+    nowhere = Origins(kubernetes="http://127.0.0.1:1", etcd="http://127.0.0.1:1")
+    with pytest.raises(HostError, match=r"cannot be read: .*refused.*HTTPS_PROXY"):
+        provide(workshop, nowhere, progress)
+
+
+def test_machines_without_official_binaries(workshop, site, monkeypatch, progress):
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    with pytest.raises(HostError, match="no official server binaries for Darwin"):
+        provide(workshop, Origins(), progress)

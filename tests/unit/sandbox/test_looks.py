@@ -1,0 +1,157 @@
+"""What people and programs see: status, progress, last words, kubeconfig."""
+
+import io
+import json
+import os
+import pty
+from pathlib import Path
+
+import pytest
+import yaml
+
+from klutchctl.sandbox import control_planes, kubeconfig, ports, readiness, report
+from klutchctl.sandbox.control_planes import NORMAL
+from klutchctl.sandbox.kubeconfig import Entry
+from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.lifecycle import Health, Status
+from klutchctl.sandbox.progress import Lines, Terminal
+from klutchctl.sandbox.state import Member, Role, State
+
+LAYOUT = Layout(Path("/state/default"))
+STATE = State(20001, 20002, (Member("control-plane", Role.CONTROL_PLANE, 20003),))
+ETCD, API_SERVER, CONTROLLERS = control_planes.servers(LAYOUT, STATE, NORMAL)
+STATUS = Status(
+    STATE,
+    (
+        Health(ETCD, 11, 1000.0, ready=True),
+        Health(API_SERVER, 12, 880.0, ready=False),
+        Health(CONTROLLERS, None, None, ready=False),
+    ),
+)
+
+
+def test_status_as_text():
+    assert report.as_text(LAYOUT, STATUS, now=1007.5).splitlines() == [
+        "Kubeconfig: /state/default/kubeconfig",
+        "Logs: /state/default/logs",
+        "",
+        "CLUSTER        ADDRESS                  SERVER                   HEALTH     PID  AGE",
+        "(all)                                   etcd                     ready      11   7s",
+        "control-plane  https://127.0.0.1:20003  kube-apiserver           not ready  12   2m",
+        "control-plane  https://127.0.0.1:20003  kube-controller-manager  stopped    -    -",
+    ]
+
+
+def test_status_as_json():
+    document = json.loads(report.as_json(LAYOUT, STATUS))
+    assert document["formatVersion"] == "1.0"
+    assert document["healthy"] is False
+    assert document["etcd"][0] == {
+        "program": "etcd",
+        "health": "ready",
+        "pid": 11,
+        "startedAt": "1970-01-01T00:16:40+00:00",
+        "log": "/state/default/logs/etcd.log",
+    }
+    (cluster,) = document["clusters"]
+    assert (cluster["context"], cluster["role"]) == ("control-plane", "control-plane")
+    assert [each["health"] for each in cluster["servers"]] == ["not ready", "stopped"]
+
+
+AGES = {
+    "seconds": (119, "119s"),
+    "minutes": (120, "2m"),
+    "hours": (3 * 3600 - 1, "2h"),
+    "days": (50 * 3600, "2d"),
+    "a clock that was set back": (-5, "0s"),
+}
+
+
+@pytest.mark.parametrize(("seconds", "text"), AGES.values(), ids=AGES.keys())
+def test_ages(seconds, text):
+    only = Status(STATE, (Health(ETCD, 11, 1000.0, ready=True),))
+    row = report.as_text(LAYOUT, only, now=1000.0 + seconds).splitlines()[-1]
+    assert row.split()[-1] == text
+
+
+WORDS = {
+    "the last errors": (
+        "I0101 fine\nE0101 first\nI0101 fine\nE0101 00:00 second\nF0101 00:00 third\nI0101 bye\n",
+        ["E0101 first", "E0101 00:00 second", "F0101 00:00 third"],
+    ),
+    "a command that does not know a flag": (
+        "Usage: and so on\nError: unknown flag: --x\n",
+        ["Error: unknown flag: --x"],
+    ),
+    "etcd writes JSON": (
+        '{"level":"warn","msg":"w"}\n{"level":"fatal","msg":"no room"}\n',
+        ['{"level":"fatal","msg":"no room"}'],
+    ),
+    "the last lines where none looks like an error": ("a\nb\n\nc\n", ["a", "b", "c"]),
+    "an empty log": ("", []),
+}
+
+
+@pytest.mark.parametrize(("log", "words"), WORDS.values(), ids=WORDS.keys())
+def test_last_words(tmp_path, log, words):
+    (tmp_path / "log").write_text(log)
+    assert readiness.last_words(tmp_path / "log") == words
+
+
+def test_last_words_of_a_long_log_and_of_none(tmp_path):
+    (tmp_path / "log").write_text("E0101 much too early\n" + "I0101 chatter\n" * 10000)
+    assert readiness.last_words(tmp_path / "log") == ["I0101 chatter"] * 5
+    assert list(readiness.last_words(tmp_path / "absent")) == []
+
+
+def test_the_kubeconfig_has_a_context_per_cluster_and_the_first_is_current():
+    entries = [
+        Entry("control-plane", "https://127.0.0.1:1", b"ca", b"crt", b"key"),
+        Entry("on: off", "https://127.0.0.1:2", b"ca2", b"crt2", b"key2"),
+    ]
+    document = yaml.safe_load(kubeconfig.render(entries))
+    assert document["current-context"] == "control-plane"
+    assert [each["name"] for each in document["contexts"]] == ["control-plane", "on: off"]
+    assert document["clusters"][1]["cluster"]["certificate-authority-data"] == "Y2Ey"
+    assert document["users"][1]["user"]["client-key-data"] == "a2V5Mg=="
+
+
+def test_lines_tell_start_end_and_now_and_then_how_far():
+    stream, now = io.StringIO(), iter([0.0, 4.0, 12.0, 15.0, 20.0])
+    with Lines(stream, clock=lambda: next(now)).step("building") as update:
+        update("1 of 3")
+        update("2 of 3")
+        update("3 of 3")
+    assert stream.getvalue().splitlines() == [
+        "building",
+        "building: 2 of 3, 12 s",
+        "building: done, 20.0 s",
+    ]
+
+
+def test_lines_do_not_call_a_failure_done():
+    stream = io.StringIO()
+    with pytest.raises(OSError, match="x"), Lines(stream).step("building"):
+        raise OSError("x")
+    assert "done" not in stream.getvalue()
+
+
+def test_the_terminal_shows_the_step_as_it_is_written(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    master, slave = pty.openpty()
+    with os.fdopen(master, "rb", buffering=0) as screen, os.fdopen(slave, "w") as stream:
+        terminal = Terminal(stream, color=False)
+        terminal.note("from [here]")
+        with terminal.step("building [bold]x") as update:
+            update("3 packages")
+        shown = screen.read(65536).decode()
+    assert "from [here]" in shown
+    assert "building [bold]x" in shown
+    assert "3 packages" in shown
+
+
+def test_free_ports_are_different_and_avoid_those_of_others():
+    first = ports.free(20)
+    assert len(set(first)) == 20
+    assert not set(ports.free(20, avoid=first)) & set(first)
+    assert all(ports.is_free(port) for port in first)

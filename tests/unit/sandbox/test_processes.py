@@ -1,0 +1,155 @@
+"""What to stop and start, and how real processes are recognised."""
+
+import os
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from klutchctl.sandbox import processes
+from klutchctl.sandbox.control_planes import Probe, Program, Server
+from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.processes import Decision, Observed
+from reconciler.core.errors import HostError
+from tests.support.eventually import eventually
+
+NOWHERE = Probe(1, "/readyz", Path("ca"), Path("crt"), Path("key"))
+
+
+def server(name, *arguments, log=Path("/log")):
+    return Server(
+        name=name,
+        program=Program.ETCD,
+        cluster_id="",
+        arguments=(f"--data-dir=/s/{name}", *arguments),
+        identity=f"--data-dir=/s/{name}",
+        log=log,
+        ports=(),
+        probe=NOWHERE,
+    )
+
+
+def process(pid, *arguments):
+    return Observed(pid, arguments, started=0.0)
+
+
+A, B = server("a"), server("b")
+RUNS_A, RUNS_B = process(1, "--data-dir=/s/a"), process(2, "--data-dir=/s/b")
+A_ELSEWHERE = process(3, "--data-dir=/s/a", "--port=7")
+
+DECISIONS = {
+    "what runs is left alone": ([A, B], [RUNS_A, RUNS_B], Decision((), ())),
+    "what is absent starts": ([A, B], [RUNS_A], Decision((), (B,))),
+    "all is absent after a crash": ([A, B], [], Decision((), (A, B))),
+    "other arguments need a restart": ([A], [A_ELSEWHERE], Decision((A_ELSEWHERE,), (A,))),
+    "a cluster nobody knows stops": ([A], [RUNS_A, RUNS_B], Decision((RUNS_B,), ())),
+    "twins both stop, and one starts": (
+        [A],
+        [RUNS_A, process(9, "--data-dir=/s/a")],
+        Decision((RUNS_A, process(9, "--data-dir=/s/a")), (A,)),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "observed", "decision"), DECISIONS.values(), ids=DECISIONS.keys()
+)
+def test_decide(wanted, observed, decision):
+    assert processes.decide(wanted, observed) == decision
+
+
+def test_a_server_is_recognised_by_its_identity_alone():
+    assert processes.running(A, [RUNS_B, A_ELSEWHERE]) == A_ELSEWHERE
+    assert processes.running(A, [RUNS_B]) is None
+
+
+@pytest.fixture
+def etcd_stand_in(tmp_path):
+    """An executable called etcd that runs until it is told to end."""
+    program = tmp_path / "bin" / "etcd"
+    program.parent.mkdir()
+    program.symlink_to(sys.executable)
+    return program
+
+
+def stand_in(layout, name, code):
+    identity = f"--data-dir={layout.root}/{name}"
+    return Server(
+        name=name,
+        program=Program.ETCD,
+        cluster_id="",
+        arguments=("-c", code, identity),
+        identity=identity,
+        log=layout.root / f"{name}.log",
+        ports=(),
+        probe=NOWHERE,
+    )
+
+
+SLEEPS = "import signal; print('up', flush=True); signal.pause()"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPS}"
+
+
+@pytest.fixture
+def layouts(tmp_path):
+    """Two sandboxes, the name of one beginning with that of the other."""
+    pair = Layout(tmp_path / "box"), Layout(tmp_path / "box-2")
+    for layout in pair:
+        layout.root.mkdir()
+    yield pair
+    for layout in pair:
+        processes.stop(processes.observe(layout), grace=0.1)
+
+
+async def says_up(server):
+    await eventually(lambda: server.log.exists() and "up" in server.log.read_text())
+
+
+async def test_processes_are_detached_and_found_by_their_sandbox_only(layouts, etcd_stand_in):
+    ours, other = layouts
+    mine, theirs = stand_in(ours, "a", SLEEPS), stand_in(other, "a", SLEEPS)
+    for each in (mine, theirs):
+        processes.start(each, etcd_stand_in)
+        await says_up(each)
+    (found,) = processes.observe(ours)
+    assert found.arguments == mine.arguments
+    assert os.getsid(found.pid) == found.pid
+    assert mine.log.stat().st_mode & 0o777 == 0o600
+    environment = psutil.Process(found.pid).environ()
+    assert "HOME" not in environment
+    processes.stop([found], grace=5)
+    assert processes.observe(ours) == ()
+    assert len(processes.observe(other)) == 1
+
+
+async def test_what_ignores_the_request_is_killed(layouts, etcd_stand_in):
+    ours, _ = layouts
+    server = stand_in(ours, "a", STUBBORN)
+    processes.start(server, etcd_stand_in)
+    await says_up(server)
+    processes.stop(processes.observe(ours), grace=0.2)
+    assert processes.observe(ours) == ()
+
+
+async def test_the_log_of_the_run_before_is_kept(layouts, etcd_stand_in):
+    ours, _ = layouts
+    server = stand_in(ours, "a", SLEEPS)
+    server.log.write_text("why it crashed")
+    processes.start(server, etcd_stand_in)
+    await says_up(server)
+    assert server.log.with_suffix(".log.previous").read_text() == "why it crashed"
+
+
+def test_a_pid_that_is_somebody_elses_by_now_is_left_alone():
+    ourselves = Observed(os.getpid(), (), started=1.0)
+    processes.stop([ourselves], grace=0)  # else this test would end here
+
+
+def test_a_damaged_executable_is_named_with_a_way_out(layouts, tmp_path):
+    ours, _ = layouts
+    broken = tmp_path / "etcd"
+    broken.write_bytes(b"\x7fELF and no more")
+    broken.chmod(0o755)
+    with pytest.raises(HostError, match=f"{broken} does not start.*delete {tmp_path}"):
+        processes.start(stand_in(ours, "a", SLEEPS), broken)

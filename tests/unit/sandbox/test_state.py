@@ -1,0 +1,100 @@
+"""Which clusters a sandbox has: adding, refusing to lose, new ports, the file."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klutchctl.sandbox import state
+from klutchctl.sandbox.lifecycle import app_clusters
+from klutchctl.sandbox.state import Member, Role, State, Wanted
+from reconciler.core.errors import HostError
+
+CP = Member("control-plane", Role.CONTROL_PLANE, 20003)
+APP = Member("app-1", Role.APP_CLUSTER, 20004)
+ONE = State(20001, 20002, (CP, APP))
+
+
+def counting_from(first):
+    numbers = iter(range(first, first + 1000))
+    return lambda count: [next(numbers) for _ in range(count)]
+
+
+def test_a_new_sandbox_gets_ports_for_etcd_and_for_each_cluster():
+    got = state.extend(None, app_clusters(1), new_ports=counting_from(20001))
+    assert got == ONE
+
+
+def test_more_clusters_leave_the_ports_of_the_old_ones_alone():
+    got = state.extend(ONE, app_clusters(2), new_ports=counting_from(30000))
+    assert got == State(20001, 20002, (CP, APP, Member("app-2", Role.APP_CLUSTER, 30000)))
+
+
+def test_asking_for_nothing_more_changes_nothing():
+    assert state.extend(ONE, (), new_ports=counting_from(30000)) == ONE
+
+
+def test_control_planes_come_first_whatever_the_order_of_the_fleet():
+    fleet = (Wanted("shop", Role.APP_CLUSTER), Wanted("eu", Role.CONTROL_PLANE))
+    got = state.extend(None, fleet, new_ports=counting_from(20001))
+    assert [member.context for member in got.members] == ["eu", "shop"]
+
+
+LACKING = {
+    "the same clusters lack nothing": (app_clusters(1), ()),
+    "more clusters lack nothing": (app_clusters(5), ()),
+    "fewer clusters lack the last": (app_clusters(0), (APP,)),
+    "another fleet lacks all": ((Wanted("eu", Role.CONTROL_PLANE),), (CP, APP)),
+    "a cluster in another role is not the same": (
+        (Wanted("control-plane", Role.CONTROL_PLANE), Wanted("app-1", Role.CONTROL_PLANE)),
+        (APP,),
+    ),
+}
+
+
+@pytest.mark.parametrize(("wanted", "lacking"), LACKING.values(), ids=LACKING.keys())
+def test_lacking(wanted, lacking):
+    assert state.lacking(ONE, wanted) == lacking
+
+
+def test_only_taken_ports_are_replaced():
+    got = state.with_new_ports(ONE, [20002, 20004], new_ports=counting_from(25000))
+    assert got.ports == (20001, 25000, 20003, 25001)
+
+
+contexts = st.text(min_size=1, max_size=80)
+
+
+@given(st.lists(contexts, unique=True, max_size=8))
+def test_the_file_gives_back_what_was_written(names):
+    members = tuple(Member(name, Role.APP_CLUSTER, 20000 + i) for i, name in enumerate(names))
+    written = State(1, 2, members)
+    assert state.parse(state.dump(written), source="state.json") == written
+
+
+@given(st.lists(contexts, unique=True, min_size=2, max_size=8))
+def test_ids_are_safe_file_names_and_differ_where_contexts_differ(names):
+    ids = [Member(name, Role.APP_CLUSTER, 1).id for name in names]
+    assert len(set(ids)) == len(ids)
+    for each in ids:
+        assert set(each) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-")
+        assert each.strip(".") != ""
+        assert len(each) <= 60
+
+
+UNUSABLE = {
+    "half a file": (state.dump(ONE)[:40], "not a sandbox's state"),
+    "another JSON": (b"[]", "not a sandbox's state"),
+    "a missing field": (b'{"version": 1}', "not a sandbox's state"),
+    "not text": (b"\xff\xfe", "not a sandbox's state"),
+    "a newer format": (json.dumps({"version": 2}).encode(), "has the format 2"),
+}
+
+
+@pytest.mark.parametrize(("content", "problem"), UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_an_unusable_file_is_named_with_a_way_out(content, problem):
+    with pytest.raises(HostError, match=problem) as caught:
+        state.parse(content, source="/somewhere/state.json")
+    assert "/somewhere/state.json" in str(caught.value)
+    assert caught.value.hint

@@ -1,0 +1,180 @@
+"""The command line: exit codes, sentences, and what a start costs."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from klutchctl import main, settings
+from klutchctl.commands.version import clashes
+from reconciler.core.errors import ConfigError, HostError
+
+HEAVY = {
+    "aiohttp", "asyncio", "cryptography", "kubernetes", "logging", "psutil", "pydantic", "rich",
+    "ssl", "uvloop", "yaml",
+}  # fmt: skip
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """XDG folders that are empty, so that no test meets a sandbox of the developer."""
+    for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    return tmp_path
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys, json\n"
+        "from klutchctl import main\n"
+        "status = main.run(['--help'])\n"
+        "print(json.dumps([status, sorted(sys.modules)]), file=sys.stderr)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    status, modules = json.loads(answer.stderr)
+    assert status == 0
+    assert "Usage: klutchctl" in answer.stdout
+    assert HEAVY & {module.partition(".")[0] for module in modules} == set()
+
+
+USAGE = {
+    "no command": ([], "Commands:"),
+    "an unknown command": (["plant"], "No such command 'plant'"),
+    "an unknown option": (["sandbox", "up", "--fast"], "No such option: --fast"),
+    "not a number": (["sandbox", "up", "--app-clusters", "two"], "should be a valid integer"),
+    "a negative number": (["sandbox", "up", "--app-clusters", "-1"], "greater than or equal to 0"),
+    "two ways to say which clusters": (
+        ["sandbox", "up", "--app-clusters", "1", "--fleet", "."],
+        "exclude each other",
+    ),
+    "an unknown format": (["sandbox", "status", "-o", "xml"], "'xml'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "says"), USAGE.values(), ids=USAGE.keys())
+def test_usage_errors_are_64_not_2(capsys, home, arguments, says):
+    assert main.run(arguments) == 64
+    output = capsys.readouterr()
+    assert says in output.err
+    assert output.out == ""
+    assert not list(home.iterdir())
+
+
+INVALID = {
+    "a name that is a path": (["sandbox", "up", "--name", "../x"], "--name: '../x' cannot name"),
+    "a fleet that is not there": (["sandbox", "up", "--fleet", "/nowhere"], "/nowhere: cannot"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "says"), INVALID.values(), ids=INVALID.keys())
+def test_what_a_person_wrote_wrong_is_3(capsys, home, arguments, says):
+    assert main.run(arguments) == 3
+    assert says in capsys.readouterr().err
+    assert not list(home.iterdir())
+
+
+def test_the_status_of_no_sandbox_is_1_and_says_how_to_make_one(capsys, home):
+    assert main.run(["sandbox", "status"]) == 1
+    assert "no sandbox 'default'" in (error := capsys.readouterr().err)
+    assert "`klutchctl sandbox up`" in error
+
+
+def test_down_without_a_sandbox_is_fine(capsys, home):
+    assert main.run(["sandbox", "down", "--delete"]) == 0
+    assert "no process to stop" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    assert main.run(["version"]) == 0
+    assert capsys.readouterr().out.startswith("klutchctl 0.")
+
+
+def test_version_names_packages_that_another_distribution_overwrites():
+    owners = {"bind": ["bind", "klutchctl"], "klutchctl": ["klutchctl"], "x": ["bind"]}
+    assert [line.partition(":")[0] for line in clashes(owners)] == [
+        "package bind is also installed by bind"
+    ]
+
+
+ERRORS = {
+    "a configuration error": (ConfigError("no such context", where="kubeconfig:3:1"), 3),
+    "a host error": (HostError("no Go", hint="Install it"), 1),
+    "a file error": (PermissionError(errno.EACCES, "Permission denied", "/x"), 1),
+    "a defect": (KeyError("hunter2"), 1),
+    "several: the code that wins, not the largest wish": (
+        ExceptionGroup("x", [HostError("a"), ExceptionGroup("y", [ConfigError("b")])]),
+        3,
+    ),
+}
+SENTENCES = {
+    "a configuration error": ["Error: kubeconfig:3:1: no such context"],
+    "a host error": ["Error: no Go. Install it"],
+    "a file error": ["Error: Permission denied: /x"],
+    "several: the code that wins, not the largest wish": ["Error: a", "Error: b"],
+}
+
+
+def failing(monkeypatch, error):
+    def fail(**ignored):
+        raise error
+
+    monkeypatch.setattr(main, "app", fail)
+
+
+@pytest.mark.parametrize(("error", "code"), ERRORS.values(), ids=ERRORS.keys())
+def test_errors_are_sentences(capsys, monkeypatch, error, code):
+    failing(monkeypatch, error)
+    assert main.run(["status"]) == code
+    lines = capsys.readouterr().err.splitlines()
+    name = next(name for name, row in ERRORS.items() if row[0] is error)
+    if name in SENTENCES:
+        assert lines == SENTENCES[name]
+    assert not any("Traceback" in line or "hunter2" in line for line in lines)
+
+
+def test_a_defect_tells_its_place_and_where_the_details_are(capsys, monkeypatch):
+    failing(monkeypatch, KeyError("hunter2"))
+    main.run(["status"])
+    assert "unexpected KeyError at tests.unit.test_cli:" in (error := capsys.readouterr().err)
+    assert "klutchctl -v" in error
+    main.run(["-v", "status"])
+    assert "Traceback" in capsys.readouterr().err
+
+
+def klutchctl(*arguments, **kwargs):
+    command = [sys.executable, "-m", "klutchctl", *arguments]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **kwargs)
+
+
+def test_a_reader_that_has_enough_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    with klutchctl("--help", stdout=write) as process:
+        os.close(write)
+        _, errors = process.communicate()
+    assert (process.returncode, errors) == (1, "")
+
+
+SETTINGS = {
+    "the defaults of XDG": ({}, False, True, ".local/state"),
+    "NO_COLOR": ({"NO_COLOR": "1"}, False, False, ".local/state"),
+    "an empty NO_COLOR counts as unset": ({"NO_COLOR": ""}, False, True, ".local/state"),
+    "the flag": ({}, True, False, ".local/state"),
+    "an absolute folder": ({"XDG_STATE_HOME": "/srv"}, False, True, "/srv"),
+    "a relative folder counts as unset": ({"XDG_STATE_HOME": "x"}, False, True, ".local/state"),
+}
+
+
+@pytest.mark.parametrize(
+    ("environ", "no_color", "color", "state"), SETTINGS.values(), ids=SETTINGS.keys()
+)
+def test_settings(monkeypatch, environ, no_color, color, state):
+    monkeypatch.setenv("HOME", "/home/dev")
+    got = settings.read(environ, no_color=no_color)
+    assert got.color is color
+    assert str(got.state_home) == os.path.join("/home/dev", state)
