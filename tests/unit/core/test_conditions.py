@@ -1,6 +1,9 @@
 """The condition algebra, each rule of protocol-konnector.md 0 and protocol-bind.md A.9 a row."""
 
+from __future__ import annotations
+
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -26,7 +29,9 @@ from reconciler.core.conditions import (
     summary,
     true,
 )
-from reconciler.core.manifest import JSON
+
+if TYPE_CHECKING:
+    from reconciler.core.manifest import Manifest
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 999_999, tzinfo=UTC)
 STAMP = "2026-01-31T12:00:00Z"
@@ -159,7 +164,7 @@ def test_copied_conditions_keep_time_and_reason_and_are_ordered():
     )
 
 
-WIRE = [
+WIRE: list[Manifest] = [
     {"type": "B", "status": "True", "lastTransitionTime": BEFORE, "observedGeneration": 2},
     {
         "type": "A",
@@ -176,9 +181,18 @@ def test_parse_and_dump_keep_everything_and_the_order():
     assert dump(parse(WIRE)) == WIRE
 
 
-def test_parse_leaves_out_what_is_no_condition():
-    odd: list[JSON] = [None, "text", {}, {"type": ""}, {"type": 1}, {"type": "A", "status": None}]
-    assert parse(odd) == (Condition("A", ""),)
+NOT_CONDITIONS = {
+    "null": None,
+    "text": "Ready",
+    "nothing": {},
+    "an empty type": {"type": "", "status": "True"},
+    "a type that is no text": {"type": 1, "status": "True"},
+}
+
+
+@pytest.mark.parametrize("item", NOT_CONDITIONS.values(), ids=NOT_CONDITIONS.keys())
+def test_parse_leaves_out_what_is_no_condition(item):
+    assert parse([item, {"type": "A", "status": None}]) == (Condition("A", ""),)
 
 
 def test_find():

@@ -24,6 +24,7 @@ OBJECT: m.Manifest = {
 READS = {
     "a nested value": (("spec", "items", 0, "name"), "first"),
     "a negative index": (("spec", "items", -2), "text"),
+    "the most negative index": (("spec", "items", -3, "name"), "first"),
     "an index beyond the end": (("spec", "items", 3), None),
     "an index far below the start": (("spec", "items", -4), None),
     "a key of an array": (("spec", "items", "name"), None),

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from reconciler.core.manifest import Manifest, annotations_of, get
+from reconciler.core.manifest import Manifest, annotations_of
 from reconciler.core.redact import LAST_APPLIED, redact, value_digest
 
 VALUE = "correct horse battery"
