@@ -20,6 +20,7 @@ _UNITS: Final = {
 }
 _TERM: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]+)")
 _LIMIT: Final = 1 << 63  # Go counts nanoseconds in an int64
+_MAX_LENGTH: Final = 1_000  # of a text: it may come from a stranger's object
 _LIMIT_DIGITS: Final = 19  # of _LIMIT; longer numbers are not worth converting
 _RANGE: Final = "Go durations reach from -2562047h47m16.8s to 2562047h47m16.8s"
 
@@ -32,8 +33,10 @@ _TIME: Final = re.compile(
 def parse_duration(text: str) -> timedelta:
     """Parse what Go's time.ParseDuration accepts, such as `5m0s`, `-1.5h` or `0`.
 
-    Raises ValueError with a sentence.
+    Raises ValueError with a sentence, also for a text of more than 1,000 characters.
     """
+    if len(text) > _MAX_LENGTH:
+        raise ValueError(f"{_short(text)} is too long for a duration")
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":

@@ -102,7 +102,7 @@ class Fields:
     nodes: Mapping[str, "Node"] = field(repr=False)
     origin: Origin
 
-    def plain(self) -> JSON:
+    def plain(self) -> dict[str, JSON]:
         """Return the mapping as JSON."""
         return {key: node.plain() for key, node in self.nodes.items()}
 

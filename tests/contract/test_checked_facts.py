@@ -26,15 +26,16 @@ from reconciler.core.refs import (
     Kind,
     Ref,
 )
-from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
-from reconciler.kube.connection import Connection, Token
 from tests.support.eventually import eventually
 from tests.support.raw import get_json
+from tests.support.robots import create_robot, request_token, robot_connection
 
 MANAGER = "klutchctl"
-TOKEN_REQUEST = Kind("", "v1", "TokenRequest", "serviceaccounts")
+SELF_REVIEW = Kind(
+    "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False
+)
 WHATEVER = Preconditions(uid=None)
 
 
@@ -260,59 +261,34 @@ async def test_when_the_server_counts(control_plane, namespace, query, items, re
     assert metadata.get("remainingItemCount") == remaining
 
 
-async def service_account(cluster, namespace):
-    manifest = {"metadata": {"name": "robot", "namespace": namespace}}
-    typed = {"apiVersion": "v1", "kind": "ServiceAccount"} | manifest
-    return await cluster.create(typed, SERVICE_ACCOUNT, manager=MANAGER)
-
-
-async def request_token(cluster, namespace, seconds):
-    request = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "metadata": {"name": "robot", "namespace": namespace},
-        "spec": {"expirationSeconds": seconds},
-    }
-    answer = await cluster.create(request, TOKEN_REQUEST, manager=MANAGER, subresource="token")
-    return get_text(answer, "status", "token")
-
-
 async def test_a_token_for_less_than_ten_minutes_is_refused(cluster, namespace):
-    await service_account(cluster, namespace)
+    await create_robot(cluster, namespace)
     with pytest.raises(Rejected) as caught:
-        await request_token(cluster, namespace, 599)
+        await request_token(cluster, namespace, seconds=599)
     assert caught.value.status == 422
-    assert await request_token(cluster, namespace, 600)
+    assert await request_token(cluster, namespace, seconds=600)
 
 
 async def test_a_revoked_token_is_accepted_a_little_longer(control_plane, namespace):
-    cluster, admin = control_plane.cluster, control_plane.connection
-    account = await service_account(cluster, namespace)
-    token = Secret(await request_token(cluster, namespace, 600))
-    connection = Connection(name="robot", server=admin.server, ca=admin.ca, credential=Token(token))
+    cluster = control_plane.cluster
+    connection = await robot_connection(control_plane, namespace)
+    account = ref(cluster, namespace, "robot", SERVICE_ACCOUNT)
+    question = {"apiVersion": SELF_REVIEW.api_version, "kind": SELF_REVIEW.kind}
     async with KubeCluster(connection) as robot:
-        review = Kind(
-            "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", False
-        )
-        question = {"apiVersion": review.api_version, "kind": review.kind}
 
         async def accepted():
             try:
-                await robot.create(question, review, manager="robot")
+                await robot.create(question, SELF_REVIEW, manager="robot")
             except Unauthorized:
                 return False
             return True
 
-        assert await accepted()
-        uid = get_text(account, "metadata", "uid")
-        await delete(
-            cluster, ref(cluster, namespace, "robot", SERVICE_ACCOUNT), Preconditions(uid=uid)
-        )
-        assert await accepted(), "the server keeps its verdict for about ten seconds"
-
         async def refused():
             return not await accepted()
 
+        assert await accepted()
+        await delete(cluster, account)
+        assert await accepted(), "the server keeps its verdict for about ten seconds"
         await eventually(refused, within=60)
 
 

@@ -13,6 +13,7 @@ from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.kube.limits import Limits
 from tests.support.eventually import eventually
+from tests.support.robots import robot_connection
 
 MANAGER = "tests"
 NOTHING_LIKE_IT = Kind("shop.example", "v1", "Basket", "baskets")
@@ -217,25 +218,3 @@ async def test_a_closed_cluster_says_so(control_plane, namespace):
     await cluster.close()
     with pytest.raises(Unreachable, match="closed by us"):
         await cluster.get(ref(cluster, namespace, "x"))
-
-
-async def robot_connection(control_plane, namespace, expires=600):
-    """Return a connection as a new service account of the namespace, with a bearer token."""
-    from reconciler.core.refs import SERVICE_ACCOUNT
-    from reconciler.core.secret import Secret
-    from reconciler.kube.connection import Token
-
-    cluster = control_plane.cluster
-    metadata = {"name": "robot", "namespace": namespace}
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
-    await cluster.create(account, SERVICE_ACCOUNT, manager=MANAGER)
-    request = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "metadata": metadata,
-        "spec": {"expirationSeconds": expires},
-    }
-    kind = Kind("", "v1", "TokenRequest", "serviceaccounts")
-    answer = await cluster.create(request, kind, manager=MANAGER, subresource="token")
-    token = Token(Secret(get_text(answer, "status", "token")))
-    return replace(control_plane.connection, credential=token)

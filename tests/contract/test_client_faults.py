@@ -15,19 +15,23 @@ from reconciler.core.errors import (
     Unreachable,
 )
 from reconciler.core.manifest import get_text
-from reconciler.core.refs import CONFIG_MAP, SECRET, Ref
+from reconciler.core.refs import CONFIG_MAP, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
-from reconciler.kube.connection import NoCredential, Token
+from reconciler.kube.connection import ExecPlugin, NoCredential, Token, TokenFile
 from reconciler.kube.limits import Limits
 from tests.support.cues import AFTER
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http_faults import Body, Cut, Garbage, answer, gone, on, redirect
 from tests.support.listener import Listener
+from tests.support.robots import robot_connection
 from tests.support.tcp_proxy import STALLED, TcpProxy
 
 MANAGER = "tests"
+SELF_REVIEW = Kind(
+    "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False
+)
 IMPATIENT = Limits(connect_timeout=2, read_timeout=2, deadline=4)
 CANARY = "canary-t0ken-that-must-not-be-seen"
 
@@ -349,6 +353,66 @@ async def test_401_with_a_token_that_cannot_be_renewed(proxy, cluster, namespace
     proxy.add(on(), answer(401))
     with pytest.raises(Unauthorized):
         await cluster.get(ref(namespace))
+
+
+async def test_a_rotated_token_file_is_read_again_after_a_401(control_plane, namespace, tmp_path):
+    file = tmp_path / "token"
+    file.write_text("an-old-token")
+    robot = await robot_connection(control_plane, namespace)
+    async with (
+        FaultProxy(replace(robot, credential=TokenFile(file))) as proxy,
+        KubeCluster(proxy.connection) as cluster,
+    ):
+        with pytest.raises(Unauthorized):
+            await who_am_i(cluster)
+        assert [passed.status for passed in proxy.log] == [401], "nothing newer was there"
+        file.write_text(robot.credential.token.reveal())
+        assert await who_am_i(cluster) == f"system:serviceaccount:{namespace}:robot"
+        assert [passed.status for passed in proxy.log] == [401, 401, 201]
+
+
+PLUGIN = """\
+#!/bin/sh
+echo run >> "$0.runs"
+cat <<END
+{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+ "status": {"token": "$(cat "$0.token")"}}
+END
+"""
+
+
+async def test_a_401_runs_a_plugin_once_more_for_all_calls_together(
+    control_plane, namespace, tmp_path
+):
+    script = tmp_path / "plugin"
+    script.write_text(PLUGIN)
+    script.chmod(0o700)
+    token = tmp_path / "plugin.token"
+    token.write_text("an-old-token")
+    robot = await robot_connection(control_plane, namespace)
+    plugin = ExecPlugin(
+        command=str(script),
+        args=(),
+        env=(),
+        api_version="client.authentication.k8s.io/v1",
+        provide_cluster_info=False,
+        interactive_mode="Never",
+    )
+    async with KubeCluster(replace(robot, credential=plugin)) as cluster:
+        with pytest.raises(Unauthorized):
+            await who_am_i(cluster)
+        token.write_text(robot.credential.token.reveal())
+        runs = tmp_path / "plugin.runs"
+        before = len(runs.read_text().splitlines())
+        names = await asyncio.gather(*(who_am_i(cluster) for _ in range(20)))
+        assert set(names) == {f"system:serviceaccount:{namespace}:robot"}
+        assert len(runs.read_text().splitlines()) == before + 1
+
+
+async def who_am_i(cluster):
+    review = {"apiVersion": SELF_REVIEW.api_version, "kind": SELF_REVIEW.kind}
+    answer = await cluster.create(review, SELF_REVIEW, manager=MANAGER)
+    return get_text(answer, "status", "userInfo", "username")
 
 
 async def test_anonymous_is_not_admin(control_plane, namespace):

@@ -1,0 +1,42 @@
+"""Service accounts for tests: clients that are not administrators."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from reconciler.core.manifest import get_text
+from reconciler.core.refs import SERVICE_ACCOUNT, Kind
+from reconciler.core.secret import Secret
+from reconciler.kube.cluster import Writer
+from reconciler.kube.connection import Connection, Token
+
+if TYPE_CHECKING:
+    from tests.support.clusters import LiveCluster
+
+NAME: Final = "robot"
+_TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
+
+
+async def create_robot(cluster: Writer, namespace: str) -> None:
+    """Create the service account `robot`."""
+    metadata = {"name": NAME, "namespace": namespace}
+    account = {"apiVersion": "v1", "kind": SERVICE_ACCOUNT.kind, "metadata": metadata}
+    await cluster.create(account, SERVICE_ACCOUNT, manager="tests")
+
+
+async def request_token(cluster: Writer, namespace: str, *, seconds: int) -> str:
+    """Return a token of the robot that is valid for so long."""
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": _TOKEN_REQUEST.kind,
+        "metadata": {"name": NAME, "namespace": namespace},
+        "spec": {"expirationSeconds": seconds},
+    }
+    answer = await cluster.create(request, _TOKEN_REQUEST, manager="tests", subresource="token")
+    return get_text(answer, "status", "token")
+
+
+async def robot_connection(live: "LiveCluster", namespace: str) -> Connection:
+    """Create a robot without any rights, and return a connection as it."""
+    await create_robot(live.cluster, namespace)
+    token = await request_token(live.cluster, namespace, seconds=600)
+    return replace(live.connection, credential=Token(Secret(token)))
