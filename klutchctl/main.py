@@ -32,7 +32,7 @@ app.add_typer(sandbox.app, name="sandbox")
 def _global_options(
     context: typer.Context,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Log every step, and show details of errors.")
+        bool, typer.Option("--verbose", "-v", help="Show the debug log and details of errors.")
     ] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="Like NO_COLOR=1.")] = False,
 ) -> None:

@@ -59,6 +59,8 @@ def _layout(home: Path) -> Layout:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Build the servers before the first test: it takes minutes once, and tests have time-outs."""
+    if session.config.option.collectonly:
+        return
     if not any("programs" in getattr(item, "fixturenames", ()) for item in session.items):
         return
     from klutchctl.sandbox import binaries, release

@@ -109,10 +109,11 @@ def down(layout: Layout, *, delete: bool, progress: Progress) -> int:
     with _locked(layout, progress):
         observed = processes.observe(layout)
         etcd = f"--data-dir={layout.etcd_data}"
-        with progress.step(f"stopping {len(observed)} processes"):
-            # API servers write their goodbye to etcd, so it goes last.
-            processes.stop([p for p in observed if etcd not in p.arguments], grace=STOP_GRACE)
-            processes.stop([p for p in observed if etcd in p.arguments], grace=STOP_GRACE)
+        if observed:
+            with progress.step(f"stopping {len(observed)} processes"):
+                # API servers write their goodbye to etcd, so it goes last.
+                processes.stop([p for p in observed if etcd not in p.arguments], grace=STOP_GRACE)
+                processes.stop([p for p in observed if etcd in p.arguments], grace=STOP_GRACE)
         if delete and layout.root.exists():
             shutil.rmtree(layout.root)
         return len(observed)

@@ -13,6 +13,7 @@ _TELLING = re.compile(
     r"^[EF]\d{4} |^(?:Error|error|panic|fatal)\b|\"level\":\"(?:error|fatal|panic)\""
 )
 _TAIL_BYTES: Final = 64 * 1024
+_WIDEST: Final = 400  # etcd puts whole stack traces into one line
 
 
 def is_ready(probe: Probe, *, timeout: float) -> bool:
@@ -41,4 +42,5 @@ def last_words(log: Path, *, count: int = 5) -> Sequence[str]:
     except OSError:
         return ()
     lines = [line.rstrip() for line in lines if line.strip()]
-    return ([line for line in lines if _TELLING.search(line)] or lines)[-count:]
+    last = ([line for line in lines if _TELLING.search(line)] or lines)[-count:]
+    return [line if len(line) <= _WIDEST else f"{line[:_WIDEST]}..." for line in last]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 MODULE: Final = Path(__file__).parent / "controlplane"
+_SOURCES: Final = frozenset({".go", ".mod", ".sum"})  # not what a build by hand leaves there
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def of(module: Path = MODULE) -> Release:
     digest = hashlib.sha256(
         " ".join((platform.system(), platform.machine(), *build_arguments(kubernetes))).encode()
     )
-    for file in sorted(path for path in module.rglob("*") if path.is_file()):
+    for file in sorted(path for path in module.rglob("*") if path.suffix in _SOURCES):
         digest.update(f"\0{file.relative_to(module)}\0".encode())
         digest.update(file.read_bytes())
     major, minor = _only(r"go (\d+\.\d+)(?:\.\d+)?", requirements).split(".")

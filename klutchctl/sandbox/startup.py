@@ -88,7 +88,7 @@ def _told(stage: Sequence[Server], absent: Sequence[Server]) -> str:
 def _failed(server: Server, what: str) -> HostError:
     lines = readiness.last_words(server.log)
     said = "".join(f"\n  {line}" for line in lines)
-    hint = f"The whole log is {server.log}"
-    if disk.says_full("\n".join(lines)):
-        hint = f"Make room in {server.log.parent.parent} and run the command again. {hint}"
-    return HostError(f"{server.name} {what}{said}", hint=hint)
+    hint = f"Its log {server.log} ends with:{said}" if said else f"Its log {server.log} is empty"
+    if disk.says_full(hint):
+        hint = f"Make room on the disk and run the command again. {hint}"
+    return HostError(f"{server.name} {what}", hint=hint)

@@ -131,8 +131,13 @@ def is_listening(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-async def test_up_starts_two_app_clusters_and_says_how_to_reach_them(machine):
-    answer = await machine.up("--app-clusters", "1")
+async def test_two_first_ups_at_once_start_one_sandbox_and_say_how_to_reach_it(machine):
+    ups = [machine.up("--app-clusters", "1") for _ in range(2)]
+    answer, other = await asyncio.gather(*ups)
+    assert answer.out == other.out
+    assert (answer.err + other.err).count(
+        "waiting for another run that works on this sandbox\n"
+    ) == 1
     kubeconfig = machine.layout().kubeconfig
     assert answer.out.splitlines() == [
         "Sandbox default is ready: control-plane, app-1",

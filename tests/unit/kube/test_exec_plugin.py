@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -24,7 +25,7 @@ ANSWER = json.dumps({"kind": "ExecCredential", "apiVersion": V1, "status": {"tok
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
-@pytest.fixture(params=LOOPS.values(), ids=LOOPS.keys())
+@pytest.fixture(params=LOOPS.values(), ids=list(LOOPS))
 def on_loop(request):
     """Run a coroutine on a loop of its own, of both kinds."""
     with asyncio.Runner(loop_factory=request.param) as runner:
@@ -43,9 +44,13 @@ def script(tmp_path):
 
 
 def plugin(command, *args, **fields):
-    defaults = {"api_version": V1, "provide_cluster_info": False, "interactive_mode": "Never"}
+    defaults: dict[str, Any] = {
+        "api_version": V1,
+        "provide_cluster_info": False,
+        "interactive_mode": "Never",
+    }
     secrets = tuple(map(Secret, args))
-    return ExecPlugin(str(command), secrets, **{"env": ()} | defaults | fields)
+    return ExecPlugin(str(command), secrets, **defaults | {"env": ()} | fields)
 
 
 def run(plugin, *, environ=os.environ, terminal=False, limit=None):

@@ -1,5 +1,7 @@
 """Kubeconfigs from Secrets: what an untrusted author may not say."""
 
+from pathlib import Path
+
 import pytest
 
 from reconciler.core.errors import ConfigError
@@ -143,21 +145,49 @@ def test_what_no_entry_in_use_says_is_neither_judged_nor_used():
     assert from_secret(content).credential == Token(Secret("abc"))
 
 
-def test_an_operator_may_allow_fields(tmp_path):
-    for name, content in (("ca", CERTIFICATE), ("key", KEY)):
-        (tmp_path / name).write_text(content)
-    files = {"client-certificate": str(tmp_path / "ca"), "client-key": str(tmp_path / "key")}
-    cases = (
-        ({"user": {"exec": EXEC}}, {"exec"}, "credential", ExecPlugin),
-        ({"user": {"tokenFile": "/run/token"}}, {"tokenFile"}, "credential", TokenFile),
-        ({"user": files}, {"client-certificate", "client-key"}, "credential", ClientCertificate),
-        ({"cluster": {"certificate-authority": str(tmp_path / "ca")}}, None, "ca", str),
-        ({"cluster": {"proxy-url": "http://p:1"}}, {"proxy-url"}, "proxy", Secret),
-        ({"cluster": {"insecure-skip-tls-verify": True}}, None, "insecure", bool),
-    )
-    for entries, allow, attribute, want in cases:
-        allowed = frozenset(allow or next(iter(entries.values())))
-        assert isinstance(getattr(from_secret(document(**entries), allow=allowed), attribute), want)
+ALLOWED = {
+    "a command": (
+        {"user": {"exec": EXEC}},
+        {"exec"},
+        lambda connection: isinstance(connection.credential, ExecPlugin),
+    ),
+    "a token file": (
+        {"user": {"tokenFile": "/run/token"}},
+        {"tokenFile"},
+        lambda connection: connection.credential == TokenFile(Path("/run/token")),
+    ),
+    "certificate files": (
+        {"user": {"client-certificate": "{folder}/crt", "client-key": "{folder}/key"}},
+        {"client-certificate", "client-key"},
+        lambda connection: connection.credential == ClientCertificate(CERTIFICATE, Secret(KEY)),
+    ),
+    "a CA file": (
+        {"cluster": {"certificate-authority": "{folder}/crt"}},
+        {"certificate-authority"},
+        lambda connection: connection.ca == CERTIFICATE,
+    ),
+    "a proxy": (
+        {"cluster": {"proxy-url": "http://p:1"}},
+        {"proxy-url"},
+        lambda connection: connection.proxy == Secret("http://p:1"),
+    ),
+    "no verification": (
+        {"cluster": {"insecure-skip-tls-verify": True}},
+        {"insecure-skip-tls-verify"},
+        lambda connection: connection.insecure,
+    ),
+}
+
+
+@pytest.mark.parametrize(("entries", "allow", "holds"), ALLOWED.values(), ids=ALLOWED.keys())
+def test_an_operator_may_allow_fields(tmp_path, entries, allow, holds):
+    (tmp_path / "crt").write_text(CERTIFICATE)
+    (tmp_path / "key").write_text(KEY)
+    content = text(document(**entries)).replace(b"{folder}", str(tmp_path).encode())
+    with pytest.raises(ForbiddenFields) as caught:
+        from_secret(content)
+    assert {refusal.field for refusal in caught.value.refusals} == allow
+    assert holds(from_secret(content, allow=frozenset(allow)))
 
 
 def test_only_what_is_allowed_is_allowed():

@@ -192,16 +192,32 @@ binaries.provide(
 """
 
 
-async def test_a_killed_run_leaves_no_entry_and_its_draft_is_cleared_away(workshop, progress):
+async def building(workshop):
+    """Return a run that is in the middle of a build, and the pid of its `go`."""
     workshop.go(f'echo $$ > "{workshop.home}/pid"; exec sleep 60')
     run = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", RUN, str(workshop.home / "cache"), env=workshop.environ
+        *(sys.executable, "-c", RUN, str(workshop.home / "cache")),
+        env=workshop.environ,
+        stderr=asyncio.subprocess.PIPE,
     )
     pid_file = workshop.home / "pid"
-    await eventually(lambda: pid_file.exists() and pid_file.read_text())
+    return run, int(await eventually(lambda: pid_file.exists() and pid_file.read_text()))
+
+
+async def test_an_interrupted_run_ends_its_build_and_leaves_nothing(workshop):
+    run, go = await building(workshop)
+    run.send_signal(signal.SIGINT)
+    await run.communicate()
+    assert workshop.entries() == set()
+    with pytest.raises(ProcessLookupError):
+        os.kill(go, 0)
+
+
+async def test_a_killed_run_leaves_no_entry_and_its_draft_is_cleared_away(workshop, progress):
+    run, go = await building(workshop)
     run.kill()
-    await run.wait()
-    os.kill(int(pid_file.read_text()), signal.SIGKILL)
+    await run.communicate()
+    os.kill(go, signal.SIGKILL)
     (draft,) = workshop.entries()
     assert draft != ENTRY
     workshop.go()

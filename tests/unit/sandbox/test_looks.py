@@ -87,6 +87,7 @@ WORDS = {
         '{"level":"warn","msg":"w"}\n{"level":"fatal","msg":"no room"}\n',
         ['{"level":"fatal","msg":"no room"}'],
     ),
+    "a stack trace in one line is cut": (f"E0101 {'x' * 1000}\n", [f"E0101 {'x' * 394}..."]),
     "the last lines where none looks like an error": ("a\nb\n\nc\n", ["a", "b", "c"]),
     "an empty log": ("", []),
 }

@@ -1,0 +1,118 @@
+"""A server that ends, stays silent, or hangs while it should become ready."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from klutchctl.sandbox import files, processes, startup
+from klutchctl.sandbox.control_planes import Probe, Program, Server
+from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.progress import Quiet
+from reconciler.core.errors import HostError
+from tests.support.eventually import eventually
+
+NOWHERE = Probe(1, "/readyz", Path("ca"), Path("crt"), Path("key"))
+SLEEPS = "import signal; print('up', flush=True); signal.pause()"
+
+
+@pytest.fixture
+def layout(tmp_path):
+    layout = Layout(tmp_path / "box")
+    layout.root.mkdir()
+    yield layout
+    processes.stop(processes.observe(layout), grace=0.1)
+
+
+@pytest.fixture
+def program(tmp_path):
+    """An executable called etcd that does what it is told."""
+    path = tmp_path / "etcd"
+    path.symlink_to(sys.executable)
+    return path
+
+
+def server(layout, code):
+    identity = f"--data-dir={layout.root}/a"
+    return Server(
+        name="etcd",
+        program=Program.ETCD,
+        cluster_id="",
+        arguments=("-c", code, identity),
+        identity=identity,
+        log=layout.root / "etcd.log",
+        ports=(),
+        probe=NOWHERE,
+    )
+
+
+def ensure(layout, stage, program):
+    startup.ensure_running(layout, stage, {Program.ETCD: program}, progress=Quiet())
+
+
+ENDS = {
+    "its last error is shown": (
+        "print('I0101 fine'); print('E0101 bad certificate'); raise SystemExit(1)",
+        r"etcd ended while it started\. Its log .*/etcd\.log ends with:\n  E0101 bad certificate$",
+    ),
+    "a full disk is told as one": (
+        'print(\'{"level":"fatal","error":"no space left on device"}\')',
+        r"(?s)while it started\. Make room on the disk .*no space left",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "says"), ENDS.values(), ids=ENDS.keys())
+def test_a_server_that_ends(layout, program, code, says):
+    with pytest.raises(HostError, match=says):
+        ensure(layout, [server(layout, code)], program)
+
+
+def test_a_server_that_never_becomes_ready(layout, program, monkeypatch):
+    monkeypatch.setattr(startup, "_START_DEADLINE", 0.3)
+    with pytest.raises(HostError, match="was not ready after"):
+        ensure(layout, [server(layout, SLEEPS)], program)
+
+
+async def test_a_server_that_hangs_is_restarted(layout, program, monkeypatch):
+    monkeypatch.setattr(startup, "_RECOVERY_GRACE", 0.1)
+    monkeypatch.setattr(startup, "_START_DEADLINE", 0.3)
+    monkeypatch.setattr(startup, "STOP_GRACE", 0.1)
+    hanging = server(layout, SLEEPS)
+    processes.start(hanging, program)
+    await eventually(lambda: "up" in hanging.log.read_text())
+    (before,) = processes.observe(layout)
+    os.kill(before.pid, signal.SIGSTOP)
+    with pytest.raises(HostError, match="was not ready after"):
+        ensure(layout, [hanging], program)
+    (after,) = processes.observe(layout)
+    assert after.pid != before.pid
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    target = tmp_path / "state.json"
+    files.write(target, b"old")
+
+    def fails(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(OSError, match="No space"):
+        files.write(target, b"new")
+    assert target.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_folder_is_complete_or_absent(tmp_path, monkeypatch):
+    def fails(handle):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fails)
+        with pytest.raises(OSError, match="No space"):
+            files.write_folder(tmp_path / "deep" / "pki", {"ca.crt": b"x"})
+    assert list((tmp_path / "deep").iterdir()) == []
+    files.write_folder(tmp_path / "deep" / "pki", {"ca.crt": b"x"})
+    assert (tmp_path / "deep" / "pki" / "ca.crt").read_bytes() == b"x"
