@@ -9,7 +9,7 @@ demo: $(STAMP)
 	$(BIN)/python tests/demo.py
 
 test: check
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 2 $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -22,7 +22,7 @@ bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(ARGS)
 
 soak: $(STAMP)
-	$(BIN)/pytest -m soak $(ARGS)
+	$(BIN)/pytest -n 2 tests/properties --hypothesis-profile=soak --timeout=0 $(ARGS)
 
 lock: $(STAMP) # needs uv on PATH
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --upgrade \

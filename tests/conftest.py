@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout, named
@@ -26,6 +27,11 @@ from reconciler.core.refs import NAMESPACE, Ref
 
 if TYPE_CHECKING:
     from tests.support.clusters import LiveCluster
+
+# A law that is slow on a busy machine is still a law.
+settings.register_profile("usual", deadline=None)
+settings.register_profile("soak", deadline=None, max_examples=5_000)
+settings.load_profile("usual")
 
 _HOME: Final = pytest.StashKey[Path]()
 _PROGRAMS: Final = pytest.StashKey[Mapping[Program, Path] | HostError]()

@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 from reconciler.core.errors import ConfigError
 from reconciler.kube import exec_protocol
@@ -97,7 +97,7 @@ class _Process(asyncio.SubprocessProtocol):
         pipe = asyncio.subprocess.PIPE
         problem: str
         try:
-            self._transport, _ = await loop.subprocess_exec(
+            await loop.subprocess_exec(
                 lambda: self,
                 path,
                 *(arg.reveal() for arg in self._plugin.args),
@@ -111,6 +111,10 @@ class _Process(asyncio.SubprocessProtocol):
         except OSError as error:
             problem = error.strerror or "unknown reason"
         raise ConfigError(f"cannot be started: {problem}", where=place(self._plugin))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Before `subprocess_exec` returns, the process may have ended.
+        self._transport = cast("asyncio.SubprocessTransport", transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:

@@ -22,6 +22,7 @@ from klutchctl.sandbox import binaries, lifecycle, release
 from klutchctl.sandbox.control_planes import Tuning
 from klutchctl.sandbox.layout import Layout, named
 from klutchctl.sandbox.progress import Lines, Quiet
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE
 from reconciler.kube.client import KubeCluster
 from tests.bench.worker import control_plane
@@ -102,7 +103,11 @@ async def make_namespaces(layout: Layout, names: Sequence[str]) -> None:
     """Create the namespaces that the tasks write to."""
     async with KubeCluster(control_plane(layout)) as cluster:
         for name in names:
-            manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            manifest: Manifest = {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": name},
+            }
             await cluster.create(manifest, NAMESPACE, manager="bench")
 
 

@@ -182,7 +182,7 @@ class Official(Contender):
 
     def create(self, namespace: str, names: Sequence[str], concurrency: int) -> None:
         def call(name: str) -> None:
-            body = config_map(namespace, name)
+            body: Any = config_map(namespace, name)
             self._api.create_namespaced_config_map(namespace, body, field_manager=MANAGER)
 
         self._threads(call, names, concurrency)
@@ -202,7 +202,7 @@ class Official(Contender):
         items: list[Any] = []
         token = None
         while True:
-            page = self._api.list_namespaced_config_map(namespace, limit=PAGE, _continue=token)
+            page: Any = self._api.list_namespaced_config_map(namespace, limit=PAGE, _continue=token)
             items += page.items
             token = page.metadata._continue
             if not token:

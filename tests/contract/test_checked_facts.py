@@ -15,7 +15,7 @@ from reconciler.core.errors import (
     Replaced,
     Unauthorized,
 )
-from reconciler.core.manifest import get, get_text, get_text_map
+from reconciler.core.manifest import Manifest, get, get_text, get_text_map
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CONFIG_MAP,
@@ -257,7 +257,7 @@ async def test_when_the_server_counts(control_plane, namespace, query, items, re
         assert len(answer["items"]) == items, "the watch cache may lag behind the writes"
         return answer["metadata"]
 
-    metadata = await eventually(listed)
+    metadata: Manifest = await eventually(listed)
     assert metadata.get("remainingItemCount") == remaining
 
 

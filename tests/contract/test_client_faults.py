@@ -25,7 +25,7 @@ from tests.support.cues import AFTER
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http_faults import Body, Cut, Garbage, answer, gone, on, redirect
 from tests.support.listener import Listener
-from tests.support.robots import robot_connection
+from tests.support.robots import robot_token
 from tests.support.tcp_proxy import STALLED, TcpProxy
 
 MANAGER = "tests"
@@ -358,15 +358,15 @@ async def test_401_with_a_token_that_cannot_be_renewed(proxy, cluster, namespace
 async def test_a_rotated_token_file_is_read_again_after_a_401(control_plane, namespace, tmp_path):
     file = tmp_path / "token"
     file.write_text("an-old-token")
-    robot = await robot_connection(control_plane, namespace)
+    robot = await robot_token(control_plane, namespace)
     async with (
-        FaultProxy(replace(robot, credential=TokenFile(file))) as proxy,
+        FaultProxy(replace(control_plane.connection, credential=TokenFile(file))) as proxy,
         KubeCluster(proxy.connection) as cluster,
     ):
         with pytest.raises(Unauthorized):
             await who_am_i(cluster)
         assert [passed.status for passed in proxy.log] == [401], "nothing newer was there"
-        file.write_text(robot.credential.token.reveal())
+        file.write_text(robot.token.reveal())
         assert await who_am_i(cluster) == f"system:serviceaccount:{namespace}:robot"
         assert [passed.status for passed in proxy.log] == [401, 401, 201]
 
@@ -389,7 +389,7 @@ async def test_a_401_runs_a_plugin_once_more_for_all_calls_together(
     script.chmod(0o700)
     token = tmp_path / "plugin.token"
     token.write_text("an-old-token")
-    robot = await robot_connection(control_plane, namespace)
+    robot = await robot_token(control_plane, namespace)
     plugin = ExecPlugin(
         command=str(script),
         args=(),
@@ -398,10 +398,10 @@ async def test_a_401_runs_a_plugin_once_more_for_all_calls_together(
         provide_cluster_info=False,
         interactive_mode="Never",
     )
-    async with KubeCluster(replace(robot, credential=plugin)) as cluster:
+    async with KubeCluster(replace(control_plane.connection, credential=plugin)) as cluster:
         with pytest.raises(Unauthorized):
             await who_am_i(cluster)
-        token.write_text(robot.credential.token.reveal())
+        token.write_text(robot.token.reveal())
         runs = tmp_path / "plugin.runs"
         before = len(runs.read_text().splitlines())
         names = await asyncio.gather(*(who_am_i(cluster) for _ in range(20)))

@@ -5,7 +5,7 @@ import json
 import re
 from datetime import UTC, datetime, timedelta, timezone
 
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from reconciler.core import codec, names
@@ -35,8 +35,6 @@ from reconciler.core.redact import redact
 from reconciler.core.secret import HIDDEN, scrub
 
 # A deadline would test the machine.
-settings.register_profile("laws", deadline=None)
-settings.load_profile("laws")
 
 JSONS = st.recursive(
     st.none()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from reconciler.core.manifest import get_text
+from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import SERVICE_ACCOUNT, Kind
 from reconciler.core.secret import Secret
 from reconciler.kube.cluster import Writer
@@ -19,13 +19,13 @@ _TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
 async def create_robot(cluster: Writer, namespace: str) -> None:
     """Create the service account `robot`."""
     metadata = {"name": NAME, "namespace": namespace}
-    account = {"apiVersion": "v1", "kind": SERVICE_ACCOUNT.kind, "metadata": metadata}
+    account: Manifest = {"apiVersion": "v1", "kind": SERVICE_ACCOUNT.kind, "metadata": metadata}
     await cluster.create(account, SERVICE_ACCOUNT, manager="tests")
 
 
 async def request_token(cluster: Writer, namespace: str, *, seconds: int) -> str:
     """Return a token of the robot that is valid for so long."""
-    request = {
+    request: Manifest = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": _TOKEN_REQUEST.kind,
         "metadata": {"name": NAME, "namespace": namespace},
@@ -35,8 +35,12 @@ async def request_token(cluster: Writer, namespace: str, *, seconds: int) -> str
     return get_text(answer, "status", "token")
 
 
+async def robot_token(live: "LiveCluster", namespace: str) -> Token:
+    """Create a robot without any rights, and return a token of it."""
+    await create_robot(live.cluster, namespace)
+    return Token(Secret(await request_token(live.cluster, namespace, seconds=600)))
+
+
 async def robot_connection(live: "LiveCluster", namespace: str) -> Connection:
     """Create a robot without any rights, and return a connection as it."""
-    await create_robot(live.cluster, namespace)
-    token = await request_token(live.cluster, namespace, seconds=600)
-    return replace(live.connection, credential=Token(Secret(token)))
+    return replace(live.connection, credential=await robot_token(live, namespace))

@@ -1,5 +1,7 @@
 """Which bytes go to which path for which call."""
 
+from typing import Any
+
 import orjson
 import pytest
 
@@ -113,6 +115,6 @@ def test_a_write_is_not_repeatable_but_its_dry_run_is():
 
 
 def test_what_json_cannot_hold_is_rejected_with_its_object():
-    manifest = {"metadata": {"name": "x", "namespace": "ns"}, "data": {"a": object()}}
+    manifest: Any = {"metadata": {"name": "x", "namespace": "ns"}, "data": {"a": object()}}
     with pytest.raises(Rejected, match="create ConfigMap ns/x: cannot be written as JSON"):
         requests.create("c", manifest, CONFIG_MAP, manager="m", dry_run=False)

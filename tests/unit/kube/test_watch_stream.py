@@ -4,6 +4,7 @@ import orjson
 import pytest
 
 from reconciler.core.errors import Expired, Unreachable
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube import requests
 from reconciler.kube.cluster import WatchEvent
@@ -26,7 +27,8 @@ async def read(*parts, limit=1000):
     return [event async for event in events_of(chunks(*parts), REQUEST, limit=limit)]
 
 
-A, B = {"metadata": {"name": "a"}}, {"metadata": {"name": "b", "labels": {"x": "é\u2028"}}}
+A: Manifest = {"metadata": {"name": "a"}}
+B: Manifest = {"metadata": {"name": "b", "labels": {"x": "é\u2028"}}}
 STREAM = line("ADDED", A) + line("MODIFIED", B) + line("BOOKMARK", A)
 EVENTS = [WatchEvent("ADDED", A), WatchEvent("MODIFIED", B), WatchEvent("BOOKMARK", A)]
 
