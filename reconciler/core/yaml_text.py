@@ -18,6 +18,7 @@ import yaml
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import JSON
+from reconciler.core.origin import Origin
 
 MAX_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 64
@@ -32,18 +33,6 @@ _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _INTEGER: Final = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE: Final = re.compile(r"\.(nan|NaN|NAN)|[-+]?\.(inf|Inf|INF)")
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Origin:
-    """Where something is written. Lines and columns count from 1; 0 is "the whole file"."""
-
-    path: str
-    line: int = 0
-    column: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
 
 
 class Shape(Enum):

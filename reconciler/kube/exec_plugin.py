@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from reconciler.core.errors import ConfigError
 from reconciler.kube import exec_protocol
@@ -45,9 +45,9 @@ async def run(
     env = {**environ, **told, "KUBERNETES_EXEC_INFO": info}
     seconds = limit or (INTERACTIVE_TIMEOUT if interactive else TIMEOUT)
     process = _Process(plugin, interactive=interactive)
-    await process.start(path, env)
     try:
         async with asyncio.timeout(seconds):
+            await process.start(path, env)
             await process.finished
         return exec_protocol.answer(process.output(), plugin)
     except TimeoutError:
@@ -89,15 +89,15 @@ class _Process(asyncio.SubprocessProtocol):
         self._open = {1} if interactive else {1, 2}
         self._stdout = bytearray()
         self._stderr = bytearray()
-        self._transport: asyncio.SubprocessTransport
+        self._starting: asyncio.Future[Any] | None = None
+        self._transport: asyncio.SubprocessTransport | None = None
 
     async def start(self, path: str, env: Mapping[str, str]) -> None:
         """Start the command in a session of its own, unless it needs our terminal."""
         loop = asyncio.get_running_loop()
         pipe = asyncio.subprocess.PIPE
-        problem: str
-        try:
-            await loop.subprocess_exec(
+        starting = self._starting = asyncio.ensure_future(
+            loop.subprocess_exec(
                 lambda: self,
                 path,
                 *(arg.reveal() for arg in self._plugin.args),
@@ -107,6 +107,11 @@ class _Process(asyncio.SubprocessProtocol):
                 stderr=None if self._interactive else pipe,
                 start_new_session=not self._interactive,
             )
+        )
+        problem: str
+        try:
+            # Cancelled half-way, asyncio would kill the process but not its children.
+            await asyncio.shield(starting)
             return
         except OSError as error:
             problem = error.strerror or "unknown reason"
@@ -142,12 +147,14 @@ class _Process(asyncio.SubprocessProtocol):
 
         Some plug-ins start an agent; under uvloop it inherits the pipes whatever it does.
         """
-        is_success = self._transport.get_returncode() == 0
-        return is_success and exec_protocol.is_complete(bytes(self._stdout))
+        return self._status() == 0 and exec_protocol.is_complete(bytes(self._stdout))
+
+    def _status(self) -> int | None:
+        return None if self._transport is None else self._transport.get_returncode()
 
     def output(self) -> bytes:
         """Return what a finished process printed. Raises ConfigError where it failed."""
-        status = self._transport.get_returncode()
+        status = self._status()
         if len(self._stdout) > _OUTPUT_LIMIT:
             message = f"printed more than {_OUTPUT_LIMIT} bytes and was stopped"
         elif status:
@@ -164,18 +171,23 @@ class _Process(asyncio.SubprocessProtocol):
 
     async def stop(self) -> None:
         """Unless it ended by itself, kill it with its children and wait for its end."""
+        if self._starting is not None and not self._starting.done():
+            await asyncio.wait([self._starting], timeout=_KILL_WAIT)
+        transport = self._transport
+        if transport is None:
+            return  # it never started
         try:
             if not self._ended:
-                self._kill()
+                self._kill(transport)
                 await asyncio.wait([self._exited], timeout=_KILL_WAIT)
         finally:
-            self._transport.close()
+            transport.close()
 
-    def _kill(self) -> None:
+    def _kill(self, transport: asyncio.SubprocessTransport) -> None:
         if not self._interactive:
             # The group lives on while children hold the pipes, also when its leader is gone.
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._transport.get_pid(), signal.SIGKILL)
+                os.killpg(transport.get_pid(), signal.SIGKILL)
         elif not self._exited.done():  # it shares our group: killing that would be suicide
             with contextlib.suppress(ProcessLookupError):
-                self._transport.kill()
+                transport.kill()

@@ -11,7 +11,8 @@ from typing import Final
 
 from reconciler.core import yaml_text
 from reconciler.core.errors import ConfigError
-from reconciler.core.yaml_text import Fields, Origin
+from reconciler.core.origin import Origin
+from reconciler.core.yaml_text import Fields
 from reconciler.kube.credential_text import shown_name
 
 _LISTED: Final = 10

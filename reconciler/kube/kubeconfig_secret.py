@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from reconciler.core.errors import ConfigError
-from reconciler.core.yaml_text import Fields, Origin
+from reconciler.core.origin import Origin
+from reconciler.core.yaml_text import Fields
 from reconciler.kube.kubeconfig_entries import Profile
 from reconciler.kube.kubeconfig_profile import IMPERSONATION
 

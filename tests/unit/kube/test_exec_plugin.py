@@ -223,6 +223,22 @@ def test_a_run_that_is_cancelled_leaves_nothing(on_loop, script, tmp_path):
     on_loop(eventually(lambda: not alive(path)))
 
 
+def test_a_run_can_be_cancelled_at_any_moment(on_loop, script):
+    """Also while the process is being started, when nobody holds it yet."""
+    path = script('[ "$1" ] || "$0" child &\nsleep 1000')
+
+    async def cancel_after(milliseconds):
+        task = asyncio.create_task(run(plugin(path)))
+        await asyncio.wait([task], timeout=milliseconds / 1000)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    for milliseconds in range(12):
+        on_loop(cancel_after(milliseconds))
+    on_loop(eventually(lambda: not alive(path)))
+
+
 MODES = {
     "never, and nobody there": ("Never", False, False),
     "never, though somebody is there": ("Never", True, False),

@@ -1,0 +1,46 @@
+"""What is wrong with what people wrote, as values: all of it at once, each with its place."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from reconciler.core.errors import ConfigError
+from reconciler.core.origin import Origin
+
+
+class Severity(Enum):
+    """What a problem stops. Only warnings let a plan go on."""
+
+    INVALID = "error"
+    DENIED = "denied"  # well-formed, but a Policy says no
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to mend. `code` is stable and for machines; `hint` says what to do, or is ""."""
+
+    origin: Origin
+    code: str
+    message: str
+    hint: str = ""
+    severity: Severity = Severity.INVALID
+
+    def __str__(self) -> str:
+        hint = f". {self.hint}" if self.hint else ""
+        return f"{self.origin}: {self.message}{hint} [{self.code}]"
+
+
+class InvalidRepository(ConfigError):
+    """A fleet repository that cannot be used, with everything that is wrong with it."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = in_order(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def in_order(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return the problems by place, each once."""
+    return tuple(
+        sorted(set(problems), key=lambda one: (one.origin, one.code, one.message, one.hint))
+    )

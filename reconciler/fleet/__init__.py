@@ -1,0 +1,1 @@
+"""What people wrote in a fleet repository, read, checked and resolved. Pure."""

@@ -1,0 +1,187 @@
+"""A fleet as it was meant: checked, resolved, every fact with the place where it is written.
+
+`fleet.load` makes these from files. Everything later (compile, planning, rendering) reads only
+these; nothing here knows YAML.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.core.manifest import Manifest
+from reconciler.core.origin import Origin
+
+
+class Mode(StrEnum):
+    """Who creates the binding space on a control plane."""
+
+    DIRECT = "Direct"
+    APP_CLUSTER_BINDING = "AppClusterBinding"
+
+
+class DeletionPolicy(StrEnum):
+    """What happens to a unit that leaves the files."""
+
+    RELEASE = "Release"
+    DELETE = "Delete"
+    BLOCK = "Block"
+
+
+class PruneMode(StrEnum):
+    """Whether what left the files is acted upon."""
+
+    OFF = "off"
+    REPORT = "report"
+    AUTO = "auto"
+
+
+class Rbac(StrEnum):
+    """The rights of a deployed konnector in its app cluster."""
+
+    MINIMAL = "Minimal"
+    FULL = "Full"
+
+
+class Owner(StrEnum):
+    """Which side a claimed object belongs to."""
+
+    PROVIDER = "Provider"
+    CONSUMER = "Consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How klutchctl reaches a cluster: exactly one of the three."""
+
+    context: str = ""
+    secret: tuple[str, str] | None = None  # name, key
+    in_cluster: bool = False
+
+    def __str__(self) -> str:
+        """As in the annotation `access` (mapping.md 1)."""
+        if self.secret is not None:
+            return f"secret/{self.secret[0]}/{self.secret[1]}"
+        return "in-cluster" if self.in_cluster else f"context/{self.context}"
+
+
+@dataclass(frozen=True, slots=True)
+class Konnector:
+    """Whether and how a konnector is deployed; the fleet's defaults are already in it."""
+
+    deploy: bool = False
+    image: str = ""
+    rbac: Rbac = Rbac.MINIMAL
+    overrides: Manifest = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """`ca` is PEM text or "" (that of our own access); `endpoint` likewise."""
+
+    name: str
+    origin: Origin
+    access: Access
+    mode: Mode
+    endpoint: str
+    ca: str
+    namespace: str
+    pretty_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AppCluster:
+    """`identity` is the uid that its kube-system must have, or "". `suspended`: why, or None."""
+
+    name: str
+    origin: Origin
+    labels: Mapping[str, str]
+    access: Access
+    control_plane: str
+    identity: str
+    endpoint: str
+    ca: str
+    konnector: Konnector
+    suspended: str | None
+    app_cluster_binding: tuple[str, str]  # namespace, name; defaults are already in it
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UnitKey:
+    """The identity of a unit: what is bound, and where."""
+
+    cluster: str
+    group: str
+    resource: str
+
+    @property
+    def name(self) -> str:
+        """`plural.group`, the name of request, export, binding and CRD."""
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A permission claim that the files accept or reject (mapping.md 6). "*" stands alone."""
+
+    group: str
+    resource: str
+    version: str
+    owner: Owner
+    names: tuple[str, ...]
+    namespaces: tuple[str, ...]
+    labels: tuple[tuple[tuple[str, str], ...], ...]  # any of these label maps
+    accepted: bool
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One resource bound in one cluster. `binding` names the Binding document it comes from.
+
+    `parameters` have their `${...}` replaced for this cluster. `claims` are those that the
+    Binding states, or its Template's; empty for none. Which of them concern this unit's
+    resource is known only with the export or template of the control plane.
+    """
+
+    key: UnitKey
+    binding: str
+    origin: Origin
+    template: str
+    parameters: Manifest
+    claims: tuple[Claim, ...]
+    deletion_policy: DeletionPolicy
+    depends_on: tuple[UnitKey, ...]
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """The guard rails of `Fleet.spec.prune`."""
+
+    mode: PruneMode = PruneMode.AUTO
+    max_deletes: int = 10
+    max_delete_percent: int = 5
+    allow_empty: bool = False
+    keep_if_in_use: bool = True
+    on_cluster_leave: DeletionPolicy = DeletionPolicy.RELEASE
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """A whole repository. `digest` covers paths and bytes of the files read.
+
+    `revision` is a commit, with "+dirty" for a changed working tree, or "" without Git; it is
+    shown and never hashed.
+    """
+
+    name: str
+    origin: Origin
+    guards: Guards
+    control_planes: Mapping[str, ControlPlane]
+    clusters: Mapping[str, AppCluster]
+    units: Mapping[UnitKey, Unit]
+    digest: str
+    revision: str
