@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.core.manifest import Manifest
+from reconciler.core.names import resource_name
 from reconciler.core.refs import Kind, Ref
 
 
@@ -25,9 +26,11 @@ class Seen:
 
     `uid` is that of its kube-system namespace. Kinds in `unserved` have no CRD there, which
     the cluster's discovery confirmed; they are known to be empty. `objects` of Namespaces,
-    exports and CRDs are metadata only; Secret values are as read, or digests in a snapshot.
-    `in_use` counts the instances of a kind, where planning asked for it, and `bodies` holds
-    whole exports, likewise.
+    exports and CRDs are metadata only. No Secret holds a value: digests stand there instead, and
+    `kubeconfig_facts`. managedFields are those of our managers, without times; there is no
+    resourceVersion. `in_use` counts the instances of a kind by `instances`, where planning asked
+    for it, and `bodies` holds exports without their versions, likewise.
+    `bindings_cluster_scoped` is the scope of the live CRD `apiservicebindings` of an app cluster.
     """
 
     uid: str
@@ -36,6 +39,7 @@ class Seen:
     unserved: frozenset[Kind] = frozenset()
     in_use: Mapping[Kind, int] = field(default_factory=dict)
     bodies: Mapping[Ref, Manifest | None] = field(default_factory=dict)
+    bindings_cluster_scoped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +63,29 @@ class Live:
     leaving: Mapping[str, Seen | Unseen] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What planning needs to know beyond the reads that every plan makes.
+
+    `in_use`: app clusters by name, and a kind whose instances there are to be counted; the
+    version in it is not looked at. `bodies`: exports to be read whole, or known to be absent.
+    """
+
+    in_use: frozenset[tuple[str, Kind]] = frozenset()
+    bodies: frozenset[Ref] = frozenset()
+
+
 def control_plane_ref_name(name: str) -> str:
     """Return the `Ref.cluster` of a control plane; app clusters have their bare name there.
 
     Both kinds of document may bear one name, and "/" is in neither.
     """
     return f"control-plane/{name}"
+
+
+def instances(group: str, resource: str) -> Kind:
+    """Return the kind that stands for a service in `Questions.in_use` and `Seen.in_use`.
+
+    It has no version: that is for the live CRD to say.
+    """
+    return Kind(group, "", resource_name(resource, group), resource)

@@ -33,7 +33,9 @@ SERVER_FIELDS: Final = (
 def get(value: JSON, *path: str | int) -> JSON:
     """Return what is at `path` (keys of objects, indices of arrays), or None."""
     for step in path:
-        if isinstance(step, int):
+        if type(value) is dict:  # nearly always, and far cheaper than asking for a Mapping
+            value = value.get(step)
+        elif isinstance(step, int):
             if not isinstance(value, list | tuple) or not -len(value) <= step < len(value):
                 return None
             value = value[step]

@@ -2,7 +2,7 @@
 
 Scalars mean what they mean to kubectl (sigs.k8s.io/yaml), not to PyYAML: dates and `12:30:45`
 are text, `0o10` and `1e3` are numbers, `y` and `on` are flags. Refused, as they only serve to
-surprise: aliases, tags, merge keys, duplicate keys, a second document. JSON reads as YAML.
+surprise: aliases, tags, merge keys, duplicate keys. JSON reads as YAML.
 
 No node shows its text in a repr, and no error quotes the text: it may hold a credential.
 """
@@ -33,6 +33,15 @@ _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _INTEGER: Final = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE: Final = re.compile(r"\.(nan|NaN|NAN)|[-+]?\.(inf|Inf|INF)")
+_NUMBER_STARTS: Final = frozenset("+-.0123456789")
+
+
+class UnreadableText(ConfigError):
+    """What is not read, and why: `origin` has the place, `code` the reason for machines."""
+
+    def __init__(self, message: str, *, origin: Origin, code: str, hint: str = "") -> None:
+        self.origin, self.code = origin, code
+        super().__init__(message, where=str(origin), hint=hint)
 
 
 class Shape(Enum):
@@ -64,7 +73,9 @@ class Scalar:
             case Shape.NUMBER:
                 value = _number(self.text)
                 if value is None:
-                    raise ConfigError("JSON has no such number", where=str(self.origin))
+                    raise UnreadableText(
+                        "JSON has no such number", origin=self.origin, code="not-a-number"
+                    )
                 return value
 
 
@@ -90,6 +101,7 @@ class Fields:
 
     nodes: Mapping[str, "Node"] = field(repr=False)
     origin: Origin
+    key_origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
 
     def plain(self) -> dict[str, JSON]:
         """Return the mapping as JSON."""
@@ -151,17 +163,31 @@ Node = Scalar | Items | Fields
 def read(content: bytes, path: str) -> Fields:
     """Return the one mapping that `content` holds; nothing at all reads as an empty mapping.
 
-    `path` names the text in errors. Raises ConfigError with `path:line:column`.
+    `path` names the text in errors. Raises UnreadableText, and at a second document.
     """
+    documents = _read(content, path, limit=1)
+    node = documents[0] if documents else Fields({}, Origin(path, 1, 1))
+    return Fields({}, node.origin) if _is_null(node) else _fields(node, "the document")
+
+
+def read_all(content: bytes, path: str) -> tuple[Node, ...]:
+    """Return the documents that `content` holds, without those that say nothing.
+
+    `path` names the text in errors. Raises UnreadableText.
+    """
+    return tuple(node for node in _read(content, path, limit=None) if not _is_null(node))
+
+
+def _read(content: bytes, path: str, *, limit: int | None) -> list[Node]:
     text = _decode(content, path)
-    problem: ConfigError
+    problem: UnreadableText
     try:
-        return _Reader(text, path).document()
+        return list(_Reader(text, path).documents(limit))
     except yaml.MarkedYAMLError as error:
         problem = _syntax_error(error, path)
     except yaml.reader.ReaderError as error:
-        line = content.count(b"\n", 0, error.position) + 1
-        problem = ConfigError(f"not YAML: {error.reason}", where=f"{path}:{line}")
+        origin = _byte_origin(content, path, error.position)
+        problem = UnreadableText(f"not YAML: {error.reason}", origin=origin, code="not-yaml")
     # Raised out here: as the context of the new error, the old one would carry the text along.
     raise problem
 
@@ -173,44 +199,54 @@ class _Reader:
         self._events: Iterator[yaml.Event] = yaml.parse(text, Loader=yaml.CSafeLoader)
         self._path = path
 
-    def document(self) -> Fields:
+    def documents(self, limit: int | None) -> Iterator[Node]:
         next(self._events)  # the start of the stream
-        if isinstance(next(self._events), yaml.StreamEndEvent):
-            return Fields({}, Origin(self._path, 1, 1))
-        node = self._node(next(self._events), MAX_DEPTH)
-        next(self._events)  # the end of the document
-        event = next(self._events)
-        if not isinstance(event, yaml.StreamEndEvent):
-            raise self._refused(event, "only one document is read; a second one starts here")
-        return Fields({}, node.origin) if _is_null(node) else _fields(node, "the document")
+        for count, event in enumerate(self._events):
+            if isinstance(event, yaml.StreamEndEvent):
+                return
+            if count == limit:
+                message = "only one document is read; a second one starts here"
+                raise self._refused(event, message, code="several-documents")
+            yield self._node(next(self._events), MAX_DEPTH)
+            next(self._events)  # the end of the document
 
     def _node(self, event: yaml.Event, depth: int) -> Node:
-        if isinstance(event, yaml.AliasEvent):
-            raise self._refused(event, "aliases (*name) are not read: write the value out")
-        if not isinstance(event, yaml.NodeEvent) or getattr(event, "tag", None) is not None:
-            raise self._refused(event, "tags (!name) are not read: quote what is to be text")
-        if depth == 0:
-            raise self._refused(event, f"nested deeper than {MAX_DEPTH} levels")
+        self._check(event, depth)
         origin = self._origin(event)
         if isinstance(event, yaml.ScalarEvent):
             shape = _shape(event.value) if event.implicit[0] else Shape.TEXT
             return Scalar(event.value, shape, origin)
         if isinstance(event, yaml.SequenceStartEvent):
             return Items(tuple(self._node(item, depth - 1) for item in self._until_end()), origin)
-        return Fields(self._mapping(depth - 1), origin)
+        return self._mapping(origin, depth - 1)
 
-    def _mapping(self, depth: int) -> dict[str, Node]:
+    def _check(self, event: yaml.Event, depth: int) -> None:
+        if isinstance(event, yaml.AliasEvent):
+            message = "aliases (*name) are not read: write the value out"
+            raise self._refused(event, message, code="yaml-alias")
+        if not isinstance(event, yaml.NodeEvent) or getattr(event, "tag", None) is not None:
+            message = "tags (!name) are not read: quote what is to be text"
+            raise self._refused(event, message, code="yaml-tag")
+        if depth == 0:
+            message = f"nested deeper than {MAX_DEPTH} levels"
+            raise self._refused(event, message, code="too-deep")
+
+    def _mapping(self, origin: Origin, depth: int) -> Fields:
         nodes: dict[str, Node] = {}
+        key_origins: dict[str, Origin] = {}
         for event in self._until_end():
-            key = self._node(event, depth)
-            if not isinstance(key, Scalar):
-                raise self._refused(event, "a key must be text")
-            if key.text == "<<":
-                raise self._refused(event, "merge keys (<<) are not read: write the fields out")
-            if key.text in nodes:
-                raise self._refused(event, "this key is there twice")
-            nodes[key.text] = self._node(next(self._events), depth)
-        return nodes
+            self._check(event, depth)
+            if not isinstance(event, yaml.ScalarEvent):
+                raise self._refused(event, "a key must be text", code="wrong-type")
+            key = event.value
+            if key == "<<":
+                message = "merge keys (<<) are not read: write the fields out"
+                raise self._refused(event, message, code="yaml-merge-key")
+            if key in nodes:
+                raise self._refused(event, "this key is there twice", code="duplicate-key")
+            key_origins[key] = self._origin(event)
+            nodes[key] = self._node(next(self._events), depth)
+        return Fields(nodes, origin, key_origins)
 
     def _until_end(self) -> Iterator[yaml.Event]:
         """Yield the first event of each node up to the end of the present collection."""
@@ -222,24 +258,31 @@ class _Reader:
     def _origin(self, event: yaml.Event) -> Origin:
         return _origin(self._path, event.start_mark)
 
-    def _refused(self, event: yaml.Event, message: str) -> ConfigError:
-        return ConfigError(message, where=str(self._origin(event)))
+    def _refused(self, event: yaml.Event, message: str, *, code: str) -> UnreadableText:
+        return UnreadableText(message, origin=self._origin(event), code=code)
 
 
 def _decode(content: bytes, path: str) -> str:
     if len(content) > MAX_BYTES:
-        raise ConfigError(f"larger than {MAX_BYTES} bytes", where=path)
+        message = f"larger than {MAX_BYTES} bytes"
+        raise UnreadableText(message, origin=Origin(path), code="file-too-large")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-    raise ConfigError("not UTF-8 text", where=f"{path}:{line}")
+        origin = _byte_origin(content, path, error.start)
+    raise UnreadableText("not UTF-8 text", origin=origin, code="not-utf-8")
 
 
-def _syntax_error(error: yaml.MarkedYAMLError, path: str) -> ConfigError:
+def _byte_origin(content: bytes, path: str, position: int) -> Origin:
+    before = content[:position]
+    column = len(before.rpartition(b"\n")[2].decode("utf-8-sig", errors="replace")) + 1
+    return Origin(path, before.count(b"\n") + 1, column)
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, path: str) -> UnreadableText:
     """Take libyaml's constant sentence and the place; the rest of the error quotes the text."""
-    where = _origin(path, error.problem_mark)
-    return ConfigError(f"not YAML: {error.problem}", where=str(where))
+    origin = _origin(path, error.problem_mark)
+    return UnreadableText(f"not YAML: {error.problem}", origin=origin, code="not-yaml")
 
 
 def _origin(path: str, mark: "yaml.Mark | yaml._yaml.Mark | None") -> Origin:
@@ -252,6 +295,8 @@ def _shape(text: str) -> Shape:
         return Shape.NULL
     if text in _FLAGS:
         return Shape.FLAG
+    if text[0] not in _NUMBER_STARTS:
+        return Shape.TEXT
     number = _NOT_FINITE.fullmatch(text) is not None or _number(text) is not None
     return Shape.NUMBER if number else Shape.TEXT
 
@@ -279,7 +324,8 @@ def _text(node: Node, name: str) -> str:
     if not isinstance(node, Scalar) or node.shape is not Shape.TEXT:
         raise _unfit(node, name, "text")
     if "\0" in node.text:
-        raise ConfigError(f"{name} holds a NUL character", where=str(node.origin))
+        message = f"{name} holds a NUL character"
+        raise UnreadableText(message, origin=node.origin, code="wrong-type")
     return node.text
 
 
@@ -289,15 +335,19 @@ def _fields(node: Node, name: str) -> Fields:
     return node
 
 
-def _unfit(node: Node, name: str, wanted: str) -> ConfigError:
+def _unfit(node: Node, name: str, wanted: str) -> UnreadableText:
+    found = kind_of(node)
+    hint = "Put it in quotes" if wanted == "text" and found in ("a number", "true or false") else ""
+    message = f"{name} must be {wanted}, and is {found}"
+    return UnreadableText(message, origin=node.origin, code="wrong-type", hint=hint)
+
+
+def kind_of(node: Node) -> str:
+    """Return what a node is, as it is called in a sentence."""
     match node:
         case Scalar(shape=shape):
-            found = shape.value
+            return shape.value
         case Items():
-            found = "a list"
+            return "a list"
         case Fields():
-            found = "a mapping"
-    hint = "Put it in quotes" if wanted == "text" and found in ("a number", "true or false") else ""
-    return ConfigError(
-        f"{name} must be {wanted}, and is {found}", where=str(node.origin), hint=hint
-    )
+            return "a mapping"

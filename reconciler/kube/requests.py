@@ -2,14 +2,14 @@
 
 import functools
 import re
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 import orjson
 
 from reconciler.core.errors import Rejected
-from reconciler.core.manifest import JSON, Manifest, get_text
+from reconciler.core.manifest import JSON, Manifest, get_map
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Preconditions, Propagation, Verb
 
@@ -24,21 +24,24 @@ JSON_PATCH: Final = "application/json-patch+json"
 _PLAIN_SEGMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(NamedTuple):
     """One HTTP request. `target` is the encoded path with its query, below the server's URL.
 
-    `repeatable`: sending it twice does no more than sending it once.
+    `repeatable`: sending it twice does no more than sending it once. A tuple, as one is made
+    for every call.
     """
 
     verb: Verb
     ref: Ref
     method: str
     target: str
-    body: bytes | None = field(default=None, repr=False)
+    body: bytes | None = None
     content_type: str = ""
     accept: str = ACCEPT_JSON
     repeatable: bool = False
+
+    def __repr__(self) -> str:  # the body may hold a Secret
+        return f"Request({self.verb} {self.ref})"
 
 
 def path_of(ref: Ref, *, subresource: str = "") -> str:
@@ -141,8 +144,10 @@ def create(
 ) -> Request:
     """POST an object to its collection, or to a subresource of the object that it names."""
     ref = _ref(cluster, kind, manifest)
-    collection = Ref(cluster, kind, ref.namespace, ref.name if subresource else "")
-    path = path_of(collection, subresource=subresource)
+    if subresource:
+        path = path_of(ref, subresource=subresource)
+    else:
+        path = _collection(kind.group, kind.version, ref.namespace, kind.plural)
     return Request(
         verb="create",
         ref=ref,
@@ -230,8 +235,14 @@ def delete(
 
 
 def _ref(cluster: str, kind: Kind, manifest: Manifest) -> Ref:
-    namespace = get_text(manifest, "metadata", "namespace") if kind.namespaced else ""
-    return Ref(cluster, kind, namespace, get_text(manifest, "metadata", "name"))
+    metadata = get_map(manifest, "metadata")
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    return Ref(
+        cluster,
+        kind,
+        namespace if kind.namespaced and isinstance(namespace, str) else "",
+        name if isinstance(name, str) else "",
+    )
 
 
 def _encode(body: JSON, ref: Ref, verb: Verb) -> bytes:

@@ -9,7 +9,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import aiohttp
 from aiohttp.client import _RequestContextManager
@@ -20,7 +20,7 @@ from reconciler.kube.connection import ClientCertificate, Connection
 from reconciler.kube.credentials import Auth, CredentialSource
 from reconciler.kube.limits import Limits
 from reconciler.kube.no_answer import NoAnswer, explain
-from reconciler.kube.requests import Request
+from reconciler.kube.requests import ACCEPT_JSON, Request
 from reconciler.kube.tls import ssl_context
 
 log = logging.getLogger(__name__)
@@ -30,13 +30,15 @@ log = logging.getLogger(__name__)
 _IDLE_SECONDS: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A complete answer."""
 
     status: int
     headers: CIMultiDictProxy[str]
     body: bytes
+
+    def __repr__(self) -> str:  # the body may hold a Secret
+        return f"Answer({self.status})"
 
 
 @dataclass(slots=True)
@@ -148,7 +150,9 @@ class Transport:
     def _request(
         self, pool: _Pool, request: Request, auth: Auth, clock: aiohttp.ClientTimeout
     ) -> _RequestContextManager:
-        headers = {"Accept": request.accept}
+        headers: dict[str, str] = {}
+        if request.accept != ACCEPT_JSON:
+            headers["Accept"] = request.accept
         if request.content_type:
             headers["Content-Type"] = request.content_type
         if auth.authorization is not None:
@@ -190,7 +194,7 @@ class Transport:
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": self._agent},
+            headers={"User-Agent": self._agent, "Accept": ACCEPT_JSON},
         )
 
 

@@ -1,0 +1,102 @@
+"""What may be known of a kubeconfig in a Secret: where it leads, and which credential it holds.
+
+`observe` puts these facts in the place of the value as soon as it is read, so that a plan made
+from a snapshot compares exactly what a live one does. Refuses to know YAML and certificates.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.core import names
+from reconciler.core.manifest import JSON, Manifest, get, get_text
+
+SERVICE_ACCOUNT_TOKEN: Final = "kubernetes.io/service-account-token"
+TOKEN_KEY: Final = "token"
+CA_KEY: Final = "ca.crt"
+
+_LENGTH: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class KubeconfigFacts:
+    """The current context of one kubeconfig. "" = the kubeconfig does not say it.
+
+    `ca_digest` is that of `ca_digest`, `token_digest` that of `token_digest` below.
+    """
+
+    server: str
+    ca_digest: str
+    tls_server_name: str
+    namespace: str
+    token_digest: str
+
+    def same_token(self, token: str) -> bool:
+        """Tell whether a token with the digest `token` is there, and this one. "" is no token."""
+        return bool(token) and self.token_digest == token
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccountFacts:
+    """A service account token Secret that a cluster has filled, by the same digests."""
+
+    ca_digest: str
+    token_digest: str
+
+
+def token_digest(token: str) -> str:
+    """Return 32 hex digits that tell one token from another, also between objects and clusters.
+
+    Unlike other values of Secrets, a token is not mixed with its object's uid: the copies of
+    one token in two clusters have to be recognised as one. That gives nothing away, because
+    tokens that Kubernetes issues hold a signature, far too much to be guessed from a digest.
+    "" for "".
+    """
+    return _digest("token", token)
+
+
+def ca_digest(pem: str) -> str:
+    """Return 32 hex digits that tell one CA bundle (PEM text, public) from another. "" for ""."""
+    return _digest("ca", " ".join(pem.split()))
+
+
+def as_value(facts: KubeconfigFacts) -> dict[str, JSON]:
+    """Return what stands in a Secret's data in the place of the kubeconfig."""
+    return {
+        "server": facts.server,
+        "ca": facts.ca_digest,
+        "tls-server-name": facts.tls_server_name,
+        "namespace": facts.namespace,
+        "token": facts.token_digest,
+    }
+
+
+def facts_of(secret: Manifest, *, key: str = names.KUBECONFIG) -> KubeconfigFacts | None:
+    """Return the facts of the kubeconfig under `key`, or None where there is no readable one.
+
+    `secret` is as observed: with facts in the place of the kubeconfig.
+    """
+    value = get(secret, "data", key)
+    if not get_text(value, "server"):
+        return None
+    return KubeconfigFacts(
+        server=get_text(value, "server"),
+        ca_digest=get_text(value, "ca"),
+        tls_server_name=get_text(value, "tls-server-name"),
+        namespace=get_text(value, "namespace"),
+        token_digest=get_text(value, "token"),
+    )
+
+
+def service_account_facts_of(secret: Manifest) -> ServiceAccountFacts | None:
+    """Return the facts of an observed service account token Secret, or None until it is filled."""
+    if get_text(secret, "type") != SERVICE_ACCOUNT_TOKEN:
+        return None
+    token, ca = get_text(secret, "data", TOKEN_KEY), get_text(secret, "data", CA_KEY)
+    return ServiceAccountFacts(ca_digest=ca, token_digest=token) if token and ca else None
+
+
+def _digest(purpose: str, text: str) -> str:
+    if not text:
+        return ""
+    return hashlib.sha256(f"klutchctl/v1/{purpose}\n{text}".encode()).hexdigest()[:_LENGTH]

@@ -1,0 +1,183 @@
+"""The clusters of a fleet as clients: one each, opened when first asked for, closed at the end.
+
+Follows what the files say about access (product.md, `spec.access`). Refuses to know what is
+read or written there.
+"""
+
+import asyncio
+import base64
+import binascii
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from reconciler.core.errors import ConfigError
+from reconciler.core.live import Address, control_plane_ref_name
+from reconciler.core.manifest import Manifest, get_text
+from reconciler.core.names import KLUTCH_NAMESPACE
+from reconciler.core.refs import SECRET, Ref
+from reconciler.core.yaml_text import MAX_BYTES
+from reconciler.fleet.values import Access, Fleet
+from reconciler.kube import kubeconfig, kubeconfig_entries, kubeconfig_profile
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Cluster, Reader
+from reconciler.kube.connection import Connection
+from reconciler.kube.in_cluster import SERVICE_ACCOUNT as POD_ACCOUNT
+from reconciler.kube.in_cluster import in_cluster
+from reconciler.kube.kubeconfig_entries import Kubeconfig
+from reconciler.kube.limits import Limits
+
+_HOST: Final = "in-cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """One cluster, and the address by which we reach it ourselves."""
+
+    cluster: Cluster
+    address: Address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Where access leads from here: kubeconfig files, environment, and what a pod is given."""
+
+    kubeconfigs: Sequence[Path]
+    environ: Mapping[str, str]
+    pod_account: Path = POD_ACCOUNT
+    limits: Limits = field(default_factory=Limits)
+
+
+class Registry:
+    """The clients of one run. Use within one event loop, as a context manager.
+
+    `control_planes` are known by name from the start, so that an app cluster's Secret can be
+    read on its own. Raises ConfigError where access leads nowhere, and ClusterErrors where a
+    Secret that holds a kubeconfig cannot be read.
+    """
+
+    def __init__(self, control_planes: Mapping[str, Access], around: Surroundings) -> None:
+        self._control_planes = control_planes
+        self._around = around
+        self._kubeconfig: Kubeconfig | None = None
+        self._open: dict[str, tuple[KubeCluster, Address]] = {}
+        self._locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await asyncio.gather(*(self.close(name) for name in list(self._open)))
+
+    async def control_plane(self, name: str) -> Reached:
+        """Return a control plane. Its client is named as its objects' `Ref.cluster`."""
+        own = control_plane_ref_name(name)
+        async with self._locks[own]:
+            if own not in self._open:
+                access = self._control_planes[name]
+                connection = (
+                    self._direct(own, access)
+                    if access.secret is None
+                    else await self._by_secret(own, access.secret, (await self._host()).cluster)
+                )
+                self._add(connection)
+        return self._reached(own)
+
+    async def app_cluster(self, name: str, access: Access, *, control_plane: str) -> Reached:
+        """Return an app cluster; a Secret with its kubeconfig lies on its control plane."""
+        async with self._locks[name]:
+            if name not in self._open:
+                if access.secret is None:
+                    connection = self._direct(name, access)
+                else:
+                    holder = (await self.control_plane(control_plane)).cluster
+                    connection = await self._by_secret(name, access.secret, holder)
+                self._add(connection)
+        return self._reached(name)
+
+    async def close(self, name: str) -> None:
+        """Close one client (a `Ref.cluster`), if it is open; asking for it opens it again."""
+        cluster, _ = self._open.pop(name, (None, None))
+        if cluster is not None:
+            await cluster.close()
+
+    def load_kubeconfig(self) -> Kubeconfig:
+        """Return the operator's merged kubeconfig; read once, as parsing takes its time."""
+        if self._kubeconfig is None:
+            self._kubeconfig = _merged(self._around.kubeconfigs)
+        return self._kubeconfig
+
+    def _add(self, connection: Connection) -> None:
+        cluster = KubeCluster(connection, limits=self._around.limits)
+        self._open[connection.name] = cluster, address_of(connection)
+
+    def _reached(self, name: str) -> Reached:
+        cluster, address = self._open[name]
+        return Reached(cluster, address)
+
+    async def _host(self) -> Reached:
+        """Return the cluster that klutchctl runs in, for the Secrets of control planes."""
+        async with self._locks[_HOST]:
+            if _HOST not in self._open:
+                self._add(self._in_cluster(_HOST))
+        return self._reached(_HOST)
+
+    def _direct(self, name: str, access: Access) -> Connection:
+        if access.in_cluster:
+            return self._in_cluster(name)
+        profile = kubeconfig_entries.profile(self.load_kubeconfig(), access.context)
+        return kubeconfig_profile.connection(
+            profile, name=name, environ=self._around.environ, read=_read
+        )
+
+    def _in_cluster(self, name: str) -> Connection:
+        around = self._around
+        return in_cluster(environ=around.environ, root=around.pod_account, name=name)
+
+    async def _by_secret(self, name: str, secret: tuple[str, str], holder: Reader) -> Connection:
+        ref = Ref(holder.name, SECRET, KLUTCH_NAMESPACE, secret[0])
+        content = _payload(await holder.get(ref), ref, key=secret[1])
+        return kubeconfig.from_secret(content, name=name, environ=self._around.environ)
+
+
+def of(fleet: Fleet, around: Surroundings) -> Registry:
+    """Return the clusters of a fleet. Contacts none.
+
+    Raises ConfigError where the files speak of contexts and there is no usable kubeconfig.
+    """
+    planes = {plane.name: plane.access for plane in fleet.control_planes.values()}
+    registry = Registry(planes, around)
+    accesses = [*planes.values(), *(cluster.access for cluster in fleet.clusters.values())]
+    if any(access.context for access in accesses):
+        registry.load_kubeconfig()
+    return registry
+
+
+def address_of(connection: Connection) -> Address:
+    """Return where a connection leads, without who we are there."""
+    return Address(connection.server, connection.ca or "", connection.tls_server_name)
+
+
+def _payload(secret: Manifest | None, ref: Ref, *, key: str) -> bytes:
+    if secret is None:
+        hint = "Create it, or name another in spec.access.secretRef"
+        raise ConfigError(f"{ref.object} does not exist", where=ref.cluster, hint=hint)
+    text = get_text(secret, "data", key)
+    if not text:
+        raise ConfigError(f"{ref.object} has no key {key!r}", where=ref.cluster)
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ConfigError(f"{ref.object}: {key!r} is not base64", where=ref.cluster) from None
+
+
+def _merged(paths: Sequence[Path]) -> Kubeconfig:
+    raise NotImplementedError
