@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from klutchctl import settings
-from klutchctl.commands import sandbox, version
+from klutchctl.commands import sandbox, show, version
 from klutchctl.exit_codes import ExitCode
 from reconciler.core.errors import ConfigError, KlutchError
 
@@ -25,6 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("version")(version.version)
+app.command("show")(show.show)
 app.add_typer(sandbox.app, name="sandbox")
 
 

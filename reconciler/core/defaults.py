@@ -47,7 +47,9 @@ _PROBE: Final[Manifest] = {
     "timeoutSeconds": 1,
 }
 _HTTP_GET: Final[Manifest] = {"path": "/", "scheme": "HTTP"}
+_GRPC: Final[Manifest] = {"service": ""}
 _PORT: Final[Manifest] = {"protocol": "TCP"}
+_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def with_defaults(manifest: Manifest) -> Manifest:
@@ -76,7 +78,13 @@ def _secret(manifest: Manifest) -> Manifest:
 
 
 def _app_cluster_binding(manifest: Manifest) -> Manifest:
-    return map_items(manifest, _port, "spec", "konnector", "overrides", "ports")
+    path = ("spec", "konnector", "overrides")
+    manifest = map_items(manifest, _port, *path, "ports")
+    for name in _PROBES:
+        if isinstance(get(manifest, *path, name, "grpc"), Mapping):
+            probe = fill(get_map(manifest, *path, name), {"grpc": _GRPC})
+            manifest = put(manifest, probe, *path, name)
+    return manifest
 
 
 def _deployment(manifest: Manifest) -> Manifest:
@@ -97,16 +105,21 @@ def _deployment(manifest: Manifest) -> Manifest:
 def _container(container: Manifest) -> Manifest:
     policy = _pull_policy(get_text(container, "image"))
     container = fill(container, {**_CONTAINER, "imagePullPolicy": policy})
-    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+    for name in _PROBES:
         probe = get(container, name)
         if isinstance(probe, Mapping):
-            container = put(container, _probe(probe), name)
+            container = put(container, _handler(fill(probe, _PROBE)), name)
+    for hook, handler in get_map(container, "lifecycle").items():
+        if isinstance(handler, Mapping):
+            container = put(container, _handler(handler), "lifecycle", hook)
     return map_items(container, _port, "ports")
 
 
-def _probe(probe: Manifest) -> Manifest:
-    handler: Manifest = {"httpGet": _HTTP_GET} if "httpGet" in probe else {}
-    return fill(probe, {**_PROBE, **handler})
+def _handler(handler: Manifest) -> Manifest:
+    for name, defaults in (("httpGet", _HTTP_GET), ("grpc", _GRPC)):
+        if isinstance(handler.get(name), Mapping):
+            handler = fill(handler, {name: defaults})
+    return handler
 
 
 def _port(port: Manifest) -> JSON:

@@ -44,6 +44,13 @@ _CLAIM_DEFAULTS: Final[Manifest] = {
         "annotationsOnConsumerOwnedObjects": [],
     },
 }
+_CLAIM_FIELDS: Final = frozenset(_CLAIM_DEFAULTS) | {"resource", "version", "state"}
+# Of a container's fields, those that a server keeps apart from absence; the others, such as
+# `stdin: false`, it drops.
+_ZERO_IS_A_VALUE: Final = frozenset(
+    {"env", "optional", "securityContext", "terminationGracePeriodSeconds"}
+)
+_ZEROS: Final[tuple[JSON, ...]] = (False, 0, "")
 
 
 def normalize(manifest: Manifest) -> Manifest:
@@ -63,13 +70,23 @@ def normalize_claim(claim: Manifest) -> Manifest:
     API servers fill in names and namespaces ["*"], read {}, onConflict
     {recreateWhenConsumerSideDeleted: true} and group "". The other fields, absent, mean their
     empty value; saying so makes a field that somebody else adds to a claim a difference.
+    What is selected is a set.
     """
-    return fill(claim, _CLAIM_DEFAULTS)
+    filled = fill(claim, _CLAIM_DEFAULTS)
+    for name in ("names", "namespaces", "labelSelectors"):
+        selected = get(filled, "selector", name)
+        if isinstance(selected, list):
+            filled = put(filled, _as_set(selected), "selector", name)
+    return filled
 
 
 def normalize_container(container: Manifest) -> Manifest:
-    """Return a container with its quantities in one form and its env keyed by name."""
-    measured = _quantities(container)
+    """Return a container with its quantities in one form and its env keyed by name.
+
+    Zero values are left out where a server does the same: false, 0 and "", but for fields in
+    which they differ from absence.
+    """
+    measured = map_items(_without_zeros(_quantities(container)), _variable, "env")
     env = measured.get("env")
     return measured if env is None else put(measured, _by_name(env), "env")
 
@@ -91,6 +108,25 @@ def _by_name(items: JSON) -> JSON:
     return named if len(named) == len(items) else items
 
 
+def _without_zeros(container: Manifest) -> dict[str, JSON]:
+    return {
+        key: value if key in _ZERO_IS_A_VALUE else _inner_without_zeros(value)
+        for key, value in container.items()
+        if key in _ZERO_IS_A_VALUE or value not in _ZEROS
+    }
+
+
+def _inner_without_zeros(value: JSON) -> JSON:
+    if isinstance(value, list | tuple):
+        return [_inner_without_zeros(item) for item in value]
+    return _without_zeros(value) if isinstance(value, Mapping) else value
+
+
+def _variable(variable: Manifest) -> Manifest:
+    """An environment variable without any source is empty."""
+    return variable if "valueFrom" in variable else fill(variable, {"value": ""})
+
+
 def _quantities(container: Manifest) -> Manifest:
     for field in ("limits", "requests"):
         amounts = get(container, "resources", field)
@@ -110,12 +146,27 @@ def _quantity(amount: JSON) -> JSON:
 
 
 def _claims(manifest: Manifest) -> Manifest:
-    return map_items(manifest, normalize_claim, "spec", "permissionClaims")
+    return _claim_set(manifest, "spec", "permissionClaims")
+
+
+def _claim_set(manifest: Manifest, *path: str) -> Manifest:
+    normal = map_items(manifest, normalize_claim, *path)
+    claims = get(normal, *path)
+    if not isinstance(claims, list):
+        return normal
+    return put(normal, sorted(_as_set(claims), key=_claim_rank), *path)
+
+
+def _claim_rank(claim: JSON) -> bytes:
+    """Rank by what both sides know, so that another's field does not move a claim."""
+    if not isinstance(claim, Mapping):
+        return canonical(claim)
+    return canonical({key: value for key, value in claim.items() if key in _CLAIM_FIELDS})
 
 
 def _request(manifest: Manifest) -> Manifest:
     def resource(item: Manifest) -> Manifest:
-        return map_items(fill(item, {"group": ""}), normalize_claim, "permissionClaims")
+        return _claim_set(fill(item, {"group": ""}), "permissionClaims")
 
     return map_items(manifest, resource, "spec", "resources")
 

@@ -19,7 +19,6 @@ from reconciler.core.live import Address, control_plane_ref_name
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.names import KLUTCH_NAMESPACE
 from reconciler.core.refs import SECRET, Ref
-from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet.values import Access, Fleet
 from reconciler.kube import kubeconfig, kubeconfig_entries, kubeconfig_profile
 from reconciler.kube.client import KubeCluster
@@ -30,7 +29,7 @@ from reconciler.kube.in_cluster import in_cluster
 from reconciler.kube.kubeconfig_entries import Kubeconfig
 from reconciler.kube.limits import Limits
 
-_HOST: Final = "in-cluster"
+_HOST: Final = "in-cluster/"  # no document can be named so
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ class Registry:
     def load_kubeconfig(self) -> Kubeconfig:
         """Return the operator's merged kubeconfig; read once, as parsing takes its time."""
         if self._kubeconfig is None:
-            self._kubeconfig = _merged(self._around.kubeconfigs)
+            self._kubeconfig = kubeconfig._merged(self._around.kubeconfigs)
         return self._kubeconfig
 
     def _add(self, connection: Connection) -> None:
@@ -135,7 +134,7 @@ class Registry:
             return self._in_cluster(name)
         profile = kubeconfig_entries.profile(self.load_kubeconfig(), access.context)
         return kubeconfig_profile.connection(
-            profile, name=name, environ=self._around.environ, read=_read
+            profile, name=name, environ=self._around.environ, read=kubeconfig._read
         )
 
     def _in_cluster(self, name: str) -> Connection:
@@ -177,7 +176,3 @@ def _payload(secret: Manifest | None, ref: Ref, *, key: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
         raise ConfigError(f"{ref.object}: {key!r} is not base64", where=ref.cluster) from None
-
-
-def _merged(paths: Sequence[Path]) -> Kubeconfig:
-    raise NotImplementedError

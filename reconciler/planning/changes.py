@@ -1,10 +1,11 @@
 """A plan as a value: everything that would happen, what is held back, and what is unknown."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.diff import FieldChange
+from reconciler.core.manifest import Manifest
 from reconciler.core.origin import Origin
 from reconciler.core.refs import Ref
 from reconciler.fleet.values import UnitKey
@@ -22,18 +23,6 @@ class Action(StrEnum):
     NOOP = "noop"
     BLOCKED = "blocked"
     UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class FieldChange:
-    """One field that differs: a JSON pointer, and what stands there before and after.
-
-    Values of Secrets are digests. None = absent.
-    """
-
-    path: str
-    before: JSON = field(compare=False)
-    after: JSON = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +57,8 @@ class Change:
     after: Manifest | None = None
     fields: tuple[FieldChange, ...] = ()
     steps: tuple[Step, ...] = ()
+    # A replace of a request alone: export, binding and data stay (mapping.md 5).
+    keeps_data: bool = False
 
 
 @dataclass(frozen=True, slots=True)

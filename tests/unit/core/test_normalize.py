@@ -116,6 +116,18 @@ SAME = {
         binding(claim(selector={"owner": "Provider"})),
     ),
     "a claim that a server without defaults keeps bare": (binding(claim()), binding(SERVED_CLAIM)),
+    "claims in another order": (
+        binding(claim(), claim(resource="pods")),
+        binding(claim(resource="pods"), claim()),
+    ),
+    "claims in another order, with a field that we do not know": (
+        binding(claim(), claim(resource="pods", a="b")),
+        binding(claim(resource="pods"), claim()),
+    ),
+    "a claim's names in another order": (
+        binding(claim(selector={"names": ["a", "b"]})),
+        binding(claim(selector={"names": ["b", "a"]})),
+    ),
     "a claim in a request, and its group": (request(SERVED_CLAIM), request(claim())),
     "a claim in an export": (
         {**binding(SERVED_CLAIM), "kind": "APIServiceExport"},
@@ -148,6 +160,21 @@ SAME = {
     "env in another order, and more of it": (
         deployment(container(env=[env("A", "1"), env("B", "2")])),
         deployment(container(env=[env("B", "2")])),
+    ),
+    "zero values that a server drops": (
+        deployment(container(livenessProbe={"periodSeconds": 10}, envFrom=[{}])),
+        deployment(
+            container(
+                stdin=False,
+                workingDir="",
+                livenessProbe={"periodSeconds": 10, "initialDelaySeconds": 0},
+                envFrom=[{"prefix": ""}],
+            )
+        ),
+    ),
+    "an empty variable": (
+        deployment(container(env=[{"name": "A"}])),
+        deployment(container(env=[env("A", "")])),
     ),
     "exports of an AppClusterBinding in another order": (
         app_cluster_binding([{"resource": "a", "group": "g"}, {"resource": "b", "group": ""}]),
@@ -208,6 +235,15 @@ DIFFERENT = {
         deployment(container(env=[env("A", "1")])),
         deployment(container(env=[env("A", "2")])),
     ),
+    "an empty variable that somebody filled": (
+        deployment(container(env=[env("A", "1")])),
+        deployment(container(env=[env("A", "")])),
+    ),
+    "a zero that a server keeps": (
+        deployment(container(securityContext={})),
+        deployment(container(securityContext={"allowPrivilegeEscalation": False})),
+    ),
+    "a zero in overrides": (app_cluster_binding(), app_cluster_binding(stdin=False)),
     "more memory": (
         deployment(container(resources=limits(memory="1Gi"))),
         deployment(container(resources=limits(memory="1G"))),

@@ -75,8 +75,8 @@ def test_documents(content, want):
 REFUSED = {
     "a syntax error": (b"a: 1\nb: [canary, 2\n", "f:3:1: not YAML"),
     "a tab": (b"a:\n\tcanary: 1\n", "f:2:1: not YAML"),
-    "a control character": (b"x: \xc3\xa4\na: canary\x01\n", "f:2: not YAML"),
-    "what is not UTF-8": (b"a: 1\nb: canary\xff\n", "f:2: not UTF-8"),
+    "a control character": (b"x: \xc3\xa4\na: canary\x01\n", "f:2:10: not YAML"),
+    "what is not UTF-8": (b"a: 1\nb: canary\xff\n", "f:2:10: not UTF-8"),
     "an alias": (b"a: &x canary\nb: *x\n", "f:2:4: aliases"),
     "a merge key": (b"a: {b: 1}\n<<: {canary: 1}\n", "f:2:1: merge keys"),
     "a tag": (b"a: !!python/name:canary x\n", "f:1:4: tags"),

@@ -210,7 +210,7 @@ def test_what_is_not_supported_cannot_be_allowed(user, field):
 
 
 BROKEN = {
-    "garbage": (b"\x00\x01garbage", "kubeconfig of shop:1: not YAML"),
+    "garbage": (b"\x00\x01garbage", "kubeconfig of shop:1:1: not YAML"),
     "empty": (b"", "kubeconfig of shop:1:1: no current-context is set"),
     "no current context": (
         document() | {"current-context": ""},

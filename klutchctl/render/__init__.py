@@ -1,0 +1,1 @@
+"""What people and pipelines see: every output from one value, one module per format. Pure."""

@@ -1,0 +1,224 @@
+"""What a plan says, as rows and sentences without layout; the text formats lay them out.
+
+Every string that leaves this module is on one line and fit for a terminal.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from klutchctl.render.visible import visible
+from reconciler.core.diff import FieldChange
+from reconciler.core.manifest import JSON
+from reconciler.core.origin import Origin
+from reconciler.planning.changes import Action, Change, Plan, Step
+
+SYMBOLS: Final[Mapping[Action, str]] = {
+    Action.CREATE: "+",
+    Action.UPDATE: "~",
+    Action.REPLACE: "-/+",
+    Action.ADOPT: "=",
+    Action.RELEASE: "<",
+    Action.DELETE: "-",
+    Action.NOOP: " ",
+    Action.BLOCKED: "!",
+    Action.UNKNOWN: "?",
+}
+ID_SHOWN: Final = 7
+
+_ALWAYS_COUNTED: Final = frozenset(
+    {Action.CREATE, Action.UPDATE, Action.REPLACE, Action.RELEASE, Action.DELETE, Action.NOOP}
+)
+_COUNTED: Final = (
+    Action.CREATE,
+    Action.UPDATE,
+    Action.REPLACE,
+    Action.ADOPT,
+    Action.RELEASE,
+    Action.DELETE,
+    Action.NOOP,
+    Action.BLOCKED,
+    Action.UNKNOWN,
+)
+# What these come to is told by their reason, not by the object that stands for the unit.
+_TOLD_BY_REASON: Final = frozenset({Action.REPLACE, Action.RELEASE, Action.BLOCKED, Action.UNKNOWN})
+_COMMIT_SHOWN: Final = 7
+_VALUE_SHOWN: Final = 120
+_NAMES_SHOWN: Final = 3
+_GAP: Final = "   "
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a plan; `details` are its differences and steps."""
+
+    action: Action
+    subject: str
+    what: str
+    origin: str
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What would happen for one app cluster. `title` is for people, `name` bare."""
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+
+
+def sections(plan: Plan) -> tuple[Section, ...]:
+    """Return the clusters in which something would happen, in the order of the plan."""
+    changes: dict[str, list[Change]] = defaultdict(list)
+    for change in plan.changes:
+        if change.action is not Action.NOOP:
+            changes[change.cluster].append(change)
+    return tuple(
+        Section(visible(name), _title(plan, name), tuple(map(row, found)))
+        for name, found in changes.items()
+    )
+
+
+def _title(plan: Plan, cluster: str) -> str:
+    control_plane = plan.sections.get(cluster)
+    behind = f"  (control plane {visible(control_plane)})" if control_plane else ""
+    return f"Cluster {visible(cluster)}{behind}"
+
+
+def row(change: Change) -> Row:
+    """Return the line of one change."""
+    return Row(
+        action=change.action,
+        subject=visible(change.subject),
+        what=visible(_what(change)),
+        origin=_place(change.origin),
+        details=(*map(_difference, change.fields), *_steps(change.steps)),
+    )
+
+
+def _what(change: Change) -> str:
+    thing = f"{change.ref.kind.kind} {change.ref.name}"
+    if change.action is Action.CREATE or not change.reason:
+        return thing
+    if change.action in _TOLD_BY_REASON and change.unit is not None:
+        named = change.unit.resource in change.reason
+        return change.reason if named else f"{change.unit.name}: {change.reason}"
+    return f"{thing}: {change.reason}"
+
+
+def _place(origin: Origin | None) -> str:
+    """Return file and line; the column helps only an editor."""
+    if origin is None:
+        return ""
+    return visible(f"{origin.path}:{origin.line}" if origin.line else origin.path)
+
+
+def _difference(field: FieldChange) -> str:
+    return f"{visible(field.path)}: {_value(field.before)} -> {_value(field.after)}"
+
+
+def _value(value: JSON) -> str:
+    if value is None:
+        return "(absent)"
+    text = visible(json.dumps(value, ensure_ascii=False, sort_keys=True))
+    if len(text) <= _VALUE_SHOWN:
+        return text
+    return f"{text[:_VALUE_SHOWN]}... ({len(text)} characters)"
+
+
+def _steps(steps: Sequence[Step]) -> Iterable[str]:
+    for number, step in enumerate(steps, start=1):
+        note = f" ({step.note})" if step.note else ""
+        yield visible(f"{number}. {step.verb} {step.ref.object} in {step.ref.cluster}{note}")
+
+
+def widened(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Return (binding, sentence) of each widened claim; clusters where it is alike share one."""
+    clusters: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for claim in plan.widened:
+        sentence = f"{claim.claim}: {claim.before} -> {claim.after}{_GAP}{claim.unit.name}"
+        alike = (claim.binding, sentence, _place(claim.origin))
+        clusters[alike].append(claim.unit.cluster)
+    return tuple(
+        (visible(binding), visible(f"{sentence} in {_names(names)}{_GAP}{origin}".rstrip()))
+        for (binding, sentence, origin), names in clusters.items()
+    )
+
+
+def held(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Return (guard, sentence) of each guard that tripped."""
+    return tuple(
+        (
+            visible(one.guard),
+            visible(one.message + (f"{_GAP}in {_names(one.clusters)}" if one.clusters else "")),
+        )
+        for one in plan.held
+    )
+
+
+def unread(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Return (cluster, why and what to do) of each cluster that could not be read."""
+    return tuple(
+        (visible(one.name), visible(_sentences(one.reason, one.remedy))) for one in plan.unseen
+    )
+
+
+def notes(plan: Plan) -> tuple[str, ...]:
+    """Return the warnings and notes of the plan."""
+    return tuple(map(visible, plan.warnings))
+
+
+def heading(plan: Plan) -> str:
+    """Return fleet and revision, such as `Fleet acme @ 4c1e9d2`."""
+    at = f" @ {revision(plan)}" if plan.revision else ""
+    return f"Fleet {visible(plan.fleet)}{at}"
+
+
+def revision(plan: Plan) -> str:
+    """Return the commit as people quote it; what is not a commit as it is."""
+    commit, plus, rest = plan.revision.partition("+")
+    is_commit = len(commit) in (40, 64) and set(commit) <= set("0123456789abcdef")
+    return visible(f"{commit[:_COMMIT_SHOWN] if is_commit else commit}{plus}{rest}")
+
+
+def reading(plan: Plan, seconds: float | None) -> tuple[str, str]:
+    """Return what was read, and what was not ("" where all was). `seconds`: how long it took."""
+    total = max(plan.clusters_total, len(plan.unseen))
+    time = "" if seconds is None else f" in {seconds:.1f} s"
+    read = f"Read {total - len(plan.unseen)} of {plural(total, 'cluster')}{time}"
+    if not plan.unseen:
+        return read, ""
+    names = [visible(one.name) for one in plan.unseen]
+    why = f" ({visible(plan.unseen[0].reason)})" if len(names) == 1 else ""
+    return read, f"{len(names)} unreachable: {_names(names)}{why}"
+
+
+def summary(plan: Plan) -> str:
+    """Return the counts in words, such as `2 create, 0 update, ..., 42 unchanged`."""
+    counts = Counter(change.action for change in plan.changes)
+    words = [
+        f"{counts[action]} {'unchanged' if action is Action.NOOP else action.value}"
+        for action in _COUNTED
+        if counts[action] or action in _ALWAYS_COUNTED
+    ]
+    if plan.unseen:
+        words.append(f"{plural(len(plan.unseen), 'cluster')} unknown")
+    return ", ".join(words)
+
+
+def plural(count: int, noun: str) -> str:
+    """Return `1 cluster`, `2 clusters`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _names(names: Sequence[str]) -> str:
+    if len(names) <= _NAMES_SHOWN:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMES_SHOWN])} and {len(names) - _NAMES_SHOWN} more"
+
+
+def _sentences(*parts: str) -> str:
+    return ". ".join(part for part in parts if part)

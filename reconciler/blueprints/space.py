@@ -1,0 +1,71 @@
+"""A binding space and what it holds, and the kubeconfig Secrets of both sides.
+
+The objects of protocol-bind.md B.4 and mapping.md 3, 8. Refuses to know how the names were found
+and whether such an object exists.
+"""
+
+import base64
+
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.blueprints import kubeconfig
+from reconciler.blueprints.kubeconfig import Destination
+from reconciler.blueprints.objects import UNMARKED, Marks, build
+from reconciler.core import keys, names
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT
+from reconciler.core.secret import Secret
+from reconciler.core.unknown import KNOWN_AFTER_APPLY
+
+
+def namespace(name: str, *, marks: Marks = UNMARKED) -> Manifest:
+    """Return a Namespace."""
+    return build(NAMESPACE, name, marks=marks)
+
+
+def service_account(namespace: str, name: str, *, marks: Marks) -> Manifest:
+    """Return a ServiceAccount: an identity without any right yet."""
+    return build(SERVICE_ACCOUNT, name, namespace=namespace, marks=marks)
+
+
+def token_secret(namespace: str, account: str, *, marks: Marks) -> Manifest:
+    """Return the Secret, named like the account, that a controller fills with its token."""
+    annotations = {**marks.annotations, keys.SERVICE_ACCOUNT_NAME: account}
+    return build(
+        SECRET,
+        account,
+        namespace=namespace,
+        marks=Marks(marks.labels, annotations),
+        type="kubernetes.io/service-account-token",
+    )
+
+
+def cluster_binding(
+    space: str, *, kubeconfig_name: str, pretty_name: str, marks: Marks
+) -> Manifest:
+    """Return the ClusterBinding of a space. The Secret that it names cannot be changed later."""
+    return build(
+        CLUSTER_BINDING,
+        names.CLUSTER_BINDING,
+        namespace=space,
+        marks=marks,
+        spec={
+            "providerPrettyName": pretty_name,
+            "kubeconfigSecretRef": {"name": kubeconfig_name, "key": names.KUBECONFIG},
+        },
+    )
+
+
+def kubeconfig_secret(
+    namespace: str,
+    name: str,
+    *,
+    destination: Destination | None,
+    token: Secret | None,
+    marks: Marks,
+) -> Manifest:
+    """Return the Secret with a kubeconfig; None is known after apply."""
+    content = KNOWN_AFTER_APPLY
+    if destination is not None and token is not None:
+        content = base64.b64encode(kubeconfig.text(destination, token).encode()).decode()
+    data = {names.KUBECONFIG: content}
+    return build(SECRET, name, namespace=namespace, marks=marks, data=data)

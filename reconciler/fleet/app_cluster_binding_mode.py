@@ -1,0 +1,138 @@
+"""The objects of AppClusterBinding mode (mapping.md 8): the backend makes the binding space.
+
+Its order: 1 Namespace, 2 ServiceAccount with its rights and token in the app cluster; on the
+control plane 3 the AppClusterBinding's Namespace, 4 the app cluster's kubeconfig, 5 the space,
+6 the APIServiceBindings in it, 7 the AppClusterBinding. With the bindings there before it, the
+backend finds them and keeps their claims.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.blueprints import binding, konnector, rights, space
+from reconciler.blueprints.kubeconfig import Destination
+from reconciler.blueprints.objects import Marks
+from reconciler.core import keys, names
+from reconciler.core.live import control_plane_ref_name
+from reconciler.core.manifest import Manifest, get
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    NAMESPACE,
+    SECRET,
+    SERVICE_ACCOUNT,
+)
+from reconciler.fleet import parts
+from reconciler.fleet.footing import Footing
+from reconciler.fleet.values import AppCluster, Claim, DeletionPolicy, Fleet, Unit
+from reconciler.fleet.wanted import Rule, Step, Wanted
+
+_ACCOUNT: Final = names.AGENTLESS_SERVICE_ACCOUNT
+
+
+def cluster_objects(
+    fleet: Fleet, cluster: AppCluster, footing: Footing, *, units: Sequence[Unit]
+) -> tuple[Wanted, ...]:
+    """Return what a cluster needs once; the AppClusterBinding holds all its units."""
+    place = control_plane_ref_name(cluster.control_plane)
+    new = Rule.CREATE_ONLY
+    # Many clusters share it.
+    shared = space.namespace(cluster.app_cluster_binding[0], marks=Marks({keys.FLEET: fleet.name}))
+    kubeconfig = space.kubeconfig_secret(
+        footing.kubeconfig_namespace,
+        footing.kubeconfig_name,
+        destination=destination(cluster, footing),
+        token=footing.token,
+        marks=parts.ownership(fleet, cluster.name),
+    )
+    whole = _app_cluster_binding(fleet, cluster, footing, units)
+    return (
+        *_account(fleet, cluster, units),
+        Step(3, place, new).of_cluster(cluster, NAMESPACE, shared),
+        Step(4, place, Rule.KUBECONFIG).of_cluster(cluster, SECRET, kubeconfig),
+        # As the backend makes it, which would not keep a label of ours.
+        Step(5, place, new).of_cluster(cluster, NAMESPACE, space.namespace(footing.space)),
+        Step(7, place).of_cluster(cluster, APP_CLUSTER_BINDING, whole),
+    )
+
+
+def destination(cluster: AppCluster, footing: Footing) -> Destination | None:
+    """Return where the kubeconfig beside the AppClusterBinding leads."""
+    return parts.destination(cluster, footing, namespace=names.KLUTCH_NAMESPACE)
+
+
+def unit_objects(
+    fleet: Fleet,
+    unit: Unit,
+    footing: Footing,
+    *,
+    claims: Sequence[Claim],
+    required: Collection[Claim],
+) -> tuple[Wanted, ...]:
+    """Return the APIServiceBinding in the space. Of one that is there, only the claims are ours.
+
+    It has no annotation `deletion-policy`: klutchctl cannot know whether the backend is one that
+    waits for what the konnector does at it (mapping.md 9).
+    """
+    cluster = fleet.clusters[unit.key.cluster]
+    bound = binding.service_binding(
+        parts.resource(unit),
+        namespace=footing.space,
+        secret=(footing.space, footing.kubeconfig_name),
+        claims=parts.wire_claims(claims, required),
+        marks=Marks(keys.app_cluster_binding_labels(*cluster.app_cluster_binding)),
+    )
+    step = Step(6, control_plane_ref_name(cluster.control_plane))
+    return (step.of_unit(unit, API_SERVICE_BINDING, bound, compared=_claims_of(bound)),)
+
+
+def _claims_of(bound: Manifest) -> Manifest:
+    metadata = {key: get(bound, "metadata", key) for key in ("name", "namespace")}
+    claims = {"permissionClaims": get(bound, "spec", "permissionClaims")}
+    return {**bound, "metadata": metadata, "spec": claims}
+
+
+def _account(fleet: Fleet, cluster: AppCluster, units: Sequence[Unit]) -> Iterator[Wanted]:
+    """Yield what the konnector, wherever it runs, is in the app cluster."""
+    marks = parts.ownership(fleet, cluster.name)
+    namespace = space.namespace(names.KLUTCH_NAMESPACE, marks=marks)
+    yield Step(1, cluster.name, Rule.CREATE_ONLY).of_cluster(cluster, NAMESPACE, namespace)
+    step = Step(2, cluster.name)
+    account = space.service_account(names.KLUTCH_NAMESPACE, _ACCOUNT, marks=marks)
+    yield step.of_cluster(cluster, SERVICE_ACCOUNT, account)
+    rules = parts.konnector_rules(cluster, units) or rights.FULL
+    role = konnector.cluster_role(_ACCOUNT, rules, marks=marks)
+    yield step.of_cluster(cluster, CLUSTER_ROLE, role)
+    given = konnector.cluster_role_binding(_ACCOUNT, _ACCOUNT, marks=marks)
+    yield step.of_cluster(cluster, CLUSTER_ROLE_BINDING, given)
+    token = space.token_secret(names.KLUTCH_NAMESPACE, _ACCOUNT, marks=marks)
+    yield step.of_cluster(cluster, SECRET, token)
+
+
+def _app_cluster_binding(
+    fleet: Fleet, cluster: AppCluster, footing: Footing, units: Sequence[Unit]
+) -> Manifest:
+    spec = cluster.konnector
+    annotations = {
+        **parts.provenance(cluster, footing),
+        **parts.deletion_policy(_policy(fleet, units)),
+    }
+    if footing.accepts_all_offered:
+        annotations[keys.ACCEPT_CLAIMS] = keys.ACCEPT_CLAIMS_TEMPLATE
+    return binding.app_cluster_binding(
+        cluster.app_cluster_binding,
+        secret=(footing.kubeconfig_namespace, footing.kubeconfig_name),
+        resources={*map(parts.resource, units), *footing.unmanaged},
+        konnector=konnector.app_cluster_binding_konnector(
+            deploy=spec.deploy, image=spec.image, overrides=spec.overrides
+        ),
+        marks=parts.ownership(fleet, cluster.name, annotations=annotations),
+    )
+
+
+def _policy(fleet: Fleet, units: Sequence[Unit]) -> DeletionPolicy:
+    """Deleting the AppClusterBinding deletes the data of all units: each must agree."""
+    policies = {fleet.guards.on_cluster_leave, *(unit.deletion_policy for unit in units)}
+    return policies.pop() if len(policies) == 1 else DeletionPolicy.RELEASE

@@ -1,0 +1,184 @@
+"""From Bindings to units: one resource in one cluster, with all that was resolved for it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+from reconciler.core.manifest import Manifest, get_map
+from reconciler.core.problems import Problem, Severity
+from reconciler.fleet import select, substitute
+from reconciler.fleet.claims import Claims
+from reconciler.fleet.documents import BindingDocument, TemplateDocument
+from reconciler.fleet.forms import Document
+from reconciler.fleet.scene import PerCluster, Scene
+from reconciler.fleet.substitute import Scope
+from reconciler.fleet.values import DeletionPolicy, Mode, Unit, UnitKey
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A Binding with what it binds, and where. `template` is None where that is not known."""
+
+    document: Document[BindingDocument]
+    template: Document[TemplateDocument] | None
+    resources: Sequence[tuple[str, str]]  # group, resource
+    clusters: Sequence[str]
+
+    @property
+    def name(self) -> str:
+        """The Binding's name."""
+        return self.document.name
+
+    def keys(self, cluster: str) -> tuple[UnitKey, ...]:
+        """Return its units in a cluster."""
+        return tuple(UnitKey(cluster, group, resource) for group, resource in self.resources)
+
+
+def bound(
+    binding: Document[BindingDocument],
+    templates: Mapping[str, Document[TemplateDocument]],
+    *,
+    scene: Scene,
+    problems: list[Problem],
+) -> Bound:
+    """Return what a Binding binds in which clusters."""
+    spec, written = binding.model.spec, binding.written
+    select.check(spec.clusters, written, "spec", "clusters", scene=scene, problems=problems)
+    template = templates.get(spec.template) if spec.template else None
+    if spec.template and template is None:
+        origin = written.at("spec", "template")
+        problems.extend(scene.unknown("Template", spec.template, origin, "unknown-template"))
+    resources = spec.resources or (template.model.spec.resources if template else [])
+    return Bound(
+        document=binding,
+        template=template,
+        resources=sorted({(one.group, one.resource) for one in resources}),
+        clusters=select.selected(spec.clusters, scene.labels),
+    )
+
+
+def units(
+    bindings: Sequence[Bound], *, scene: Scene, problems: list[Problem]
+) -> dict[UnitKey, Unit]:
+    """Return all units by key, in order; two alike, and what cannot be resolved, are problems."""
+    by_name = {one.name: one for one in bindings}
+    found: dict[UnitKey, Unit] = {}
+    everywhere = PerCluster()
+    for binding in bindings:
+        _check_dependencies(binding, by_name, scene=scene, problems=problems)
+        for unit in _units_of(binding, by_name, scene=scene, everywhere=everywhere):
+            first = found.setdefault(unit.key, unit)
+            if first is not unit:
+                message = f"{unit.key.name} is also bound by {first.binding} ({first.origin})"
+                problem = Problem(unit.origin, "duplicate-unit", message)
+                everywhere.add(unit.key.cluster, problem)
+    problems.extend(everywhere.problems())
+    problems.extend(_cycles(bindings, by_name))
+    return {key: found[key] for key in sorted(found)}
+
+
+def _units_of(
+    binding: Bound, by_name: Mapping[str, Bound], *, scene: Scene, everywhere: PerCluster
+) -> Iterable[Unit]:
+    document = binding.document
+    spec = document.model.spec
+    claims = Claims(document, binding.template)
+    parameters = _Parameters(document)
+    for cluster in binding.clusters:
+        scope = Scope(scene.variables, cluster, scene.labels[cluster])
+        problems: list[Problem] = []
+        resolved = parameters.of(scope, problems)
+        accepted = claims.of(scope, problems)
+        problems.extend(_mode_problems(document, cluster, scene))
+        for problem in problems:
+            everywhere.add(cluster, problem)
+        depends_on = _dependencies(spec.depends_on, by_name, cluster)
+        for key in binding.keys(cluster):
+            yield Unit(
+                key=key,
+                binding=document.name,
+                origin=document.origin,
+                template=spec.template or "",
+                parameters=resolved,
+                claims=accepted,
+                deletion_policy=DeletionPolicy(spec.deletion_policy),
+                depends_on=depends_on,
+                labels=document.model.metadata.labels,
+            )
+
+
+class _Parameters:
+    """The parameters of a Binding, computed once where they do not depend on the cluster."""
+
+    def __init__(self, document: Document[BindingDocument]) -> None:
+        node = document.written.node_at("spec", "parameters")
+        self._node = node if node is not None and substitute.has_references(node) else None
+        self._constant = document.model.spec.parameters
+
+    def of(self, scope: Scope, problems: list[Problem]) -> Manifest:
+        if self._node is None:
+            return self._constant
+        return get_map(substitute.resolve(self._node, scope, problems))
+
+
+def _mode_problems(
+    document: Document[BindingDocument], cluster: str, scene: Scene
+) -> Iterable[Problem]:
+    home = scene.control_planes[scene.clusters[cluster].control_plane]
+    if document.model.spec.parameters and home.mode is Mode.APP_CLUSTER_BINDING:
+        message = f"mode AppClusterBinding of control plane {home.name} carries no parameters"
+        origin = document.written.at("spec", "parameters")
+        yield Problem(origin, "parameters-not-carried", f"{message}: they would be lost")
+
+
+def _dependencies(
+    names: Sequence[str], by_name: Mapping[str, Bound], cluster: str
+) -> tuple[UnitKey, ...]:
+    others = [by_name[name] for name in names if name in by_name]
+    return tuple(
+        sorted({key for one in others if cluster in one.clusters for key in one.keys(cluster)})
+    )
+
+
+def _check_dependencies(
+    binding: Bound, by_name: Mapping[str, Bound], *, scene: Scene, problems: list[Problem]
+) -> None:
+    written = binding.document.written
+    for index, name in enumerate(binding.document.model.spec.depends_on):
+        origin = written.at("spec", "dependsOn", index)
+        other = by_name.get(name)
+        if other is None:
+            problems.extend(scene.unknown("Binding", name, origin, "unknown-binding"))
+        elif binding.clusters and not set(binding.clusters) & set(other.clusters):
+            message = f"{name} is in none of the clusters of {binding.name}: nothing to wait for"
+            problem = Problem(origin, "dependency-elsewhere", message, severity=Severity.WARNING)
+            problems.append(problem)
+
+
+def _cycles(bindings: Sequence[Bound], by_name: Mapping[str, Bound]) -> Iterable[Problem]:
+    graph = {
+        one.name: {name for name in one.document.model.spec.depends_on if name in by_name}
+        for one in bindings
+    }
+    while True:
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            # Each one of this list is waited for by the next.
+            cycle: list[str] = error.args[1][:0:-1]
+            start = cycle.index(min(cycle))
+            cycle = [*cycle[start:], *cycle[:start]]
+            yield _cycle_problem(cycle, by_name)
+            waiting, awaited = cycle[0], (cycle * 2)[1]
+            graph[waiting].discard(awaited)
+        else:
+            return
+
+
+def _cycle_problem(cycle: Sequence[str], by_name: Mapping[str, Bound]) -> Problem:
+    document = by_name[cycle[0]].document
+    awaited = (list(cycle) * 2)[1]
+    index = document.model.spec.depends_on.index(awaited)
+    origin = document.written.at("spec", "dependsOn", index)
+    way = " -> ".join([*cycle, cycle[0]])
+    return Problem(origin, "dependency-cycle", f"these Bindings wait for each other: {way}")

@@ -1,0 +1,154 @@
+"""The objects of Direct mode, in the order of mapping.md 3: klutchctl makes the binding space."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.blueprints import binding, konnector, rights, space
+from reconciler.blueprints.kubeconfig import Destination
+from reconciler.blueprints.objects import build
+from reconciler.core import keys, names
+from reconciler.core.live import control_plane_ref_name
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CRD,
+    DEPLOYMENT,
+    NAMESPACE,
+    SECRET,
+    SERVICE_ACCOUNT,
+)
+from reconciler.fleet import parts
+from reconciler.fleet.footing import Footing
+from reconciler.fleet.values import AppCluster, Claim, Fleet, Unit
+from reconciler.fleet.wanted import Rule, Step, Wanted
+
+_ROLE: Final = names.KONNECTOR_CLUSTER_ROLE
+
+
+def cluster_objects(
+    fleet: Fleet, cluster: AppCluster, footing: Footing, *, units: Sequence[Unit]
+) -> tuple[Wanted, ...]:
+    """Return rows 1 to 7: what a cluster needs once."""
+    marks = parts.ownership(fleet, cluster.name)
+    klutch_namespace = space.namespace(names.KLUTCH_NAMESPACE, marks=marks)
+    app = Step(1, cluster.name, Rule.CREATE_ONLY)
+    return (
+        app.of_cluster(cluster, NAMESPACE, klutch_namespace),
+        *_space(fleet, cluster, footing),
+        *_kubeconfigs(fleet, cluster, footing),
+        # Never labelled: konnectors PUT over it (mapping.md 0).
+        Step(6, cluster.name, Rule.CREATE_ONLY).of_cluster(
+            cluster, CRD, build(CRD, API_SERVICE_BINDING.resource)
+        ),
+        *(_konnector(fleet, cluster, footing, units) if cluster.konnector.deploy else ()),
+    )
+
+
+def destination(fleet: Fleet, cluster: AppCluster, footing: Footing) -> Destination | None:
+    """Return where the kubeconfig of the binding space leads."""
+    control_plane = fleet.control_planes[cluster.control_plane]
+    return parts.destination(control_plane, footing, namespace=footing.space)
+
+
+def unit_objects(
+    fleet: Fleet,
+    unit: Unit,
+    footing: Footing,
+    *,
+    claims: Sequence[Claim],
+    required: Collection[Claim],
+) -> tuple[Wanted, ...]:
+    """Return rows 8 and 9: request and binding."""
+    control_plane = control_plane_ref_name(fleet.clusters[unit.key.cluster].control_plane)
+    resource = parts.resource(unit)
+    request = binding.export_request(
+        footing.space,
+        resource,
+        parameters=unit.parameters,
+        marks=parts.ownership(fleet, unit.key.cluster, binding=unit.binding),
+    )
+    annotations = parts.deletion_policy(unit.deletion_policy)
+    if unit.parameters:
+        annotations[keys.PARAMETERS] = binding.parameters_digest(unit.parameters)
+    bound = binding.service_binding(
+        resource,
+        namespace="" if footing.bindings_cluster_scoped else names.KLUTCH_NAMESPACE,
+        secret=(names.KLUTCH_NAMESPACE, footing.consumer_secret),
+        claims=parts.wire_claims(claims, required),
+        marks=parts.ownership(
+            fleet, unit.key.cluster, binding=unit.binding, annotations=annotations
+        ),
+    )
+    return (
+        Step(8, control_plane, Rule.REQUEST).of_unit(unit, API_SERVICE_EXPORT_REQUEST, request),
+        Step(9, unit.key.cluster).of_unit(unit, API_SERVICE_BINDING, bound),
+    )
+
+
+def _space(fleet: Fleet, cluster: AppCluster, footing: Footing) -> Iterator[Wanted]:
+    control_plane = fleet.control_planes[cluster.control_plane]
+    place = control_plane_ref_name(control_plane.name)
+    annotations = parts.provenance(cluster, footing)
+    if footing.identity:
+        annotations[keys.IDENTITY] = footing.identity
+    marks = parts.ownership(fleet, cluster.name)
+    namespace = space.namespace(
+        footing.space, marks=parts.ownership(fleet, cluster.name, annotations=annotations)
+    )
+    yield Step(2, place).of_cluster(cluster, NAMESPACE, namespace)
+    account = space.service_account(footing.space, names.BINDER, marks=marks)
+    yield Step(3, place).of_cluster(cluster, SERVICE_ACCOUNT, account)
+    token = space.token_secret(footing.space, names.BINDER, marks=marks)
+    yield Step(3, place).of_cluster(cluster, SECRET, token)
+    cluster_binding = space.cluster_binding(
+        footing.space,
+        kubeconfig_name=footing.kubeconfig_name,
+        # The field must not be empty.
+        pretty_name=control_plane.pretty_name or footing.pretty_name or control_plane.name,
+        marks=marks,
+    )
+    yield Step(3, place).of_cluster(cluster, CLUSTER_BINDING, cluster_binding)
+
+
+def _kubeconfigs(fleet: Fleet, cluster: AppCluster, footing: Footing) -> Iterator[Wanted]:
+    """The konnector mirrors the first over the second, so only the first is ever changed."""
+    place = control_plane_ref_name(cluster.control_plane)
+    source = (footing.kubeconfig_namespace, footing.kubeconfig_name)
+    copy = (names.KLUTCH_NAMESPACE, footing.consumer_secret)
+    for step, (namespace, name) in (
+        (Step(4, place, Rule.KUBECONFIG), source),
+        (Step(5, cluster.name, Rule.CREATE_ONLY), copy),
+    ):
+        secret = space.kubeconfig_secret(
+            namespace,
+            name,
+            destination=destination(fleet, cluster, footing),
+            token=footing.token,
+            marks=parts.ownership(fleet, cluster.name),
+        )
+        yield step.of_cluster(cluster, SECRET, secret)
+
+
+def _konnector(
+    fleet: Fleet, cluster: AppCluster, footing: Footing, units: Sequence[Unit]
+) -> Iterator[Wanted]:
+    step, spec = Step(7, cluster.name), cluster.konnector
+    marks = parts.ownership(fleet, cluster.name)
+    minimal = parts.konnector_rules(cluster, units)
+    rules = rights.FULL
+    if minimal is not None:
+        rules = (*minimal, *rights.minimal_inside(footing.consumer_secret))
+    account = space.service_account(names.KLUTCH_NAMESPACE, names.KONNECTOR, marks=marks)
+    yield step.of_cluster(cluster, SERVICE_ACCOUNT, account)
+    yield step.of_cluster(cluster, CLUSTER_ROLE, konnector.cluster_role(_ROLE, rules, marks=marks))
+    given = konnector.cluster_role_binding(_ROLE, names.KONNECTOR, marks=marks)
+    yield step.of_cluster(cluster, CLUSTER_ROLE_BINDING, given)
+    yield step.of_cluster(
+        cluster,
+        DEPLOYMENT,
+        konnector.deployment(spec.image, spec.overrides, marks=marks),
+        compared=konnector.image_and_overrides(spec.image, spec.overrides, marks=marks),
+    )

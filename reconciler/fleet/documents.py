@@ -1,0 +1,414 @@
+"""The documents of a fleet repository, as people write them: one model per kind.
+
+These are also the source of schemas/fleet.schema.json, so descriptions are for people with an
+editor. A model is only the form of one document; what documents say about each other is decided
+in the modules that build `fleet.values`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    JsonValue,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import core_schema
+
+from reconciler.fleet.formats import (
+    DnsLabel,
+    FilePath,
+    Group,
+    GroupOrCore,
+    Image,
+    LabelKey,
+    Labels,
+    LabelValue,
+    Line,
+    Name,
+    ObjectName,
+    PathPattern,
+    Plural,
+    SecretKey,
+    Subdomain,
+    Uid,
+    Url,
+    Version,
+    refused,
+)
+
+API_VERSION: Final = "fleet.klutchctl.dev/v1alpha1"
+
+
+class Strict(BaseModel):
+    """A mapping in which an unknown key is an error. Keys are camelCase."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        strict=True,
+        validate_by_name=True,
+    )
+
+
+class Metadata(Strict):
+    """The name of a document, unique among those of its kind."""
+
+    name: Name
+
+
+class LabelledMetadata(Metadata):
+    """A name, and labels to select by."""
+
+    labels: Labels = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Shorthand:
+    """A value of another JSON type that `expand` makes into the real one."""
+
+    json_type: str
+    expand: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(self.expand, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [{"type": self.json_type}, handler(schema)]}
+
+
+class Include(Strict):
+    """Files of the repository that belong to the fleet."""
+
+    glob: PathPattern = Field(description="As *.yaml or folder/**/*.yaml.")
+    optional: StrictBool = Field(default=False, description="It may match no file.")
+
+
+class KonnectorDefaults(Strict):
+    """The konnector, where a Cluster does not say otherwise."""
+
+    image: Image | None = Field(default=None, description="There is no built-in image.")
+    rbac: Literal["Minimal", "Full"] | None = Field(
+        default=None, description="Its rights in the app cluster. Full is everything."
+    )
+    overrides: dict[StrictStr, JsonValue] = Field(
+        default={}, description="Fields of its container (core/v1 Container)."
+    )
+
+
+class Konnector(KonnectorDefaults):
+    """The konnector of one cluster."""
+
+    deploy: StrictBool = Field(default=False, description="Deploy it, and keep it as described.")
+
+
+class Prune(Strict):
+    """What may happen to what left the files."""
+
+    # YAML reads `off` without quotes as false.
+    mode: Annotated[
+        Literal["off", "report", "auto"],
+        BeforeValidator(lambda mode: "off" if mode is False else mode),
+    ] = Field(
+        default="auto", description="off: not looked at. report: shown, not done. auto: done."
+    )
+    max_deletes: StrictInt = Field(
+        default=10, ge=0, description="More than this in a run: none of them."
+    )
+    max_delete_percent: StrictInt = Field(
+        default=5, ge=0, le=100, description="The smaller limit wins."
+    )
+    allow_empty: StrictBool = Field(
+        default=False, description="An empty fleet may release everything."
+    )
+    keep_if_in_use: StrictBool = Field(
+        default=True, description="No replace and no delete while service instances exist."
+    )
+    on_cluster_leave: Literal["Release", "Delete", "Block"] = "Release"
+
+
+class FleetSpec(Strict):
+    """Which files belong to the fleet, and what holds for all of it."""
+
+    include: list[
+        Annotated[
+            Include,
+            _Shorthand("string", lambda one: {"glob": one} if isinstance(one, str) else one),
+        ]
+    ] = []
+    vars: dict[StrictStr, StrictStr] = Field(default={}, description="Texts for ${vars.NAME}.")
+    konnector: KonnectorDefaults = KonnectorDefaults()
+    prune: Prune = Prune()
+
+
+class SecretRef(Strict):
+    """A kubeconfig in a Secret; its namespace is always klutch-bind."""
+
+    name: Subdomain
+    key: SecretKey
+
+
+class Access(Strict):
+    """How klutchctl reaches a cluster: exactly one of these."""
+
+    kubeconfig_context: Line | None = None
+    secret_ref: SecretRef | None = None
+    in_cluster: Literal[True] | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "Access":
+        if len(self.model_fields_set) != 1:
+            raise refused("must have exactly one of kubeconfigContext, secretRef, inCluster")
+        return self
+
+
+class ControlPlaneSpec(Strict):
+    """A cluster on which services run."""
+
+    access: Access
+    mode: Literal["Direct", "AppClusterBinding"] = Field(
+        default="Direct", description="Who creates the binding spaces: klutchctl, or the backend."
+    )
+    endpoint: Url | None = Field(
+        default=None, description="Where app clusters reach it, if elsewhere."
+    )
+    ca_file: FilePath | None = Field(
+        default=None, description="Its CA certificates, in the repository."
+    )
+    namespace: DnsLabel = Field(
+        default="klutch-fleet", description="Where AppClusterBindings live."
+    )
+    pretty_name: Line | None = Field(default=None, description="The provider's name for people.")
+
+
+class Suspend(Strict):
+    """Present: the cluster is left alone."""
+
+    reason: Line
+
+
+class AppClusterBindingName(Strict):
+    """The AppClusterBinding of a cluster, where it has one already."""
+
+    namespace: DnsLabel | None = None
+    name: DnsLabel | None = None
+
+
+class ClusterSpec(Strict):
+    """An app cluster."""
+
+    access: Access
+    control_plane: Name
+    identity: Uid | None = Field(
+        default=None, description="uid of its namespace kube-system: refuses a swapped kubeconfig."
+    )
+    endpoint: Url | None = Field(default=None, description="Where the control plane reaches it.")
+    ca_file: FilePath | None = Field(
+        default=None, description="Its CA certificates, in the repository."
+    )
+    konnector: Konnector = Konnector()
+    suspend: Suspend | None = None
+    app_cluster_binding: AppClusterBindingName = AppClusterBindingName()
+
+
+class Resource(Strict):
+    """A kind of object that a service offers."""
+
+    group: Group
+    resource: Plural = Field(description="Its plural, as postgresqlinstances.")
+
+
+def _all_or_some(names: list[str]) -> list[str]:
+    if "*" in names and len(names) > 1:
+        raise refused('holds "*" beside other names; "*" is all of them')
+    return names
+
+
+ObjectNames: TypeAlias = Annotated[list[ObjectName], AfterValidator(_all_or_some)]
+
+
+class CeilingClaim(Strict):
+    """Objects in the app cluster that a service may read or write."""
+
+    group: GroupOrCore = ""
+    resource: Plural
+    version: Version
+    owner: Literal["Provider", "Consumer"] = Field(description="Whose objects these are.")
+    names: ObjectNames = Field(default=["*"], min_length=1, description='Names, or "*" for all.')
+    namespaces: ObjectNames = Field(
+        default=["*"], description='Names, or "*" for all; [] for objects without a namespace.'
+    )
+    labels: Annotated[
+        list[Labels],
+        _Shorthand("object", lambda one: [one] if isinstance(one, dict) else one),
+    ] = Field(
+        default=[], description="Labels that the objects bear; of several maps, those of one."
+    )
+
+
+class Claim(CeilingClaim):
+    """A claim, and what becomes of it."""
+
+    state: Literal["Accepted", "Rejected"] = "Accepted"
+
+
+class TemplateSpec(Strict):
+    """A service as this fleet offers it."""
+
+    resources: list[Resource] = Field(min_length=1)
+    claims: list[CeilingClaim] = Field(
+        default=[], description="The most that may ever be accepted."
+    )
+
+
+class Expression(Strict):
+    """A condition on one label."""
+
+    key: LabelKey
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: list[LabelValue] = []
+
+    @model_validator(mode="after")
+    def _values_fit(self) -> "Expression":
+        wanted = self.operator in ("In", "NotIn")
+        if wanted != bool(self.values):
+            verb = "needs" if wanted else "has no"
+            raise refused(f"{verb} values with the operator {self.operator}")
+        return self
+
+
+class Selector(Strict):
+    """App clusters. Labels and expressions together select, names add, exclude takes away."""
+
+    match_labels: Labels = {}
+    match_expressions: list[Expression] = []
+    names: list[Name] = []
+    exclude: list[Name] = []
+    optional: StrictBool = Field(default=False, description="It may select no cluster.")
+
+
+class BindingSpec(Strict):
+    """A service in some clusters."""
+
+    template: Name | None = Field(default=None, description="Either a Template ...")
+    resources: list[Resource] | None = Field(
+        default=None, min_length=1, description="... or resources."
+    )
+    clusters: Selector
+    parameters: dict[StrictStr, JsonValue] = Field(
+        default={}, description="For the service; immutable."
+    )
+    claims: list[Claim] | None = Field(
+        default=None, description="Absent: those of the Template. []: none."
+    )
+    deletion_policy: Literal["Release", "Delete", "Block"] = "Release"
+    depends_on: list[Name] = Field(default=[], description="Bindings that must be Ready first.")
+
+    @model_validator(mode="after")
+    def _one(self) -> "BindingSpec":
+        if (self.template is None) == (self.resources is None):
+            raise refused("must have exactly one of template, resources")
+        return self
+
+
+class Permission(Strict):
+    """Templates that may be bound in some clusters."""
+
+    templates: list[Name] = Field(min_length=1)
+    clusters: Selector
+
+
+class Limits(Strict):
+    """How much may be bound."""
+
+    bindings_per_cluster: StrictInt | None = Field(default=None, ge=1)
+
+
+class PolicySpec(Strict):
+    """What Bindings in some files may do. Where a Policy matches, all else is denied."""
+
+    paths: list[PathPattern] = Field(min_length=1)
+    allow: list[Permission] = []
+    limits: Limits = Limits()
+
+
+class FleetDocument(Strict):
+    """The fleet: one per repository, in the file that is read first."""
+
+    api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
+    kind: Literal["Fleet"]
+    metadata: Metadata
+    spec: FleetSpec = FleetSpec()
+
+
+class ControlPlaneDocument(Strict):
+    """A control plane."""
+
+    api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
+    kind: Literal["ControlPlane"]
+    metadata: Metadata
+    spec: ControlPlaneSpec
+
+
+class ClusterDocument(Strict):
+    """An app cluster."""
+
+    api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
+    kind: Literal["Cluster"]
+    metadata: LabelledMetadata
+    spec: ClusterSpec
+
+
+class TemplateDocument(Strict):
+    """A service, and the ceiling of its claims."""
+
+    api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
+    kind: Literal["Template"]
+    metadata: Metadata
+    spec: TemplateSpec
+
+
+class BindingDocument(Strict):
+    """A service in some clusters."""
+
+    api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
+    kind: Literal["Binding"]
+    metadata: LabelledMetadata
+    spec: BindingSpec
+
+
+class PolicyDocument(Strict):
+    """Who may bind what."""
+
+    api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
+    kind: Literal["Policy"]
+    metadata: Metadata
+    spec: PolicySpec
+
+
+KINDS: Final[dict[str, type[Strict]]] = {
+    "Fleet": FleetDocument,
+    "ControlPlane": ControlPlaneDocument,
+    "Cluster": ClusterDocument,
+    "Template": TemplateDocument,
+    "Binding": BindingDocument,
+    "Policy": PolicyDocument,
+}

@@ -1,0 +1,137 @@
+"""The forms that text in a fleet's documents may have, as types for models and JSON Schemas.
+
+A form is checked after `${...}` was replaced. Text that still has a `${` passes: that reference
+is replaced per cluster and checked then (`problem_of`). No message quotes the text.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, StrictStr
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import PydanticCustomError, core_schema
+
+from reconciler.fleet import globs
+
+REFERENCE_MARK: Final = "${"
+
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
+_QUALIFIED: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_UID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+
+def refused(message: str, *, code: str = "bad-value", key: str = "") -> PydanticCustomError:
+    """Return the error of a validator. `message` goes on from the name of the field.
+
+    `key` says which key of a mapping is meant.
+    """
+    return PydanticCustomError("refused", "refused", {"code": code, "text": message, "key": key})
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Text that matches a regular expression as a whole, with at most `most` characters."""
+
+    pattern: str
+    what: str
+    most: int = 253
+
+    def problem_of(self, text: str) -> str:
+        """Return why `text` has not this form, or ""."""
+        if len(text) > self.most:
+            return f"is longer than {self.most} characters"
+        return "" if re.fullmatch(self.pattern, text) else f"is not {self.what}"
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return handler(schema) | {"pattern": rf"^({self.pattern})$|\$\{{"}
+
+    def _check(self, text: str) -> str:
+        if REFERENCE_MARK not in text and (problem := self.problem_of(text)):
+            raise refused(problem)
+        return text
+
+
+NAME: Final = Form(_LABEL, "made of a-z, 0-9 and inner dashes", most=40)
+OBJECT: Final = Form(rf"\*|{_SUBDOMAIN}", 'the name of an object, or "*"')
+LABEL_KEY: Final = Form(rf"({_SUBDOMAIN}/)?{_QUALIFIED}", "a label key", most=317)
+LABEL_VALUE: Final = Form(f"({_QUALIFIED})?", "a label value", most=63)
+
+
+def _check_url(text: str) -> str:
+    if REFERENCE_MARK in text:
+        return text
+    try:
+        url = urlsplit(text)
+        fit = url.scheme == "https" and bool(url.hostname) and url.port != 0
+    except ValueError:
+        fit = False
+    if not fit or not re.fullmatch("[!-~]+", text):
+        raise refused("is not an https:// address")
+    if "@" in url.netloc:
+        raise refused("holds a user name or password; a repository never contains credentials")
+    if "?" in text or "#" in text:
+        raise refused("must end with the path: the address of an API server has no query")
+    return text
+
+
+def _check_path(text: str) -> str:
+    if REFERENCE_MARK not in text and (problem := globs.path_problem(text)):
+        raise refused(problem, code="bad-path")
+    return text
+
+
+def _check_pattern(text: str) -> str:
+    if problem := globs.pattern_problem(text):
+        raise refused(problem, code="bad-path")
+    return text
+
+
+def _check_labels(labels: dict[str, str]) -> dict[str, str]:
+    for key, value in labels.items():
+        if LABEL_KEY.problem_of(key) or len(key.rpartition("/")[2]) > 63:
+            raise refused("is not a label key", key=key)
+        if REFERENCE_MARK not in value and (problem := LABEL_VALUE.problem_of(value)):
+            raise refused(problem, key=key)
+    return labels
+
+
+Name: TypeAlias = Annotated[StrictStr, NAME]
+DnsLabel: TypeAlias = Annotated[StrictStr, Form(NAME.pattern, NAME.what, most=63)]
+Subdomain: TypeAlias = Annotated[
+    StrictStr, Form(_SUBDOMAIN, "made of a-z, 0-9, inner dashes and dots")
+]
+SecretKey: TypeAlias = Annotated[StrictStr, Form("[-._a-zA-Z0-9]+", "a key of a Secret")]
+# Groups and plurals are as in the CRDs (protocol-bind A); the core group is "".
+Group: TypeAlias = Annotated[StrictStr, Form(_SUBDOMAIN, "an API group")]
+GroupOrCore: TypeAlias = Annotated[StrictStr, Form(f"({_SUBDOMAIN})?", "an API group")]
+Plural: TypeAlias = Annotated[
+    StrictStr, Form("[a-z][-a-z0-9]*[a-z0-9]", "the plural name of a resource", most=63)
+]
+Version: TypeAlias = Annotated[StrictStr, Form(_LABEL, "an API version", most=63)]
+Uid: TypeAlias = Annotated[
+    StrictStr, Form(_UID, "a uid such as 6f1c9c0e-5a4e-4c1a-9a7e-2f0b2d1f9f11")
+]
+Image: TypeAlias = Annotated[
+    StrictStr, Form("[A-Za-z0-9][-A-Za-z0-9._/:@]*", "a container image", most=1024)
+]
+Line: TypeAlias = Annotated[
+    StrictStr,
+    Form(r"[^\u0000-\u001f\u007f-\u009f]+", "one line of text without control characters"),
+]
+ObjectName: TypeAlias = Annotated[StrictStr, OBJECT]
+LabelKey: TypeAlias = Annotated[StrictStr, LABEL_KEY]
+LabelValue: TypeAlias = Annotated[StrictStr, LABEL_VALUE]
+Url: TypeAlias = Annotated[StrictStr, AfterValidator(_check_url)]
+FilePath: TypeAlias = Annotated[StrictStr, AfterValidator(_check_path)]
+PathPattern: TypeAlias = Annotated[StrictStr, AfterValidator(_check_pattern)]
+Labels: TypeAlias = Annotated[dict[StrictStr, StrictStr], AfterValidator(_check_labels)]

@@ -1,0 +1,141 @@
+"""The whole way from the files of a repository to a checked fleet.
+
+Pure: everything that is wrong comes back as a value, all at once, and no exception is raised for
+what people wrote. A name that stands in a document with mistakes is known, and while a file
+cannot be read nothing is called unknown: one mistake is not reported as many.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from reconciler.core.manifest import digest
+from reconciler.core.problems import Problem, Severity, in_order
+from reconciler.core.tree import Tree
+from reconciler.fleet import bindings, clusters, forms, parse, policies
+from reconciler.fleet.bindings import Bound
+from reconciler.fleet.clusters import CaFiles
+from reconciler.fleet.documents import (
+    BindingDocument,
+    ClusterDocument,
+    ControlPlaneDocument,
+    PolicyDocument,
+    Prune,
+    Strict,
+    TemplateDocument,
+)
+from reconciler.fleet.files import Repository, read
+from reconciler.fleet.forms import Document
+from reconciler.fleet.scene import Scene
+from reconciler.fleet.substitute import Scope
+from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Guards, PruneMode
+
+M = TypeVar("M", bound=Strict)
+
+
+def load(tree: Tree) -> tuple[Fleet | None, tuple[Problem, ...]]:
+    """Return the fleet that the files describe, and all problems in the order of their places.
+
+    The fleet is None where a problem is INVALID or DENIED.
+    """
+    problems: list[Problem] = []
+    repository = read(tree, problems)
+    fleet = None if repository is None else _Loader(repository, tree, problems).fleet()
+    stopped = any(problem.severity is not Severity.WARNING for problem in problems)
+    return None if stopped else fleet, in_order(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loader:
+    """One pass over the documents, from those that stand alone to those that refer to others."""
+
+    repository: Repository
+    tree: Tree
+    problems: list[Problem]
+
+    def fleet(self) -> Fleet:
+        document, ca_files = self.repository.fleet, CaFiles(self.tree)
+        scene = self._scene(ca_files)
+        bound = self._bound(scene)
+        units = bindings.units(bound, scene=scene, problems=self.problems)
+        self._check_policies(bound, scene)
+        paths = self.repository.paths | ca_files.used
+        return Fleet(
+            name=document.name,
+            origin=document.origin,
+            guards=_guards(document.model.spec.prune),
+            control_planes=scene.control_planes,
+            clusters=scene.clusters,
+            units=units,
+            digest=_digest({path: self.tree.files[path] for path in paths}),
+            revision=self.tree.revision,
+        )
+
+    def _scene(self, ca_files: CaFiles) -> Scene:
+        """Return the clusters of the fleet, and all names that documents can refer to."""
+        scene = Scene(
+            written={(one.kind, one.name): one for one in self.repository.documents},
+            variables=self.repository.fleet.model.spec.vars,
+            complete=self.repository.complete,
+        )
+        homes = self._of("ControlPlane", ControlPlaneDocument, scene)
+        planes = [clusters.control_plane(one, ca_files, self.problems) for one in homes]
+        scene = replace(scene, control_planes={one.name: one for one in planes})
+        found = dict(self._clusters(ca_files, scene))
+        labels = {name: one.labels for name, one in found.items()}
+        scene = replace(scene, clusters=found, labels=labels)
+        self.problems.extend(clusters.check_together(scene))
+        return scene
+
+    def _clusters(self, ca_files: CaFiles, scene: Scene) -> Iterable[tuple[str, AppCluster]]:
+        for written in self.repository.of("Cluster"):
+            scope = Scope(scene.variables, written.name, parse.labels_of(written))
+            document = forms.document(written, ClusterDocument, scope=scope, problems=self.problems)
+            defaults = clusters.konnector_defaults(self.repository.fleet, scope, self.problems)
+            if document is None or defaults is None:
+                continue
+            cluster = clusters.app_cluster(
+                document, defaults, ca_files=ca_files, scene=scene, problems=self.problems
+            )
+            if cluster is not None:
+                yield cluster.name, cluster
+
+    def _bound(self, scene: Scene) -> list[Bound]:
+        found = self._of("Template", TemplateDocument, scene)
+        templates = {template.name: template for template in found}
+        return [
+            bindings.bound(binding, templates, scene=scene, problems=self.problems)
+            for binding in self._of("Binding", BindingDocument, scene)
+        ]
+
+    def _check_policies(self, bound: Sequence[Bound], scene: Scene) -> None:
+        found = [
+            policies.policy(document, scene=scene, problems=self.problems)
+            for document in self._of("Policy", PolicyDocument, scene)
+        ]
+        self.problems.extend(policies.check(found, bound, self.repository.documents))
+
+    def _of(self, kind: str, model: type[M], scene: Scene) -> list[Document[M]]:
+        scope = Scope(scene.variables)
+        read = (
+            forms.document(written, model, scope=scope, problems=self.problems)
+            for written in self.repository.of(kind)
+        )
+        return [document for document in read if document is not None]
+
+
+def _guards(prune: Prune) -> Guards:
+    return Guards(
+        mode=PruneMode(prune.mode),
+        max_deletes=prune.max_deletes,
+        max_delete_percent=prune.max_delete_percent,
+        allow_empty=prune.allow_empty,
+        keep_if_in_use=prune.keep_if_in_use,
+        on_cluster_leave=DeletionPolicy(prune.on_cluster_leave),
+    )
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    """Return a digest of paths and bytes, whatever the order in which they were read."""
+    return digest({path: hashlib.sha256(content).hexdigest() for path, content in files.items()})

@@ -1,0 +1,114 @@
+"""What the objects of both modes are made of: marks, rights, claims, the way to a cluster.
+
+Translates fleet values into what blueprints take. Refuses to know which objects there are.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from reconciler.blueprints import rights
+from reconciler.blueprints.binding import Resource
+from reconciler.blueprints.kubeconfig import Destination
+from reconciler.blueprints.objects import Marks, ownership_labels
+from reconciler.blueprints.rights import Claimed
+from reconciler.core import keys
+from reconciler.core.live import Address
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.unknown import KNOWN_AFTER_APPLY
+from reconciler.fleet.footing import Footing
+from reconciler.fleet.values import (
+    AppCluster,
+    Claim,
+    ControlPlane,
+    DeletionPolicy,
+    Fleet,
+    Owner,
+    Rbac,
+    Unit,
+)
+
+
+def ownership(
+    fleet: Fleet, cluster: str, *, binding: str = "", annotations: Mapping[str, str] | None = None
+) -> Marks:
+    """Return the labels of what we create or adopt, and annotations."""
+    return Marks(ownership_labels(fleet.name, cluster, binding=binding), annotations or {})
+
+
+def provenance(cluster: AppCluster, footing: Footing) -> dict[str, str]:
+    """Return the annotations by which a cluster is found without its document (mapping.md 1)."""
+    uid = KNOWN_AFTER_APPLY if footing.cluster_uid is None else footing.cluster_uid
+    return {keys.APP_CLUSTER_UID: uid, keys.ACCESS: str(cluster.access)}
+
+
+def deletion_policy(policy: DeletionPolicy) -> dict[str, str]:
+    """Return the annotation `deletion-policy`. What is blocked must not be deleted either."""
+    delete = policy is DeletionPolicy.DELETE
+    value = keys.DELETION_POLICY_DELETE if delete else keys.DELETION_POLICY_RELEASE
+    return {keys.DELETION_POLICY: value}
+
+
+def resource(unit: Unit) -> Resource:
+    """Return what the unit binds."""
+    return Resource(unit.key.group, unit.key.resource)
+
+
+def destination(
+    target: ControlPlane | AppCluster, footing: Footing, *, namespace: str
+) -> Destination | None:
+    """Return how the peer of `target` reaches it, or None while that is not known.
+
+    What the files say goes before the footing's address, whose TLS name belongs to it alone.
+    """
+    address = footing.address or Address("", "")
+    if not (target.endpoint or address.server) or not (target.ca or footing.address):
+        return None
+    return Destination(
+        server=target.endpoint or address.server,
+        ca=target.ca or address.ca,
+        tls_server_name="" if target.endpoint else address.tls_server_name,
+        namespace=namespace,
+    )
+
+
+def konnector_rules(cluster: AppCluster, units: Iterable[Unit]) -> tuple[Manifest, ...] | None:
+    """Return what a konnector of these units may do in the app cluster; None for all."""
+    if cluster.konnector.rbac is Rbac.FULL:
+        return None
+    listed = list(units)
+    bound = [(unit.key.group, unit.key.resource) for unit in listed]
+    claimed = [
+        Claimed(claim.group, claim.resource, down=claim.owner is Owner.PROVIDER)
+        for unit in listed
+        for claim in unit.claims
+        if claim.accepted
+    ]
+    return rights.minimal(bound, claimed)
+
+
+def wire_claims(claims: Sequence[Claim], required: Collection[Claim]) -> list[Manifest]:
+    """Return claims as an APIServiceBinding holds them (mapping.md 6), in one order."""
+    ordered = sorted(claims, key=_rank)
+    return [_wire_claim(claim, required=claim in required) for claim in ordered]
+
+
+def _rank(claim: Claim) -> tuple[object, ...]:
+    kind = (claim.group, claim.resource, claim.version, claim.owner)
+    return (*kind, claim.names, claim.namespaces, claim.labels, claim.accepted)
+
+
+def _wire_claim(claim: Claim, *, required: bool) -> Manifest:
+    selector: dict[str, JSON] = {
+        "names": sorted(claim.names),
+        "namespaces": sorted(claim.namespaces),
+        "owner": claim.owner.value,
+    }
+    if claim.labels:
+        selector["labelSelectors"] = [dict(one) for one in sorted(claim.labels)]
+    return {
+        "group": claim.group,
+        "resource": claim.resource,
+        "version": claim.version,
+        "required": required,
+        "selector": selector,
+        "state": "Accepted" if claim.accepted else "Rejected",
+    }

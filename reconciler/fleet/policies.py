@@ -1,0 +1,113 @@
+"""Who may bind what: Policies over the paths in which Bindings stand.
+
+Where no Policy matches a path, everything is allowed. Where one does, only what some matching
+Policy allows is, and only Bindings may stand there: a Template or Policy in the same place would
+let its writer allow anything. Limits hold for each matching Policy.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from reconciler.core.problems import Problem, Severity
+from reconciler.fleet import globs, select
+from reconciler.fleet.bindings import Bound
+from reconciler.fleet.documents import PolicyDocument
+from reconciler.fleet.forms import Document
+from reconciler.fleet.globs import Pattern
+from reconciler.fleet.parse import Written
+from reconciler.fleet.scene import PerCluster, Scene
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A Policy whose selectors are resolved: which template is allowed in which cluster."""
+
+    name: str
+    patterns: tuple[Pattern, ...]
+    allowed: frozenset[tuple[str, str]]  # template, cluster
+    bindings_per_cluster: int | None
+
+    def governs(self, path: str) -> bool:
+        """Tell whether the Policy is about the documents in this file."""
+        return any(globs.matches(pattern, path) for pattern in self.patterns)
+
+
+def policy(document: Document[PolicyDocument], *, scene: Scene, problems: list[Problem]) -> Policy:
+    """Return the Policy that a document describes; names that do not exist are problems."""
+    spec, written = document.model.spec, document.written
+    allowed: set[tuple[str, str]] = set()
+    for index, permission in enumerate(spec.allow):
+        steps = ("spec", "allow", index)
+        select.check(
+            permission.clusters, written, *steps, "clusters", scene=scene, problems=problems
+        )
+        for number, template in enumerate(permission.templates):
+            origin = written.at(*steps, "templates", number)
+            problems.extend(scene.unknown("Template", template, origin, "unknown-template"))
+        clusters = select.selected(permission.clusters, scene.labels)
+        allowed.update((name, cluster) for name in permission.templates for cluster in clusters)
+    return Policy(
+        name=document.name,
+        patterns=tuple(map(globs.parse, spec.paths)),
+        allowed=frozenset(allowed),
+        bindings_per_cluster=spec.limits.bindings_per_cluster,
+    )
+
+
+def check(
+    policies: Sequence[Policy], bindings: Sequence[Bound], documents: Iterable[Written]
+) -> Iterable[Problem]:
+    """Yield what the Policies deny."""
+    everywhere = PerCluster()
+    for binding in bindings:
+        governing = [one for one in policies if one.governs(binding.document.origin.path)]
+        if governing:
+            _deny(binding, governing, everywhere)
+    for each in policies:
+        _limit(each, bindings, everywhere)
+    yield from everywhere.problems()
+    for document in documents:
+        if document.kind != "Binding":
+            yield from _misplaced(document, policies)
+
+
+def _deny(binding: Bound, governing: Sequence[Policy], everywhere: PerCluster) -> None:
+    written = binding.document.written
+    template = binding.document.model.spec.template
+    names = " and ".join(sorted(policy.name for policy in governing))
+    if template is None:
+        origin = written.at("spec", "resources")
+        hint = "Bind a Template that the Policy allows"
+        message = f"Policy {names} allows Templates only, and this binds resources without one"
+    else:
+        origin, hint = written.at("spec", "template"), ""
+        message = f"Policy {names} does not allow Template {template}"
+    for cluster in binding.clusters:
+        if not any((template, cluster) in policy.allowed for policy in governing):
+            problem = Problem(origin, "policy-denied", message, hint, Severity.DENIED)
+            everywhere.add(cluster, problem)
+
+
+def _limit(policy: Policy, bindings: Sequence[Bound], everywhere: PerCluster) -> None:
+    most = policy.bindings_per_cluster
+    if most is None:
+        return
+    counts: dict[str, int] = {}
+    for binding in bindings:
+        if not policy.governs(binding.document.origin.path):
+            continue
+        for cluster in binding.clusters:
+            counts[cluster] = counts.get(cluster, 0) + 1
+            if counts[cluster] > most:
+                message = f"Policy {policy.name} allows {most} Bindings per cluster: too many"
+                origin = binding.document.origin
+                problem = Problem(origin, "policy-limit", message, severity=Severity.DENIED)
+                everywhere.add(cluster, problem)
+
+
+def _misplaced(document: Written, policies: Sequence[Policy]) -> Iterable[Problem]:
+    for policy in policies:
+        if policy.governs(document.origin.path):
+            message = f"a {document.kind} stands in a path of Policy {policy.name}"
+            hint = "Only Bindings may stand there; move it, or narrow spec.paths of the Policy"
+            yield Problem(document.origin, "policy-kind", message, hint, Severity.DENIED)

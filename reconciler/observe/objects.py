@@ -1,0 +1,127 @@
+"""What of a live object is kept: all that a plan compares, nothing secret, nothing that ticks.
+
+Pure. A snapshot and a live plan hold the same objects, because this happens to both.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Final
+
+from reconciler.core import keys
+from reconciler.core import manifest as m
+from reconciler.core.errors import ConfigError
+from reconciler.core.kubeconfig_facts import (
+    CA_KEY,
+    SERVICE_ACCOUNT_TOKEN,
+    TOKEN_KEY,
+    KubeconfigFacts,
+    as_value,
+    ca_digest,
+    token_digest,
+)
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.redact import LAST_APPLIED, redact
+from reconciler.core.refs import SECRET, Kind
+from reconciler.kube import kubeconfig_entries
+from reconciler.kube.kubeconfig_profile import server_of
+
+MANAGERS: Final = frozenset(
+    {
+        keys.MANAGER_CLI,
+        keys.MANAGER_BACKEND,
+        keys.MANAGER_KONNECTOR,
+        keys.MANAGER_ORIGINAL_KONNECTOR,
+    }
+)
+MAX_DEPTH: Final = 64
+TOO_DEEP: Final = "(nested too deeply)"
+
+_DROPPED: Final = ("resourceVersion", "selfLink")
+
+
+def observed(kind: Kind, manifest: Manifest) -> Manifest:
+    """Return an object as `core.live.Seen` holds it.
+
+    What is nested deeper than `MAX_DEPTH` becomes `TOO_DEEP`: a tenant may write requests, and
+    must not be able to exhaust those who walk through them.
+    """
+    kept = redacted(manifest) if kind == SECRET else manifest
+    metadata = m.get_map(kept, "metadata")
+    slim: dict[str, JSON] = {key: metadata[key] for key in metadata if key not in _DROPPED}
+    if "managedFields" in slim:
+        slim["managedFields"] = _our_fields(m.get_maps(metadata, "managedFields"))
+    if LAST_APPLIED in m.get_map(metadata, "annotations"):
+        slim["annotations"] = m.drop(m.get_map(metadata, "annotations"), LAST_APPLIED)
+    typed = {"apiVersion": kind.api_version, "kind": kind.kind}
+    bounded = _bounded({**kept, **typed, "metadata": slim}, MAX_DEPTH)
+    return bounded if isinstance(bounded, Mapping) else {}
+
+
+def export_body(kind: Kind, manifest: Manifest) -> Manifest:
+    """Return an export without its versions: their schemas are long, and no plan compares them."""
+    return m.drop(observed(kind, manifest), "spec", "versions")
+
+
+def redacted(secret: Manifest) -> Manifest:
+    """Return a Secret with digests in the place of its values (`core.redact`).
+
+    A kubeconfig becomes its facts, whatever its key. The token and the CA of a service account
+    token Secret become digests that can be compared with those in kubeconfigs.
+    """
+    shown = redact(secret)
+    data = {key: _decoded(value) for key, value in m.get_text_map(secret, "data").items()}
+    facts: dict[str, JSON] = {
+        key: as_value(found)
+        for key, value in data.items()
+        if (found := kubeconfig_facts(value)) is not None
+    }
+    if m.get_text(secret, "type") == SERVICE_ACCOUNT_TOKEN:
+        facts |= {
+            key: digest(data[key].decode("latin-1"))
+            for key, digest in ((TOKEN_KEY, token_digest), (CA_KEY, ca_digest))
+            if key in data
+        }
+    return m.put(shown, {**m.get_map(shown, "data"), **facts}, "data") if facts else shown
+
+
+def kubeconfig_facts(content: bytes) -> KubeconfigFacts | None:
+    """Return the facts of a kubeconfig's current context, or None where it is not readable."""
+    if b"current-context" not in content:
+        return None
+    try:
+        kubeconfig = kubeconfig_entries.parse(content, path="kubeconfig", folder=None)
+        profile = kubeconfig_entries.profile(kubeconfig, None)
+        cluster = profile.cluster.fields
+        ca = cluster.text("certificate-authority-data")
+        return KubeconfigFacts(
+            server=server_of(cluster),
+            ca_digest=ca_digest(_decoded("".join(ca.split())).decode("latin-1")),
+            tls_server_name=cluster.text("tls-server-name"),
+            namespace=profile.context.fields.text("namespace"),
+            token_digest=token_digest(profile.user.fields.text("token") if profile.user else ""),
+        )
+    except ConfigError:
+        return None
+
+
+def _our_fields(entries: list[Manifest]) -> list[JSON]:
+    return [m.drop(entry, "time") for entry in entries if m.get_text(entry, "manager") in MANAGERS]
+
+
+def _decoded(text: str) -> bytes:
+    """Return the bytes of a base64 text; what is none stands for itself."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return text.encode()
+
+
+def _bounded(value: JSON, depth: int) -> JSON:
+    if isinstance(value, dict):
+        if not depth:
+            return TOO_DEEP
+        return {key: _bounded(item, depth - 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_bounded(item, depth - 1) for item in value] if depth else TOO_DEEP
+    return value

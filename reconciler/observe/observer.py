@@ -1,0 +1,265 @@
+"""The live state of all clusters at once: each is seen completely, or unseen with a reason.
+
+No failure of one cluster, not even a defect in its reader, holds back or alters another.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, Protocol, TypeAlias
+
+from reconciler.core.errors import ClusterError, ConfigError
+from reconciler.core.live import Live, Questions, Seen, Unseen, control_plane_ref_name
+from reconciler.core.refs import Kind, Ref
+from reconciler.fleet.values import Access, AppCluster, Fleet
+from reconciler.kube.registry import Reached
+from reconciler.observe import reads, unseen
+from reconciler.observe.lanes import Lanes, Pace, Turn
+from reconciler.observe.leaving import Leaver, leavers
+from reconciler.observe.reading import Incomplete, NoIdentity, Reading, together
+
+_DEFAULTS: Final = Pace()
+_PLANE_WIDTH: Final = 8
+_CLUSTER_WIDTH: Final = 3
+
+Verdict: TypeAlias = Seen | Unseen
+
+
+class Clusters(Protocol):
+    """The way to the clusters; `kube.registry.Registry` is one."""
+
+    async def control_plane(self, name: str) -> Reached:
+        """Return a control plane of the fleet."""
+        ...
+
+    async def app_cluster(self, name: str, access: Access, *, control_plane: str) -> Reached:
+        """Return an app cluster, whose kubeconfig may lie on this control plane."""
+        ...
+
+    async def close(self, name: str) -> None:
+        """Give the connections of a cluster (a `Ref.cluster`) back."""
+        ...
+
+
+_Reader: TypeAlias = Callable[[Reading, Reached, Turn], Awaitable[Seen]]
+
+
+async def observe(
+    fleet: Fleet,
+    clusters: Clusters,
+    *,
+    only: Collection[str] | None = None,
+    pace: Pace = _DEFAULTS,
+) -> Live:
+    """Read every cluster of a fleet by the reads of mapping.md 12, and write to none.
+
+    `only` names the app clusters to be read, with the control planes that they need; the others
+    are not in the answer. A suspended cluster is left alone, so it is unseen. An app cluster
+    behind an unseen control plane is unseen.
+    """
+    observer = _Observer(fleet, clusters, pace)
+    chosen = [one for one in fleet.clusters.values() if only is None or one.name in only]
+    needed = {one.control_plane for one in chosen} if only is not None else fleet.control_planes
+    awake = [one for one in chosen if one.suspended is None]
+    planes, apps = await asyncio.gather(
+        _all({name: observer.plane(name, _of_plane(fleet, name)) for name in needed}),
+        _all({one.name: observer.app(one, _of_app(fleet, one.name)) for one in awake}),
+    )
+    asleep = {one.name: unseen.asleep(one.suspended) for one in chosen if one.suspended is not None}
+    gone = leavers(fleet, planes)
+    looked_for = {name: one for name, one in gone.items() if only is None or name in only}
+    leaving = await _all(
+        {
+            name: observer.app(one, _of_app(fleet, name))
+            for name, one in looked_for.items()
+            if isinstance(one, Leaver)
+        }
+    )
+    lost = {name: one for name, one in looked_for.items() if isinstance(one, Unseen)}
+    return _with_those_behind(fleet, Live(planes, apps | asleep, leaving | lost), gone)
+
+
+async def answer(
+    fleet: Fleet,
+    live: Live,
+    clusters: Clusters,
+    questions: Questions,
+    *,
+    pace: Pace = _DEFAULTS,
+) -> Live:
+    """Return `live`, as observed, with the answers in `Seen.in_use` and `Seen.bodies`.
+
+    A cluster that fails to answer becomes unseen, with those behind it. What is unseen already
+    is not asked.
+    """
+    observer = _Observer(fleet, clusters, pace)
+    gone = leavers(fleet, live.control_planes)
+    asked = _by_cluster(questions)
+
+    def wanted(name: str, verdict: Verdict | None) -> "_Reader | None":
+        questions = asked.get(name)
+        return _answers(verdict, questions) if questions and isinstance(verdict, Seen) else None
+
+    planes, apps, leaving = await asyncio.gather(
+        _all(
+            {
+                name: observer.plane(name, reader)
+                for name, verdict in live.control_planes.items()
+                if (reader := wanted(control_plane_ref_name(name), verdict))
+            }
+        ),
+        _all(
+            {
+                name: observer.app(fleet.clusters[name], reader)
+                for name, verdict in live.clusters.items()
+                if (reader := wanted(name, verdict))
+            }
+        ),
+        _all(
+            {
+                name: observer.app(leaver, reader)
+                for name, leaver in gone.items()
+                if isinstance(leaver, Leaver) and (reader := wanted(name, live.leaving.get(name)))
+            }
+        ),
+    )
+    answered = Live(
+        {**live.control_planes, **planes}, {**live.clusters, **apps}, {**live.leaving, **leaving}
+    )
+    return _with_those_behind(fleet, answered, gone)
+
+
+class _Observer:
+    """Reads clusters one by one, within the lanes of one run."""
+
+    def __init__(self, fleet: Fleet, clusters: Clusters, pace: Pace) -> None:
+        self._fleet, self._clusters = fleet, clusters
+        self._pace, self._lanes = pace, Lanes(pace)
+
+    async def plane(self, name: str, read: _Reader) -> Verdict:
+        access = self._fleet.control_planes[name].access
+        return await self._guarded(
+            access, read, open_=lambda: self._clusters.control_plane(name), width=_PLANE_WIDTH
+        )
+
+    async def app(self, cluster: AppCluster | Leaver, read: _Reader) -> Verdict:
+        name, access, plane = cluster.name, cluster.access, cluster.control_plane
+        try:
+            return await self._guarded(
+                access,
+                read,
+                open_=lambda: self._clusters.app_cluster(name, access, control_plane=plane),
+                width=_CLUSTER_WIDTH,
+            )
+        finally:
+            # There may be very many, and open connections are files and memory.
+            await self._clusters.close(name)
+
+    async def _guarded(
+        self,
+        access: Access,
+        read: _Reader,
+        *,
+        open_: Callable[[], Awaitable[Reached]],
+        width: int,
+    ) -> Verdict:
+        """Let `read` read, and judge whatever comes of it."""
+        reached: Reached | None = None
+        reading: Reading | None = None
+        try:
+            async with self._lanes.turn() as turn:
+                reached = await open_()
+                reading = Reading(reached.cluster, width=width)
+                return await read(reading, reached, turn)
+        except TimeoutError:
+            return unseen.late(reading.waiting if reading else (), self._pace.timeout)
+        except Exception as error:
+            return _verdict(error, access, reached)
+
+
+def _verdict(error: Exception, access: Access, reached: Reached | None) -> Unseen:
+    address = reached.address if reached else None
+    match error:
+        case ConfigError():
+            return unseen.unusable(error, access)
+        case ClusterError():
+            return unseen.failed([error], access, address)
+        case Incomplete():
+            return unseen.failed(error.errors, access, address)
+        case NoIdentity():
+            return unseen.nameless(access)
+        case _:
+            return unseen.defect(error)
+
+
+def _of_plane(fleet: Fleet, name: str) -> _Reader:
+    async def read(reading: Reading, reached: Reached, turn: Turn) -> Seen:
+        await reads.first_of_control_plane(reading)
+        async with turn.slot():
+            await reads.rest_of_control_plane(reading, fleet, name)
+        return reading.seen(reached.address)
+
+    return read
+
+
+def _of_app(fleet: Fleet, name: str) -> _Reader:
+    async def read(reading: Reading, reached: Reached, turn: Turn) -> Seen:
+        await reads.first_of_app_cluster(reading)
+        async with turn.slot():
+            await reads.rest_of_app_cluster(reading, reads.konnector_objects(fleet, name))
+            scope = await reads.binding_scope(reading, reached.cluster)
+        return reading.seen(reached.address, bindings_cluster_scoped=scope)
+
+    return read
+
+
+def _answers(seen: Seen, questions: Iterable[Kind | Ref]) -> _Reader:
+    kinds = sorted(one for one in questions if isinstance(one, Kind))
+    refs = sorted(one for one in questions if isinstance(one, Ref))
+
+    async def read(reading: Reading, reached: Reached, turn: Turn) -> Seen:
+        cluster = reached.cluster
+        async with turn.slot():
+            counts = await together(*(reads.count(reading, cluster, kind) for kind in kinds))
+            bodies = await together(*(reads.export_body(reading, cluster, ref) for ref in refs))
+        return replace(
+            seen,
+            in_use={**seen.in_use, **dict(zip(kinds, counts, strict=True))},
+            bodies={**seen.bodies, **dict(zip(refs, bodies, strict=True))},
+        )
+
+    return read
+
+
+def _by_cluster(questions: Questions) -> Mapping[str, Collection[Kind | Ref]]:
+    asked: dict[str, set[Kind | Ref]] = defaultdict(set)
+    for cluster, kind in questions.in_use:
+        asked[cluster].add(kind)
+    for ref in questions.bodies:
+        asked[ref.cluster].add(ref)
+    return asked
+
+
+def _with_those_behind(fleet: Fleet, live: Live, gone: Mapping[str, Leaver | Unseen]) -> Live:
+    """Return `live`, in order, where what is behind an unseen control plane is unseen."""
+
+    def judged(verdict: Verdict, plane: str) -> Verdict:
+        of_plane = live.control_planes[plane]
+        return verdict if isinstance(of_plane, Seen) else unseen.behind(plane, of_plane)
+
+    apps = {
+        name: judged(verdict, fleet.clusters[name].control_plane)
+        for name, verdict in sorted(live.clusters.items())
+    }
+    leaving = {
+        name: judged(verdict, leaver.control_plane) if isinstance(leaver, Leaver) else verdict
+        for name, verdict in sorted(live.leaving.items())
+        for leaver in (gone[name],)
+    }
+    return Live(dict(sorted(live.control_planes.items())), apps, leaving)
+
+
+async def _all(verdicts: Mapping[str, Awaitable[Verdict]]) -> dict[str, Verdict]:
+    found = await asyncio.gather(*verdicts.values())
+    return dict(zip(verdicts, found, strict=True))

@@ -1,0 +1,191 @@
+"""Which reads a plan makes, on a control plane and in an app cluster (mapping.md 12). No others.
+
+All are lists and gets of what klutchctl or its peers write; nothing here follows the contents
+of a cluster beyond that.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import keys, names
+from reconciler.core.errors import NotServed
+from reconciler.core.manifest import (
+    Manifest,
+    get_bool,
+    get_maps,
+    get_text,
+    labels_of,
+    name_of,
+    namespace_of,
+)
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CRD,
+    DEPLOYMENT,
+    NAMESPACE,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Kind,
+    Ref,
+)
+from reconciler.fleet.values import Fleet, Mode
+from reconciler.kube.cluster import Reader
+from reconciler.observe import objects
+from reconciler.observe.reading import Reading, together
+
+_WHOLE: Final = (
+    CLUSTER_BINDING,
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_EXPORT_TEMPLATE,
+    APP_CLUSTER_BINDING,
+    API_SERVICE_BINDING,
+)
+_METADATA: Final = (API_SERVICE_EXPORT, CRD)
+_SECRETS: Final = (names.KUBECONFIG, names.BINDER)
+
+
+async def first_of_control_plane(reading: Reading) -> None:
+    """Make the first read, which also shows whether the cluster answers at all."""
+    await reading.list(NAMESPACE, metadata_only=True)
+
+
+async def rest_of_control_plane(reading: Reading, fleet: Fleet, name: str) -> None:
+    """Read all else. Raises Incomplete."""
+    await together(
+        *(reading.list(kind, metadata_only=True) for kind in _METADATA),
+        *(reading.list(kind) for kind in _WHOLE),
+        *(reading.list(SECRET, name=secret) for secret in _SECRETS),
+        reading.list(SERVICE_ACCOUNT, name=names.BINDER),
+    )
+    known = {("", secret) for secret in _SECRETS}
+    referenced = {
+        *_by_cluster_bindings(reading.of(CLUSTER_BINDING)),
+        *_by_app_cluster_bindings(reading.of(APP_CLUSTER_BINDING), fleet, name),
+    }
+    further = sorted(referenced - known)
+    await together(*(reading.list(SECRET, namespace=ns, name=secret) for ns, secret in further))
+
+
+async def first_of_app_cluster(reading: Reading) -> None:
+    """Make the first read, which also shows whether the cluster answers at all."""
+    await reading.get(NAMESPACE, names.KUBE_SYSTEM)
+
+
+async def rest_of_app_cluster(reading: Reading, konnector: Sequence[tuple[Kind, str]]) -> None:
+    """Read all else; `konnector` are objects of a konnector that klutchctl may have deployed."""
+    bind = names.KLUTCH_NAMESPACE
+    await together(
+        reading.get(NAMESPACE, bind),
+        reading.list(SECRET, namespace=bind),
+        # The path of all namespaces is also that of cluster-scoped bindings (Klutch <= 1.5.0).
+        reading.list(API_SERVICE_BINDING),
+        reading.get(DEPLOYMENT, names.KONNECTOR, namespace=bind),
+        reading.list(CRD, metadata_only=True),
+        *(
+            reading.get(kind, name, namespace=bind if kind.namespaced else "")
+            for kind, name in konnector
+        ),
+    )
+
+
+async def binding_scope(reading: Reading, cluster: Reader) -> bool:
+    """Tell whether `apiservicebindings` are cluster-scoped. Only the CRD knows where none is."""
+    bindings = reading.of(API_SERVICE_BINDING)
+    if bindings or not reading.serves(API_SERVICE_BINDING):
+        return any(not namespace_of(binding) for binding in bindings)
+    crd = await definition(reading, cluster, API_SERVICE_BINDING)
+    return get_text(crd, "spec", "scope") == "Cluster"
+
+
+async def definition(reading: Reading, cluster: Reader, kind: Kind) -> Manifest | None:
+    """Return the whole CRD of a kind, or None where there is none."""
+    ref = Ref(cluster.name, CRD, "", kind.resource)
+    return await reading.one(ref, lambda: cluster.get(ref))
+
+
+async def count(reading: Reading, cluster: Reader, kind: Kind) -> int:
+    """Count the objects of a kind, in whichever version the cluster serves.
+
+    A CRD that is there and not served may still have objects: that is an error, never 0.
+    """
+    crd = await definition(reading, cluster, kind)
+    if crd is None:
+        return 0
+    kind = Kind(kind.group, _served_version(crd), kind.kind, kind.plural)
+    ref = Ref(cluster.name, kind, "", "")
+    if not kind.version:
+        raise NotServed("the CRD serves no version", ref=ref, verb="list")
+    page = await reading.one(ref, lambda: cluster.first_page(kind, limit=1, metadata_only=True))
+    if page.more and page.remaining is None:  # the server does not count
+        every = await reading.one(ref, lambda: cluster.list(kind, metadata_only=True))
+        return len(every.items)
+    return len(page.items) + (page.remaining or 0)
+
+
+async def export_body(reading: Reading, cluster: Reader, ref: Ref) -> Manifest | None:
+    """Return an export as `Seen.bodies` has it, or None where it is absent."""
+    found = await reading.one(ref, lambda: cluster.get(ref))
+    return None if found is None else objects.export_body(ref.kind, found)
+
+
+def konnector_objects(fleet: Fleet, cluster: str) -> tuple[tuple[Kind, str], ...]:
+    """Return what a konnector's rights are made of where klutchctl writes them (mapping.md 3, 8).
+
+    A cluster that no document names may have them from before.
+    """
+    known = fleet.clusters.get(cluster)
+    deployed = _rights(names.KONNECTOR, names.KONNECTOR_CLUSTER_ROLE)
+    agentless = _rights(names.AGENTLESS_SERVICE_ACCOUNT, names.AGENTLESS_SERVICE_ACCOUNT)
+    if known is None:
+        return (*deployed, *agentless)
+    if fleet.control_planes[known.control_plane].mode is Mode.APP_CLUSTER_BINDING:
+        return agentless
+    return deployed if known.konnector.deploy else ()
+
+
+def _rights(account: str, role: str) -> tuple[tuple[Kind, str], ...]:
+    return ((SERVICE_ACCOUNT, account), (CLUSTER_ROLE, role), (CLUSTER_ROLE_BINDING, role))
+
+
+def _by_cluster_bindings(bindings: Iterable[Manifest]) -> Iterator[tuple[str, str]]:
+    """Yield (namespace, name) of Secrets to list; by name alone, as there are many spaces."""
+    for binding in bindings:
+        if name := get_text(binding, "spec", "kubeconfigSecretRef", "name"):
+            yield "", name
+
+
+def _by_app_cluster_bindings(
+    bindings: Iterable[Manifest], fleet: Fleet, control_plane: str
+) -> Iterator[tuple[str, str]]:
+    """Yield (namespace, name) of the app clusters' kubeconfigs: live ones of ours, and planned.
+
+    An AppClusterBinding that is none of ours may refer to what we have no right to read.
+    """
+    ours = {
+        cluster.app_cluster_binding: names.app_cluster_kubeconfig_secret(cluster.name)
+        for cluster in fleet.clusters.values()
+        if cluster.control_plane == control_plane
+        and fleet.control_planes[control_plane].mode is Mode.APP_CLUSTER_BINDING
+    }
+    yield from ((namespace, secret) for (namespace, _), secret in ours.items())
+    for binding in bindings:
+        identity = namespace_of(binding), name_of(binding)
+        if identity in ours or labels_of(binding).get(keys.FLEET) == fleet.name:
+            secret = get_text(binding, "spec", "kubeconfigSecretRef", "name")
+            namespace = get_text(binding, "spec", "kubeconfigSecretRef", "namespace")
+            if secret and namespace:
+                yield namespace, secret
+
+
+def _served_version(crd: Manifest) -> str:
+    """Return the stored version where it is served, else the first that is, else ""."""
+    served = [one for one in get_maps(crd, "spec", "versions") if get_bool(one, "served")]
+    served.sort(key=lambda version: not get_bool(version, "storage"))
+    return get_text(served[0], "name") if served else ""

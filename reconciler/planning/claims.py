@@ -1,0 +1,134 @@
+"""Which permission claims of the files go to which unit (mapping.md 6)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reconciler.core.manifest import Manifest, get_bool, get_list, get_maps, get_text, get_texts
+from reconciler.core.normalize import normalize_claim
+from reconciler.fleet.values import Claim
+
+ANY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """What a unit takes of its Binding's claims.
+
+    `wider` are claims that the provider offers, but not so far, and `unoffered` those that it
+    does not offer here; `unnamed` are offered and not accepted, `missing` those of them that the
+    provider calls required. `required` are those taken that it calls so.
+    """
+
+    taken: tuple[Claim, ...]
+    required: tuple[Claim, ...]
+    wider: tuple[Claim, ...]
+    unoffered: tuple[Claim, ...]
+    unnamed: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+def divide(claims: Sequence[Claim], offered: Sequence[Manifest]) -> Division:
+    """Match the claims of the files with what an export, or its template, offers."""
+    offers = [normalize_claim(one) for one in offered]
+    pairs = [(claim, [one for one in offers if _same_kind(claim, one)]) for claim in claims]
+    named = {id(one) for _, found in pairs for one in found}
+    unnamed = [one for one in offers if id(one) not in named]
+    return Division(
+        taken=tuple(c for c, found in pairs if any(_inside(c, one) for one in found)),
+        required=tuple(
+            c
+            for c, found in pairs
+            if any(_inside(c, one) and get_bool(one, "required") for one in found)
+        ),
+        unoffered=tuple(c for c, found in pairs if not found),
+        wider=tuple(c for c, found in pairs if found and not any(_inside(c, o) for o in found)),
+        unnamed=tuple(sorted({title(one) for one in unnamed})),
+        missing=tuple(sorted({title(one) for one in unnamed if get_bool(one, "required")})),
+    )
+
+
+def title(claim: Manifest) -> str:
+    """Return what a claim on the wire is about, such as `secrets` or `things.shop.example`."""
+    group = get_text(claim, "group")
+    return ".".join(part for part in (get_text(claim, "resource"), group) if part)
+
+
+def reach(claim: Manifest) -> str:
+    """Return how far a claim on the wire reaches, for people: `all`, `names [a, b]`."""
+    names = get_texts(claim, "selector", "names")
+    namespaces = get_texts(claim, "selector", "namespaces")
+    parts = []
+    if names and ANY not in names:
+        parts.append(f"names [{', '.join(sorted(names))}]")
+    if namespaces and ANY not in namespaces:
+        parts.append(f"namespaces [{', '.join(sorted(namespaces))}]")
+    if get_list(claim, "selector", "labelSelectors"):
+        parts.append("labels")
+    return " ".join(parts) or "all"
+
+
+def is_wider(claim: Manifest, than: Sequence[Manifest]) -> bool:
+    """Tell whether a claim on the wire reaches further than the ones accepted so far do."""
+    alike = [one for one in than if _key(one) == _key(claim) and _accepted(one)]
+    return _accepted(claim) and not any(_reaches(one, claim) for one in alike)
+
+
+def alike(claim: Manifest, others: Sequence[Manifest]) -> list[Manifest]:
+    """Return the others that are about the same objects and side."""
+    return [one for one in others if _key(one) == _key(claim)]
+
+
+def _accepted(claim: Manifest) -> bool:
+    return get_text(claim, "state") == "Accepted"
+
+
+def _key(claim: Manifest) -> tuple[str, ...]:
+    texts = (get_text(claim, key) for key in ("group", "resource", "version"))
+    return (*texts, get_text(claim, "selector", "owner"))
+
+
+def _reaches(one: Manifest, other: Manifest) -> bool:
+    """Tell whether `one` reaches everything that `other` reaches."""
+    return (
+        _covers(get_texts(one, "selector", "names"), get_texts(other, "selector", "names"))
+        and _covers(
+            get_texts(one, "selector", "namespaces"), get_texts(other, "selector", "namespaces")
+        )
+        and _labels_cover(
+            get_maps(one, "selector", "labelSelectors"),
+            get_maps(other, "selector", "labelSelectors"),
+        )
+    )
+
+
+def _covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
+    # Nothing said means everything, as in the CRDs' defaults.
+    if not wide or ANY in wide:
+        return True
+    return bool(narrow) and ANY not in narrow and set(narrow) <= set(wide)
+
+
+def _labels_cover(wide: Sequence[Manifest], narrow: Sequence[Manifest]) -> bool:
+    """Label maps are alternatives; one with more labels is narrower."""
+    if not wide:
+        return True
+    return bool(narrow) and all(
+        any(one.items() <= other.items() for one in wide) for other in narrow
+    )
+
+
+def _same_kind(claim: Claim, offer: Manifest) -> bool:
+    owner = get_text(offer, "selector", "owner")
+    return (claim.group, claim.resource, claim.version) == tuple(
+        get_text(offer, key) for key in ("group", "resource", "version")
+    ) and owner in ("", claim.owner.value)
+
+
+def _inside(claim: Claim, offer: Manifest) -> bool:
+    return (
+        _covers(get_texts(offer, "selector", "names"), claim.names)
+        and _covers(get_texts(offer, "selector", "namespaces"), claim.namespaces)
+        and _labels_cover(
+            get_maps(offer, "selector", "labelSelectors"), [dict(one) for one in claim.labels]
+        )
+    )

@@ -1,0 +1,111 @@
+"""What an app cluster needs once, in Direct mode: its space, its kubeconfigs, its konnector."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reconciler.core import names
+from reconciler.core.diff import FieldChange
+from reconciler.core.kubeconfig_facts import ca_digest, facts_of, service_account_facts_of
+from reconciler.core.manifest import Manifest, uid_of
+from reconciler.core.refs import CRD, DEPLOYMENT, SECRET
+from reconciler.fleet.compile import cluster_objects
+from reconciler.fleet.values import AppCluster, ControlPlane, Mode, Unit
+from reconciler.fleet.wanted import Rule, Wanted
+from reconciler.planning.changes import Action, Change
+from reconciler.planning.compare import before_digest
+from reconciler.planning.index import Index
+from reconciler.planning.objects import owned_changes
+from reconciler.planning.units import Site
+
+_KONNECTOR_STEP = 7
+
+
+def plan_cluster(site: Site, cluster: AppCluster, units: Sequence[Unit]) -> tuple[Change, ...]:
+    """Return the lines for everything that the cluster needs once, in order."""
+    return tuple(
+        change
+        for wanted in cluster_objects(site.fleet, cluster, site.footing, units=units)
+        for change in _changes(site, wanted)
+    )
+
+
+def _changes(site: Site, wanted: Wanted) -> tuple[Change, ...]:
+    index = site.app if wanted.ref.cluster == site.app.name else site.control_plane
+    live = index.at(wanted.ref)
+    draft = _draft(wanted, live)
+    match wanted.rule:
+        case Rule.CREATE_ONLY:
+            return (_create_only(site, draft, live, wanted),)
+        case Rule.KUBECONFIG:
+            return (_kubeconfig(site, draft, live, wanted, index),)
+        case Rule.OWNED | Rule.REQUEST:
+            return owned_changes(draft, live, wanted, fleet=site.fleet.name)
+
+
+def _draft(wanted: Wanted, live: Manifest | None) -> Change:
+    stated = wanted.manifest if wanted.compared is None else wanted.compared
+    return Change(
+        cluster=wanted.cluster,
+        subject=_subject(wanted),
+        ref=wanted.ref,
+        action=Action.NOOP,
+        reason="in sync",
+        origin=wanted.origin,
+        before=before_digest(live, stated),
+        uid="" if live is None else uid_of(live),
+    )
+
+
+def _subject(wanted: Wanted) -> str:
+    if wanted.step == _KONNECTOR_STEP:
+        return names.KONNECTOR
+    return "cluster" if wanted.ref.cluster == wanted.cluster else "space"
+
+
+def _create_only(site: Site, draft: Change, live: Manifest | None, wanted: Wanted) -> Change:
+    if live is not None:
+        return draft
+    installs = site.app.get(DEPLOYMENT, names.KLUTCH_NAMESPACE, names.KONNECTOR)
+    if wanted.ref.kind == CRD and installs is not None:
+        return replace(draft, reason="waiting: the konnector there installs it")
+    return replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest)
+
+
+def _kubeconfig(
+    site: Site, draft: Change, live: Manifest | None, wanted: Wanted, index: Index
+) -> Change:
+    """Compare where a live kubeconfig leads, and as whom, not its bytes."""
+    if live is None:
+        return replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest)
+    fields = tuple(_ways(site, live, index))
+    if not fields:
+        return draft
+    reason = "leads elsewhere than the files say"
+    return replace(draft, action=Action.UPDATE, reason=reason, fields=fields, after=wanted.manifest)
+
+
+def _ways(site: Site, live: Manifest, index: Index) -> list[FieldChange]:
+    facts = facts_of(live)
+    if facts is None:
+        return [FieldChange("/data/kubeconfig", "unusable", "a kubeconfig")]
+    cluster = site.fleet.clusters[site.app.name]
+    control_plane = site.fleet.control_planes[cluster.control_plane]
+    if control_plane.mode is Mode.DIRECT:
+        target: ControlPlane | AppCluster = control_plane
+        namespace, token = site.footing.space, index.get(SECRET, site.footing.space, names.BINDER)
+    else:
+        target, namespace = cluster, names.KLUTCH_NAMESPACE
+        token = site.app.get(SECRET, namespace, names.AGENTLESS_SERVICE_ACCOUNT)
+    issued = None if token is None else service_account_facts_of(token)
+    # What the files leave open stays as it is: a kubeconfig that works is not rewritten.
+    wanted = {
+        "server": (facts.server, target.endpoint or facts.server),
+        "ca": (facts.ca_digest, ca_digest(target.ca) if target.ca else facts.ca_digest),
+        "namespace": (facts.namespace, namespace),
+        "token": (facts.token_digest, issued.token_digest if issued else facts.token_digest),
+    }
+    return [
+        FieldChange(f"/data/kubeconfig/{name}", before, after)
+        for name, (before, after) in sorted(wanted.items())
+        if before != after
+    ]

@@ -1,0 +1,98 @@
+"""Does a live object say what we state? Drift, differences and the digest for staleness.
+
+The rules of mapping.md 0. Pure, without dry-runs, so that a plan from a snapshot is the same.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from reconciler.core import keys
+from reconciler.core.defaults import with_defaults
+from reconciler.core.diff import FieldChange, field_changes
+from reconciler.core.managed_fields import unstated_paths
+from reconciler.core.manifest import JSON, Manifest, covers, digest, get, labels_of, uid_of
+from reconciler.core.normalize import normalize
+from reconciler.core.unknown import KNOWN_AFTER_APPLY
+
+_DIGEST_LENGTH: Final = 16
+
+
+def differences(live: Manifest, stated: Manifest) -> tuple[FieldChange, ...]:
+    """Return how `live` differs from what we state, and what of ours is no longer stated.
+
+    Empty = no drift. A field that is known only after the apply agrees with any live value.
+    """
+    wanted = normalize(_known(stated, live))
+    held = normalize(live)
+    changes: tuple[FieldChange, ...] = ()
+    if not covers(held, wanted):
+        changes = field_changes(_shadow(held, wanted), wanted)
+    dropped = unstated_paths(live, manager=keys.MANAGER_CLI, stated=with_defaults(stated))
+    gone = {_pointer(path) for path in dropped}
+    known = {change.path for change in changes}
+    extra = tuple(FieldChange(path, "(ours)", None) for path in sorted(gone - known))
+    return tuple(sorted((*changes, *extra)))
+
+
+def before_digest(live: Manifest | None, stated: Manifest) -> str:
+    """Return the digest by which an apply notices that an object changed since the plan.
+
+    It covers the uid, what we compare, and whether the object is being deleted (mapping.md 0).
+    """
+    if live is None:
+        return ""
+    compared = _shadow(normalize(live), normalize(stated))
+    dropped = unstated_paths(live, manager=keys.MANAGER_CLI, stated=with_defaults(stated))
+    content: JSON = {
+        "uid": uid_of(live),
+        "fields": compared,
+        "ours": sorted(map(_pointer, dropped)),
+        "deleting": get(live, "metadata", "deletionTimestamp"),
+    }
+    return digest(content)[:_DIGEST_LENGTH]
+
+
+def is_ours(live: Manifest, *, fleet: str, cluster: str) -> bool:
+    """Tell whether an object carries our two ownership labels."""
+    labels = labels_of(live)
+    return labels.get(keys.FLEET) == fleet and labels.get(keys.CLUSTER) == cluster
+
+
+def _known(stated: JSON, live: JSON) -> Manifest:
+    """Put live values where the stated one is known only after the apply."""
+    resolved = _resolve(stated, live)
+    assert isinstance(resolved, Mapping)
+    return resolved
+
+
+def _resolve(stated: JSON, live: JSON) -> JSON:
+    if stated == KNOWN_AFTER_APPLY:
+        return stated if live is None else live
+    if isinstance(stated, Mapping):
+        held = live if isinstance(live, Mapping) else {}
+        return {key: _resolve(value, held.get(key)) for key, value in stated.items()}
+    return stated
+
+
+def _shadow(live: JSON, stated: JSON) -> Manifest:
+    """Return of `live` what `stated` speaks about."""
+    shadow = _project(live, stated)
+    return shadow if isinstance(shadow, Mapping) else {}
+
+
+def _project(live: JSON, stated: JSON) -> JSON:
+    if isinstance(stated, Mapping) and isinstance(live, Mapping):
+        return {key: _project(live[key], value) for key, value in stated.items() if key in live}
+    if (
+        isinstance(stated, list | tuple)
+        and isinstance(live, list | tuple)
+        and len(stated) == len(live)
+    ):
+        return [_project(one, other) for one, other in zip(live, stated, strict=True)]
+    return live
+
+
+def _pointer(path: tuple[str, ...]) -> str:
+    """Return an owned path as a JSON pointer; items of keyed lists by their keys."""
+    steps = (step.removeprefix("f:") for step in path)
+    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)

@@ -1,0 +1,47 @@
+"""Fast look-ups in what is live in one cluster. Decides nothing."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from reconciler.core.live import Seen
+from reconciler.core.manifest import Manifest, name_of, namespace_of
+from reconciler.core.refs import Kind, Ref
+
+
+class Index:
+    """One seen cluster. `name` is its `Ref.cluster`."""
+
+    def __init__(self, name: str, seen: Seen) -> None:
+        self.name = name
+        self.seen = seen
+        self._by_name: dict[Kind, dict[tuple[str, str], Manifest]] = {}
+        self._by_namespace: dict[Kind, dict[str, list[Manifest]]] = {}
+
+    def all(self, kind: Kind) -> Sequence[Manifest]:
+        """Return all objects of a kind; none where the kind is not served."""
+        return self.seen.objects.get(kind, ())
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+        """Return one object, or None where it is absent."""
+        if kind not in self._by_name:
+            self._by_name[kind] = {
+                (namespace_of(item), name_of(item)): item for item in self.all(kind)
+            }
+        return self._by_name[kind].get((namespace, name))
+
+    def at(self, ref: Ref) -> Manifest | None:
+        """Return the object of a ref, or None where it is absent."""
+        return self.get(ref.kind, ref.namespace, ref.name)
+
+    def inside(self, kind: Kind, namespace: str) -> Sequence[Manifest]:
+        """Return the objects of a kind in one namespace."""
+        if kind not in self._by_namespace:
+            sorted_in: dict[str, list[Manifest]] = defaultdict(list)
+            for item in self.all(kind):
+                sorted_in[namespace_of(item)].append(item)
+            self._by_namespace[kind] = sorted_in
+        return self._by_namespace[kind].get(namespace, ())
+
+    def ref(self, kind: Kind, manifest: Manifest) -> Ref:
+        """Return the identity of one of its objects."""
+        return Ref(self.name, kind, namespace_of(manifest), name_of(manifest))

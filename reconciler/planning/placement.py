@@ -1,0 +1,179 @@
+"""Where an app cluster stands on its control plane: found, taken over, or new (mapping.md 2-4)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import keys, names
+from reconciler.core.kubeconfig_facts import facts_of
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get_text,
+    labels_of,
+    name_of,
+)
+from reconciler.core.refs import NAMESPACE, SECRET
+from reconciler.fleet.footing import Footing, default_footing
+from reconciler.fleet.values import AppCluster, Fleet
+from reconciler.planning.index import Index
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """Why nothing may be decided about a cluster: a person has to look."""
+
+    guard: str
+    reason: str
+
+
+def place(
+    fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
+) -> Footing | Misplaced:
+    """Find the binding space of a cluster in Direct mode, or name a new one."""
+    found = _spaces(fleet, cluster, control_plane, app)
+    if len(found) > 1:
+        listed = ", ".join(sorted(map(name_of, found)))
+        return Misplaced("ambiguous-space", f"several binding spaces fit this cluster: {listed}")
+    if not found:
+        return _new(fleet, cluster, control_plane, app)
+    return _known(fleet, cluster, found[0], control_plane, app)
+
+
+def wrong_identity(cluster: AppCluster, app: Index) -> Misplaced | None:
+    """Refuse a cluster that is not the one that the files mean."""
+    if not cluster.identity or cluster.identity == app.seen.uid:
+        return None
+    return Misplaced(
+        "identity",
+        f"the cluster reached has the identity {app.seen.uid}, not {cluster.identity}: its "
+        "kubeconfig leads elsewhere",
+    )
+
+
+def belongs_to_another(what: str, live: Manifest, app: Index) -> Misplaced | None:
+    """Refuse an object that was made for an app cluster with another identity."""
+    recorded = annotations_of(live).get(keys.APP_CLUSTER_UID, "")
+    if not recorded or recorded == app.seen.uid:
+        return None
+    return Misplaced(
+        "identity",
+        f"{what} belongs to the app cluster with the identity {recorded}, and the one reached "
+        f"has {app.seen.uid}",
+    )
+
+
+def _spaces(
+    fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
+) -> Sequence[Manifest]:
+    """Return the spaces that are this cluster's, by the first rule that finds any."""
+    ours = [
+        space
+        for space in control_plane.all(NAMESPACE)
+        if labels_of(space).get(keys.FLEET) == fleet.name
+    ]
+    labelled = [one for one in ours if labels_of(one).get(keys.CLUSTER) == cluster.name]
+    if labelled:
+        return labelled
+    renamed = [
+        one
+        for one in ours
+        if labels_of(one).get(keys.CLUSTER) not in fleet.clusters
+        and annotations_of(one).get(keys.APP_CLUSTER_UID) == app.seen.uid
+    ]
+    return renamed or _taken_over(control_plane, app)
+
+
+def _taken_over(control_plane: Index, app: Index) -> Sequence[Manifest]:
+    """Return the spaces that kubeconfig Secrets of live bindings lead to, with the same token."""
+    found: dict[str, Manifest] = {}
+    for secret in _referenced(app):
+        facts = facts_of(secret)
+        if facts is None or not facts.namespace:
+            continue
+        space = control_plane.get(NAMESPACE, "", facts.namespace)
+        binding = control_plane.get(CLUSTER_BINDING, facts.namespace, names.CLUSTER_BINDING)
+        if space is None or binding is None:
+            continue
+        held = control_plane.get(SECRET, facts.namespace, _secret_name(binding))
+        theirs = facts_of(held) if held is not None else None
+        if theirs is not None and theirs.same_token(facts.token_digest):
+            found[facts.namespace] = space
+    return [found[name] for name in sorted(found)]
+
+
+def _referenced(app: Index) -> Iterator[Manifest]:
+    """Yield the kubeconfig Secrets that the app cluster's bindings name, each once."""
+    seen = set()
+    for binding in app.all(API_SERVICE_BINDING):
+        name = get_text(binding, "spec", "kubeconfigSecretRef", "name")
+        namespace = get_text(binding, "spec", "kubeconfigSecretRef", "namespace")
+        secret = app.get(SECRET, namespace, name)
+        if secret is not None and (namespace, name) not in seen:
+            seen.add((namespace, name))
+            yield secret
+
+
+def _new(
+    fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
+) -> Footing | Misplaced:
+    space = names.direct_space(fleet.name, cluster.name)
+    live = control_plane.get(NAMESPACE, "", space)
+    if live is not None:
+        identity = annotations_of(live).get(keys.IDENTITY, "")
+        if identity != names.direct_identity(fleet.name, cluster.name):
+            return Misplaced(
+                "foreign-space",
+                f"namespace {space} exists on the control plane with another identity",
+            )
+        return _known(fleet, cluster, live, control_plane, app)
+    return replace(
+        default_footing(fleet, cluster),
+        cluster_uid=app.seen.uid,
+        bindings_cluster_scoped=app.seen.bindings_cluster_scoped,
+        address=control_plane.seen.address,
+    )
+
+
+def _known(
+    fleet: Fleet, cluster: AppCluster, space: Manifest, control_plane: Index, app: Index
+) -> Footing | Misplaced:
+    name = name_of(space)
+    stranger = belongs_to_another(f"binding space {name}", space, app)
+    if stranger is not None:
+        return stranger
+    binding = control_plane.get(CLUSTER_BINDING, name, names.CLUSTER_BINDING)
+    kubeconfig = _secret_name(binding) if binding is not None else names.KUBECONFIG
+    identity = annotations_of(space).get(keys.IDENTITY, "")
+    return Footing(
+        space=name,
+        kubeconfig_namespace=name,
+        kubeconfig_name=kubeconfig,
+        consumer_secret=_consumer_secret(name, kubeconfig, control_plane, app),
+        identity=identity if identity == names.direct_identity(fleet.name, cluster.name) else "",
+        pretty_name="" if binding is None else get_text(binding, "spec", "providerPrettyName"),
+        bindings_cluster_scoped=app.seen.bindings_cluster_scoped,
+        cluster_uid=app.seen.uid,
+        address=control_plane.seen.address,
+    )
+
+
+def _consumer_secret(space: str, kubeconfig: str, control_plane: Index, app: Index) -> str:
+    """Return K: what live bindings of the space use, else a Secret with its token, else new."""
+    for secret in _referenced(app):
+        facts = facts_of(secret)
+        if facts is not None and facts.namespace == space:
+            return name_of(secret)
+    held = control_plane.get(SECRET, space, kubeconfig)
+    ours = facts_of(held) if held is not None else None
+    for secret in app.inside(SECRET, names.KLUTCH_NAMESPACE):
+        facts = facts_of(secret)
+        if ours and facts and facts.namespace == space and facts.same_token(ours.token_digest):
+            return name_of(secret)
+    return names.kubeconfig_secret(space)
+
+
+def _secret_name(cluster_binding: Manifest) -> str:
+    found = get_text(cluster_binding, "spec", "kubeconfigSecretRef", "name")
+    return found or names.KUBECONFIG

@@ -1,0 +1,271 @@
+"""A plan as a JSON document: written for a later apply, printed for programs, and read again.
+
+The document is versioned: a new minor version adds fields, which older programs ignore; a new
+major version breaks. Its id is a digest of what the plan says, so that the same files and the
+same live state give the same id. Decides nothing about what a plan may do.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from reconciler.core.diff import FieldChange
+from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import JSON, Manifest, canonical, digest, get_map, get_maps
+from reconciler.core.origin import Origin
+from reconciler.core.redact import LAST_APPLIED
+from reconciler.core.refs import SECRET, Ref
+from reconciler.core.unknown import KNOWN_AFTER_APPLY
+from reconciler.fleet.values import UnitKey
+from reconciler.planning import planfile_reader
+from reconciler.planning.changes import Action, Change, Plan, Step
+
+FORMAT: Final = "klutchctl.dev/plan"
+MAJOR: Final = 1
+MINOR: Final = 0
+MAX_BYTES: Final = 512 << 20
+ID_LENGTH: Final = 32
+
+# Facts of one run beside what the plan says: they are in the document and not in its id.
+_NOT_IDENTITY: Final = frozenset({"format", "version", "id", "revision", "summary"})
+# Digests of values, and of the tokens and CAs in kubeconfigs.
+_DIGEST: Final = re.compile(r"[0-9a-f]{16}|[0-9a-f]{32}")
+# What may stand in the place of a Secret's value: these words, digests, and kubeconfig facts.
+_WORDS: Final = frozenset({"", KNOWN_AFTER_APPLY, "unusable", "a kubeconfig"})
+_PUBLIC_FACTS: Final = frozenset({"server", "tls-server-name", "namespace"})
+_SECRET_FACTS: Final = frozenset({"ca", "token"})
+
+
+def identified(plan: Plan) -> Plan:
+    """Return the plan with its id."""
+    return replace(plan, id=plan_id(plan))
+
+
+def plan_id(plan: Plan) -> str:
+    """Return the digest of what the plan says, in hex.
+
+    Not in it: the revision, and why a cluster could not be read, which may be told in other
+    words the next time. Raises ValueError for a plan that holds the value of a Secret.
+    """
+    return _identity(_content(plan))
+
+
+def document(plan: Plan) -> dict[str, JSON]:
+    """Return the plan as one JSON object. Raises ValueError as `plan_id` does."""
+    content = _content(plan)
+    head: dict[str, JSON] = {
+        "format": FORMAT,
+        "version": f"{MAJOR}.{MINOR}",
+        "id": _identity(content),
+    }
+    return {**head, **content}
+
+
+def dump(plan: Plan) -> bytes:
+    """Return the content of a plan file: canonical JSON and a newline, equal for equal plans."""
+    return canonical(document(plan)) + b"\n"
+
+
+def parse(content: bytes, path: str) -> Plan:
+    """Read what `dump` wrote. `path` names the file in errors.
+
+    Raises ConfigError with the place for anything else, for another major version, and for a
+    file that was changed since.
+    """
+    problem: ConfigError
+    try:
+        return _parse(content, path)
+    except RecursionError:
+        problem = ConfigError("nested too deeply", where=path)
+    except json.JSONDecodeError as error:
+        place = f"{path}:{error.lineno}:{error.colno}"
+        problem = ConfigError(f"not JSON: {error.msg}", where=place)
+    except UnicodeDecodeError:
+        problem = ConfigError("not UTF-8 text", where=path)
+    # Raised out here: as the context of the new error, the old one would carry the content along.
+    raise problem
+
+
+def _parse(content: bytes, path: str) -> Plan:
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"larger than {MAX_BYTES} bytes", where=path)
+    try:
+        found = json.loads(content.decode("utf-8-sig"), parse_constant=_no_such_number)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except ValueError as error:  # a number that JSON does not have, or of thousands of digits
+        raise ConfigError("not JSON: a number that cannot be read", where=path) from error
+    _check_version(found, path)
+    plan = planfile_reader.read(found, path)
+    if plan.id != _identity(found):
+        raise ConfigError(
+            "the plan was changed after it was written, or it is cut",
+            where=path,
+            hint="Make a new one with `klutchctl plan --out`",
+        )
+    return plan
+
+
+def _check_version(found: JSON, path: str) -> None:
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise ConfigError("not a plan", where=path, hint="`klutchctl plan --out FILE` writes one")
+    version = found.get("version")
+    match = (
+        re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", version, re.ASCII)
+        if isinstance(version, str)
+        else None
+    )
+    if match is None:
+        raise ConfigError('must be "major.minor"', where=f"{path}: /version")
+    if int(match[1]) != MAJOR:
+        raise ConfigError(
+            f"a plan of version {version}, and this klutchctl reads {MAJOR}.x",
+            where=path,
+            hint="Read it with the klutchctl that wrote it, or make a new plan",
+        )
+
+
+def _no_such_number(text: str) -> JSON:
+    raise ValueError(text)
+
+
+def _identity(found: Manifest) -> str:
+    """Digest a document, also one of a later minor version whose new fields we do not know."""
+    said = {key: value for key, value in found.items() if key not in _NOT_IDENTITY}
+    said["unseen"] = [one.get("name") for one in get_maps(found, "unseen")]
+    said["changes"] = [
+        {**one, "reason": ""} if one.get("action") == Action.UNKNOWN else one
+        for one in get_maps(found, "changes")
+    ]
+    return digest(said)[:ID_LENGTH]
+
+
+def _content(plan: Plan) -> dict[str, JSON]:
+    return {
+        "revision": plan.revision,
+        "fleet": plan.fleet,
+        "files": plan.digest,
+        "clusters": plan.clusters_total,
+        "sections": dict(plan.sections),
+        "changes": [_change(one) for one in plan.changes],
+        "widened": [
+            {
+                "unit": _unit(one.unit),
+                "binding": one.binding,
+                "claim": one.claim,
+                "before": one.before,
+                "after": one.after,
+                "origin": _origin(one.origin),
+            }
+            for one in plan.widened
+        ],
+        "held": [
+            {"guard": one.guard, "message": one.message, "clusters": list(one.clusters)}
+            for one in plan.held
+        ],
+        "unseen": [
+            {"name": one.name, "reason": one.reason, "remedy": one.remedy} for one in plan.unseen
+        ],
+        "warnings": list(plan.warnings),
+    }
+
+
+def _change(change: Change) -> dict[str, JSON]:
+    """Return a change; what it does not have is left out."""
+    _refuse_secret_values(change)
+    stated: dict[str, JSON] = {
+        "action": change.action.value,
+        "cluster": change.cluster,
+        "subject": change.subject,
+        "ref": _ref(change.ref),
+        "reason": change.reason,
+        "origin": _origin(change.origin),
+        "unit": None if change.unit is None else _unit(change.unit),
+        "before": change.before or None,
+        "uid": change.uid or None,
+        "after": change.after,
+        "fields": [_field(one) for one in change.fields] or None,
+        "steps": [_step(one) for one in change.steps] or None,
+        "keepsData": change.keeps_data or None,
+    }
+    return {key: value for key, value in stated.items() if value is not None}
+
+
+def _field(field: FieldChange) -> dict[str, JSON]:
+    return {"path": field.path, "before": field.before, "after": field.after}
+
+
+def _step(step: Step) -> dict[str, JSON]:
+    return {"verb": step.verb, "ref": _ref(step.ref), "note": step.note}
+
+
+def _ref(ref: Ref) -> dict[str, JSON]:
+    return {
+        "cluster": ref.cluster,
+        "group": ref.kind.group,
+        "version": ref.kind.version,
+        "kind": ref.kind.kind,
+        "plural": ref.kind.plural,
+        "namespaced": ref.kind.namespaced,
+        "namespace": ref.namespace,
+        "name": ref.name,
+    }
+
+
+def _unit(unit: UnitKey) -> dict[str, JSON]:
+    return {"cluster": unit.cluster, "group": unit.group, "resource": unit.resource}
+
+
+def _origin(origin: Origin | None) -> dict[str, JSON] | None:
+    if origin is None:
+        return None
+    return {"path": origin.path, "line": origin.line, "column": origin.column}
+
+
+def _refuse_secret_values(change: Change) -> None:
+    """Planning has redacted Secrets; whatever slips through must still never reach a file."""
+    shown = _secret_values(change.after)
+    for field in change.fields:
+        for value in (field.before, field.after):
+            shown += _secret_values(value)
+            if change.ref.kind == SECRET:
+                shown += _values_at(field.path, value)
+    if not all(map(_is_redacted, shown)):
+        raise ValueError(f"{change.ref} is not redacted in the plan")
+
+
+def _values_at(path: str, value: JSON) -> list[JSON]:
+    """Return the values of a Secret that a difference at `path` shows."""
+    match path.split("/")[1:]:
+        case ["data" | "stringData"]:
+            return list(get_map(value).values())
+        case ["data" | "stringData", _]:
+            return [value]
+        case ["data" | "stringData", _, fact]:
+            return [{fact: value}]
+        case _:
+            return []
+
+
+def _secret_values(value: JSON) -> list[JSON]:
+    """Return the values of the Secret that `value` is, or of those in the list that it is."""
+    if not isinstance(value, Mapping):
+        return []
+    if value.get("kind") in ("List", "SecretList"):
+        return [found for item in get_maps(value, "items") for found in _secret_values(item)]
+    if value.get("kind") != SECRET.kind or value.get("apiVersion") != SECRET.api_version:
+        return []
+    applied = get_map(value, "metadata", "annotations").get(LAST_APPLIED)
+    return [*get_map(value, "data").values(), *get_map(value, "stringData").values(), applied]
+
+
+def _is_redacted(value: JSON) -> bool:
+    if isinstance(value, Mapping):
+        return value.keys() <= _PUBLIC_FACTS | _SECRET_FACTS and all(
+            _is_redacted(value.get(fact)) for fact in _SECRET_FACTS
+        )
+    if value is None:
+        return True
+    return isinstance(value, str) and (value in _WORDS or _DIGEST.fullmatch(value) is not None)

@@ -1,0 +1,234 @@
+"""What one unit needs in Direct mode: its request and its binding (mapping.md 3, 5, 6)."""
+
+from dataclasses import dataclass, field, replace
+
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.blueprints.binding import parameters_digest
+from reconciler.core import conditions, keys, names
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    digest,
+    get_list,
+    get_maps,
+    get_text,
+    uid_of,
+)
+from reconciler.core.normalize import normalize_claim
+from reconciler.core.refs import Ref
+from reconciler.fleet.compile import Wanted, unit_objects
+from reconciler.fleet.footing import Footing
+from reconciler.fleet.values import Claim, Fleet, Unit
+from reconciler.planning import claims as claiming
+from reconciler.planning.changes import Action, Change, Step, WidenedClaim
+from reconciler.planning.compare import before_digest
+from reconciler.planning.index import Index
+from reconciler.planning.objects import owned_changes
+from reconciler.planning.offers import offer_of
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One app cluster on its control plane, both seen."""
+
+    fleet: Fleet
+    footing: Footing
+    control_plane: Index
+    app: Index
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPlan:
+    """What one unit comes to. `bodies` are exports that must be read whole to know better.
+
+    `unoffered` are claims of its Binding that are not for this resource, or for none.
+    """
+
+    changes: tuple[Change, ...] = ()
+    widened: tuple[WidenedClaim, ...] = ()
+    warnings: tuple[str, ...] = ()
+    bodies: frozenset[Ref] = field(default_factory=frozenset)
+    unoffered: tuple[Claim, ...] = ()
+
+
+def plan_unit(site: Site, unit: Unit) -> UnitPlan:
+    """Decide about one unit that the files want."""
+    offer = offer_of(site.control_plane, site.footing.space, unit)
+    division = claiming.divide(unit.claims, offer.claims)
+    problem = offer.problem or claim_problem(unit, division)
+    request, binding = _wanted(site, unit, division)
+    if problem:
+        return UnitPlan((blocked(unit, binding.ref, problem),), bodies=offer.bodies)
+    live = site.app.at(binding.ref)
+    bodies = offer.bodies if claims_change(live, binding) else frozenset[Ref]()
+    return UnitPlan(
+        changes=(_request_change(site, unit, request), *_binding_changes(site, unit, binding)),
+        widened=widened(unit, live, binding),
+        warnings=unaccepted(unit, division),
+        bodies=bodies,
+        unoffered=division.unoffered,
+    )
+
+
+def claim_problem(unit: Unit, division: claiming.Division) -> str:
+    """Return why a unit's claims cannot be accepted, or ""."""
+    if not division.wider:
+        return ""
+    claim = division.wider[0]
+    return (
+        f"the claim on {claim.resource} ({claim.origin}) reaches further than the control plane "
+        f"offers for {unit.key.name}"
+    )
+
+
+def _wanted(site: Site, unit: Unit, division: claiming.Division) -> tuple[Wanted, Wanted]:
+    objects = unit_objects(
+        site.fleet, unit, site.footing, claims=division.taken, required=division.required
+    )
+    by_kind = {wanted.ref.kind: wanted for wanted in objects}
+    return by_kind[API_SERVICE_EXPORT_REQUEST], by_kind[API_SERVICE_BINDING]
+
+
+def _request_change(site: Site, unit: Unit, wanted: Wanted) -> Change:
+    """The table of mapping.md 5."""
+    live = site.control_plane.at(wanted.ref)
+    export = site.control_plane.get(API_SERVICE_EXPORT, site.footing.space, unit.key.name)
+    change = draft_of(unit, wanted, live)
+    phase = (get_text(live, "status", "phase") or "Pending") if live is not None else ""
+    parameters = _parameters_changed(site, unit)
+    if parameters:
+        reason = f"{parameters} (this backend may ignore parameters)"
+        return replace(_replaced(change, live, reason), keeps_data=True)
+    if export is not None:
+        return replace(change, action=Action.NOOP, reason="the export exists")
+    if live is None:
+        return replace(change, action=Action.CREATE, reason="new", after=wanted.manifest)
+    if phase in ("Succeeded", "Failed"):
+        reason = f"the request is {phase} and there is no export: neither ever resumes"
+        return _replaced(replace(change, after=wanted.manifest), live, reason)
+    return replace(change, action=Action.NOOP, reason=f"waiting: {_waits_for(live)}")
+
+
+def _replaced(change: Change, live: Manifest | None, reason: str) -> Change:
+    removal = () if live is None else (Step("delete", change.ref, "the old request"),)
+    steps = (*removal, Step("create", change.ref, "a new request"))
+    return replace(change, action=Action.REPLACE, reason=reason, steps=steps)
+
+
+def _waits_for(request: Manifest) -> str:
+    found = conditions.find(
+        conditions.parse(get_list(request, "status", "conditions")), "ExportsReady"
+    )
+    if found is None or not found.reason:
+        return "the backend has not answered the request yet"
+    return f"ExportsReady is {found.status}, {found.reason}: {found.message}"
+
+
+def _parameters_changed(site: Site, unit: Unit) -> str:
+    """Return `request: parameters OLD -> NEW` by digests, or "" where they agree."""
+    binding = _live_binding(site, unit)
+    if binding is None:
+        return ""
+    before = annotations_of(binding).get(keys.PARAMETERS, "")
+    after = parameters_digest(unit.parameters)
+    if before == after:
+        return ""
+    return f"request: parameters {before or '{}'} -> {after or '{}'} (export and data untouched)"
+
+
+def _live_binding(site: Site, unit: Unit) -> Manifest | None:
+    namespace = "" if site.footing.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
+    return site.app.get(API_SERVICE_BINDING, namespace, unit.key.name)
+
+
+def _binding_changes(site: Site, unit: Unit, wanted: Wanted) -> tuple[Change, ...]:
+    live = site.app.at(wanted.ref)
+    draft = draft_of(unit, wanted, live)
+    if live is not None and _leads_elsewhere(live, wanted):
+        steps = (Step("delete", wanted.ref), Step("create", wanted.ref))
+        reason = "kubeconfigSecretRef differs and cannot be changed"
+        return (replace(draft, action=Action.REPLACE, reason=reason, steps=steps),)
+    return owned_changes(draft, live, wanted, fleet=site.fleet.name)
+
+
+def _leads_elsewhere(live: Manifest, wanted: Wanted) -> bool:
+    path = ("spec", "kubeconfigSecretRef", "name")
+    return get_text(live, *path) != get_text(wanted.manifest, *path)
+
+
+def claims_change(live: Manifest | None, wanted: Wanted) -> bool:
+    """Tell whether the live binding accepts other claims than are wanted."""
+    if live is None:
+        return True
+    return _claims(live) != _claims(wanted.manifest)
+
+
+def _claims(binding: Manifest) -> list[JSON]:
+    return sorted(
+        (normalize_claim(one) for one in get_maps(binding, "spec", "permissionClaims")),
+        key=lambda one: digest(one),
+    )
+
+
+def widened(unit: Unit, live: Manifest | None, wanted: Wanted) -> tuple[WidenedClaim, ...]:
+    """Return the claims that would reach further than the live binding lets them."""
+    if live is None:
+        return ()
+    held = [normalize_claim(one) for one in get_maps(live, "spec", "permissionClaims")]
+    found = []
+    for claim in map(normalize_claim, get_maps(wanted.manifest, "spec", "permissionClaims")):
+        if claiming.is_wider(claim, held):
+            before = [claiming.reach(one) for one in claiming.alike(claim, held)]
+            found.append(
+                WidenedClaim(
+                    unit=unit.key,
+                    binding=unit.binding,
+                    claim=claiming.title(claim),
+                    before=", ".join(sorted(before)) or "nothing",
+                    after=claiming.reach(claim),
+                    origin=unit.origin,
+                )
+            )
+    return tuple(found)
+
+
+def unaccepted(unit: Unit, division: claiming.Division) -> tuple[str, ...]:
+    """Return a sentence for each claim that is offered and not named."""
+    place = f"{unit.key} ({unit.origin})"
+    sentences = [
+        f"{place}: {name} is offered, not accepted"
+        + (" though the provider calls it required" if name in division.missing else "")
+        for name in division.unnamed
+    ]
+    return tuple(sentences)
+
+
+def blocked(unit: Unit, ref: Ref, reason: str) -> Change:
+    """Return the line of a unit that waits for a person."""
+    return Change(
+        cluster=unit.key.cluster,
+        subject=unit.binding,
+        ref=ref,
+        action=Action.BLOCKED,
+        reason=reason,
+        origin=unit.origin,
+        unit=unit.key,
+    )
+
+
+def draft_of(unit: Unit, wanted: Wanted, live: Manifest | None) -> Change:
+    """Return what every line about one object of a unit says."""
+    return Change(
+        cluster=unit.key.cluster,
+        subject=unit.binding,
+        ref=wanted.ref,
+        action=Action.NOOP,
+        reason="",
+        origin=unit.origin,
+        unit=unit.key,
+        before=before_digest(live, wanted.manifest),
+        uid="" if live is None else uid_of(live),
+    )

@@ -1,0 +1,152 @@
+"""Which files of a folder or commit a fleet is made of, fetched within limits.
+
+The first file says which others belong to it; nothing else is opened, and a folder that no
+include reaches is not looked into. Knows nothing of disks or Git: a `Store` does.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Final, Protocol
+
+from reconciler.core.origin import Origin
+from reconciler.core.problems import InvalidRepository, Problem
+from reconciler.core.yaml_text import MAX_BYTES
+from reconciler.fleet import globs, includes
+from reconciler.fleet.globs import Pattern
+
+MAX_FILES: Final = 10_000
+MAX_TREE_BYTES: Final = 64 << 20
+
+
+class EntryType(Enum):
+    """What bears a name in a folder; the value is its name in a sentence."""
+
+    FILE = "a file"
+    FOLDER = "a folder"
+    LINK = "a symbolic link"
+    SUBMODULE = "a submodule"
+    OTHER = "neither a file nor a folder"
+
+
+class Unreadable(Exception):
+    """A file that cannot be read: `code`, a sentence that goes on from its path, and a hint."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        self.code, self.message, self.hint = code, message, hint
+        super().__init__(message)
+
+
+class Store(Protocol):
+    """A folder on disk or in a commit. Paths are relative to it, "" is the folder itself."""
+
+    def entries(self, folder: str) -> Iterator[tuple[str, EntryType]]:
+        """Yield what a folder holds, in any order. Raises Unreadable."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of a file of at most MAX_BYTES. Raises Unreadable, at links too."""
+        ...
+
+
+class Gathered:
+    """The files that were fetched, and those that could not be, each with its problem."""
+
+    def __init__(self, store: Store) -> None:
+        self.files: dict[str, bytes] = {}
+        self.unread: dict[str, Problem] = {}
+        self._store, self._bytes, self._seen = store, 0, 0
+
+    def fetch(self, path: str) -> bytes:
+        """Fetch a file, once, and return its bytes, none if it cannot be read."""
+        if path in self.files or path in self.unread:
+            return self.files.get(path, b"")
+        try:
+            content = self._store.read(path)
+        except Unreadable as error:
+            self.refuse(path, error)
+            return b""
+        self._bytes += len(content)
+        if self._bytes > MAX_TREE_BYTES:
+            message = f"the files of the fleet are larger than {MAX_TREE_BYTES >> 20} MiB together"
+            raise _stopped("tree-too-large", message)
+        self.files[path] = content
+        return content
+
+    def refuse(self, path: str, error: Unreadable) -> None:
+        """Note why a path that was wanted cannot be read."""
+        shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        shown = "".join(one if one.isprintable() else repr(one)[1:-1] for one in shown)
+        self.unread[shown] = Problem(Origin(shown), error.code, error.message, error.hint)
+
+    def walk(self, patterns: frozenset[Pattern], folder: str = "") -> None:
+        """Fetch each file below `folder` that the rest of a pattern matches."""
+        try:
+            for name, entry_type in self._store.entries(folder):
+                self._visit(folder, name, entry_type, globs.step(patterns, name))
+        except Unreadable as error:
+            self.refuse(folder, error)
+
+    def _visit(self, folder: str, name: str, entry_type: EntryType, reach: globs.Reach) -> None:
+        self._seen += 1
+        if self._seen > MAX_FILES:
+            message = f"the includes look into folders with more than {MAX_FILES} files"
+            raise _stopped("too-many-files", message, "Name narrower folders in spec.include")
+        path = f"{folder}/{name}" if folder else name
+        wanted = reach.whole if entry_type is not EntryType.FOLDER else reach.named
+        if not wanted and not (reach.below and entry_type is EntryType.FOLDER):
+            return
+        if problem := globs.path_problem(path):
+            self.refuse(path, Unreadable("bad-path", f"the path {problem}", "Rename the file"))
+            return
+        if wanted:
+            self._take(path, entry_type)
+        if reach.below and entry_type is EntryType.FOLDER:
+            self.walk(reach.below, path)
+
+    def _take(self, path: str, entry_type: EntryType) -> None:
+        if entry_type is EntryType.FILE:
+            self.fetch(path)
+        else:
+            self.refuse(path, not_a_file(entry_type))
+
+
+def gather(store: Store, entry: str) -> Gathered:
+    """Return the files of the fleet whose first file is `entry`. Raises InvalidRepository."""
+    gathered = Gathered(store)
+    content = gathered.fetch(entry)
+    gathered.walk(includes.patterns(content, entry))
+    for path, text in list(gathered.files.items()):
+        for named in sorted(includes.ca_files(text, path)):
+            gathered.fetch(named)
+    return gathered
+
+
+def find_entry(store: Store) -> str:
+    """Return the name of the file to begin with. Raises InvalidRepository."""
+    try:
+        names = {name for name, _ in store.entries("")}
+    except Unreadable as error:
+        raise _stopped(error.code, error.message, error.hint) from None
+    found = includes.entry(names)
+    if isinstance(found, Problem):
+        raise InvalidRepository([found])
+    return found
+
+
+def not_a_file(entry_type: EntryType) -> Unreadable:
+    """Return the problem of what is no file."""
+    hint = {
+        EntryType.FOLDER: "An include of what is inside ends with /*.yaml or /**/*.yaml",
+        EntryType.LINK: "Links are not followed: put the file itself there",
+        EntryType.SUBMODULE: "Submodules are not read: put the files themselves there",
+    }.get(entry_type, "")
+    return Unreadable("not-a-file", f"is {entry_type.value}, and must be a file", hint)
+
+
+def too_large() -> Unreadable:
+    """Return the problem of a file above the limit."""
+    return Unreadable("file-too-large", f"is larger than {MAX_BYTES >> 20} MiB")
+
+
+def _stopped(code: str, message: str, hint: str = "") -> InvalidRepository:
+    return InvalidRepository([Problem(Origin("."), code, message, hint)])

@@ -1,0 +1,189 @@
+"""Clusters as plain values, for tests of planning: what is there, and what an apply would add."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core import names
+from reconciler.core.kubeconfig_facts import KubeconfigFacts, as_value, ca_digest, token_digest
+from reconciler.core.live import Address, Live, Seen, Unseen, instances
+from reconciler.core.manifest import Manifest, get_text, name_of, namespace_of, put
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CRD,
+    DEPLOYMENT,
+    NAMESPACE,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Kind,
+)
+from reconciler.core.tree import Tree
+from reconciler.fleet.load import load
+from reconciler.fleet.values import Fleet
+from reconciler.planning import planner
+from reconciler.planning.changes import Action, Change, Plan
+
+KINDS = {
+    (kind.api_version, kind.kind): kind
+    for kind in (
+        APP_CLUSTER_BINDING,
+        CLUSTER_BINDING,
+        API_SERVICE_EXPORT,
+        API_SERVICE_EXPORT_REQUEST,
+        API_SERVICE_EXPORT_TEMPLATE,
+        API_SERVICE_BINDING,
+        API_SERVICE_NAMESPACE,
+        NAMESPACE,
+        SECRET,
+        SERVICE_ACCOUNT,
+        DEPLOYMENT,
+        CRD,
+        CLUSTER_ROLE,
+        CLUSTER_ROLE_BINDING,
+    )
+}
+ADDRESS = Address("https://127.0.0.1:6443", "a CA")
+POSTGRES = "postgresqlinstances.anynines.com"
+
+
+def fleet_of(**files: str) -> Fleet:
+    """Return the fleet of these files; `fleet` is fleet.yaml. Problems fail the test."""
+    named = {f"{name.replace('__', '/')}.yaml": text.encode() for name, text in files.items()}
+    fleet, problems = load(Tree(files=named, revision=""))
+    assert fleet is not None, problems
+    return fleet
+
+
+def crd(name: str) -> dict[str, Any]:
+    return {"apiVersion": CRD.api_version, "kind": CRD.kind, "metadata": {"name": name}}
+
+
+def template(resource: str, claims: list[Any] | None = None) -> dict[str, Any]:
+    plural, _, group = resource.partition(".")
+    return {
+        "apiVersion": API_SERVICE_EXPORT_TEMPLATE.api_version,
+        "kind": API_SERVICE_EXPORT_TEMPLATE.kind,
+        "metadata": {"name": plural, "namespace": "platform"},
+        "spec": {
+            "APIServiceSelector": {"group": group, "resource": plural},
+            "permissionClaims": claims or [],
+        },
+    }
+
+
+def offering(*resources: str, claims: list[Any] | None = None) -> list[Manifest]:
+    """Return what a control plane needs to offer these resources."""
+    return [made for name in resources for made in (crd(name), template(name, claims))]
+
+
+@dataclass
+class World:
+    """One control plane and app clusters; objects by kind, namespace and name."""
+
+    control_plane: list[Manifest] = field(default_factory=list)
+    clusters: dict[str, list[Manifest]] = field(default_factory=dict)
+    uids: dict[str, str] = field(default_factory=dict)
+    in_use: dict[str, dict[str, int]] = field(default_factory=dict)
+    unseen: set[str] = field(default_factory=set)
+    plane: str = "eu"
+    _count: int = 0
+
+    def live(self) -> Live:
+        """Return all of it as observed."""
+        return Live(
+            control_planes={self.plane: self._seen(self.plane, "cp", self.control_plane)},
+            clusters={
+                name: self._seen(name, self.uids.get(name, f"uid-{name}"), objects)
+                for name, objects in self.clusters.items()
+            },
+        )
+
+    def plan(self, fleet: Fleet) -> Plan:
+        return planner.plan(fleet, self.live())
+
+    def apply(self, plan: Plan) -> None:
+        """Do the creates and updates of a plan, and what a backend and a konnector add."""
+        for change in plan.changes:
+            if change.action in (Action.CREATE, Action.UPDATE, Action.ADOPT) and change.after:
+                self._put(change)
+        self._settle()
+
+    def objects(self, cluster: str) -> list[Manifest]:
+        return (
+            self.control_plane if cluster.startswith("control-plane/") else self.clusters[cluster]
+        )
+
+    def remove(self, cluster: str, kind: Kind, name: str) -> Manifest:
+        objects = self.objects(cluster)
+        (found,) = [one for one in objects if one["kind"] == kind.kind and name_of(one) == name]
+        objects.remove(found)
+        return found
+
+    def _put(self, change: Change) -> None:
+        objects = self.objects(change.ref.cluster)
+        held = next((one for one in objects if _is(one, change)), None)
+        if held is not None:
+            objects.remove(held)
+        self._count += 1
+        assert change.after is not None
+        objects.append(put(change.after, f"uid-{self._count}", "metadata", "uid"))
+
+    def _settle(self) -> None:
+        exports = []
+        for index, one in enumerate(self.control_plane):
+            if one["kind"] == API_SERVICE_EXPORT_REQUEST.kind:
+                exports.append((name_of(one), namespace_of(one)))
+            if one["kind"] == "Secret":
+                self.control_plane[index] = _filled(one, namespace_of(one))
+        for name, namespace in exports:
+            metadata = {"name": name, "namespace": namespace, "uid": f"export-{namespace}-{name}"}
+            kind = API_SERVICE_EXPORT
+            made = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+            if made not in self.control_plane:
+                self.control_plane.append(made)
+        spaces = {
+            get_text(one, "metadata", "labels", "klutchctl.dev/cluster"): name_of(one)
+            for one in self.control_plane
+            if one["kind"] == "Namespace"
+        }
+        for cluster, objects in self.clusters.items():
+            for index, one in enumerate(objects):
+                if one["kind"] == "Secret":
+                    objects[index] = _filled(one, spaces.get(cluster, ""))
+
+    def _seen(self, name: str, uid: str, objects: list[Manifest]) -> Seen | Unseen:
+        if name in self.unseen:
+            return Unseen("no answer in time", "look at the network")
+        by_kind: dict[Kind, list[Manifest]] = {}
+        for one in objects:
+            by_kind.setdefault(KINDS[(str(one["apiVersion"]), str(one["kind"]))], []).append(one)
+        counts = {}
+        for resource, count in self.in_use.get(name, {}).items():
+            plural, _, group = resource.partition(".")
+            counts[instances(group, plural)] = count
+        return Seen(uid=uid, address=ADDRESS, objects=by_kind, in_use=counts)
+
+
+def _is(one: Manifest, change: Change) -> bool:
+    ref = change.ref
+    return (one["kind"], namespace_of(one), name_of(one)) == (
+        ref.kind.kind,
+        ref.namespace,
+        ref.name,
+    )
+
+
+def _filled(secret: Manifest, space: str) -> Manifest:
+    """Put into a Secret what the control plane, or an apply, would."""
+    token = token_digest(f"token of {space}")
+    if get_text(secret, "type") == "kubernetes.io/service-account-token":
+        return put(secret, {"token": token, "ca.crt": ca_digest("a CA")}, "data")
+    facts = KubeconfigFacts(ADDRESS.server, ca_digest(ADDRESS.ca), "", space, token)
+    return put(secret, as_value(facts), "data", names.KUBECONFIG)

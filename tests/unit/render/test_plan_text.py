@@ -1,0 +1,135 @@
+"""The sentences and the layout of the text, where a golden file would not say why."""
+
+from dataclasses import replace
+
+import pytest
+
+from klutchctl.render import plan_rows, plan_text
+from klutchctl.render.visible import visible
+from reconciler.core.diff import FieldChange
+from reconciler.core.refs import CONFIG_MAP, Ref
+from reconciler.fleet.values import UnitKey
+from reconciler.planning.changes import Action, Change, Plan, UnseenCluster
+
+UNIT = UnitKey("shop", "anynines.com", "backups")
+CHANGE = Change("shop", "db", Ref("shop", CONFIG_MAP, "ns", "a"), Action.UPDATE, "")
+PLAN = Plan(fleet="acme", revision="", digest="", changes=(), sections={}, clusters_total=3)
+
+DESCRIPTIONS = {
+    "a create names the object": (Action.CREATE, "new", None, "ConfigMap a"),
+    "an update names object and reason": (Action.UPDATE, "differs", None, "ConfigMap a: differs"),
+    "without a reason, the object": (Action.RELEASE, "", UNIT, "ConfigMap a"),
+    "a release is told by its reason": (Action.RELEASE, "3 backups stay", UNIT, "3 backups stay"),
+    "a reason that does not say what": (
+        Action.REPLACE,
+        "the request Failed",
+        UNIT,
+        "backups.anynines.com: the request Failed",
+    ),
+    "a blocked object of no unit": (Action.BLOCKED, "foreign", None, "ConfigMap a: foreign"),
+}
+
+
+@pytest.mark.parametrize(
+    ("action", "reason", "unit", "what"), DESCRIPTIONS.values(), ids=DESCRIPTIONS.keys()
+)
+def test_description(action, reason, unit, what):
+    found = plan_rows.row(replace(CHANGE, action=action, reason=reason, unit=unit))
+    assert found.what == what
+
+
+DIFFERENCES = {
+    "text": ("a", "b", '/x: "a" -> "b"'),
+    "text that looks like a number": ("1", 1, '/x: "1" -> 1'),
+    "absent": (None, {"b": 1, "a": []}, '/x: (absent) -> {"a": [], "b": 1}'),
+    "lines": ("a\nb", None, '/x: "a\\nb" -> (absent)'),
+    "what acts on a terminal": ("\x1b[2J\x9b", None, '/x: "\\u001b[2J\\x9b" -> (absent)'),
+    "long": ("x" * 500, None, f'/x: "{"x" * 119}... (502 characters) -> (absent)'),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "says"), DIFFERENCES.values(), ids=DIFFERENCES.keys())
+def test_difference(before, after, says):
+    found = plan_rows.row(replace(CHANGE, fields=(FieldChange("/x", before, after),)))
+    assert found.details == (says,)
+
+
+REVISIONS = {
+    "a commit": ("4c1e9d2f" + "0" * 32, "4c1e9d2"),
+    "a dirty tree": ("4c1e9d2f" + "0" * 32 + "+dirty", "4c1e9d2+dirty"),
+    "sha256": ("ab" * 32, "abababa"),
+    "another word": ("main", "main"),
+    "none": ("", ""),
+}
+
+
+@pytest.mark.parametrize(("revision", "shown"), REVISIONS.values(), ids=REVISIONS.keys())
+def test_revision(revision, shown):
+    assert plan_rows.revision(replace(PLAN, revision=revision)) == shown
+
+
+def unseen(count):
+    return tuple(UnseenCluster(f"edge-{index}", "timeout") for index in range(count))
+
+
+READINGS = {
+    "all": (0, None, ("Read 3 of 3 clusters", "")),
+    "all, and how long": (0, 0.44, ("Read 3 of 3 clusters in 0.4 s", "")),
+    "one not": (1, None, ("Read 2 of 3 clusters", "1 unreachable: edge-0 (timeout)")),
+    "more not than there are documents": (
+        4,
+        None,
+        ("Read 0 of 4 clusters", "4 unreachable: edge-0, edge-1, edge-2 and 1 more"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("count", "seconds", "says"), READINGS.values(), ids=READINGS.keys())
+def test_reading(count, seconds, says):
+    assert plan_rows.reading(replace(PLAN, unseen=unseen(count)), seconds) == says
+
+
+SUMMARIES = {
+    "nothing": ((), 0, "0 create, 0 update, 0 replace, 0 release, 0 delete, 0 unchanged"),
+    "what is rare is told when it is there": (
+        (Action.ADOPT, Action.BLOCKED, Action.UNKNOWN, Action.NOOP, Action.NOOP),
+        2,
+        "0 create, 0 update, 0 replace, 1 adopt, 0 release, 0 delete, 2 unchanged, 1 blocked,"
+        " 1 unknown, 2 clusters unknown",
+    ),
+}
+
+
+@pytest.mark.parametrize(("actions", "count", "says"), SUMMARIES.values(), ids=SUMMARIES.keys())
+def test_summary(actions, count, says):
+    changes = tuple(replace(CHANGE, action=action) for action in actions)
+    assert plan_rows.summary(replace(PLAN, changes=changes, unseen=unseen(count))) == says
+
+
+def test_one_long_description_does_not_push_the_others():
+    rows = [
+        plan_rows.Row(Action.CREATE, "a", "short", "f:1"),
+        plan_rows.Row(Action.CREATE, "bbb", "s" * 200, "f:2"),
+        plan_rows.Row(Action.CREATE, "c", "shorter", "f:3"),
+    ]
+    lines = list(plan_text.section_lines(rows, plan_text.column_widths(rows)))
+    assert lines[0].index("f:1") == lines[2].index("f:3") < 40
+    assert lines[0].index("short") == lines[1].index("sss")
+
+
+VISIBLE = {
+    "plain text": ("orders-db", "orders-db"),
+    "letters of all scripts": ("größe 語", "größe 語"),
+    "an escape sequence": ("\x1b[31m", "\\x1b[31m"),
+    "the one-byte form of it": ("\x9b31m", "\\x9b31m"),
+    "line breaks": ("a\r\nb\u2028c", "a\\r\\nb\\u2028c"),
+    "text that runs the other way": ("\u202egnp", "\\u202egnp"),
+    "what has no width": ("a\u200bb\ufeff", "a\\u200bb\\ufeff"),
+    "half a character": ("\ud800", "\\ud800"),
+    "a tag character": ("\U000e0041", "\\U000e0041"),
+}
+
+
+@pytest.mark.parametrize(("text", "shown"), VISIBLE.values(), ids=VISIBLE.keys())
+def test_visible(text, shown):
+    assert visible(text) == shown
