@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from klutchctl import settings
-from klutchctl.commands import sandbox, show, version
+from klutchctl import reach, settings
+from klutchctl.commands import plan, render, sandbox, show, snapshot, version
 from klutchctl.exit_codes import ExitCode
 from reconciler.core.errors import ConfigError, KlutchError
 
@@ -25,23 +25,54 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("version")(version.version)
+app.command("render")(render.render)
+app.command("plan")(plan.plan)
 app.command("show")(show.show)
+app.command("snapshot")(snapshot.snapshot)
 app.add_typer(sandbox.app, name="sandbox")
 
 
 @app.callback()
-def _global_options(
+def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show the debug log and details of errors.")
     ] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="Like NO_COLOR=1.")] = False,
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Instead of $KUBECONFIG and ~/.kube/config."),
+    ] = None,
+    parallelism: Annotated[int, typer.Option(min=1, help="Clusters that are read at once.")] = 32,
+    qps: Annotated[float, typer.Option(min=0.1, help="Calls a second, per cluster.")] = 100.0,
+    burst: Annotated[int, typer.Option(min=1, help="Calls before --qps holds.")] = 300,
+    timeout: Annotated[
+        float,
+        typer.Option(min=0.1, max=86_400, help="Seconds for all that is read of one cluster."),
+    ] = 60.0,
+    connect_timeout: Annotated[
+        float, typer.Option(min=0.1, max=86_400, help="Seconds for a connection to an API server.")
+    ] = 10.0,
+    allow_unreachable: Annotated[
+        bool,
+        typer.Option("--allow-unreachable", help="Succeed although some clusters are not read."),
+    ] = False,
 ) -> None:
     import logging
 
     level = logging.DEBUG if verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
     context.obj = settings.read(os.environ, verbose=verbose, no_color=no_color)
+    options = reach.Reach(
+        kubeconfig=kubeconfig,
+        parallelism=parallelism,
+        qps=qps,
+        burst=burst,
+        timeout=timeout,
+        connect_timeout=connect_timeout,
+        allow_unreachable=allow_unreachable,
+    )
+    reach.set_on(context, options)
 
 
 def main() -> None:

@@ -7,16 +7,26 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How this run behaves. `environ` is for the programs that we start."""
+    """How this run behaves. `environ` is for the programs that we start.
+
+    `git_owner_check`: a checkout that belongs to another user is refused.
+    """
 
     environ: Mapping[str, str]
     state_home: Path
     cache_home: Path
     verbose: bool
     color: bool
+    git_owner_check: bool
 
 
-def read(environ: Mapping[str, str], *, verbose: bool = False, no_color: bool = False) -> Settings:
+def read(
+    environ: Mapping[str, str],
+    *,
+    verbose: bool = False,
+    no_color: bool = False,
+    git_owner_check: bool = True,
+) -> Settings:
     """Return the settings. Flags win over the environment."""
     return Settings(
         environ=environ,
@@ -24,6 +34,7 @@ def read(environ: Mapping[str, str], *, verbose: bool = False, no_color: bool = 
         cache_home=_base("XDG_CACHE_HOME", ".cache", environ),
         verbose=verbose,
         color=not (no_color or environ.get("NO_COLOR")),  # https://no-color.org
+        git_owner_check=git_owner_check,
     )
 
 

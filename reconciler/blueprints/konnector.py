@@ -71,7 +71,8 @@ def app_cluster_binding_konnector(*, deploy: bool, image: str, overrides: Manife
 
 def _container(base: Manifest, overrides: Manifest) -> Manifest:
     # The name is the key by which the container is found, so overrides do not change it.
-    return {**containers.merged(base, overrides), "name": names.KONNECTOR}
+    own: Manifest = {"name": names.KONNECTOR}
+    return {**own, **containers.merged(base, overrides), **own}
 
 
 def _deployment(spec: Manifest, marks: Marks) -> Manifest:

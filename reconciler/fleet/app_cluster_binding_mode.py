@@ -12,7 +12,6 @@ from typing import Final
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import binding, konnector, rights, space
-from reconciler.blueprints.kubeconfig import Destination
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys, names
 from reconciler.core.live import control_plane_ref_name
@@ -39,11 +38,11 @@ def cluster_objects(
     place = control_plane_ref_name(cluster.control_plane)
     new = Rule.CREATE_ONLY
     # Many clusters share it.
-    shared = space.namespace(cluster.app_cluster_binding[0], marks=Marks({keys.FLEET: fleet.name}))
+    shared = space.namespace(footing.app_cluster_binding[0], marks=Marks({keys.FLEET: fleet.name}))
     kubeconfig = space.kubeconfig_secret(
         footing.kubeconfig_namespace,
         footing.kubeconfig_name,
-        destination=destination(cluster, footing),
+        destination=parts.destination(cluster, footing, namespace=names.KLUTCH_NAMESPACE),
         token=footing.token,
         marks=parts.ownership(fleet, cluster.name),
     )
@@ -56,11 +55,6 @@ def cluster_objects(
         Step(5, place, new).of_cluster(cluster, NAMESPACE, space.namespace(footing.space)),
         Step(7, place).of_cluster(cluster, APP_CLUSTER_BINDING, whole),
     )
-
-
-def destination(cluster: AppCluster, footing: Footing) -> Destination | None:
-    """Return where the kubeconfig beside the AppClusterBinding leads."""
-    return parts.destination(cluster, footing, namespace=names.KLUTCH_NAMESPACE)
 
 
 def unit_objects(
@@ -76,15 +70,15 @@ def unit_objects(
     It has no annotation `deletion-policy`: klutchctl cannot know whether the backend is one that
     waits for what the konnector does at it (mapping.md 9).
     """
-    cluster = fleet.clusters[unit.key.cluster]
     bound = binding.service_binding(
         parts.resource(unit),
         namespace=footing.space,
         secret=(footing.space, footing.kubeconfig_name),
         claims=parts.wire_claims(claims, required),
-        marks=Marks(keys.app_cluster_binding_labels(*cluster.app_cluster_binding)),
+        marks=Marks(keys.app_cluster_binding_labels(*footing.app_cluster_binding)),
     )
-    step = Step(6, control_plane_ref_name(cluster.control_plane))
+    control_plane = fleet.clusters[unit.key.cluster].control_plane
+    step = Step(6, control_plane_ref_name(control_plane))
     return (step.of_unit(unit, API_SERVICE_BINDING, bound, compared=_claims_of(bound)),)
 
 
@@ -122,7 +116,7 @@ def _app_cluster_binding(
     if footing.accepts_all_offered:
         annotations[keys.ACCEPT_CLAIMS] = keys.ACCEPT_CLAIMS_TEMPLATE
     return binding.app_cluster_binding(
-        cluster.app_cluster_binding,
+        footing.app_cluster_binding,
         secret=(footing.kubeconfig_namespace, footing.kubeconfig_name),
         resources={*map(parts.resource, units), *footing.unmanaged},
         konnector=konnector.app_cluster_binding_konnector(

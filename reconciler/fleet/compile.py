@@ -11,7 +11,6 @@ manifest passes it through `core.redact`.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from reconciler.blueprints.kubeconfig import Destination
 from reconciler.fleet import app_cluster_binding_mode, direct_mode
 from reconciler.fleet.footing import Footing, default_footing
 from reconciler.fleet.values import AppCluster, Claim, Fleet, Mode, Unit
@@ -22,7 +21,6 @@ __all__ = [
     "Wanted",
     "cluster_objects",
     "desired",
-    "kubeconfig_destination",
     "unit_objects",
     "units_by_cluster",
 ]
@@ -59,18 +57,6 @@ def unit_objects(
     else:
         make = app_cluster_binding_mode.unit_objects
     return make(fleet, unit, footing, claims=claims, required=required)
-
-
-def kubeconfig_destination(
-    fleet: Fleet, cluster: AppCluster, footing: Footing
-) -> Destination | None:
-    """Return where the kubeconfig of rule KUBECONFIG leads; None is known after apply.
-
-    With the token it is all that such a Secret is compared by.
-    """
-    if _is_direct(fleet, cluster):
-        return direct_mode.destination(fleet, cluster, footing)
-    return app_cluster_binding_mode.destination(cluster, footing)
 
 
 def desired(fleet: Fleet, *, clusters: Collection[str] | None = None) -> tuple[Wanted, ...]:

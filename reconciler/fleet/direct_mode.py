@@ -7,7 +7,6 @@ from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import binding, konnector, rights, space
-from reconciler.blueprints.kubeconfig import Destination
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
 from reconciler.core.live import control_plane_ref_name
@@ -45,12 +44,6 @@ def cluster_objects(
         ),
         *(_konnector(fleet, cluster, footing, units) if cluster.konnector.deploy else ()),
     )
-
-
-def destination(fleet: Fleet, cluster: AppCluster, footing: Footing) -> Destination | None:
-    """Return where the kubeconfig of the binding space leads."""
-    control_plane = fleet.control_planes[cluster.control_plane]
-    return parts.destination(control_plane, footing, namespace=footing.space)
 
 
 def unit_objects(
@@ -116,6 +109,9 @@ def _space(fleet: Fleet, cluster: AppCluster, footing: Footing) -> Iterator[Want
 def _kubeconfigs(fleet: Fleet, cluster: AppCluster, footing: Footing) -> Iterator[Wanted]:
     """The konnector mirrors the first over the second, so only the first is ever changed."""
     place = control_plane_ref_name(cluster.control_plane)
+    destination = parts.destination(
+        fleet.control_planes[cluster.control_plane], footing, namespace=footing.space
+    )
     source = (footing.kubeconfig_namespace, footing.kubeconfig_name)
     copy = (names.KLUTCH_NAMESPACE, footing.consumer_secret)
     for step, (namespace, name) in (
@@ -125,7 +121,7 @@ def _kubeconfigs(fleet: Fleet, cluster: AppCluster, footing: Footing) -> Iterato
         secret = space.kubeconfig_secret(
             namespace,
             name,
-            destination=destination(fleet, cluster, footing),
+            destination=destination,
             token=footing.token,
             marks=parts.ownership(fleet, cluster.name),
         )

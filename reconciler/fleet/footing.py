@@ -37,6 +37,8 @@ class Footing:
     # the app cluster. A live kubeconfig's own address, or that of our own access.
     address: Address | None = None
     token: Secret | None = None  # the one in the kubeconfig
+    # AppClusterBinding mode: where that object is (namespace, name). A live one keeps its place.
+    app_cluster_binding: tuple[str, str] = ("", "")
     # AppClusterBinding mode: every unit accepts all that its template offers (mapping.md 8).
     accepts_all_offered: bool = False
     # AppClusterBinding mode: what a live one lists, the files do not, and stays (mapping.md 4).
@@ -64,4 +66,5 @@ def default_footing(fleet: Fleet, cluster: AppCluster) -> Footing:
         consumer_secret="",
         identity="",
         cluster_uid=uid,
+        app_cluster_binding=cluster.app_cluster_binding,
     )

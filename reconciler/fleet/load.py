@@ -6,6 +6,7 @@ cannot be read nothing is called unknown: one mistake is not reported as many.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -70,6 +71,7 @@ class _Loader:
             units=units,
             digest=_digest({path: self.tree.files[path] for path in paths}),
             revision=self.tree.revision,
+            documents=Counter(written.kind for written in self.repository.documents),
         )
 
     def _scene(self, ca_files: CaFiles) -> Scene:

@@ -174,7 +174,7 @@ class Fleet:
     """A whole repository. `digest` covers paths and bytes of the files read.
 
     `revision` is a commit, with "+dirty" for a changed working tree, or "" without Git; it is
-    shown and never hashed.
+    shown and never hashed. `documents` counts those of each kind.
     """
 
     name: str
@@ -185,3 +185,4 @@ class Fleet:
     units: Mapping[UnitKey, Unit]
     digest: str
     revision: str
+    documents: Mapping[str, int] = field(default_factory=dict)

@@ -140,16 +140,17 @@ def departures(site: Site, cluster: AppCluster) -> tuple[Departure, ...]:
         return ()
     ref = site.control_plane.ref(APP_CLUSTER_BINDING, live)
     annotated = annotations_of(live).get(keys.DELETION_POLICY, "")
-    policy = leaving_policy(site.fleet.guards, annotated, cluster_left=False)
+    policy = leaving_policy(annotated)
     found = (UnitKey(cluster.name, one.group, one.plural) for one in resources_of(live))
     return tuple(
-        Departure(key, key.name, ref, live, policy, tuple(_steps(site, key, ref)))
+        Departure(key, key.name, ref, live, policy, tuple(release_steps(site, key, ref)))
         for key in sorted(found)
         if key not in site.fleet.units
     )
 
 
-def _steps(site: Site, key: UnitKey, ref: Ref) -> Iterator[Step]:
+def release_steps(site: Site, key: UnitKey, ref: Ref) -> Iterator[Step]:
+    """Yield how a unit is let go in this mode (mapping.md 9)."""
     yield Step("apply", ref, "apiExports without it")
     bound = Ref(site.control_plane.name, API_SERVICE_BINDING, site.footing.space, key.name)
     yield Step("wait", bound, "until the backend has deleted it")

@@ -70,8 +70,6 @@ def held_units(guards: Guards, changes: Sequence[Change], in_use: Mapping[str, i
     return held
 
 
-def leaving_policy(guards: Guards, annotated: str, *, cluster_left: bool) -> DeletionPolicy:
-    """Return what to do with a unit that left: what its binding says, or its cluster's rule."""
-    if cluster_left:
-        return guards.on_cluster_leave
+def leaving_policy(annotated: str) -> DeletionPolicy:
+    """Return what to do with a unit that left: what its binding says, else Release."""
     return DeletionPolicy(annotated) if annotated in set(DeletionPolicy) else DeletionPolicy.RELEASE

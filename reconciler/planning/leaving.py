@@ -54,7 +54,7 @@ def departures(site: Site, cluster: str) -> tuple[Departure, ...]:
         if ours and key not in site.fleet.units and key not in found:
             ref = index.ref(kind, live)
             steps = tuple(_release(site, key, ref))
-            found[key] = Departure(key, _subject(live), ref, live, _policy(site, live), steps)
+            found[key] = Departure(key, _subject(live), ref, live, _policy(live), steps)
     return tuple(found[key] for key in sorted(found))
 
 
@@ -92,9 +92,8 @@ def _subject(live: Manifest) -> str:
     return labels_of(live).get(keys.BINDING) or name_of(live)
 
 
-def _policy(site: Site, live: Manifest) -> DeletionPolicy:
-    annotated = annotations_of(live).get(keys.DELETION_POLICY, "")
-    return leaving_policy(site.fleet.guards, annotated, cluster_left=False)
+def _policy(live: Manifest) -> DeletionPolicy:
+    return leaving_policy(annotations_of(live).get(keys.DELETION_POLICY, ""))
 
 
 def _instances(count: int | None) -> str:

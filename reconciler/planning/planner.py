@@ -5,14 +5,14 @@ that was not seen completely is ever released, replaced or deleted.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.core.live import Live, Questions, Seen, Unseen, control_plane_ref_name, instances
 from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import AppCluster, Claim, Fleet, Mode, PruneMode, Unit, UnitKey
-from reconciler.planning import app_cluster_bindings, guards, leaving, placement
+from reconciler.planning import app_cluster_bindings, guards, leavers, leaving, placement
 from reconciler.planning.changes import (
     Action,
     Change,
@@ -39,11 +39,12 @@ class _Draft:
     warnings: list[str] = field(default_factory=list)
     bodies: set[Ref] = field(default_factory=set)
     in_use: dict[UnitKey, int | None] = field(default_factory=dict)  # None = not counted yet
+    sections: dict[str, str] = field(default_factory=dict)
 
 
-def questions(fleet: Fleet, live: Live) -> Questions:
+def questions(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Questions:
     """Return what has to be read, beyond the usual, before `plan` can decide everything."""
-    draft = _draft(fleet, live)
+    draft = _draft(fleet, live, only)
     uncounted = (key for key, count in draft.in_use.items() if count is None)
     return Questions(
         in_use=frozenset((key.cluster, instances(key.group, key.resource)) for key in uncounted),
@@ -51,9 +52,12 @@ def questions(fleet: Fleet, live: Live) -> Questions:
     )
 
 
-def plan(fleet: Fleet, live: Live) -> Plan:
-    """Return the plan. `live` should hold the answers to `questions`."""
-    draft = _draft(fleet, live)
+def plan(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Plan:
+    """Return the plan, of all app clusters or `only` some.
+
+    `live` should hold the answers to `questions`.
+    """
+    draft = _draft(fleet, live, only)
     counts = {str(key): count for key, count in draft.in_use.items() if count}
     known = set(fleet.units) | {one.unit for one in draft.changes if one.unit is not None}
     extent = guards.Extent(wanted=len(fleet.units), known=len(known))
@@ -67,19 +71,19 @@ def plan(fleet: Fleet, live: Live) -> Plan:
         revision=fleet.revision,
         digest=fleet.digest,
         changes=tuple(draft.changes),
-        sections={name: one.control_plane for name, one in sorted(fleet.clusters.items())},
+        sections=draft.sections,
         widened=tuple(draft.widened),
         held=tuple(held),
         unseen=tuple(sorted(draft.unseen, key=lambda one: one.name)),
         warnings=tuple(sorted(draft.warnings)),
-        clusters_total=len(fleet.clusters) + len(fleet.control_planes),
+        clusters_total=len(live.control_planes) + len(draft.sections),
     )
     return replace(made, id=plan_id(made))
 
 
-def _draft(fleet: Fleet, live: Live) -> _Draft:
+def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
     draft = _Draft()
-    draft.unseen += _unseen(live)
+    draft.unseen += _unseen(fleet, live)
     planes = {
         name: Index(control_plane_ref_name(name), seen)
         for name, seen in live.control_planes.items()
@@ -87,8 +91,9 @@ def _draft(fleet: Fleet, live: Live) -> _Draft:
     }
     twins = _twins(live)
     units = units_by_cluster(fleet)
-    for name in sorted(fleet.clusters):
+    for name in sorted(fleet.clusters if only is None else only):
         cluster, wanted = fleet.clusters[name], units.get(name, ())
+        draft.sections[name] = cluster.control_plane
         seen = live.clusters.get(name, Unseen("it was not read"))
         plane = planes.get(cluster.control_plane)
         if cluster.suspended is not None:
@@ -101,7 +106,21 @@ def _draft(fleet: Fleet, live: Live) -> _Draft:
             _hold(draft, cluster, wanted, Misplaced("identity", reason))
         else:
             _site(draft, fleet, cluster, plane, Index(name, seen), wanted)
+    for name, seen in sorted(live.leaving.items()):
+        if isinstance(seen, Seen):
+            _leave(draft, fleet, Index(name, seen), planes)
     return draft
+
+
+def _leave(draft: _Draft, fleet: Fleet, app: Index, planes: Mapping[str, Index]) -> None:
+    """Let a cluster go that no document names."""
+    for plane_name in sorted(planes):
+        for gone in leavers.leavings(fleet, app.name, planes[plane_name], app):
+            draft.sections[app.name] = plane_name
+            for departure in gone.departures:
+                count = _count(draft, app, departure.key)
+                draft.changes.append(leaving.change_of(gone.site, departure, in_use=count))
+            draft.changes.append(leavers.change_of(gone))
 
 
 def _site(
@@ -200,9 +219,12 @@ def _unknown(cluster: AppCluster, unit: Unit) -> Change:
     )
 
 
-def _unseen(live: Live) -> Iterator[UnseenCluster]:
-    named = [(control_plane_ref_name(n), one) for n, one in live.control_planes.items()]
-    for name, seen in (*named, *live.clusters.items(), *live.leaving.items()):
+def _unseen(fleet: Fleet, live: Live) -> Iterator[UnseenCluster]:
+    """Yield what could not be read; a suspended cluster was not meant to be."""
+    planes = [(control_plane_ref_name(n), one) for n, one in live.control_planes.items()]
+    asleep = {name for name, one in fleet.clusters.items() if one.suspended is not None}
+    clusters = [(name, one) for name, one in live.clusters.items() if name not in asleep]
+    for name, seen in (*planes, *clusters, *live.leaving.items()):
         if isinstance(seen, Unseen):
             yield UnseenCluster(name, seen.reason, seen.remedy)
 

@@ -4,6 +4,7 @@ Every name is opened beneath the folder, one by one, and a link is never followe
 link to a secret on this machine would else end up in the output (CVE-2022-24904).
 """
 
+import contextlib
 import errno
 import os
 import stat
@@ -46,7 +47,7 @@ def read(path: Path, *, check_owner: bool = True) -> Tree:
     if _in_git(top):
         from reconciler.source import git  # takes 80 ms, and many fleets are looked at without
 
-        folder, revision = git.work_tree(top, entry, gathered.files, check_owner=check_owner)
+        folder, revision = git.work_tree(top, gathered, check_owner=check_owner)
     return Tree(gathered.files, revision, entry, gathered.unread, folder)
 
 
@@ -90,7 +91,9 @@ class _Folder:
         for name in names:
             last = name is names[-1]
             try:
-                inner = os.open(name, _FLAGS | (flags if last else os.O_DIRECTORY), dir_fd=descriptor)
+                inner = os.open(
+                    name, _FLAGS | (flags if last else os.O_DIRECTORY), dir_fd=descriptor
+                )
             except OSError as error:
                 raise _refusal(error, name, descriptor) from None
             finally:
@@ -100,12 +103,12 @@ class _Folder:
 
 
 def _refusal(error: OSError, name: str, folder: int) -> Unreadable:
-    # A link is ELOOP, but ENOTDIR where a folder was wanted.
-    if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
-        return gather.not_a_file(EntryType.LINK)
+    with contextlib.suppress(OSError):
+        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            return gather.not_a_file(EntryType.LINK)
     if error.errno == errno.ENXIO:  # a socket
         return gather.not_a_file(EntryType.OTHER)
-    if error.errno == errno.ENOENT:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return Unreadable("missing-file", "does not exist")
     return Unreadable("unreadable-file", f"cannot be read: {error.strerror}")
 

@@ -6,6 +6,7 @@ include reaches is not looked into. Knows nothing of disks or Git: a `Store` doe
 
 from collections.abc import Iterator
 from enum import Enum
+from itertools import islice
 from typing import Final, Protocol
 
 from reconciler.core.origin import Origin
@@ -16,6 +17,7 @@ from reconciler.fleet.globs import Pattern
 
 MAX_FILES: Final = 10_000
 MAX_TREE_BYTES: Final = 64 << 20
+MAX_DEPTH: Final = 64
 
 
 class EntryType(Enum):
@@ -54,7 +56,8 @@ class Gathered:
     def __init__(self, store: Store) -> None:
         self.files: dict[str, bytes] = {}
         self.unread: dict[str, Problem] = {}
-        self._store, self._bytes, self._seen = store, 0, 0
+        self.patterns: frozenset[Pattern] = frozenset()
+        self._store, self._bytes = store, 0
 
     def fetch(self, path: str) -> bytes:
         """Fetch a file, once, and return its bytes, none if it cannot be read."""
@@ -63,7 +66,7 @@ class Gathered:
         try:
             content = self._store.read(path)
         except Unreadable as error:
-            self.refuse(path, error)
+            self._refuse(path, error)
             return b""
         self._bytes += len(content)
         if self._bytes > MAX_TREE_BYTES:
@@ -72,49 +75,67 @@ class Gathered:
         self.files[path] = content
         return content
 
-    def refuse(self, path: str, error: Unreadable) -> None:
-        """Note why a path that was wanted cannot be read."""
+    def fetch_all(self, patterns: frozenset[Pattern]) -> None:
+        """Fetch the files that a pattern matches."""
+        self.patterns = patterns
+        for path, found in walk(self._store, patterns):
+            if found is EntryType.FILE:
+                self.fetch(path)
+            else:
+                self._refuse(path, not_a_file(found) if isinstance(found, EntryType) else found)
+
+    def _refuse(self, path: str, error: Unreadable) -> None:
         shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         shown = "".join(one if one.isprintable() else repr(one)[1:-1] for one in shown)
         self.unread[shown] = Problem(Origin(shown), error.code, error.message, error.hint)
 
-    def walk(self, patterns: frozenset[Pattern], folder: str = "") -> None:
-        """Fetch each file below `folder` that the rest of a pattern matches."""
-        try:
-            for name, entry_type in self._store.entries(folder):
-                self._visit(folder, name, entry_type, globs.step(patterns, name))
-        except Unreadable as error:
-            self.refuse(folder, error)
 
-    def _visit(self, folder: str, name: str, entry_type: EntryType, reach: globs.Reach) -> None:
-        self._seen += 1
-        if self._seen > MAX_FILES:
+def walk(
+    store: Store, patterns: frozenset[Pattern]
+) -> Iterator[tuple[str, EntryType | Unreadable]]:
+    """Yield each path that a pattern matches, with what is there or why that is not known.
+
+    Folders are yielded only where a pattern meant a file there. Raises InvalidRepository.
+    """
+    folders = [("", patterns)]
+    seen = 0
+    while folders:
+        folder, reaching = folders.pop()
+        try:
+            entries = list(islice(store.entries(folder), MAX_FILES - seen + 1))
+        except Unreadable as error:
+            yield folder, error
+            continue
+        seen += len(entries)
+        if seen > MAX_FILES:
             message = f"the includes look into folders with more than {MAX_FILES} files"
             raise _stopped("too-many-files", message, "Name narrower folders in spec.include")
-        path = f"{folder}/{name}" if folder else name
-        wanted = reach.whole if entry_type is not EntryType.FOLDER else reach.named
-        if not wanted and not (reach.below and entry_type is EntryType.FOLDER):
-            return
-        if problem := globs.path_problem(path):
-            self.refuse(path, Unreadable("bad-path", f"the path {problem}", "Rename the file"))
-            return
-        if wanted:
-            self._take(path, entry_type)
-        if reach.below and entry_type is EntryType.FOLDER:
-            self.walk(reach.below, path)
+        for name, entry_type in entries:
+            reach = globs.step(reaching, name)
+            below = reach.below if entry_type is EntryType.FOLDER else frozenset()
+            wanted = reach.named if entry_type is EntryType.FOLDER else reach.whole
+            if not wanted and not below:
+                continue
+            path = f"{folder}/{name}" if folder else name
+            problem = globs.path_problem(path) or _depth_problem(path)
+            if problem:
+                yield path, Unreadable("bad-path", f"cannot be read: the path {problem}")
+                continue
+            if wanted:
+                yield path, entry_type
+            if below:
+                folders.append((path, below))
 
-    def _take(self, path: str, entry_type: EntryType) -> None:
-        if entry_type is EntryType.FILE:
-            self.fetch(path)
-        else:
-            self.refuse(path, not_a_file(entry_type))
+
+def _depth_problem(path: str) -> str:
+    return f"has more than {MAX_DEPTH} folders" if path.count("/") > MAX_DEPTH else ""
 
 
 def gather(store: Store, entry: str) -> Gathered:
     """Return the files of the fleet whose first file is `entry`. Raises InvalidRepository."""
     gathered = Gathered(store)
     content = gathered.fetch(entry)
-    gathered.walk(includes.patterns(content, entry))
+    gathered.fetch_all(includes.patterns(content, entry))
     for path, text in list(gathered.files.items()):
         for named in sorted(includes.ca_files(text, path)):
             gathered.fetch(named)

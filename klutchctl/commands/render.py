@@ -1,0 +1,62 @@
+"""`klutchctl render`: the Kubernetes objects that a fleet repository means, offline."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from klutchctl import outputs
+from klutchctl.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from reconciler.fleet.values import Fleet
+    from reconciler.fleet.wanted import Wanted
+
+_FORMATS: Final = ("text", "json")
+
+
+def render(
+    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option("--cluster", metavar="NAME", help="Only these app clusters."),
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+    ] = None,
+) -> int:
+    """Print the exact objects per cluster, as a first apply would make them. Contacts no cluster.
+
+    What only an apply can know, such as a token, reads "(known after apply)".
+    """
+    wanted = outputs.parse(output or [], known=_FORMATS)
+    from klutchctl import repository
+    from klutchctl.render import manifests
+
+    fleet = repository.fleet_in(path)
+    objects = _objects(fleet, repository.chosen(fleet, cluster or ()))
+    outputs.write(
+        wanted,
+        {
+            "text": lambda _: manifests.as_text(fleet, objects),
+            "json": lambda _: manifests.as_json(fleet, objects),
+        },
+    )
+    return ExitCode.SUCCESS
+
+
+def _objects(fleet: "Fleet", clusters: Collection[str] | None) -> "list[Wanted]":
+    """Return the objects of some clusters, or all, with the content of the CRD in its place."""
+    from dataclasses import replace
+
+    from reconciler.core.refs import CRD
+    from reconciler.fleet.compile import desired
+    from reconciler.kube import crds
+
+    contents = dict(zip(crds.APP_CLUSTER, crds.load(*crds.APP_CLUSTER), strict=True))
+    return [
+        replace(wanted, manifest=contents[wanted.ref.name]) if wanted.ref.kind == CRD else wanted
+        for wanted in desired(fleet, clusters=clusters)
+    ]

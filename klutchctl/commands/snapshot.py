@@ -1,0 +1,84 @@
+"""`klutchctl snapshot`: the live state of a fleet, without secrets, as a file."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from klutchctl import reach
+from klutchctl.exit_codes import ExitCode
+from klutchctl.reach import Reach
+from klutchctl.settings import Settings
+
+if TYPE_CHECKING:
+    from reconciler.core.live import Live, Seen
+    from reconciler.fleet.values import Fleet
+
+
+def snapshot(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it.")],
+    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
+) -> int:
+    """Write what is live to a file: for offline planning, and for reports of defects.
+
+    It holds no credentials, and digests in the place of Secret values. No cluster is changed.
+    """
+    import asyncio
+
+    from klutchctl.sandbox import files
+    from reconciler.core import livefile
+
+    settings = context.obj
+    assert isinstance(settings, Settings)
+    how = reach.of(context)
+    fleet = _fleet(path)
+    live = asyncio.run(_observe(fleet, how, settings))
+    files.write(out, livefile.dump(live))
+    return _report(fleet, live, out, allow_unreachable=how.allow_unreachable)
+
+
+def _fleet(path: Path) -> "Fleet":
+    from reconciler.core.problems import InvalidRepository
+    from reconciler.fleet.load import load
+    from reconciler.source import folder
+
+    fleet, problems = load(folder.read(path))
+    if fleet is None:
+        raise InvalidRepository(problems)
+    return fleet
+
+
+async def _observe(fleet: "Fleet", how: Reach, settings: Settings) -> "Live":
+    from reconciler.kube import registry
+    from reconciler.observe import answer, observe
+    from reconciler.observe.questions import all_questions
+
+    pace = reach.pace(how)
+    async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
+        live = await observe(fleet, clusters, pace=pace)
+        return await answer(fleet, live, clusters, all_questions(fleet, live), pace=pace)
+
+
+def _report(fleet: "Fleet", live: "Live", out: Path, *, allow_unreachable: bool) -> ExitCode:
+    """Say what the file holds, and what it lacks. A suspended cluster is not missed."""
+    from reconciler.core.live import Unseen
+
+    verdicts: dict[str, Seen | Unseen] = {
+        **{f"control plane {name}": each for name, each in live.control_planes.items()},
+        **{
+            f"cluster {name}": each
+            for name, each in live.clusters.items()
+            if fleet.clusters[name].suspended is None
+        },
+        **{f"leaving cluster {name}": each for name, each in live.leaving.items()},
+    }
+    unseen = {name: each for name, each in verdicts.items() if isinstance(each, Unseen)}
+    for name, each in unseen.items():
+        print(f"Unseen: {name}: {each.reason}. {each.remedy}", file=sys.stderr)
+    seen = len(verdicts) - len(unseen)
+    typer.echo(f"Snapshot of {seen} of {len(verdicts)} clusters: {out}")
+    if unseen and not seen:
+        return ExitCode.FAILED
+    return ExitCode.PARTIAL if unseen and not allow_unreachable else ExitCode.SUCCESS

@@ -1,0 +1,65 @@
+"""How clusters are reached, as global options say it: one value for every command that does."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from klutchctl.settings import Settings
+    from reconciler.kube.registry import Surroundings
+    from reconciler.observe import Pace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Times are in seconds; `qps` and `burst` hold for each cluster, `timeout` for all its reads.
+
+    `kubeconfig` None: the files of $KUBECONFIG, else ~/.kube/config. `allow_unreachable`: not
+    to have read every cluster is no failure.
+    """
+
+    kubeconfig: str | None = None
+    parallelism: int = 32
+    qps: float = 100.0
+    burst: int = 300
+    timeout: float = 60.0
+    connect_timeout: float = 10.0
+    allow_unreachable: bool = False
+
+
+def set_on(context: typer.Context, reach: Reach) -> None:
+    """Hand the global options to the command that follows."""
+    context.meta[__name__] = reach
+
+
+def of(context: typer.Context) -> Reach:
+    """Return the global options of this run."""
+    reach = context.meta[__name__]
+    assert isinstance(reach, Reach)
+    return reach
+
+
+def surroundings(reach: Reach, settings: "Settings") -> "Surroundings":
+    """Return where access leads from here."""
+    from pathlib import Path
+
+    from reconciler.kube import kubeconfig
+    from reconciler.kube.limits import Limits
+    from reconciler.kube.registry import Surroundings
+
+    paths = kubeconfig.search_paths(reach.kubeconfig, environ=settings.environ, home=Path.home())
+    limits = Limits(
+        qps=reach.qps,
+        burst=reach.burst,
+        connect_timeout=min(reach.connect_timeout, reach.timeout),
+        deadline=reach.timeout,
+    )
+    return Surroundings(kubeconfigs=paths, environ=settings.environ, limits=limits)
+
+
+def pace(reach: Reach) -> "Pace":
+    """Return how many clusters are read at once, and for how long each."""
+    from reconciler.observe import Pace
+
+    return Pace(parallelism=reach.parallelism, timeout=reach.timeout)

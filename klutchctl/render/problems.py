@@ -1,0 +1,176 @@
+"""What is wrong with a fleet repository: for people, programs, code scanning and GitHub.
+
+SARIF is version 2.1.0 (OASIS, 2020-03-27); the GitHub form is that of its workflow commands.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from klutchctl.render.visible import visible
+from reconciler.core.manifest import JSON
+from reconciler.core.problems import Problem, Severity
+from reconciler.fleet.codes import CODES
+
+FORMAT: Final = "klutchctl.dev/problems"
+VERSION: Final = "1.0"
+
+_COLORS: Final[Mapping[Severity, str]] = {
+    Severity.INVALID: "\x1b[31m",
+    Severity.DENIED: "\x1b[31m",
+    Severity.WARNING: "\x1b[33m",
+}
+_RESET: Final = "\x1b[0m"
+_LEVELS: Final[Mapping[Severity, str]] = {
+    Severity.INVALID: "error",
+    Severity.DENIED: "error",
+    Severity.WARNING: "warning",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Problems in the order of their places, and what a fleet without them is made of.
+
+    `folder` stands before each path: "" or with "/" at the end. `counts` are nouns with numbers,
+    in the order of telling; none where the fleet cannot be used.
+    """
+
+    problems: Sequence[Problem]
+    folder: str = ""
+    fleet: str = ""
+    counts: tuple[tuple[str, int], ...] = ()
+
+    def path(self, problem: Problem) -> str:
+        """Return the path of a problem as it is shown."""
+        path = problem.origin.path
+        return self.folder.rstrip("/") or "." if path == "." else f"{self.folder}{path}"
+
+
+def text(findings: Findings, *, color: bool = False) -> str:
+    """Return a line for each problem, its hint below it, and a last line that sums up."""
+    lines: list[str] = []
+    for problem in findings.problems:
+        lines.append(_line(findings, problem, color=color))
+        if problem.hint:
+            lines.append(f"    {visible(problem.hint)}")
+    return "\n".join([*lines, _summary(findings)]) + "\n"
+
+
+def as_json(findings: Findings) -> str:
+    """Return one JSON object and a newline."""
+    document: JSON = {
+        "format": FORMAT,
+        "version": VERSION,
+        "fleet": findings.fleet,
+        "counts": dict(findings.counts),
+        "problems": [
+            {
+                "path": findings.path(problem),
+                "line": problem.origin.line,
+                "column": problem.origin.column,
+                "severity": problem.severity.value,
+                "code": problem.code,
+                "message": problem.message,
+                "hint": problem.hint,
+            }
+            for problem in findings.problems
+        ],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def sarif(findings: Findings, *, version: str) -> str:
+    """Return a SARIF log of one run. `version` is that of klutchctl."""
+    used = sorted({problem.code for problem in findings.problems})
+    rules = [{"id": code, "shortDescription": {"text": CODES[code]}} for code in used]
+    driver: JSON = {"name": "klutchctl", "version": version, "rules": rules}
+    run: JSON = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(findings, problem) for problem in findings.problems],
+    }
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    log: JSON = {"$schema": schema, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=2) + "\n"
+
+
+def github(findings: Findings) -> str:
+    """Return workflow commands that annotate the lines of a pull request, and the summary."""
+    commands = [_command(findings, problem) for problem in findings.problems]
+    return "\n".join([*commands, _summary(findings)]) + "\n"
+
+
+def _line(findings: Findings, problem: Problem, *, color: bool) -> str:
+    place = findings.path(problem)
+    if problem.origin.line:
+        place = f"{place}:{problem.origin.line}:{problem.origin.column}"
+    severity = problem.severity.value
+    if color:
+        severity = f"{_COLORS[problem.severity]}{severity}{_RESET}"
+    return f"{visible(place)}: {severity}: {visible(problem.message)} [{problem.code}]"
+
+
+def _summary(findings: Findings) -> str:
+    counts = Counter(problem.severity for problem in findings.problems)
+    words = {
+        Severity.INVALID: "error",
+        Severity.DENIED: "denied by policy",
+        Severity.WARNING: "warning",
+    }
+    found = ", ".join(
+        _counted(counts[severity], word, plural=severity is not Severity.DENIED)
+        for severity, word in words.items()
+        if counts[severity]
+    )
+    if not findings.fleet:
+        return found
+    *things, (units, number) = findings.counts
+    made = ", ".join(_counted(count, word) for word, count in things)
+    fleet = f"{findings.fleet}: {made} -> {_counted(number, units)}"
+    return f"{fleet} ({found})" if found else fleet
+
+
+def _counted(count: int, word: str, *, plural: bool = True) -> str:
+    return f"{count} {word}s" if plural and count != 1 else f"{count} {word}"
+
+
+def _result(findings: Findings, problem: Problem) -> JSON:
+    uri = quote(findings.path(problem))
+    place: dict[str, JSON] = {"artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"}}
+    if problem.origin.line:
+        place["region"] = {
+            "startLine": problem.origin.line,
+            "startColumn": problem.origin.column,
+        }
+    return {
+        "ruleId": problem.code,
+        "level": _LEVELS[problem.severity],
+        "message": {"text": _sentence(problem)},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
+def _command(findings: Findings, problem: Problem) -> str:
+    properties = {"file": findings.path(problem)}
+    if problem.origin.line:
+        properties["line"] = str(problem.origin.line)
+        properties["col"] = str(problem.origin.column)
+    properties["title"] = problem.code
+    written = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    return f"::{_LEVELS[problem.severity]} {written}::{_data(_sentence(problem))}"
+
+
+def _sentence(problem: Problem) -> str:
+    return visible(f"{problem.message}. {problem.hint}" if problem.hint else problem.message)
+
+
+def _data(value: str) -> str:
+    return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(value: str) -> str:
+    return _data(visible(value)).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,27 @@
+"""From a path to a checked fleet, for every command that needs one."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from reconciler.core.errors import ConfigError
+from reconciler.core.problems import InvalidRepository
+from reconciler.fleet.load import load
+from reconciler.fleet.values import Fleet
+from reconciler.source import folder
+
+
+def fleet_in(path: Path) -> Fleet:
+    """Return the fleet in a folder or file. Raises InvalidRepository with all its problems."""
+    fleet, problems = load(folder.read(path))
+    if fleet is None:
+        raise InvalidRepository(problems)
+    return fleet
+
+
+def chosen(fleet: Fleet, clusters: Collection[str]) -> frozenset[str] | None:
+    """Return the named app clusters; None, all of them, where none is named."""
+    unknown = sorted(set(clusters) - set(fleet.clusters))
+    if unknown:
+        known = ", ".join(sorted(fleet.clusters)) or "none"
+        raise ConfigError(f"no such cluster: {', '.join(unknown)}", hint=f"There are: {known}")
+    return frozenset(clusters) or None

@@ -1,0 +1,219 @@
+"""A fleet repository in a Git commit, and what Git knows of one on disk. The one door to Git.
+
+From a commit, files are read out of its tree object: nothing is checked out, no filter or hook
+runs, no link or submodule is followed. A ref is looked up by its name and never parsed: the
+language of revisions has been a way to attack libgit2 (CVE-2024-24575, CVE-2024-24577).
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pygit2
+from pygit2.enums import FileMode
+
+from reconciler.core.errors import ConfigError, HostError
+from reconciler.core.tree import Tree
+from reconciler.core.yaml_text import MAX_BYTES
+from reconciler.fleet import globs
+from reconciler.source import gather
+from reconciler.source.gather import EntryType, Gathered, Unreadable
+
+# Earlier ones send credentials on to another host after a redirect (CVE-2026-53586).
+_OLDEST: Final = (1, 9, 5)
+_NAMESPACES: Final = ("refs/heads/", "refs/tags/", "refs/remotes/")
+_OBJECT_ID: Final = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
+_TYPES: Final = {
+    FileMode.BLOB: EntryType.FILE,
+    FileMode.BLOB_EXECUTABLE: EntryType.FILE,
+    FileMode.TREE: EntryType.FOLDER,
+    FileMode.LINK: EntryType.LINK,
+    FileMode.COMMIT: EntryType.SUBMODULE,
+}
+
+
+def read(
+    repository: Path, ref: str, *, folder: str = "", entry: str = "", check_owner: bool = True
+) -> Tree:
+    """Return the fleet in a commit of the repository that `repository` is, or is in.
+
+    `ref` is HEAD, the full name of a branch, tag or remote branch with or without its
+    `refs/.../`, or a whole commit id. `folder` and `entry` are as in `Tree`. Raises
+    InvalidRepository, ConfigError for a repository or ref that cannot be used, and HostError.
+    """
+    opened = _open(repository, check_owner=check_owner)
+    if opened is None:
+        raise ConfigError("there is no Git repository here", where=str(repository))
+    commit = _commit(opened, ref)
+    top = _subfolder(opened, commit, folder)
+    store = _Commit(opened, top)
+    name = entry or gather.find_entry(store)
+    found = gather.gather(store, name)
+    return Tree(found.files, str(commit.id), name, found.unread, folder)
+
+
+def work_tree(top: Path, gathered: Gathered, *, check_owner: bool) -> tuple[str, str]:
+    """Return where `top` lies in its Git work tree, and the revision of the gathered files.
+
+    Both are as in `Tree`, and "" without a repository. Raises ConfigError and HostError.
+    """
+    repository = _open(top, check_owner=check_owner)
+    if repository is None or repository.workdir is None or repository.head_is_unborn:
+        return "", ""
+    root = Path(repository.workdir).resolve()
+    relative = top.resolve().relative_to(root).as_posix()
+    folder = "" if relative == "." else f"{relative}/"
+    commit = repository.head.peel(pygit2.Commit)
+    dirty = "+dirty" if _differs(repository, commit, folder, gathered) else ""
+    return folder, f"{commit.id}{dirty}"
+
+
+def _differs(
+    repository: pygit2.Repository, commit: pygit2.Commit, folder: str, gathered: Gathered
+) -> bool:
+    """Tell whether the commit would give other files than were gathered."""
+    try:
+        store = _Commit(repository, _subfolder(repository, commit, folder))
+        if any(store.id_of(path) != pygit2.hash(text) for path, text in gathered.files.items()):
+            return True
+        committed = {path for path, _ in gather.walk(store, gathered.patterns)}
+    except (ConfigError, Unreadable):
+        return True
+    return not committed <= gathered.files.keys() | gathered.unread.keys()
+
+
+def _open(path: Path, *, check_owner: bool) -> pygit2.Repository | None:
+    _check_library()
+    pygit2.settings.owner_validation = check_owner
+    try:
+        found = pygit2.discover_repository(str(path.resolve()))
+        return None if found is None else pygit2.Repository(found)
+    except (pygit2.GitError, KeyError, ValueError) as error:
+        if "is not owned by current user" in str(error):
+            raise ConfigError(
+                "the Git repository belongs to another user",
+                where=str(path),
+                hint="Usual in CI containers; `klutchctl --git-owner-check=off ...` trusts it, or"
+                " `git config --global --add safe.directory <path>`",
+            ) from None
+        raise ConfigError(
+            f"the Git repository cannot be opened: {_reason(error)}", where=str(path)
+        ) from None
+
+
+def _check_library() -> None:
+    version = tuple(map(int, pygit2.LIBGIT2_VERSION.split(".")[:3]))
+    if version < _OLDEST:
+        raise HostError(
+            f"libgit2 {pygit2.LIBGIT2_VERSION} is not safe to use",
+            hint="Install pygit2 1.21 or later, built with libgit2 1.9.5 or later",
+        )
+
+
+def _commit(repository: pygit2.Repository, ref: str) -> pygit2.Commit:
+    try:
+        found = _candidates(repository, ref)
+    except (pygit2.GitError, KeyError, ValueError) as error:
+        raise ConfigError(f"{ref!r} is no commit: {_reason(error)}", where="ref") from None
+    if not found:
+        hint = "Write HEAD, a branch, a tag or a whole commit id"
+        raise ConfigError(f"{ref!r} is not in the repository", where="ref", hint=hint)
+    if len({commit.id for commit in found.values()}) > 1:
+        hint = f"Write one of {', '.join(found)}"
+        raise ConfigError(f"{ref!r} has several meanings", where="ref", hint=hint)
+    return next(iter(found.values()))
+
+
+def _candidates(repository: pygit2.Repository, ref: str) -> dict[str, pygit2.Commit]:
+    """Return the commits that `ref` can mean, by full names."""
+    if ref == "HEAD":
+        return {ref: repository.head.peel(pygit2.Commit)}
+    if _OBJECT_ID.fullmatch(ref):
+        target = repository.get(ref)
+        return {} if target is None else {ref: target.peel(pygit2.Commit)}
+    names = [ref] if ref.startswith(_NAMESPACES) else [space + ref for space in _NAMESPACES]
+    return {
+        name: repository.lookup_reference(name).peel(pygit2.Commit)
+        for name in names
+        if pygit2.reference_is_valid_name(name) and name in repository.references
+    }
+
+
+def _subfolder(repository: pygit2.Repository, commit: pygit2.Commit, folder: str) -> pygit2.Tree:
+    path = folder.rstrip("/")
+    if not path:
+        return commit.tree
+    if problem := globs.path_problem(path):
+        raise ConfigError(f"{path!r} {problem}", where="folder")
+    try:
+        found = _descend(repository, commit.tree, path.split("/"))
+    except Unreadable:
+        found = None
+    if not isinstance(found, pygit2.Tree):
+        raise ConfigError(f"there is no folder {path!r} in commit {commit.id}", where="folder")
+    return found
+
+
+class _Commit:
+    """A `gather.Store` in a tree object."""
+
+    def __init__(self, repository: pygit2.Repository, top: pygit2.Tree) -> None:
+        self._repository, self._top = repository, top
+
+    def entries(self, folder: str) -> Iterator[tuple[str, EntryType]]:
+        tree = _descend(self._repository, self._top, folder.split("/") if folder else [])
+        if not isinstance(tree, pygit2.Tree):
+            raise gather.not_a_file(EntryType.OTHER)
+        for entry in tree:
+            yield os.fsdecode(entry.raw_name or b""), _type_of(entry)
+
+    def id_of(self, path: str) -> pygit2.Oid | None:
+        """Return the id of the file at `path`, or None. Raises Unreadable."""
+        try:
+            return _descend(self._repository, self._top, path.split("/")).id
+        except Unreadable:
+            return None
+
+    def read(self, path: str) -> bytes:
+        found = _descend(self._repository, self._top, path.split("/"))
+        entry_type = _type_of(found)
+        if entry_type is not EntryType.FILE:
+            raise gather.not_a_file(entry_type)
+        try:
+            _, size = self._repository.odb.read_header(found.id)
+            if size > MAX_BYTES:
+                raise gather.too_large()
+            _, content = self._repository.odb.read(found.id)
+        except (pygit2.GitError, KeyError) as error:
+            raise _broken(error) from None
+        return content
+
+
+def _descend(repository: pygit2.Repository, tree: pygit2.Tree, names: list[str]) -> pygit2.Object:
+    """Return what is at a path, name by name: a link or submodule on the way leads nowhere."""
+    found: pygit2.Object = tree
+    try:
+        for name in names:
+            if not isinstance(found, pygit2.Tree):
+                raise gather.not_a_file(_type_of(found))
+            found = found[name]
+    except KeyError:
+        raise Unreadable("missing-file", "does not exist") from None
+    except (pygit2.GitError, ValueError) as error:
+        raise _broken(error) from None
+    return found
+
+
+def _type_of(entry: pygit2.Object) -> EntryType:
+    return _TYPES.get(FileMode(entry.filemode or 0), EntryType.OTHER)
+
+
+def _broken(error: Exception) -> Unreadable:
+    hint = "A partial or damaged clone lacks objects: fetch them"
+    return Unreadable("unreadable-file", f"cannot be read: {_reason(error)}", hint)
+
+
+def _reason(error: Exception) -> str:
+    return str(error.args[0]) if error.args else type(error).__name__

@@ -1,0 +1,49 @@
+"""Objects that a test makes by hand in the real clusters, and takes away again."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from reconciler.core.errors import AlreadyExists
+from reconciler.core.refs import (
+    NAMESPACE,
+)
+from reconciler.fleet.values import Access, Fleet
+from tests.support import fleets
+from tests.support.clusters import LiveCluster
+from tests.support.observing import (
+    BIND,
+    Hand,
+)
+from tests.support.wire_objects import MANAGER
+
+
+@pytest.fixture
+async def on_plane(control_plane: LiveCluster) -> AsyncIterator[Hand]:
+    hand = Hand(control_plane, [])
+    yield hand
+    await hand.clean()
+
+
+@pytest.fixture
+async def in_app(app_cluster: LiveCluster) -> AsyncIterator[Hand]:
+    with contextlib.suppress(AlreadyExists):
+        await app_cluster.cluster.create(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": BIND}},
+            NAMESPACE,
+            manager=MANAGER,
+        )
+    hand = Hand(app_cluster, [])
+    yield hand
+    await hand.clean()
+
+
+@pytest.fixture
+def fleet(control_plane: LiveCluster, app_cluster: LiveCluster) -> Fleet:
+    plane = replace(fleets.control_plane(), access=Access(context=control_plane.context))
+    app = replace(fleets.app_cluster(), access=Access(context=app_cluster.context))
+    made = fleets.fleet(control_planes=[plane], clusters=[app])
+    return replace(made, name=f"fleet-{uuid.uuid4().hex[:8]}")

@@ -1,0 +1,136 @@
+"""Fleets of real clusters, objects made by hand in them, and what `observe` sees of them."""
+
+import base64
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from reconciler.core import names
+from reconciler.core.live import Live, Seen
+from reconciler.core.manifest import (
+    Manifest,
+    get_maps,
+    get_text,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from reconciler.core.refs import (
+    CRD,
+    Kind,
+    Ref,
+)
+from reconciler.fleet.values import Fleet
+from reconciler.kube import registry
+from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+from reconciler.kube.registry import Surroundings
+from reconciler.observe import Pace, observe
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.wire_objects import MANAGER
+
+TOKEN = "eyJhbGciOiJSUzI1NiJ9.canary-of-a-token.c2lnbmF0dXJl"
+BIND = names.KLUTCH_NAMESPACE
+
+
+def b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def kubeconfig(namespace: str, token: str = TOKEN) -> str:
+    place = {"cluster": "c", "user": "u", "namespace": namespace}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": "https://cp.example:6443/"}}],
+            "users": [{"name": "u", "user": {"token": token}}],
+            "contexts": [{"name": "x", "context": place}],
+            "current-context": "x",
+        }
+    )
+
+
+@dataclass
+class Hand:
+    """Writes objects by hand, and takes them away after the test."""
+
+    live: LiveCluster
+    made: list[tuple[Ref, str]]
+
+    async def create(self, kind: Kind, name: str, *, namespace: str = "", **more: Any) -> Manifest:
+        metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
+        manifest = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            **more,
+            "metadata": metadata | more.get("metadata", {}),
+        }
+        created = await self.live.cluster.create(manifest, kind, manager=MANAGER)
+        ref = Ref(self.live.cluster.name, kind, namespace, name)
+        self.made.append((ref, uid_of(created)))
+        return created
+
+    async def clean(self) -> None:
+        for ref, uid in reversed(self.made):
+            await self.live.cluster.delete(
+                ref, preconditions=Preconditions(uid=uid), propagation=Propagation.BACKGROUND
+            )
+
+
+def around(*kubeconfigs: Path) -> Surroundings:
+    return Surroundings(kubeconfigs=kubeconfigs, environ={})
+
+
+def context(live: LiveCluster, name: str, **changes: Any) -> bytes:
+    """Return a kubeconfig with one context: that of a live cluster, with changes to its entries."""
+    document = yaml.safe_load(live.kubeconfig.read_text())
+    of = {entry["name"]: entry["context"] for entry in document["contexts"]}[live.context]
+    cluster = next(e["cluster"] for e in document["clusters"] if e["name"] == of["cluster"])
+    user = next(e["user"] for e in document["users"] if e["name"] == of["user"])
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": cluster | changes.get("cluster", {})}],
+            "users": [{"name": name, "user": changes.get("user", user)}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+            "current-context": name,
+        }
+    ).encode()
+
+
+async def seen_by(fleet: Fleet, *kubeconfigs: Path, pace: Pace | None = None) -> Live:
+    async with registry.of(fleet, around(*kubeconfigs)) as clusters:
+        return await observe(fleet, clusters, pace=pace or Pace())
+
+
+def the_plane(live: Live) -> Seen:
+    verdict = live.control_planes["eu"]
+    assert isinstance(verdict, Seen), verdict
+    return verdict
+
+
+def the_app(live: Live) -> Seen:
+    verdict = live.clusters["shop"]
+    assert isinstance(verdict, Seen), verdict
+    return verdict
+
+
+def named(objects: Iterable[Manifest], namespace: str) -> dict[str, Manifest]:
+    return {name_of(item): item for item in objects if namespace_of(item) == namespace}
+
+
+async def established(cluster: Cluster, kind: Kind) -> None:
+    async def is_established():
+        crd = await cluster.get(Ref(cluster.name, CRD, "", kind.resource))
+        conditions = {
+            get_text(c, "type"): get_text(c, "status")
+            for c in get_maps(crd, "status", "conditions")
+        }
+        return conditions.get("Established") == "True"
+
+    await eventually(is_established)

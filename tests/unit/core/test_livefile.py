@@ -1,0 +1,134 @@
+"""A snapshot says exactly what was seen, and anything else is refused in one sentence."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.core import livefile
+from reconciler.core.errors import ConfigError
+from reconciler.core.live import Address, Live, Seen, Unseen, instances
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
+
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+_MANIFESTS = st.dictionaries(st.text(max_size=8), _JSON, max_size=4)
+_KINDS = st.sampled_from([NAMESPACE, SECRET, CRD, instances("shop.example", "databases")])
+_REFS = st.builds(Ref, st.text(max_size=8), _KINDS, st.text(max_size=8), st.text(max_size=8))
+_SEEN = st.builds(
+    Seen,
+    uid=st.text(max_size=8),
+    address=st.builds(Address, st.text(max_size=8), st.text(max_size=8), st.text(max_size=8)),
+    objects=st.dictionaries(_KINDS, st.lists(_MANIFESTS, max_size=3).map(tuple)),
+    unserved=st.frozensets(_KINDS),
+    in_use=st.dictionaries(_KINDS, st.integers(0, 2**31)),
+    bodies=st.dictionaries(_REFS, st.none() | _MANIFESTS, max_size=3),
+    bindings_cluster_scoped=st.booleans(),
+)
+_UNSEEN = st.builds(Unseen, st.text(max_size=8), st.text(max_size=8))
+_PARTS = st.dictionaries(st.text(max_size=8), _SEEN | _UNSEEN, max_size=3)
+_LIVES = st.builds(Live, _PARTS, _PARTS, _PARTS)
+
+LIVE = Live(
+    control_planes={
+        "eu": Seen(
+            uid="u1",
+            address=Address("https://cp.example:6443", "PEM"),
+            objects={NAMESPACE: ({"metadata": {"name": "a"}},)},
+            unserved=frozenset({CRD}),
+            in_use={instances("shop.example", "databases"): 3},
+            bodies={Ref("control-plane/eu", SECRET, "a", "b"): None},
+        )
+    },
+    clusters={"shop": Unseen("no connection", "Check it")},
+)
+
+
+@given(_LIVES)
+def test_what_is_written_is_read(live: Live) -> None:
+    assert livefile.parse(livefile.dump(live), "x") == live
+
+
+@given(_LIVES)
+def test_the_bytes_do_not_depend_on_order(live: Live) -> None:
+    shuffled = Live(
+        dict(reversed(live.control_planes.items())),
+        dict(reversed(live.clusters.items())),
+        dict(reversed(live.leaving.items())),
+    )
+    assert livefile.dump(shuffled) == livefile.dump(live)
+
+
+@given(st.binary(max_size=200) | _JSON.map(lambda value: json.dumps(value).encode()))
+def test_garbage_is_refused(content: bytes) -> None:
+    with pytest.raises(ConfigError, match="some-file"):
+        livefile.parse(content, "some-file")
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else ()
+    inner = enumerate(value) if isinstance(value, list) else inner
+    return [path, *(found for key, item in inner for found in _paths(item, (*path, key)))]
+
+
+_DOCUMENT = json.loads(livefile.dump(LIVE))
+_PLACES = [path for path in _paths(_DOCUMENT) if path and "items" not in path]
+
+
+@given(st.sampled_from(_PLACES), _JSON | st.just("absent"))
+def test_a_damaged_snapshot_is_read_or_refused(path: tuple[Any, ...], value: Any) -> None:
+    document = json.loads(livefile.dump(LIVE))
+    holder = document
+    for step in path[:-1]:
+        holder = holder[step]
+    if value == "absent":
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value
+    try:
+        read = livefile.parse(json.dumps(document).encode(), "f")
+    except ConfigError as error:
+        assert error.where == "f"
+    else:
+        assert livefile.parse(livefile.dump(read), "f") == read
+
+
+REFUSED: dict[str, tuple[bytes, str]] = {
+    "not JSON": (b"klutch", "f: not a JSON document. `klutchctl snapshot` writes one"),
+    "a plan file": (b'{"format": "klutchctl.dev/plan"}', "f: not a snapshot. `klutchctl"),
+    "a newer version": (
+        b'{"format": "klutchctl.dev/live", "version": 2}',
+        "f: a snapshot of format version 2, and this klutchctl reads 1. Upgrade klutchctl",
+    ),
+    "an infinite number": (b'{"version": 1e999}', "f: not a JSON document"),
+    "not a number": (b'{"version": NaN}', "f: not a JSON document"),
+    "nested too deeply": (b"[" * 100_000, "f: not a JSON document"),
+    "a number of text": (
+        b'{"format": "klutchctl.dev/live", "version": "1"}',
+        "f: version is not a count",
+    ),
+    "nothing inside": (
+        b'{"format": "klutchctl.dev/live", "version": 1}',
+        "f: controlPlanes is missing",
+    ),
+    "neither seen nor unseen": (
+        b'{"format": "klutchctl.dev/live", "version": 1, "controlPlanes": {"eu": {}}}',
+        "f: controlPlanes.eu is not an object with one key: seen or unseen",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "sentence"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_is_wrong_is_said(content: bytes, sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        livefile.parse(content, "f")
+    assert str(caught.value).startswith(sentence)

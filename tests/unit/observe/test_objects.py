@@ -1,0 +1,199 @@
+"""What of a live object is kept, and that nothing secret is."""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.core import keys
+from reconciler.core.kubeconfig_facts import (
+    KubeconfigFacts,
+    ServiceAccountFacts,
+    ca_digest,
+    facts_of,
+    service_account_facts_of,
+    token_digest,
+)
+from reconciler.core.manifest import Manifest, get, get_text
+from reconciler.core.redact import LAST_APPLIED
+from reconciler.core.refs import CRD, SECRET
+from reconciler.observe.objects import MAX_DEPTH, TOO_DEEP, export_body, kubeconfig_facts, observed
+
+TOKEN = "eyJhbGciOiJSUzI1NiJ9.canary.c2lnbmF0dXJl"
+CA = "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"
+
+
+def b64(value: str | bytes) -> str:
+    return base64.b64encode(value.encode() if isinstance(value, str) else value).decode()
+
+
+def secret(uid: str = "u1", type: str = "Opaque", **data: str) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": type,
+        "metadata": {"name": "x", "namespace": "n", "uid": uid},
+        "data": {key: b64(value) for key, value in data.items()},
+    }
+
+
+def config(*, cluster: Any = None, user: Any = None, **top: Any) -> str:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": "https://cp.example"} | (cluster or {})}],
+        "users": [{"name": "u", "user": {"token": TOKEN} if user is None else user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "s"}}],
+        "current-context": "x",
+    }
+    return yaml.safe_dump(document | top)
+
+
+FACTS = KubeconfigFacts("https://cp.example", "", "", "s", token_digest(TOKEN))
+KUBECONFIGS: Mapping[str, tuple[str, KubeconfigFacts | None]] = {
+    "all that is compared": (
+        config(
+            cluster={"certificate-authority-data": b64(CA), "tls-server-name": "api.example"},
+        ),
+        KubeconfigFacts(
+            "https://cp.example", ca_digest(CA), "api.example", "s", token_digest(TOKEN)
+        ),
+    ),
+    "a slash at the end of the server means nothing": (
+        config(cluster={"server": "https://cp.example/"}),
+        FACTS,
+    ),
+    "JSON is YAML": (json.dumps(yaml.safe_load(config())), FACTS),
+    "a client certificate is no token": (
+        config(user={"client-certificate-data": "x", "client-key-data": "canary-key"}),
+        KubeconfigFacts("https://cp.example", "", "", "s", ""),
+    ),
+    "no user": (
+        config(contexts=[{"name": "x", "context": {"cluster": "c", "namespace": "s"}}]),
+        KubeconfigFacts("https://cp.example", "", "", "s", ""),
+    ),
+    "no current context": (config(**{"current-context": ""}), None),
+    "a context that is not there": (config(**{"current-context": "canary"}), None),
+    "no server": (config(cluster={"server": ""}), None),
+    "credentials in the server": (config(cluster={"server": "https://canary:pw@cp"}), None),
+    "not YAML": ("current-context: [", None),
+    "an alias": ("current-context: &a x\nkind: *a", None),
+    "something else": ("hello", None),
+}
+
+
+@pytest.mark.parametrize(("text", "facts"), KUBECONFIGS.values(), ids=KUBECONFIGS.keys())
+def test_facts_take_the_place_of_a_kubeconfig(text: str, facts: KubeconfigFacts | None) -> None:
+    seen = observed(SECRET, secret(kubeconfig=text))
+    assert facts_of(seen) == facts
+    assert "canary" not in repr(seen)
+    assert b64(text) not in repr(seen)
+
+
+def test_a_kubeconfig_is_known_under_any_key() -> None:
+    assert facts_of(observed(SECRET, secret(config=config())), key="config") == FACTS
+
+
+def test_no_token_is_never_the_same_token() -> None:
+    tokenless = KubeconfigFacts("https://cp.example", "", "", "s", "")
+    assert not tokenless.same_token("")
+    assert not tokenless.same_token(FACTS.token_digest)
+    assert FACTS.same_token(token_digest(TOKEN))
+    assert not FACTS.same_token(token_digest("other"))
+
+
+ACCOUNTS: Mapping[str, tuple[Manifest, ServiceAccountFacts | None]] = {
+    "filled": (
+        secret(type="kubernetes.io/service-account-token", token=TOKEN, **{"ca.crt": CA}),
+        ServiceAccountFacts(ca_digest(CA), token_digest(TOKEN)),
+    ),
+    "not filled yet": (secret(type="kubernetes.io/service-account-token"), None),
+    "half filled": (secret(type="kubernetes.io/service-account-token", token=TOKEN), None),
+    "of another type": (secret(token=TOKEN, **{"ca.crt": CA}), None),
+}
+
+
+@pytest.mark.parametrize(("manifest", "facts"), ACCOUNTS.values(), ids=ACCOUNTS.keys())
+def test_a_service_account_token(manifest: Manifest, facts: ServiceAccountFacts | None) -> None:
+    seen = observed(SECRET, manifest)
+    assert service_account_facts_of(seen) == facts
+    assert "canary" not in repr(seen)
+
+
+def test_line_breaks_at_the_end_of_a_ca_mean_nothing() -> None:
+    assert ca_digest(CA) == ca_digest(CA.strip() + "\n\n")
+    assert ca_digest(CA) != ca_digest(CA.replace("QUJD", "QUJE"))
+
+
+def test_other_values_are_digests_of_one_object() -> None:
+    one, other = (observed(SECRET, secret(uid, a="canary", b="canary")) for uid in ("u1", "u2"))
+    assert get_text(one, "data", "a") == get_text(one, "data", "b") != ""
+    assert get_text(one, "data", "a") != get_text(other, "data", "a")
+
+
+@given(
+    st.dictionaries(
+        st.text("abc.-", min_size=1, max_size=8),
+        st.binary(max_size=20).map(lambda tail: b"canary-1234" + tail),
+        max_size=4,
+    ),
+    st.sampled_from(["data", "stringData"]),
+)
+def test_no_value_of_a_secret_is_ever_kept(data: dict[str, bytes], where: str) -> None:
+    values = {
+        key: b64(value) if where == "data" else value.decode("latin-1")
+        for key, value in data.items()
+    }
+    annotations = {LAST_APPLIED: json.dumps({"kind": "Secret", "data": values})}
+    annotations |= {f"copy-{key}": f"was {value}" for key, value in values.items()}
+    manifest = secret()
+    manifest = {**manifest, "metadata": {"uid": "u", "annotations": annotations}, where: values}
+    seen = repr(observed(SECRET, manifest))
+    assert "canary" not in seen
+    assert b64("canary-1234")[:12] not in seen
+
+
+def test_only_the_managed_fields_of_our_managers_are_kept_without_times() -> None:
+    entry = {"operation": "Apply", "time": "2026-06-01T12:00:00Z", "fieldsV1": {"f:spec": {}}}
+    managers = [keys.MANAGER_CLI, "kubectl", keys.MANAGER_BACKEND, "konnector", "Klutch"]
+    fields = [entry | {"manager": manager} for manager in managers]
+    seen = observed(CRD, {"metadata": {"name": "x", "managedFields": fields}})
+    assert get(seen, "metadata", "managedFields") == [
+        {"operation": "Apply", "fieldsV1": {"f:spec": {}}, "manager": manager}
+        for manager in (keys.MANAGER_CLI, keys.MANAGER_BACKEND, "konnector")
+    ]
+
+
+def test_what_ticks_is_not_kept() -> None:
+    metadata = {"name": "x", "uid": "u", "resourceVersion": "7", "generation": 3}
+    seen = observed(CRD, {"kind": "PartialObjectMetadata", "metadata": metadata})
+    assert seen == {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "x", "uid": "u", "generation": 3},
+    }
+
+
+def test_what_is_nested_too_deeply_is_cut() -> None:
+    deep: Any = "bottom"
+    for _ in range(500):
+        deep = {"a": [deep]}
+    seen: Any = observed(CRD, {"metadata": {}, "spec": deep})
+    assert TOO_DEEP in repr(seen)
+    assert repr(seen).count("{") <= MAX_DEPTH + 2
+
+
+def test_the_body_of_an_export_has_no_schemas() -> None:
+    spec = {"group": "g", "versions": [{"name": "v1"}], "permissionClaims": []}
+    body = export_body(CRD, {"metadata": {"name": "x"}, "spec": spec})
+    assert body["spec"] == {"group": "g", "permissionClaims": []}
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_may_pose_as_a_kubeconfig(content: bytes) -> None:
+    assert kubeconfig_facts(b"current-context: x\n" + content) is None
