@@ -7,14 +7,27 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from klutchctl import reach, settings
-from klutchctl.commands import plan, render, sandbox, show, snapshot, version
+from klutchctl.commands import (
+    init,
+    plan,
+    render,
+    sandbox,
+    schema,
+    show,
+    snapshot,
+    validate,
+    version,
+)
 from klutchctl.exit_codes import ExitCode
 from reconciler.core.errors import ConfigError, KlutchError
+from reconciler.core.problems import InvalidRepository
 
 app = typer.Typer(
     name="klutchctl",
@@ -25,11 +38,21 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("version")(version.version)
+app.command("init")(init.init)
+app.command("validate")(validate.validate)
 app.command("render")(render.render)
 app.command("plan")(plan.plan)
 app.command("show")(show.show)
 app.command("snapshot")(snapshot.snapshot)
+app.command("schema")(schema.schema)
 app.add_typer(sandbox.app, name="sandbox")
+
+
+class OnOff(StrEnum):
+    """A switch whose usual state is on."""
+
+    ON = "on"
+    OFF = "off"
 
 
 @app.callback()
@@ -39,6 +62,15 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
         bool, typer.Option("--verbose", "-v", help="Show the debug log and details of errors.")
     ] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="Like NO_COLOR=1.")] = False,
+    chdir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", exists=True, file_okay=False, help="Run as if started there."
+        ),
+    ] = None,
+    git_owner_check: Annotated[
+        OnOff, typer.Option(help="off: read also a Git checkout that belongs to another user.")
+    ] = OnOff.ON,
     kubeconfig: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Instead of $KUBECONFIG and ~/.kube/config."),
@@ -62,7 +94,14 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
 
     level = logging.DEBUG if verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
-    context.obj = settings.read(os.environ, verbose=verbose, no_color=no_color)
+    if chdir is not None:
+        os.chdir(chdir)
+    context.obj = settings.read(
+        os.environ,
+        verbose=verbose,
+        no_color=no_color,
+        git_owner_check=git_owner_check is OnOff.ON,
+    )
     options = reach.Reach(
         kubeconfig=kubeconfig,
         parallelism=parallelism,
@@ -131,6 +170,8 @@ def sentence(error: BaseException) -> str:
 
 def code_of(error: BaseException) -> ExitCode:
     """Return the exit code that `error` stands for."""
+    if isinstance(error, InvalidRepository) and not error.invalid:
+        return ExitCode.DENIED
     return ExitCode.INVALID if isinstance(error, ConfigError) else ExitCode.FAILED
 
 

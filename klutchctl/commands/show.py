@@ -1,43 +1,45 @@
 """`klutchctl show`: a saved plan in any format."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+from klutchctl import outputs
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings
 
-
-class Format(StrEnum):
-    """How a plan is shown."""
-
-    TEXT = "text"
-    JSON = "json"
-    MARKDOWN = "markdown"
+_FORMATS: Final = ("text", "json", "markdown")
 
 
 def show(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="What `klutchctl plan --out` wrote.")],
-    output: Annotated[Format, typer.Option("--output", "-o", help="Format.")] = Format.TEXT,
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+    ] = None,
 ) -> int:
     """Print a saved plan. Contacts no cluster."""
+    wanted = outputs.parse(output or [], known=_FORMATS)
     from klutchctl.render import plan_json, plan_markdown, plan_text
     from reconciler.planning import planfile
 
     settings = context.obj
     assert isinstance(settings, Settings)
     plan = planfile.parse(file.read_bytes(), str(file))
-    match output:
-        case Format.TEXT:
-            color = settings.color and sys.stdout.isatty()
-            text = plan_text.render(plan, color=color)
-        case Format.JSON:
-            text = plan_json.render(plan)
-        case Format.MARKDOWN:
-            text = plan_markdown.render(plan)
-    typer.echo(text, nl=False)
+
+    def text(path: Path | None) -> str:
+        color = settings.color and path is None and sys.stdout.isatty()
+        return plan_text.render(plan, color=color)
+
+    outputs.write(
+        wanted,
+        {
+            "text": text,
+            "json": lambda _: plan_json.render(plan),
+            "markdown": lambda _: plan_markdown.render(plan),
+        },
+    )
     return ExitCode.SUCCESS

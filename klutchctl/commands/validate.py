@@ -1,27 +1,24 @@
 """`klutchctl validate`: everything that is wrong with a fleet repository, offline."""
 
 import sys
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klutchctl import outputs
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from klutchctl.render.problems import Findings
     from reconciler.fleet.values import Fleet
 
 
-class Format(StrEnum):
-    """How the problems are told."""
-
-    TEXT = "text"
-    JSON = "json"
-    SARIF = "sarif"
-    GITHUB = "github"
+_FORMATS: Final = ("text", "json", "sarif", "github")
 
 
 def validate(
@@ -29,30 +26,39 @@ def validate(
     path: Annotated[
         Path, typer.Argument(help="The repository's folder, or the file to begin with.")
     ] = Path(),
-    output: Annotated[Format, typer.Option("--output", "-o", help="Format.")] = Format.TEXT,
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+    ] = None,
 ) -> int:
     """Check a fleet repository. Contacts nothing. Exit code 3: invalid, 4: denied by a policy."""
+    wanted = outputs.parse(output or [], known=_FORMATS)
+    settings = context.obj
+    assert isinstance(settings, Settings)
+    found, in_git = _findings(path, check_owner=settings.git_owner_check)
+    outputs.write(wanted, _renderers(found, in_git, color=settings.color))
+    return _exit_code(found)
+
+
+def _findings(path: Path, *, check_owner: bool) -> "tuple[Findings, Findings]":
+    """Return what was found, with paths from here, and with paths from the top of Git's tree."""
     from klutchctl.render.problems import Findings
     from reconciler.core.problems import InvalidRepository
     from reconciler.fleet.load import load
     from reconciler.source import folder
 
-    settings = context.obj
-    assert isinstance(settings, Settings)
-    place = _prefix(path)
+    here = _prefix(path)
     try:
-        tree = folder.read(path, check_owner=settings.git_owner_check)
+        tree = folder.read(path, check_owner=check_owner)
     except InvalidRepository as error:
-        findings = Findings(error.problems, place)
+        found = Findings(error.problems, here)
+        return found, found
+    fleet, problems = load(tree)
+    if fleet is None:
+        found = Findings(problems, here)
     else:
-        fleet, problems = load(tree)
-        # Scanners and annotations name files from the top of the Git repository.
-        in_git = bool(tree.revision) and output in (Format.SARIF, Format.GITHUB)
-        named = () if fleet is None else _counts(fleet)
-        name = "" if fleet is None else fleet.name
-        findings = Findings(problems, tree.folder if in_git else place, name, named)
-    typer.echo(_render(findings, output, color=settings.color), nl=False)
-    return _exit_code(findings)
+        found = Findings(problems, here, fleet.name, _counts(fleet))
+    return found, replace(found, folder=tree.folder) if tree.revision else found
 
 
 def _prefix(path: Path) -> str:
@@ -71,24 +77,29 @@ def _counts(fleet: "Fleet") -> tuple[tuple[str, int], ...]:
     )
 
 
-def _render(findings: "Findings", output: Format, *, color: bool) -> str:
+def _renderers(
+    found: "Findings", in_git: "Findings", *, color: bool
+) -> "Mapping[str, Callable[[Path | None], str]]":
+    from importlib import metadata
+
     from klutchctl.render import problems
 
-    match output:
-        case Format.TEXT:
-            return problems.text(findings, color=color and sys.stdout.isatty())
-        case Format.JSON:
-            return problems.as_json(findings)
-        case Format.GITHUB:
-            return problems.github(findings)
-        case Format.SARIF:
-            from importlib import metadata
+    def text(path: Path | None) -> str:
+        return problems.text(found, color=color and path is None and sys.stdout.isatty())
 
-            return problems.sarif(findings, version=metadata.version("klutchctl"))
+    return {
+        "text": text,
+        "json": lambda _: problems.as_json(found),
+        # Scanners and annotations name files from the top of the Git repository.
+        "sarif": lambda _: problems.sarif(in_git, version=metadata.version("klutchctl")),
+        "github": lambda _: problems.github(in_git),
+    }
 
 
-def _exit_code(findings: "Findings") -> ExitCode:
-    from klutchctl.main import code_of
-    from reconciler.core.problems import InvalidRepository
+def _exit_code(found: "Findings") -> ExitCode:
+    from reconciler.core.problems import Severity
 
-    return ExitCode.SUCCESS if findings.fleet else code_of(InvalidRepository(findings.problems))
+    severities = {problem.severity for problem in found.problems}
+    if Severity.INVALID in severities:
+        return ExitCode.INVALID
+    return ExitCode.DENIED if Severity.DENIED in severities else ExitCode.SUCCESS

@@ -4,7 +4,7 @@ Each stands with its cluster and with the place in the files that it comes from.
 of a first apply, before any Secret is known: no payload is in them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import orjson
@@ -19,12 +19,16 @@ FORMAT: Final = "klutchctl.dev/manifests"
 VERSION: Final = "1.0"  # a minor version adds fields, a major one breaks
 
 
-def as_text(fleet: Fleet, objects: Iterable[Wanted]) -> str:
+def as_text(fleet: Fleet, objects: Sequence[Wanted]) -> str:
     """Return one YAML document per object, with comments that say where it goes and why."""
+    written: dict[int, list[str]] = {}  # by identity: every cluster has the same long CRD
     lines: list[str] = []
     for wanted in objects:
-        lines += ["---", f"# {_place(fleet, wanted)}", *yaml_writer.lines(wanted.manifest)]
-    return "".join(f"{line}\n" for line in lines)
+        body = written.get(id(wanted.manifest))
+        if body is None:
+            body = written[id(wanted.manifest)] = yaml_writer.lines(wanted.manifest)
+        lines += ["---", f"# {_place(fleet, wanted)}", *body]
+    return "\n".join([*lines, ""])
 
 
 def as_json(fleet: Fleet, objects: Sequence[Wanted]) -> str:

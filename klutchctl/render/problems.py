@@ -62,23 +62,24 @@ def text(findings: Findings, *, color: bool = False) -> str:
 
 def as_json(findings: Findings) -> str:
     """Return one JSON object and a newline."""
+    problems: list[JSON] = [
+        {
+            "path": findings.path(problem),
+            "line": problem.origin.line,
+            "column": problem.origin.column,
+            "severity": problem.severity.value,
+            "code": problem.code,
+            "message": problem.message,
+            "hint": problem.hint,
+        }
+        for problem in findings.problems
+    ]
     document: JSON = {
         "format": FORMAT,
         "version": VERSION,
         "fleet": findings.fleet,
-        "counts": dict(findings.counts),
-        "problems": [
-            {
-                "path": findings.path(problem),
-                "line": problem.origin.line,
-                "column": problem.origin.column,
-                "severity": problem.severity.value,
-                "code": problem.code,
-                "message": problem.message,
-                "hint": problem.hint,
-            }
-            for problem in findings.problems
-        ],
+        "counts": {_key(word): count for word, count in findings.counts},
+        "problems": problems,
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -86,7 +87,7 @@ def as_json(findings: Findings) -> str:
 def sarif(findings: Findings, *, version: str) -> str:
     """Return a SARIF log of one run. `version` is that of klutchctl."""
     used = sorted({problem.code for problem in findings.problems})
-    rules = [{"id": code, "shortDescription": {"text": CODES[code]}} for code in used]
+    rules: list[JSON] = [{"id": code, "shortDescription": {"text": CODES[code]}} for code in used]
     driver: JSON = {"name": "klutchctl", "version": version, "rules": rules}
     run: JSON = {
         "tool": {"driver": driver},
@@ -136,6 +137,11 @@ def _summary(findings: Findings) -> str:
 
 def _counted(count: int, word: str, *, plural: bool = True) -> str:
     return f"{count} {word}s" if plural and count != 1 else f"{count} {word}"
+
+
+def _key(word: str) -> str:
+    first, *rest = word.split()
+    return f"{''.join([first, *map(str.capitalize, rest)])}s"
 
 
 def _result(findings: Findings, problem: Problem) -> JSON:

@@ -6,7 +6,7 @@ values back.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -26,48 +26,48 @@ def lines(value: Mapping[str, JSON]) -> list[str]:
 
 
 def _mapping(value: Mapping[str, JSON], indent: str, found: list[str]) -> None:
+    # Objects are dicts and arrays lists at run time: looking for these takes half the time.
     for key, item in value.items():
-        _entry(f"{indent}{_text(key)}:", item, indent, found)
+        head = f"{indent}{_text(key)}:"
+        if isinstance(item, str):
+            found.append(f"{head} {_text(item)}")
+        elif isinstance(item, dict) and item:
+            found.append(head)
+            _mapping(item, f"{indent}  ", found)
+        elif isinstance(item, list | tuple) and item:
+            found.append(head)
+            _items(item, indent, found)
+        else:
+            found.append(f"{head} {_scalar(item)}")
 
 
-def _entry(head: str, item: JSON, indent: str, found: list[str]) -> None:
-    """Write an item after `head`: on its line, or below it."""
-    if isinstance(item, Mapping) and item:
-        found.append(head)
-        _mapping(item, f"{indent}  ", found)
-    elif isinstance(item, list | tuple) and item:
-        found.append(head)
-        _items(item, indent, found)
-    else:
-        found.append(f"{head} {_scalar(item)}")
-
-
-def _items(items: list[JSON] | tuple[JSON, ...], indent: str, found: list[str]) -> None:
+def _items(items: Sequence[JSON], indent: str, found: list[str]) -> None:
     for item in items:
         start = len(found)
-        if isinstance(item, Mapping) and item:
+        if isinstance(item, dict) and item:
             _mapping(item, f"{indent}  ", found)
-            # The dash takes the place of the first line's indentation.
-            found[start] = f"{indent}- {found[start][len(indent) + 2 :]}"
         elif isinstance(item, list | tuple) and item:
             _items(item, f"{indent}  ", found)
-            found[start] = f"{indent}- {found[start][len(indent) + 2 :]}"
         else:
-            found.append(f"{indent}- {_scalar(item)}")
+            found.append(f"{indent}  {_scalar(item)}")
+        # The dash takes the place of the first line's indentation.
+        found[start] = f"{indent}- {found[start][len(indent) + 2 :]}"
 
 
 def _scalar(value: JSON) -> str:
-    if isinstance(value, str):
-        return _text(value)
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return _number(value)
-    return (
-        "{}" if isinstance(value, Mapping) else "[]" if not isinstance(value, int) else str(value)
-    )
+    """Return what fits on a line, also of an empty array or object."""
+    match value:
+        case str():
+            return _text(value)
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            return _number(value)
+    return "{}" if isinstance(value, Mapping) else "[]"
 
 
 def _number(value: float) -> str:

@@ -26,7 +26,7 @@ _RUNNING: Final[Manifest] = {
 
 def cluster_role(name: str, rules: Sequence[Manifest], *, marks: Marks) -> Manifest:
     """Return a ClusterRole."""
-    return build(CLUSTER_ROLE, name, marks=marks, rules=rules)
+    return build(CLUSTER_ROLE, name, marks=marks, rules=list(rules))
 
 
 def cluster_role_binding(name: str, account: str, *, marks: Marks) -> Manifest:

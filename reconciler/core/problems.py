@@ -38,6 +38,11 @@ class InvalidRepository(ConfigError):
         self.problems = in_order(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
+    @property
+    def invalid(self) -> bool:
+        """Tell whether anything is wrong beside what a Policy denies."""
+        return any(problem.severity is Severity.INVALID for problem in self.problems)
+
 
 def in_order(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     """Return the problems by place, each once."""

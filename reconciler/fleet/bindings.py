@@ -22,7 +22,7 @@ class Bound:
     document: Document[BindingDocument]
     template: Document[TemplateDocument] | None
     resources: Sequence[tuple[str, str]]  # group, resource
-    clusters: Sequence[str]
+    clusters: Mapping[str, None]  # a set in order
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ def bound(
         document=binding,
         template=template,
         resources=sorted({(one.group, one.resource) for one in resources}),
-        clusters=select.selected(spec.clusters, scene.labels),
+        clusters=dict.fromkeys(select.selected(spec.clusters, scene.labels)),
     )
 
 
@@ -149,7 +149,7 @@ def _check_dependencies(
         other = by_name.get(name)
         if other is None:
             problems.extend(scene.unknown("Binding", name, origin, "unknown-binding"))
-        elif binding.clusters and not set(binding.clusters) & set(other.clusters):
+        elif binding.clusters and not binding.clusters.keys() & other.clusters.keys():
             message = f"{name} is in none of the clusters of {binding.name}: nothing to wait for"
             problem = Problem(origin, "dependency-elsewhere", message, severity=Severity.WARNING)
             problems.append(problem)

@@ -7,7 +7,7 @@ from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import binding, konnector, rights, space
-from reconciler.blueprints.objects import build
+from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names
 from reconciler.core.live import control_plane_ref_name
 from reconciler.core.refs import (
@@ -57,11 +57,9 @@ def unit_objects(
     """Return rows 8 and 9: request and binding."""
     control_plane = control_plane_ref_name(fleet.clusters[unit.key.cluster].control_plane)
     resource = parts.resource(unit)
+    marks = parts.ownership(fleet, unit.key.cluster, binding=unit.binding)
     request = binding.export_request(
-        footing.space,
-        resource,
-        parameters=unit.parameters,
-        marks=parts.ownership(fleet, unit.key.cluster, binding=unit.binding),
+        footing.space, resource, parameters=unit.parameters, marks=marks
     )
     annotations = parts.deletion_policy(unit.deletion_policy)
     if unit.parameters:
@@ -71,9 +69,7 @@ def unit_objects(
         namespace="" if footing.bindings_cluster_scoped else names.KLUTCH_NAMESPACE,
         secret=(names.KLUTCH_NAMESPACE, footing.consumer_secret),
         claims=parts.wire_claims(claims, required),
-        marks=parts.ownership(
-            fleet, unit.key.cluster, binding=unit.binding, annotations=annotations
-        ),
+        marks=Marks(marks.labels, annotations),
     )
     return (
         Step(8, control_plane, Rule.REQUEST).of_unit(unit, API_SERVICE_EXPORT_REQUEST, request),

@@ -21,6 +21,7 @@ from pydantic import (
     StrictBool,
     StrictInt,
     StrictStr,
+    field_validator,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -64,6 +65,14 @@ class Strict(BaseModel):
         validate_by_name=True,
     )
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_null(cls, value: Any) -> Any:
+        """Refuse a key without a value: it could mean the default, or nothing at all."""
+        if value is None:
+            raise refused("has no value", code="wrong-type")
+        return value
+
 
 class Metadata(Strict):
     """The name of a document, unique among those of its kind."""
@@ -93,6 +102,14 @@ class _Shorthand:
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         return {"anyOf": [{"type": self.json_type}, handler(schema)]}
+
+
+def _glob_alone(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"glob": value}
+    if not isinstance(value, dict):
+        raise refused("must be text or a mapping", code="wrong-type")
+    return value
 
 
 class Include(Strict):
@@ -151,7 +168,7 @@ class FleetSpec(Strict):
     include: list[
         Annotated[
             Include,
-            _Shorthand("string", lambda one: {"glob": one} if isinstance(one, str) else one),
+            _Shorthand("string", _glob_alone),
         ]
     ] = []
     vars: dict[StrictStr, StrictStr] = Field(default={}, description="Texts for ${vars.NAME}.")

@@ -7,13 +7,7 @@ from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem
 from reconciler.core.tree import Tree
 from reconciler.fleet import forms, includes, parse
-from reconciler.fleet.documents import (
-    API_VERSION,
-    FleetDocument,
-    FleetSpec,
-    Include,
-    Metadata,
-)
+from reconciler.fleet.documents import API_VERSION, FleetDocument
 from reconciler.fleet.forms import Document
 from reconciler.fleet.parse import Written
 from reconciler.fleet.substitute import Scope
@@ -86,15 +80,14 @@ def _fleet_document(
 
 def _what_is_right(written: Written) -> Document[FleetDocument]:
     """Return as much of a Fleet with mistakes as lets the documents behind it be checked."""
-    spec = FleetSpec(
-        include=[Include(glob=glob, optional=True) for glob in includes.globs_of(written.node)],
-        vars=parse.variables_of(written),
-    )
-    metadata = Metadata(name=written.name or "unnamed")
-    return Document(
-        written,
-        FleetDocument(api_version=API_VERSION, kind="Fleet", metadata=metadata, spec=spec),
-    )
+    include = [{"glob": glob, "optional": True} for glob in includes.globs_of(written.node)]
+    right = {
+        "apiVersion": API_VERSION,
+        "kind": "Fleet",
+        "metadata": {"name": written.name or "unnamed"},
+        "spec": {"include": include, "vars": parse.variables_of(written)},
+    }
+    return Document(written, FleetDocument.model_validate(right))
 
 
 def _no_fleet(entry: str, *, empty: bool) -> Problem:

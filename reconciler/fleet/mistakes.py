@@ -23,6 +23,7 @@ _WANTED: Final = {
     "dict_type": "a mapping",
     "model_type": "a mapping",
 }
+_NO_VALUE: Final = "Leave the key out, or write [] or {} for nothing"
 
 
 def problems_of(error: ValidationError, node: Node, model: type[BaseModel]) -> list[Problem]:
@@ -52,7 +53,8 @@ def _problem(error: ErrorDetails, node: Node, model: type[BaseModel]) -> Problem
         if context["key"] and isinstance(found, Fields):
             name = f"{name}: key {wording.quoted(context['key'])}"
             origin = found.key_origins.get(context["key"], origin)
-        return Problem(origin, context["code"], f"{name} {context['text']}")
+        hint = _NO_VALUE if isinstance(found, Scalar) and found.shape is Shape.NULL else ""
+        return Problem(origin, context["code"], f"{name} {context['text']}", hint)
     return _value_problem(kind, context, found, name)
 
 
@@ -73,13 +75,8 @@ def _value_problem(kind: str, context: dict[str, Any], found: Node, name: str) -
 
 
 def _type_hint(found: Node, wanted: str) -> str:
-    if not isinstance(found, Scalar):
-        return ""
-    if found.shape is Shape.NULL:
-        empty = {"a list": "[]", "a mapping": "{}"}.get(wanted)
-        return f"Write {empty}, or leave the key out" if empty else "Or leave the key out"
-    quotable = wanted == "text" and found.shape in (Shape.NUMBER, Shape.FLAG)
-    return "Put it in quotes" if quotable else ""
+    quotable = isinstance(found, Scalar) and found.shape in (Shape.NUMBER, Shape.FLAG)
+    return "Put it in quotes" if quotable and wanted == "text" else ""
 
 
 def path_text(node: Node, steps: Sequence[str | int]) -> str:

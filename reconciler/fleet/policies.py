@@ -106,8 +106,8 @@ def _limit(policy: Policy, bindings: Sequence[Bound], everywhere: PerCluster) ->
 
 
 def _misplaced(document: Written, policies: Sequence[Policy]) -> Iterable[Problem]:
-    for policy in policies:
-        if policy.governs(document.origin.path):
-            message = f"a {document.kind} stands in a path of Policy {policy.name}"
-            hint = "Only Bindings may stand there; move it, or narrow spec.paths of the Policy"
-            yield Problem(document.origin, "policy-kind", message, hint, Severity.DENIED)
+    governing = sorted(one.name for one in policies if one.governs(document.origin.path))
+    if governing:
+        message = f"a {document.kind} stands in a path of Policy {' and '.join(governing)}"
+        hint = "Only Bindings may stand there; move it, or narrow spec.paths of the Policy"
+        yield Problem(document.origin, "policy-kind", message, hint, Severity.DENIED)

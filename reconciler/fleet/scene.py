@@ -1,7 +1,7 @@
 """What all documents of a repository look up in each other while they are checked."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem
@@ -40,14 +40,13 @@ class PerCluster:
     """Problems that many clusters have at one place, told once, with the clusters' names."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Origin, str, str, str], set[str]] = {}
+        self._found: dict[Problem, set[str]] = {}
 
     def add(self, cluster: str, problem: Problem) -> None:
         """Note a problem whose message goes on with `in` and the names of clusters."""
-        key = (problem.origin, problem.code, problem.message, problem.hint)
-        self._found.setdefault(key, set()).add(cluster)
+        self._found.setdefault(problem, set()).add(cluster)
 
     def problems(self) -> Iterable[Problem]:
         """Yield what was noted."""
-        for (origin, code, message, hint), clusters in self._found.items():
-            yield Problem(origin, code, f"{message} in {wording.few(clusters)}", hint)
+        for problem, clusters in self._found.items():
+            yield replace(problem, message=f"{problem.message} in {wording.few(clusters)}")

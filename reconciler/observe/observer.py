@@ -20,8 +20,10 @@ from reconciler.observe.leaving import Leaver, leavers
 from reconciler.observe.reading import Incomplete, NoIdentity, Reading, together
 
 _DEFAULTS: Final = Pace()
+# Control planes are few and hold much. Of the many app clusters each answers little, and one more
+# handshake costs more than it saves.
 _PLANE_WIDTH: Final = 8
-_CLUSTER_WIDTH: Final = 3
+_CLUSTER_WIDTH: Final = 1
 
 Verdict: TypeAlias = Seen | Unseen
 

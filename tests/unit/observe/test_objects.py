@@ -19,7 +19,7 @@ from reconciler.core.kubeconfig_facts import (
     service_account_facts_of,
     token_digest,
 )
-from reconciler.core.manifest import Manifest, get, get_text
+from reconciler.core.manifest import JSON, Manifest, get, get_text
 from reconciler.core.redact import LAST_APPLIED
 from reconciler.core.refs import CRD, SECRET
 from reconciler.observe.objects import MAX_DEPTH, TOO_DEEP, export_body, kubeconfig_facts, observed
@@ -159,9 +159,13 @@ def test_no_value_of_a_secret_is_ever_kept(data: dict[str, bytes], where: str) -
 
 
 def test_only_the_managed_fields_of_our_managers_are_kept_without_times() -> None:
-    entry = {"operation": "Apply", "time": "2026-06-01T12:00:00Z", "fieldsV1": {"f:spec": {}}}
+    entry: dict[str, JSON] = {
+        "operation": "Apply",
+        "time": "2026-06-01T12:00:00Z",
+        "fieldsV1": {"f:spec": {}},
+    }
     managers = [keys.MANAGER_CLI, "kubectl", keys.MANAGER_BACKEND, "konnector", "Klutch"]
-    fields = [entry | {"manager": manager} for manager in managers]
+    fields: list[JSON] = [entry | {"manager": manager} for manager in managers]
     seen = observed(CRD, {"metadata": {"name": "x", "managedFields": fields}})
     assert get(seen, "metadata", "managedFields") == [
         {"operation": "Apply", "fieldsV1": {"f:spec": {}}, "manager": manager}
@@ -170,7 +174,7 @@ def test_only_the_managed_fields_of_our_managers_are_kept_without_times() -> Non
 
 
 def test_what_ticks_is_not_kept() -> None:
-    metadata = {"name": "x", "uid": "u", "resourceVersion": "7", "generation": 3}
+    metadata: Manifest = {"name": "x", "uid": "u", "resourceVersion": "7", "generation": 3}
     seen = observed(CRD, {"kind": "PartialObjectMetadata", "metadata": metadata})
     assert seen == {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -189,7 +193,7 @@ def test_what_is_nested_too_deeply_is_cut() -> None:
 
 
 def test_the_body_of_an_export_has_no_schemas() -> None:
-    spec = {"group": "g", "versions": [{"name": "v1"}], "permissionClaims": []}
+    spec: Manifest = {"group": "g", "versions": [{"name": "v1"}], "permissionClaims": []}
     body = export_body(CRD, {"metadata": {"name": "x"}, "spec": spec})
     assert body["spec"] == {"group": "g", "permissionClaims": []}
 

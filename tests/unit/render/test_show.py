@@ -41,6 +41,13 @@ def test_formats(capsys, file, options, output):
     assert capsys.readouterr().out == output
 
 
+def test_several_formats_at_once(capsys, file, tmp_path):
+    comment = tmp_path / "comment.md"
+    assert main.run(["show", str(file), "-o", "text", "-o", f"markdown={comment}"]) == 0
+    assert capsys.readouterr().out == plan_text.render(PLAN)
+    assert comment.read_text() == plan_markdown.render(PLAN)
+
+
 def test_the_json_output_is_a_plan_file(capsys, file, tmp_path):
     main.run(["show", str(file), "-o", "json"])
     other = tmp_path / "other.json"

@@ -1,0 +1,134 @@
+"""One cold run over the large fleet in a process of its own: stages in seconds, as JSON."""
+
+import json
+import resource
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from reconciler.core.live import Live
+    from reconciler.fleet.values import Access, Fleet
+    from reconciler.kube.registry import Reached, Registry
+
+
+class Stages:
+    """How long each stage took."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> "Iterator[None]":
+        """Time the block."""
+        began = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - began
+
+
+class Watched:
+    """The clusters of a run; notes when reading each of them ended."""
+
+    def __init__(self, clusters: "Registry") -> None:
+        self._clusters = clusters
+        self.ended: dict[str, float] = {}
+
+    async def control_plane(self, name: str) -> "Reached":
+        """Pass on."""
+        return await self._clusters.control_plane(name)
+
+    async def app_cluster(self, name: str, access: "Access", *, control_plane: str) -> "Reached":
+        """Pass on."""
+        return await self._clusters.app_cluster(name, access, control_plane=control_plane)
+
+    async def close(self, name: str) -> None:
+        """Note the time; an observer closes a cluster as soon as it is done with it."""
+        self.ended[name] = time.perf_counter()
+        await self._clusters.close(name)
+
+
+def render(folder: Path, stages: Stages) -> dict[str, Any]:
+    """Validate and render the fleet."""
+    with stages.stage("imports"):
+        from klutchctl import repository
+        from klutchctl.render import manifests
+        from reconciler.fleet.compile import desired
+    with stages.stage("read and validate"):
+        fleet = repository.fleet_in(folder / "repository")
+    with stages.stage("compile"):
+        objects = list(desired(fleet))
+    with stages.stage("render"):
+        text = manifests.as_text(fleet, objects)
+    return {"units": len(fleet.units), "objects": len(objects), "bytes": len(text.encode())}
+
+
+def plan(folder: Path, kubeconfig: Path, stages: Stages) -> dict[str, Any]:
+    """Plan the fleet against the stand-ins."""
+    with stages.stage("imports"):
+        import uvloop
+
+        from klutchctl import repository
+        from klutchctl.render import plan_json, plan_text
+        from reconciler.planning import planner
+    with stages.stage("read files"):
+        fleet = repository.fleet_in(folder / "repository")
+    began = time.perf_counter()
+    with stages.stage("read clusters"):
+        live, ended = uvloop.run(_observed(fleet, kubeconfig))
+    with stages.stage("plan"):
+        made = planner.plan(fleet, live)
+    with stages.stage("render text"):
+        plan_text.render(made)
+    with stages.stage("render json"):
+        plan_json.render(made)
+    unseen = {one.name for one in made.unseen}
+    counts: dict[str, int] = {}
+    for change in made.changes:
+        counts[change.action] = counts.get(change.action, 0) + 1
+    return {
+        "id": made.id,
+        "actions": counts,
+        "unseen": len(unseen),
+        "last_healthy": max(when for name, when in ended.items() if name not in unseen) - began,
+    }
+
+
+async def _observed(fleet: "Fleet", kubeconfig: Path) -> "tuple[Live, dict[str, float]]":
+    from reconciler.kube import registry
+    from reconciler.observe import answer, observe
+    from reconciler.planning import planner
+
+    around = registry.Surroundings(kubeconfigs=[kubeconfig], environ={})
+    async with registry.of(fleet, around) as clusters:
+        watched = Watched(clusters)
+        live = await observe(fleet, watched)
+        ended = dict(watched.ended)
+        asked = planner.questions(fleet, live)
+        if asked.in_use or asked.bodies:
+            live = await answer(fleet, live, watched, asked)
+    return live, ended
+
+
+def main() -> None:
+    """Do what the arguments say and print what it took."""
+    task, folder, *rest = sys.argv[1:]
+    stages = Stages()
+    if task == "render":
+        facts = render(Path(folder), stages)
+    else:
+        facts = plan(Path(folder), Path(rest[0]), stages)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    facts |= {
+        "stages": stages.seconds,
+        "cpu": used.ru_utime + used.ru_stime,
+        "memory": used.ru_maxrss / 1024,
+    }
+    print(json.dumps(facts))
+
+
+if __name__ == "__main__":
+    main()

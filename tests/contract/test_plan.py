@@ -1,0 +1,298 @@
+"""`klutchctl plan` against real clusters: what is made by hand is found, and nothing is written."""
+
+import base64
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.blueprints import kubeconfig
+from reconciler.core import keys, names
+from reconciler.core.live import control_plane_ref_name
+from reconciler.core.manifest import Manifest, get_text, labels_of, name_of, put, uid_of
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
+from reconciler.core.secret import Secret
+from reconciler.kube.cluster import Preconditions, Propagation
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+
+# Tests that write to namespace klutch-bind of the one app cluster take turns.
+pytestmark = pytest.mark.xdist_group("klutch-bind")
+
+KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
+GROUP = "plan.example"
+PLURAL = "databases"
+NAME = f"{PLURAL}.{GROUP}"
+WHATEVER = Preconditions(uid=None)
+
+FLEET = """
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Fleet
+metadata: {name: FLEETNAME}
+spec:
+  prune: {allowEmpty: true}
+---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: ControlPlane
+metadata: {name: eu}
+spec:
+  access: {kubeconfigContext: control-plane}
+  mode: Direct
+---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Cluster
+metadata: {name: shop}
+spec:
+  access: {kubeconfigContext: app-1}
+  controlPlane: eu
+"""
+BINDING = f"""
+---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Binding
+metadata: {{name: orders-db}}
+spec:
+  resources: [{{group: {GROUP}, resource: {PLURAL}}}]
+  clusters: {{names: [shop]}}
+  claims:
+    - group: ""
+      resource: secrets
+      version: v1
+      owner: Provider
+      names: [creds]
+      state: Accepted
+"""
+CLAIM: dict[str, Any] = {
+    "group": "",
+    "resource": "secrets",
+    "version": "v1",
+    "selector": {"owner": "Provider"},
+}
+
+
+@dataclass
+class Scene:
+    """A fleet repository, and the two clusters that it names."""
+
+    folder: Path
+    plane: LiveCluster
+    app: LiveCluster
+    space: str
+
+    def klutchctl(self, *arguments: str, check: bool = True) -> str:
+        command = [KLUTCHCTL, "--kubeconfig", str(self.plane.kubeconfig), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def plan(self) -> Any:
+        return json.loads(self.klutchctl("plan", str(self.folder), "-o", "json", check=False))
+
+    def lines(self) -> list[tuple[str, str]]:
+        found = [(change["action"], change["ref"]["kind"]) for change in self.plan()["changes"]]
+        return [line for line in found if line[0] != "noop"]
+
+    def write(self, text: str, *, name: str = "fleet.yaml") -> None:
+        (self.folder / name).write_text(text)
+
+
+@pytest.fixture
+async def scene(control_plane, app_cluster, namespace, tmp_path):
+    """A control plane that offers one resource, and a fleet with a name of its own."""
+    fleet = namespace.removeprefix("test-")
+    scene = Scene(tmp_path, control_plane, app_cluster, names.direct_space(fleet, "shop"))
+    scene.write((FLEET + BINDING).replace("FLEETNAME", fleet))
+    if await control_plane.cluster.get(Ref(control_plane.name, CRD, "", NAME)) is None:
+        await make(control_plane, provider_crd(), CRD)
+    metadata = {"name": "databases", "namespace": namespace}
+    spec = {
+        "APIServiceSelector": {"group": GROUP, "resource": PLURAL},
+        "permissionClaims": [CLAIM],
+    }
+    kind = API_SERVICE_EXPORT_TEMPLATE
+    typed = {"apiVersion": kind.api_version, "kind": kind.kind}
+    await make(control_plane, typed | {"metadata": metadata, "spec": spec}, kind)
+    yield scene
+    await remove(control_plane, Ref(control_plane.name, NAMESPACE, "", scene.space))
+    bind = names.KLUTCH_NAMESPACE
+    await remove(app_cluster, Ref(app_cluster.name, API_SERVICE_BINDING, bind, NAME))
+    for secret in (await app_cluster.cluster.list(SECRET, namespace=bind)).items:
+        await remove(app_cluster, Ref(app_cluster.name, SECRET, bind, name_of(secret)))
+
+
+def provider_crd() -> Manifest:
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object"}},
+    }
+    return {
+        "apiVersion": CRD.api_version,
+        "kind": CRD.kind,
+        "metadata": {"name": NAME},
+        "spec": {
+            "group": GROUP,
+            "names": {"plural": PLURAL, "kind": "Database"},
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
+
+
+async def make(live: LiveCluster, manifest: Manifest, kind: Kind, manager: str = "tests") -> None:
+    await live.cluster.create(manifest, kind, manager=manager)
+
+
+async def remove(live: LiveCluster, ref: Ref) -> None:
+    await live.cluster.delete(ref, preconditions=WHATEVER, propagation=Propagation.BACKGROUND)
+
+
+async def apply_creates(scene: Scene) -> None:
+    """Do what an apply would: POST what a plan creates, and what a backend adds."""
+    for change in scene.plan()["changes"]:
+        if change["action"] != "create":
+            continue
+        ref = change["ref"]
+        kind = Kind(ref["group"], ref["version"], ref["kind"], ref["plural"], ref["namespaced"])
+        on_plane = ref["cluster"] == control_plane_ref_name("eu")
+        live = scene.plane if on_plane else scene.app
+        manifest = change["after"]
+        if kind == CRD:
+            continue  # the fixture has installed it
+        if kind == SECRET and "data" in manifest:
+            content = await kubeconfig_text(scene)
+            manifest = put(manifest, content, "data", "kubeconfig")
+        await make(live, manifest, kind, keys.MANAGER_CLI)
+
+
+async def kubeconfig_text(scene: Scene) -> str:
+    ref = Ref(scene.plane.name, SECRET, scene.space, names.BINDER)
+
+    async def token() -> str:
+        live = await scene.plane.cluster.get(ref)
+        return "" if live is None else get_text(live, "data", "token")
+
+    text = base64.b64decode(await eventually(token)).decode()
+    connection = scene.plane.connection
+    to = kubeconfig.Destination(
+        server=connection.server,
+        ca=connection.ca or "",
+        tls_server_name="",
+        namespace=scene.space,
+    )
+    return base64.b64encode(kubeconfig.text(to, Secret(text)).encode()).decode()
+
+
+async def export(scene: Scene) -> None:
+    """Play the backend: an export for the request."""
+    version: dict[str, Any] = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object"}},
+    }
+    spec = {
+        "group": GROUP,
+        "names": {"plural": PLURAL, "kind": "Database"},
+        "scope": "Namespaced",
+        "informerScope": "Namespaced",
+        "versions": [version],
+        "permissionClaims": [CLAIM],
+    }
+    kind = API_SERVICE_EXPORT
+    metadata = {"name": NAME, "namespace": scene.space}
+    typed = {"apiVersion": kind.api_version, "kind": kind.kind}
+    await make(scene.plane, typed | {"metadata": metadata, "spec": spec}, kind)
+
+
+async def test_what_a_plan_leads_to_needs_no_further_plan(scene):
+    assert ("create", "APIServiceBinding") in scene.lines()
+    await apply_creates(scene)
+    await export(scene)
+    assert scene.lines() == []
+
+
+async def test_a_plan_writes_to_no_cluster(scene):
+    marks = [(live.audit, live.audit.mark()) for live in (scene.plane, scene.app)]
+    scene.klutchctl("plan", str(scene.folder))
+    scene.klutchctl("snapshot", str(scene.folder), "--out", str(scene.folder / "snapshot"))
+    for audit, mark in marks:
+        assert audit.writes_since(mark) == []
+
+
+async def test_a_snapshot_gives_the_same_plan_and_no_secret(scene):
+    await apply_creates(scene)
+    file = scene.folder / "snapshot"
+    scene.klutchctl("snapshot", str(scene.folder), "--out", str(file))
+    live, again = scene.plan(), scene.plan()
+    saved = scene.klutchctl("plan", str(scene.folder), "--snapshot", str(file), "-o", "json")
+    assert live == again
+    assert json.loads(saved)["id"] == live["id"]
+    ref = Ref(scene.plane.name, SECRET, scene.space, names.BINDER)
+    secret = await scene.plane.cluster.get(ref)
+    assert secret is not None
+    token = get_text(secret, "data", "token")
+    for text in (token, base64.b64decode(token).decode()):
+        assert text[:40] not in file.read_text() + saved + json.dumps(live)
+
+
+async def test_an_installation_made_by_hand_is_adopted_without_a_change_of_spec(scene):
+    """As `kubectl bind` leaves it: other names, no labels of ours."""
+    await apply_creates(scene)
+    await export(scene)
+    ours = {"metadata": {"labels": {keys.FLEET: None, keys.CLUSTER: None, keys.BINDING: None}}}
+    for live, kind, namespace, name in (
+        (scene.plane, NAMESPACE, "", scene.space),
+        (scene.app, API_SERVICE_BINDING, names.KLUTCH_NAMESPACE, NAME),
+    ):
+        ref = Ref(live.name, kind, namespace, name)
+        await live.cluster.merge_patch(ref, ours, manager="someone")
+    space = Ref(scene.plane.name, NAMESPACE, "", scene.space)
+    theirs = {"metadata": {"annotations": {keys.IDENTITY: "alice#85FeR5"}}}
+    await scene.plane.cluster.merge_patch(space, theirs, manager="someone")
+    assert scene.lines() == [("adopt", "Namespace"), ("adopt", "APIServiceBinding")]
+
+
+async def test_drift_and_removal_give_their_lines(scene):
+    await apply_creates(scene)
+    await export(scene)
+    bound = Ref(scene.app.name, API_SERVICE_BINDING, names.KLUTCH_NAMESPACE, NAME)
+    drift = {"spec": {"permissionClaims": []}}
+    await scene.app.cluster.merge_patch(bound, drift, manager="someone")
+    assert scene.lines() == [("update", "APIServiceBinding")]
+    request = Ref(scene.plane.name, API_SERVICE_EXPORT_REQUEST, scene.space, NAME)
+    await scene.plane.cluster.delete(
+        request, preconditions=WHATEVER, propagation=Propagation.BACKGROUND
+    )
+    assert scene.lines() == [("update", "APIServiceBinding")], "the export is there"
+    fleet = (scene.folder / "fleet.yaml").read_text()
+    scene.write(fleet.partition("---\napiVersion: fleet.klutchctl.dev/v1alpha1\nkind: Binding")[0])
+    assert scene.lines() == [("release", "APIServiceBinding")]
+    live = await scene.app.cluster.get(bound)
+    assert live is not None
+    assert uid_of(live)
+    assert labels_of(live)[keys.BINDING] == "orders-db"
+    assert name_of(live) == NAME
+
+
+async def test_a_context_that_does_not_exist_names_it_and_spares_the_others(scene):
+    fleet = (scene.folder / "fleet.yaml").read_text()
+    scene.write(
+        fleet.replace("context: app-1", "context: nowhere").replace(
+            "Context: app-1", "Context: nowhere"
+        )
+    )
+    plan = scene.plan()
+    (unseen,) = plan["unseen"]
+    assert unseen["name"] == "shop"
+    assert "nowhere" in unseen["reason"]
+    assert {change["action"] for change in plan["changes"]} == {"unknown"}

@@ -1,0 +1,151 @@
+"""`klutchctl snapshot` of real clusters."""
+
+import asyncio
+import json
+import stat
+import uuid
+from pathlib import Path
+
+import pytest
+import yaml
+
+from klutchctl.main import run
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.core import livefile, names
+from reconciler.core.live import Seen, instances
+from reconciler.core.manifest import name_of
+from reconciler.core.refs import CRD, SECRET, Kind
+from tests.support.clusters import LiveCluster
+from tests.support.observing import BIND, Hand, b64, established, kubeconfig
+from tests.support.wire_objects import WireObjects
+
+CANARY = "canary-of-a-secret-value"
+
+
+def write_fleet(folder: Path, *, service: str, contexts: dict[str, str]) -> None:
+    api = {"apiVersion": "fleet.klutchctl.dev/v1alpha1"}
+    resource, _, group = service.partition(".")
+    plane, *apps = contexts
+    documents = [
+        {"kind": "Fleet", "metadata": {"name": f"f-{uuid.uuid4().hex[:8]}"}, "spec": {}},
+        {
+            "kind": "ControlPlane",
+            "metadata": {"name": plane},
+            "spec": {"access": {"kubeconfigContext": contexts[plane]}, "mode": "Direct"},
+        },
+        *(
+            {
+                "kind": "Cluster",
+                "metadata": {"name": app},
+                "spec": {"access": {"kubeconfigContext": contexts[app]}, "controlPlane": plane},
+            }
+            for app in apps
+        ),
+        {
+            "kind": "Binding",
+            "metadata": {"name": "orders"},
+            "spec": {
+                "resources": [{"group": group, "resource": resource}],
+                "clusters": {"names": apps},
+            },
+        },
+    ]
+    text = yaml.safe_dump_all([api | document for document in documents])
+    (folder / "fleet.yaml").write_text(text)
+
+
+@pytest.fixture
+def service() -> str:
+    return f"databases.g{uuid.uuid4().hex[:8]}.example"
+
+
+async def take(live: LiveCluster, folder: Path, out: Path, *options: str) -> int:
+    """Run the command in a thread of its own, as it has an event loop of its own."""
+    arguments = ["--kubeconfig", str(live.kubeconfig), *options]
+    return await asyncio.to_thread(run, [*arguments, "snapshot", "--out", str(out), str(folder)])
+
+
+async def test_a_snapshot_holds_all_that_a_plan_may_ask_and_no_secret(  # noqa: PLR0917 - fixtures
+    control_plane: LiveCluster,
+    app_cluster: LiveCluster,
+    namespace: str,
+    on_plane: Hand,
+    in_app: Hand,
+    service: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    resource, _, group = service.partition(".")
+    kind = Kind(group, "v1", "Database", resource)
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    crd = {"group": group, "names": {"plural": resource, "kind": "Database"}, "scope": "Namespaced"}
+    await in_app.create(CRD, service, spec=crd | {"versions": [version]})
+    await established(app_cluster.cluster, kind)
+    await in_app.create(kind, "orders", namespace=BIND)
+    wire = WireObjects(control_plane.name, control_plane.cluster, namespace)
+    names_ = {"plural": resource, "kind": "Database"}
+    await wire.create(API_SERVICE_EXPORT, name=service, spec={"group": group, "names": names_})
+    data = {"kubeconfig": b64(kubeconfig(namespace)), "extra": b64(CANARY)}
+    await on_plane.create(SECRET, names.KUBECONFIG, namespace=namespace, data=data)
+    write_fleet(
+        tmp_path,
+        service=service,
+        contexts={"eu": control_plane.context, "shop": app_cluster.context},
+    )
+    out = tmp_path / "live.json"
+
+    assert await take(control_plane, tmp_path, out) == 0
+
+    assert capsys.readouterr().out == f"Snapshot of 2 of 2 clusters: {out}\n"
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    content = out.read_bytes()
+    for hidden in ("canary", b64(CANARY), "PRIVATE KEY"):
+        assert hidden.encode() not in content
+    live = livefile.parse(content, str(out))
+    plane, app = live.control_planes["eu"], live.clusters["shop"]
+    assert isinstance(plane, Seen)
+    assert isinstance(app, Seen)
+    assert app.in_use[instances(group, resource)] == 1
+    bodies = {name_of(body): body for body in plane.bodies.values() if body is not None}
+    assert list(bodies) == [service]
+    assert json.loads(content)["version"] == 1
+
+
+async def test_a_cluster_that_is_missing_is_named_and_the_rest_is_written(
+    control_plane: LiveCluster,
+    app_cluster: LiveCluster,
+    service: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    contexts = {"eu": control_plane.context, "shop": app_cluster.context, "lost": "nowhere"}
+    write_fleet(tmp_path, service=service, contexts=contexts)
+    out = tmp_path / "live.json"
+
+    assert await take(control_plane, tmp_path, out) == 5
+    said = capsys.readouterr()
+    assert said.out == f"Snapshot of 2 of 3 clusters: {out}\n"
+    assert said.err.startswith("Unseen: cluster lost: cannot be reached by context/nowhere: ")
+    assert await take(control_plane, tmp_path, out, "--allow-unreachable") == 0
+    assert list(livefile.parse(out.read_bytes(), "x").clusters) == ["lost", "shop"]
+
+
+async def test_nothing_to_be_seen_is_a_failure(
+    control_plane: LiveCluster, service: str, tmp_path: Path
+) -> None:
+    write_fleet(tmp_path, service=service, contexts={"eu": "nowhere", "shop": "nowhere"})
+    out = tmp_path / "live.json"
+    assert await take(control_plane, tmp_path, out, "--allow-unreachable") == 1
+    assert out.exists()
+
+
+async def test_without_a_kubeconfig_nothing_is_contacted(
+    service: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_fleet(tmp_path, service=service, contexts={"eu": "cp", "shop": "shop"})
+    out, missing = tmp_path / "live.json", tmp_path / "missing"
+    arguments = ["--kubeconfig", str(missing), "snapshot", "--out", str(out), str(tmp_path)]
+    assert await asyncio.to_thread(run, arguments) == 3
+    assert "no kubeconfig found" in capsys.readouterr().err
+    assert not out.exists()

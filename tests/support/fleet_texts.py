@@ -1,0 +1,60 @@
+"""Texts of fleet repositories, for tests that need one with one thing different."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from reconciler.core.tree import Tree
+
+API: Final = "apiVersion: fleet.klutchctl.dev/v1alpha1\n"
+
+
+def document(kind: str, name: str, spec: str, *, labels: str = "") -> str:
+    """Return a document whose `spec` begins in line 4, column 7."""
+    more = f", labels: {labels}" if labels else ""
+    return f"{API}kind: {kind}\nmetadata: {{name: {name}{more}}}\nspec: {spec}\n"
+
+
+FLEET: Final = document("Fleet", "acme", "{include: ['*/*.yaml']}")
+CONTROL_PLANE: Final = document("ControlPlane", "eu", "{access: {kubeconfigContext: cp}}")
+ACB_CONTROL_PLANE: Final = document(
+    "ControlPlane", "eu", "{access: {kubeconfigContext: cp}, mode: AppClusterBinding}"
+)
+CLUSTER: Final = document(
+    "Cluster",
+    "shop",
+    "{access: {kubeconfigContext: shop}, controlPlane: eu}",
+    labels="{env: prod}",
+)
+TEMPLATE: Final = document(
+    "Template",
+    "pg",
+    "{resources: [{group: g.io, resource: pgs}], claims: [{resource: secrets, version: v1,"
+    " owner: Provider, names: [a, b]}]}",
+)
+BINDING: Final = document("Binding", "db", "{template: pg, clusters: {matchLabels: {env: prod}}}")
+POLICY: Final = document(
+    "Policy",
+    "team",
+    "{paths: ['bindings/*'], allow: [{templates: [pg], clusters: {matchLabels: {env: prod}}}]}",
+)
+
+GOOD: Final[Mapping[str, str]] = {
+    "fleet.yaml": FLEET,
+    "planes/eu.yaml": CONTROL_PLANE,
+    "clusters/shop.yaml": CLUSTER,
+    "templates/pg.yaml": TEMPLATE,
+    "bindings/db.yaml": BINDING,
+}
+
+
+def tree(changes: Mapping[str, str | bytes | None] = {}, /) -> Tree:
+    """Return the good repository with some files different, more, or (None) absent."""
+    texts = {**GOOD, **changes}
+    return Tree(
+        {
+            path: text.encode() if isinstance(text, str) else text
+            for path, text in texts.items()
+            if text is not None
+        },
+        "",
+    )

@@ -1,0 +1,87 @@
+"""A partial container over a whole one, as Kubernetes' strategic merge patch has it."""
+
+import copy
+
+import pytest
+
+from reconciler.blueprints.overrides import merged
+
+FIELD = {"fieldRef": {"fieldPath": "metadata.name"}}
+BASE = {
+    "name": "konnector",
+    "image": "original:1",
+    "args": ["--control-plane-mode"],
+    "env": [
+        {"name": "POD_NAME", "valueFrom": FIELD},
+        {"name": "POD_NAMESPACE", "valueFrom": FIELD},
+    ],
+    "ports": [{"containerPort": 8080, "name": "health"}],
+    "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 10},
+    "securityContext": {"runAsNonRoot": True},
+}
+
+
+def env(*names):
+    return [{"name": name, "value": name.lower()} for name in names]
+
+
+CASES = {
+    "nothing": ({}, {}),
+    "an image": ({"image": "ours:1"}, {"image": "ours:1"}),
+    "arguments replace": ({"args": ["-v"]}, {"args": ["-v"]}),
+    "no arguments": ({"args": []}, {"args": []}),
+    "a field that the base lacks": (
+        {"resources": {"limits": {"memory": "1Gi"}}},
+        {"resources": {"limits": {"memory": "1Gi"}}},
+    ),
+    # The order in which the original backend leaves them.
+    "a new variable goes before those it leaves alone": (
+        {"env": env("HTTPS_PROXY")},
+        {"env": [*env("HTTPS_PROXY"), *BASE["env"]]},
+    ),
+    "a variable keeps its place, whatever its new source": (
+        {"env": env("POD_NAMESPACE")},
+        {"env": [BASE["env"][0], *env("POD_NAMESPACE")]},
+    ),
+    "new and known variables": (
+        {"env": env("A", "POD_NAME", "B")},
+        {"env": [*env("A", "POD_NAME", "B"), BASE["env"][1]]},
+    ),
+    "a port is found by its number": (
+        {"ports": [{"containerPort": 8080, "name": "probe"}, {"containerPort": 9090}]},
+        {"ports": [{"containerPort": 8080, "name": "probe"}, {"containerPort": 9090}]},
+    ),
+    "objects merge field by field": (
+        {"readinessProbe": {"periodSeconds": 5, "httpGet": {"path": "/ready"}}},
+        {"readinessProbe": {"httpGet": {"path": "/ready", "port": 8080}, "periodSeconds": 5}},
+    ),
+    "another handler replaces the probe's": (
+        {"readinessProbe": {"tcpSocket": {"port": 1}}},
+        {"readinessProbe": {"tcpSocket": {"port": 1}, "periodSeconds": 10}},
+    ),
+    "false can be set": (
+        {"securityContext": {"allowPrivilegeEscalation": False, "runAsNonRoot": False}},
+        {"securityContext": {"allowPrivilegeEscalation": False, "runAsNonRoot": False}},
+    ),
+    "0 and the empty text can be set": (
+        {"securityContext": {"runAsUser": 0}, "workingDir": ""},
+        {"securityContext": {"runAsUser": 0, "runAsNonRoot": True}, "workingDir": ""},
+    ),
+    "a null says nothing": (
+        {"image": None, "readinessProbe": {"httpGet": None, "periodSeconds": None}, "tty": None},
+        {},
+    ),
+    "a list where the base has none": (
+        {"volumeMounts": [{"name": "a", "mountPath": "/a"}]},
+        {"volumeMounts": [{"name": "a", "mountPath": "/a"}]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("overrides", "changed"), CASES.values(), ids=CASES.keys())
+def test_merged(overrides, changed):
+    before = copy.deepcopy(BASE)
+    result = merged(BASE, overrides)
+    assert result == {**BASE, **changed}
+    assert before == BASE
+    assert merged(result, overrides) == result

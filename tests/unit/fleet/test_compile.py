@@ -1,0 +1,513 @@
+"""Which objects a fleet wants, where, in which order, and what they say."""
+
+import base64
+import random
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from reconciler.blueprints.binding import Resource
+from reconciler.core import keys
+from reconciler.core.live import Address
+from reconciler.core.manifest import annotations_of, get, labels_of
+from reconciler.core.names import label_problem
+from reconciler.core.secret import Secret
+from reconciler.core.unknown import KNOWN_AFTER_APPLY
+from reconciler.fleet.compile import cluster_objects, desired, unit_objects
+from reconciler.fleet.footing import default_footing
+from reconciler.fleet.values import DeletionPolicy, Guards, Konnector, Mode, Owner, Rbac, UnitKey
+from reconciler.fleet.wanted import Rule
+from tests.support.fleets import app_cluster, claim, control_plane, fleet, unit
+
+BACKEND_MADE = [control_plane(mode=Mode.APP_CLUSTER_BINDING)]
+DEPLOYED = Konnector(deploy=True, image="registry.example/konnector:1.0.0")
+NAME = "databases.shop.example"
+SPACE = "cluster-2inszxysw5"
+DIRECT = [
+    # step, cluster, object, rule
+    (1, "shop", "Namespace klutch-bind", Rule.CREATE_ONLY),
+    (2, "control-plane/eu", f"Namespace {SPACE}", Rule.OWNED),
+    (3, "control-plane/eu", f"ServiceAccount {SPACE}/klutch-binder", Rule.OWNED),
+    (3, "control-plane/eu", f"Secret {SPACE}/klutch-binder", Rule.OWNED),
+    (3, "control-plane/eu", f"ClusterBinding {SPACE}/cluster", Rule.OWNED),
+    (4, "control-plane/eu", f"Secret {SPACE}/kubeconfig", Rule.KUBECONFIG),
+    (5, "shop", "Secret klutch-bind/kubeconfig-2insz", Rule.CREATE_ONLY),
+    (
+        6,
+        "shop",
+        "CustomResourceDefinition apiservicebindings.klutch.anynines.com",
+        Rule.CREATE_ONLY,
+    ),
+    (7, "shop", "ServiceAccount klutch-bind/konnector", Rule.OWNED),
+    (7, "shop", "ClusterRole klutch-bind-konnector", Rule.OWNED),
+    (7, "shop", "ClusterRoleBinding klutch-bind-konnector", Rule.OWNED),
+    (7, "shop", "Deployment klutch-bind/konnector", Rule.OWNED),
+    (8, "control-plane/eu", f"APIServiceExportRequest {SPACE}/{NAME}", Rule.REQUEST),
+    (9, "shop", f"APIServiceBinding klutch-bind/{NAME}", Rule.OWNED),
+]
+ACB_SPACE = "klutch-bind-klutch-fleet-shop"
+APP_CLUSTER_BINDING = [
+    (1, "shop", "Namespace klutch-bind", Rule.CREATE_ONLY),
+    (2, "shop", "ServiceAccount klutch-bind/klutch-konnector", Rule.OWNED),
+    (2, "shop", "ClusterRole klutch-konnector", Rule.OWNED),
+    (2, "shop", "ClusterRoleBinding klutch-konnector", Rule.OWNED),
+    (2, "shop", "Secret klutch-bind/klutch-konnector", Rule.OWNED),
+    (3, "control-plane/eu", "Namespace klutch-fleet", Rule.CREATE_ONLY),
+    (4, "control-plane/eu", "Secret klutch-fleet/shop-kubeconfig", Rule.KUBECONFIG),
+    (5, "control-plane/eu", f"Namespace {ACB_SPACE}", Rule.CREATE_ONLY),
+    (6, "control-plane/eu", f"APIServiceBinding {ACB_SPACE}/{NAME}", Rule.OWNED),
+    (7, "control-plane/eu", "AppClusterBinding klutch-fleet/shop", Rule.OWNED),
+]
+
+
+def listed(objects):
+    return [(one.step, one.ref.cluster, one.ref.object, one.rule) for one in objects]
+
+
+def one(objects, kind, place=""):
+    """Return the manifest of the only object of a kind, whose namespace and name end so."""
+    (found,) = (w for w in objects if w.ref.kind.kind == kind and w.ref.object.endswith(place))
+    return found.manifest
+
+
+def delegated(**changes):
+    return fleet(control_planes=BACKEND_MADE, **changes)
+
+
+def test_direct_mode():
+    assert listed(desired(fleet(clusters=[app_cluster(konnector=DEPLOYED)]))) == DIRECT
+
+
+def test_app_cluster_binding_mode():
+    assert listed(desired(delegated())) == APP_CLUSTER_BINDING
+
+
+def test_without_deploy_there_is_no_konnector():
+    assert listed(desired(fleet())) == [row for row in DIRECT if row[0] != 7]
+
+
+def test_origins_and_units():
+    for wanted in desired(fleet(clusters=[app_cluster(konnector=DEPLOYED)])):
+        of_unit = wanted.step >= 8
+        assert wanted.origin.path == (
+            "bindings/orders-db.yaml" if of_unit else "clusters/shop.yaml"
+        )
+        assert wanted.unit == (UnitKey("shop", "shop.example", "databases") if of_unit else None)
+
+
+# Ownership (mapping.md 0)
+
+
+OURS = {"klutchctl.dev/fleet": "acme", "klutchctl.dev/cluster": "shop"}
+LABELS = {
+    f"AppClusterBinding mode, {kind} {place}": (delegated(), kind, place, labels)
+    for kind, place, labels in (
+        ("AppClusterBinding", "", OURS),
+        ("Secret", "shop-kubeconfig", OURS),
+        ("ServiceAccount", "", OURS),
+        ("Namespace", "klutch-fleet", {"klutchctl.dev/fleet": "acme"}),
+        ("Namespace", ACB_SPACE, {}),
+        (
+            "APIServiceBinding",
+            "",
+            {
+                "klutch.anynines.com/appclusterbinding-name": "shop",
+                "klutch.anynines.com/appclusterbinding-namespace": "klutch-fleet",
+            },
+        ),
+    )
+} | {
+    f"Direct mode, {kind} {place}": (fleet(), kind, place, labels)
+    for kind, place, labels in (
+        ("Namespace", SPACE, OURS),
+        ("ClusterBinding", "", OURS),
+        ("CustomResourceDefinition", "", {}),
+        ("APIServiceExportRequest", "", {**OURS, "klutchctl.dev/binding": "orders-db"}),
+        ("APIServiceBinding", "", {**OURS, "klutchctl.dev/binding": "orders-db"}),
+    )
+}
+
+
+@pytest.mark.parametrize(("of", "kind", "place", "want"), LABELS.values(), ids=LABELS.keys())
+def test_labels(of, kind, place, want):
+    assert labels_of(one(desired(of), kind, place)) == want
+
+
+def test_no_place_in_the_files_goes_into_an_object():
+    for of in (fleet(), delegated()):
+        for wanted in desired(of):
+            assert "yaml" not in str(wanted.manifest)
+
+
+# The space
+
+
+def test_a_new_space_says_whose_it_is():
+    space = one(desired(fleet(clusters=[app_cluster(identity="6f1c")])), "Namespace", SPACE)
+    assert annotations_of(space) == {
+        "klutchctl.dev/app-cluster-uid": "6f1c",
+        "klutchctl.dev/access": "context/shop",
+        "example-backend.klutch.anynines.com/identity": "klutchctl:acme/shop",
+    }
+
+
+def objects_with(of, **known):
+    cluster = of.clusters["shop"]
+    footing = replace(default_footing(of, cluster), **known)
+    units = [of.units[key] for key in sorted(of.units)]
+    found = [*cluster_objects(of, cluster, footing, units=units)]
+    for each in units:
+        found += unit_objects(of, each, footing, claims=each.claims)
+    return found
+
+
+def test_a_space_that_another_made_keeps_its_identity_and_names():
+    found = objects_with(
+        fleet(),
+        space="cluster-7fk2q",
+        kubeconfig_namespace="cluster-7fk2q",
+        kubeconfig_name="theirs",
+        consumer_secret="kubeconfig-x8t4d",
+        identity="",
+        pretty_name="Shop Inc",
+        cluster_uid="6f1c",
+    )
+    space = one(found, "Namespace", "cluster-7fk2q")
+    assert "example-backend.klutch.anynines.com/identity" not in annotations_of(space)
+    assert get(one(found, "ClusterBinding"), "spec") == {
+        "providerPrettyName": "Shop Inc",
+        "kubeconfigSecretRef": {"name": "theirs", "key": "kubeconfig"},
+    }
+    assert get(one(found, "APIServiceBinding"), "spec", "kubeconfigSecretRef", "name") == (
+        "kubeconfig-x8t4d"
+    )
+    assert one(found, "Secret", "cluster-7fk2q/theirs")
+
+
+PRETTY = {
+    "the document's": ("Acme EU", "Shop Inc", "Acme EU"),
+    "the live one": ("", "Shop Inc", "Shop Inc"),
+    "the control plane's name": ("", "", "eu"),
+}
+
+
+@pytest.mark.parametrize(("written", "live", "want"), PRETTY.values(), ids=PRETTY.keys())
+def test_pretty_name(written, live, want):
+    found = objects_with(
+        fleet(control_planes=[control_plane(pretty_name=written)]), pretty_name=live
+    )
+    assert get(one(found, "ClusterBinding"), "spec", "providerPrettyName") == want
+
+
+def test_bindings_of_klutch_1_5_are_cluster_scoped():
+    (binding,) = (
+        wanted
+        for wanted in objects_with(fleet(), bindings_cluster_scoped=True)
+        if wanted.ref.kind.kind == "APIServiceBinding"
+    )
+    assert binding.ref.namespace == ""
+    assert "namespace" not in binding.manifest["metadata"]
+
+
+# Kubeconfigs
+
+OWN = Address("https://10.0.0.1:6443", "OWN", "kubernetes")
+REACHED = {
+    "by our own access": ({}, OWN, ("https://10.0.0.1:6443", "OWN", "kubernetes")),
+    "as the files say": (
+        {"endpoint": "https://cp.example", "ca": "FILE"},
+        OWN,
+        ("https://cp.example", "FILE", None),
+    ),
+    "an endpoint alone": (
+        {"endpoint": "https://cp.example"},
+        OWN,
+        ("https://cp.example", "OWN", None),
+    ),
+    "all in the files": (
+        {"endpoint": "https://cp.example", "ca": "FILE"},
+        None,
+        ("https://cp.example", "FILE", None),
+    ),
+    "no address is known": ({"ca": "FILE"}, None, None),
+    "no CA is known": ({"endpoint": "https://cp.example"}, None, None),
+}
+
+
+def reached(secret):
+    """Return (server, CA, TLS name), namespace and token of a kubeconfig Secret, if known."""
+    data = get(secret, "data", "kubeconfig")
+    if data == KNOWN_AFTER_APPLY:
+        return None
+    read = yaml.safe_load(base64.b64decode(data))
+    cluster = read["clusters"][0]["cluster"]
+    ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
+    where = (cluster["server"], ca, cluster.get("tls-server-name"))
+    return where, read["contexts"][0]["context"]["namespace"], read["users"][0]["user"]["token"]
+
+
+@pytest.mark.parametrize(("written", "address", "want"), REACHED.values(), ids=REACHED.keys())
+def test_where_kubeconfigs_lead(written, address, want):
+    known = {"address": address, "token": Secret("a.b.c")}
+    direct = objects_with(fleet(control_planes=[control_plane(**written)]), **known)
+    for place in (f"{SPACE}/kubeconfig", "klutch-bind/kubeconfig-2insz"):
+        secret = one(direct, "Secret", place)
+        assert reached(secret) == (None if want is None else (want, SPACE, "a.b.c"))
+    back = objects_with(delegated(clusters=[app_cluster(**written)]), **known)
+    secret = one(back, "Secret", "shop-kubeconfig")
+    assert reached(secret) == (None if want is None else (want, "klutch-bind", "a.b.c"))
+
+
+def test_without_a_token_a_kubeconfig_is_known_after_apply():
+    secret = one(objects_with(fleet(), address=OWN), "Secret", f"{SPACE}/kubeconfig")
+    assert get(secret, "data") == {"kubeconfig": KNOWN_AFTER_APPLY}
+
+
+def test_no_repr_shows_a_token():
+    found = objects_with(fleet(), address=OWN, token=Secret("canary-token"))
+    encoded = get(one(found, "Secret", f"{SPACE}/kubeconfig"), "data", "kubeconfig")
+    assert encoded not in repr(found)
+    assert "canary-token" not in repr(found)
+    assert "canary" not in repr(
+        replace(default_footing(fleet(), app_cluster()), token=Secret("canary"))
+    )
+
+
+# Requests and bindings
+
+
+def test_a_request_holds_resource_and_parameters_only():
+    plain = fleet(units=[unit()])
+    assert get(one(desired(plain), "APIServiceExportRequest"), "spec") == {
+        "resources": [{"group": "shop.example", "resource": "databases"}]
+    }
+    rich = fleet(units=[unit(parameters={"plan": "big"})])
+    assert get(one(desired(rich), "APIServiceExportRequest"), "spec", "parameters") == {
+        "plan": "big"
+    }
+
+
+def annotations(**changes):
+    return annotations_of(one(desired(fleet(units=[unit(**changes)])), "APIServiceBinding"))
+
+
+def test_parameters_are_told_by_a_digest():
+    one_way = annotations(parameters={"a": 1, "b": 2})[keys.PARAMETERS]
+    assert annotations(parameters={"b": 2, "a": 1.0})[keys.PARAMETERS] == one_way
+    assert annotations(parameters={"a": 1})[keys.PARAMETERS] != one_way
+    assert keys.PARAMETERS not in annotations()
+
+
+@pytest.mark.parametrize(
+    ("policy", "want"),
+    [
+        (DeletionPolicy.RELEASE, "Release"),
+        (DeletionPolicy.DELETE, "Delete"),
+        (DeletionPolicy.BLOCK, "Release"),
+    ],
+)
+def test_deletion_policy(policy, want):
+    assert annotations(deletion_policy=policy) == {"klutchctl.dev/deletion-policy": want}
+
+
+CLAIMS = (
+    claim(names=("b", "a"), labels=((("team", "a"),), (("app", "x"), ("team", "b")))),
+    claim("configmaps", Owner.CONSUMER, accepted=False, namespaces=("x",)),
+)
+WIRE = [
+    {
+        "group": "",
+        "resource": "configmaps",
+        "version": "v1",
+        "required": True,
+        "selector": {"names": ["*"], "namespaces": ["x"], "owner": "Consumer"},
+        "state": "Rejected",
+    },
+    {
+        "group": "",
+        "resource": "secrets",
+        "version": "v1",
+        "required": False,
+        "selector": {
+            "names": ["a", "b"],
+            "namespaces": ["*"],
+            "owner": "Provider",
+            "labelSelectors": [{"app": "x", "team": "b"}, {"team": "a"}],
+        },
+        "state": "Accepted",
+    },
+]
+
+
+@pytest.mark.parametrize("of", [fleet(), delegated()], ids=["Direct", "AppClusterBinding"])
+@pytest.mark.parametrize("claims", [CLAIMS, CLAIMS[::-1]], ids=["as written", "turned round"])
+def test_claims_on_the_wire(of, claims):
+    found = unit_objects(
+        of,
+        unit(),
+        default_footing(of, of.clusters["shop"]),
+        claims=claims,
+        required=[CLAIMS[1]],
+    )
+    assert get(one(found, "APIServiceBinding"), "spec", "permissionClaims") == WIRE
+
+
+def test_no_claims_are_stated_as_none():
+    of = fleet(units=[unit(claims=())])
+    assert get(one(desired(of), "APIServiceBinding"), "spec", "permissionClaims") == []
+
+
+# AppClusterBinding mode
+
+
+UNITS = [unit(resource=("shop.example", "queues")), unit(), unit(resource=("a.example", "zebras"))]
+
+
+def test_one_object_lists_all_units():
+    of = delegated(units=UNITS, clusters=[app_cluster(konnector=DEPLOYED, identity="6f1c")])
+    manifest = one(desired(of), "AppClusterBinding")
+    assert get(manifest, "spec") == {
+        "kubeconfigSecretRef": {
+            "namespace": "klutch-fleet",
+            "name": "shop-kubeconfig",
+            "key": "kubeconfig",
+        },
+        "apiExports": [
+            {"group": "a.example", "resource": "zebras"},
+            {"group": "shop.example", "resource": "databases"},
+            {"group": "shop.example", "resource": "queues"},
+        ],
+        "konnector": {"deploy": True, "overrides": {"image": DEPLOYED.image}},
+    }
+    assert annotations_of(manifest) == {
+        "klutchctl.dev/app-cluster-uid": "6f1c",
+        "klutchctl.dev/access": "context/shop",
+        "klutchctl.dev/deletion-policy": "Release",
+    }
+
+
+def test_what_the_files_do_not_name_stays_listed():
+    found = objects_with(delegated(), unmanaged=frozenset({Resource("a.example", "zebras")}))
+    assert get(one(found, "AppClusterBinding"), "spec", "apiExports") == [
+        {"group": "a.example", "resource": "zebras"},
+        {"group": "shop.example", "resource": "databases"},
+    ]
+
+
+def test_of_a_binding_that_the_backend_made_only_the_claims_are_ours():
+    (wanted,) = (w for w in desired(delegated()) if w.ref.kind.kind == "APIServiceBinding")
+    assert get(wanted.manifest, "spec", "kubeconfigSecretRef") == {
+        "namespace": ACB_SPACE,
+        "name": "shop-kubeconfig",
+        "key": "kubeconfig",
+    }
+    # On one without it, a konnector sets no finalizer that would keep the space for ever.
+    assert annotations_of(wanted.manifest) == {}
+    assert wanted.compared == {
+        "apiVersion": "klutch.anynines.com/v1alpha1",
+        "kind": "APIServiceBinding",
+        "metadata": {"name": NAME, "namespace": ACB_SPACE},
+        "spec": {"permissionClaims": get(wanted.manifest, "spec", "permissionClaims")},
+    }
+
+
+def test_a_live_app_cluster_binding_keeps_its_place_and_secret():
+    found = objects_with(
+        delegated(),
+        app_cluster_binding=("team-a", "old"),
+        kubeconfig_namespace="team-b",
+        kubeconfig_name="theirs",
+    )
+    manifest = one(found, "AppClusterBinding", "team-a/old")
+    assert get(manifest, "spec", "kubeconfigSecretRef", "namespace") == "team-b"
+    assert one(found, "Secret", "team-b/theirs")
+    assert labels_of(one(found, "APIServiceBinding")) == keys.app_cluster_binding_labels(
+        "team-a", "old"
+    )
+
+
+LEAVING = {
+    "the cluster is released": (DeletionPolicy.RELEASE, DeletionPolicy.DELETE, "Release"),
+    "one unit is not to be deleted": (DeletionPolicy.DELETE, DeletionPolicy.RELEASE, "Release"),
+    "nothing may leave": (DeletionPolicy.BLOCK, DeletionPolicy.BLOCK, "Release"),
+    "all agree": (DeletionPolicy.DELETE, DeletionPolicy.DELETE, "Delete"),
+}
+
+
+@pytest.mark.parametrize(("cluster", "of_unit", "want"), LEAVING.values(), ids=LEAVING.keys())
+def test_deleting_an_app_cluster_binding_takes_consent_of_all(cluster, of_unit, want):
+    units = [unit(deletion_policy=of_unit), unit(resource=("a.example", "zebras"))]
+    units[1] = replace(units[1], deletion_policy=of_unit)
+    of = delegated(units=units, guards=Guards(on_cluster_leave=cluster))
+    manifest = one(desired(of), "AppClusterBinding")
+    assert annotations_of(manifest)["klutchctl.dev/deletion-policy"] == want
+
+
+def test_the_backend_accepts_for_us_only_where_all_is_accepted():
+    manifest = one(objects_with(delegated(), accepts_all_offered=True), "AppClusterBinding")
+    assert annotations_of(manifest)["klutchctl.dev/accept-claims"] == "Template"
+
+
+# Rights
+
+
+def test_rejected_claims_give_no_right():
+    def rules(accepted):
+        units = [unit(claims=(claim(accepted=accepted),))]
+        of = fleet(clusters=[app_cluster(konnector=DEPLOYED)], units=units)
+        return get(one(desired(of), "ClusterRole"), "rules")
+
+    assert any(r["resources"] == ["secrets"] and "create" in r["verbs"] for r in rules(True))
+    assert not any(r["resources"] == ["secrets"] and "create" in r["verbs"] for r in rules(False))
+
+
+@pytest.mark.parametrize("planes", [[control_plane()], BACKEND_MADE], ids=["Direct", "ACB"])
+def test_full_rights_only_where_asked_for(planes):
+    everything = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+    for rbac in Rbac:
+        spec = replace(DEPLOYED, rbac=rbac)
+        of = fleet(control_planes=planes, clusters=[app_cluster(konnector=spec)])
+        rules = get(one(desired(of), "ClusterRole"), "rules")
+        assert (rules == everything) == (rbac is Rbac.FULL)
+
+
+# Several clusters
+
+
+def test_what_clusters_share_comes_once():
+    of = delegated(clusters=[app_cluster("a"), app_cluster("b")], units=[])
+    places = [w.ref.object for w in desired(of) if w.ref.cluster != w.cluster]
+    assert places.count("Namespace klutch-fleet") == 1
+    assert [w.ref.object for w in desired(of, clusters=["b"])].count("Namespace klutch-fleet") == 1
+
+
+def test_one_cluster_alone():
+    of = fleet(clusters=[app_cluster("a"), app_cluster("b")], units=[unit("a"), unit("b")])
+    assert desired(of, clusters=["b"]) == tuple(w for w in desired(of) if w.cluster == "b")
+    assert {w.cluster for w in desired(of, clusters=["b"])} == {"b"}
+
+
+def test_the_order_of_the_files_does_not_matter():
+    names = [f"c{number}" for number in range(5)]
+    units = [unit(name, ("shop.example", kind)) for name in names for kind in ("queues", "stores")]
+    made = []
+    for seed in range(5):
+        shuffled = random.Random(seed)
+        made.append(
+            desired(
+                fleet(
+                    clusters=map(app_cluster, shuffled.sample(names, k=len(names))),
+                    units=shuffled.sample(units, k=len(units)),
+                )
+            )
+        )
+    assert all(one == made[0] for one in made)
+
+
+def test_every_name_is_valid_and_spaces_differ():
+    names = ["a", "a-b", "a-b-c", "x" * 40]
+    of = fleet(clusters=map(app_cluster, names), units=[])
+    spaces = {default_footing(of, of.clusters[name]).space for name in names}
+    assert len(spaces) == len(names)
+    assert [label_problem(space) for space in spaces] == [""] * len(names)

@@ -1,0 +1,242 @@
+"""`klutchctl render`: the objects of a repository, offline, with the places they come from."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klutchctl import main
+from klutchctl.render import yaml_writer
+
+EXAMPLE = Path(__file__).parents[2] / "fleet-example"
+FLEET = """\
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Fleet
+metadata: {name: acme}
+---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: ControlPlane
+metadata: {name: eu}
+spec: {access: {kubeconfigContext: eu}, mode: %s}
+---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Cluster
+metadata: {name: shop}
+spec: {access: {kubeconfigContext: shop}, controlPlane: eu}
+---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Binding
+metadata: {name: orders-db}
+spec:
+  resources: [{group: shop.example, resource: databases}]
+  clusters: {names: [shop]}
+"""
+
+
+@pytest.fixture
+def repository(tmp_path):
+    def make(mode="Direct", more=""):
+        (tmp_path / "fleet.yaml").write_text(FLEET % mode + more)
+        return str(tmp_path)
+
+    return make
+
+
+def run(capsys, *arguments):
+    status = main.run(["render", *arguments])
+    return status, capsys.readouterr()
+
+
+def documents(text):
+    return list(yaml.safe_load_all(text))
+
+
+def test_text_is_yaml_with_the_place_of_each_object(capsys, repository):
+    status, answer = run(capsys, repository())
+    assert (status, answer.err) == (0, "")
+    assert answer.out.endswith(
+        """\
+---
+# cluster shop, on its control plane eu; fleet.yaml:17:18
+apiVersion: klutch.anynines.com/v1alpha1
+kind: APIServiceExportRequest
+metadata:
+  name: databases.shop.example
+  namespace: cluster-2inszxysw5
+  labels:
+    klutchctl.dev/fleet: acme
+    klutchctl.dev/cluster: shop
+    klutchctl.dev/binding: orders-db
+spec:
+  resources:
+  - group: shop.example
+    resource: databases
+---
+# cluster shop, in it; fleet.yaml:17:18
+apiVersion: klutch.anynines.com/v1alpha1
+kind: APIServiceBinding
+metadata:
+  name: databases.shop.example
+  namespace: klutch-bind
+  labels:
+    klutchctl.dev/fleet: acme
+    klutchctl.dev/cluster: shop
+    klutchctl.dev/binding: orders-db
+  annotations:
+    klutchctl.dev/deletion-policy: Release
+spec:
+  kubeconfigSecretRef:
+    namespace: klutch-bind
+    name: kubeconfig-2insz
+    key: kubeconfig
+  permissionClaims: []
+"""
+    )
+    assert "---\n# cluster shop, in it; only where it is absent; fleet.yaml:" in answer.out
+
+
+@pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
+def test_json_holds_the_same_objects(capsys, repository, mode):
+    path = repository(mode)
+    text, whole = run(capsys, path)[1].out, json.loads(run(capsys, path, "-o", "json")[1].out)
+    assert [one["manifest"] for one in whole["objects"]] == documents(text)
+    assert (whole["format"], whole["version"]) == ("klutchctl.dev/manifests", "1.0")
+    assert whole["fleet"] == "acme"
+    last = whole["objects"][-1]
+    place = {"path": "fleet.yaml", "line": 13, "column": 18}
+    if mode == "Direct":
+        place = {"path": "fleet.yaml", "line": 17, "column": 18}
+    assert last["origin"]["path"] == place["path"]
+    assert (last["controlPlane"], last["rule"]) == ("eu" if mode != "Direct" else None, "owned")
+
+
+def test_both_at_once(capsys, repository, tmp_path):
+    status, answer = run(capsys, repository(), "-o", "json=" + str(tmp_path / "x"), "-o", "text")
+    assert status == 0
+    assert len(json.loads((tmp_path / "x").read_text())["objects"]) == len(documents(answer.out))
+
+
+def test_the_crd_is_whole(capsys, repository):
+    crds = [
+        each
+        for each in documents(run(capsys, repository())[1].out)
+        if each["kind"] == "CustomResourceDefinition"
+    ]
+    assert [each["spec"]["scope"] for each in crds] == ["Namespaced"]
+    assert "labels" not in crds[0]["metadata"]
+
+
+def test_secrets_are_known_after_apply(capsys, repository):
+    secrets = [d for d in documents(run(capsys, repository())[1].out) if d["kind"] == "Secret"]
+    payloads = [value for each in secrets for value in each.get("data", {}).values()]
+    assert payloads == ["(known after apply)"] * 2
+
+
+def test_the_example(capsys):
+    status, answer = run(capsys, str(EXAMPLE))
+    assert status == 0
+    clusters = {line.split()[2] for line in answer.out.splitlines() if line.startswith("# cluster")}
+    assert clusters == {"analytics-eu-1,", "shop-eu-1,", "shop-eu-2,"}
+    assert sum(each["kind"] == "Deployment" for each in documents(answer.out)) == 1
+
+
+def test_one_cluster_alone(capsys):
+    whole = run(capsys, str(EXAMPLE))[1].out
+    alone = run(capsys, str(EXAMPLE), "--cluster", "shop-eu-1")[1].out
+    assert alone in whole
+    assert alone.count("# cluster shop-eu-1,") == alone.count("# cluster ") > 0
+
+
+def test_the_same_files_elsewhere_give_the_same_bytes(capsys, tmp_path):
+    shutil.copytree(EXAMPLE, tmp_path / "copy")
+    first, second = (run(capsys, str(path))[1].out for path in (EXAMPLE, tmp_path / "copy"))
+    assert first == second
+
+
+WRONG = {
+    "an unknown cluster": (["--cluster", "shpo"], "", 3, "no such cluster: shpo"),
+    "an unknown format": (["-o", "toml"], "", 64, "toml"),
+    "an unknown key": ([], "---\nkind: Cluster\nmetadata: {nme: x}\n", 3, "fleet.yaml:2"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "more", "code", "says"), WRONG.values(), ids=WRONG.keys())
+def test_what_is_wrong_is_told_and_nothing_printed(capsys, repository, arguments, more, code, says):
+    status, answer = run(capsys, repository(more=more), *arguments)
+    assert (status, answer.out) == (code, "")
+    assert says in answer.err
+
+
+def test_no_folder(capsys, tmp_path):
+    status, answer = run(capsys, str(tmp_path / "nothing"))
+    assert (status, answer.out) == (3, "")
+    assert "nothing" in answer.err
+
+
+# YAML
+
+
+def test_what_stands_plain_and_what_in_quotes():
+    value = {
+        "plain": "registry.example.com:5000/a/b-c_d:v1.0",
+        "word": "No",
+        "number": "1",
+        "colon": "a:",
+        "empty": "",
+        "escape": "\x1b[31m\u202e",
+        "quote": 'a "b" \\',
+        "lines": "a\nb",
+        "letters": "Müller",
+    }
+    assert yaml_writer.lines(value) == [
+        "plain: registry.example.com:5000/a/b-c_d:v1.0",
+        'word: "No"',
+        'number: "1"',
+        'colon: "a:"',
+        'empty: ""',
+        'escape: "\\u001b[31m\\u202e"',
+        'quote: "a \\"b\\" \\\\"',
+        'lines: "a\\nb"',
+        'letters: "Müller"',
+    ]
+
+
+def test_nested():
+    value = {"a": [[1, [2]], {"b": {"c": [{}], "d": []}}, None, True, 1.5, 1e30]}
+    assert yaml_writer.lines(value) == [
+        "a:",
+        "- - 1",
+        "  - - 2",
+        "- b:",
+        "    c:",
+        "    - {}",
+        "    d: []",
+        "- null",
+        "- true",
+        "- 1.5",
+        "- 1.0e+30",
+    ]
+    assert yaml_writer.lines({}) == ["{}"]
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS
+    | st.sampled_from(["y", "NO", "~", "1e3", "0x1", "12:30:45", "2026-01-01", "<<", "=", "a: b"]),
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+)
+
+
+@given(st.dictionaries(TEXTS, VALUES))
+def test_a_reader_gets_the_values_back(value):
+    text = "\n".join(yaml_writer.lines(value))
+    assert yaml.load(text, yaml.CSafeLoader) == value
+    assert all(character.isprintable() for line in yaml_writer.lines(value) for character in line)
