@@ -47,9 +47,8 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     wanted = outputs.parse(output or [], known=_FORMATS)
     import uvloop
 
-    from klutchctl import repository
+    from klutchctl import files, repository
     from klutchctl.outcome import exit_code
-    from klutchctl.sandbox import files
     from reconciler.planning import planfile, planner
 
     settings = context.obj

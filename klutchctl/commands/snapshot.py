@@ -27,7 +27,7 @@ def snapshot(
     """
     import asyncio
 
-    from klutchctl.sandbox import files
+    from klutchctl import files
     from reconciler.core import livefile
 
     settings = context.obj

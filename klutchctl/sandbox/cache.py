@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from klutchctl.sandbox import files
+from klutchctl import files
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.progress import Progress
 

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from klutchctl import files
 from klutchctl.sandbox import (
     control_planes,
     disk,
-    files,
     kubeconfig,
     pki,
     ports,

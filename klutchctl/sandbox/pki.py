@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from klutchctl.sandbox import certificates, files
+from klutchctl import files
+from klutchctl.sandbox import certificates
 from klutchctl.sandbox.certificates import KeyPair, Use
 
 _ADMINS: Final = "system:masters"

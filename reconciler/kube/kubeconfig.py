@@ -25,6 +25,8 @@ __all__ = [
     "contexts",
     "from_secret",
     "load",
+    "merged",
+    "read_file",
     "search_paths",
 ]
 
@@ -66,9 +68,9 @@ def load(
     call the cluster ("": the context's name). `environ` tells HTTPS_PROXY and NO_PROXY.
     Raises ConfigError.
     """
-    profile = kubeconfig_entries.profile(_merged(paths), context)
+    profile = kubeconfig_entries.profile(merged(paths), context)
     return kubeconfig_profile.connection(
-        profile, name=name or profile.context.name, environ=environ, read=_read
+        profile, name=name or profile.context.name, environ=environ, read=read_file
     )
 
 
@@ -77,7 +79,7 @@ def contexts(paths: Sequence[Path]) -> tuple[ContextSummary, ...]:
 
     Reads no other file. Raises ConfigError where the files themselves cannot be read.
     """
-    kubeconfig = _merged(paths)
+    kubeconfig = merged(paths)
     return tuple(_summary(kubeconfig, name) for name in sorted(kubeconfig.contexts))
 
 
@@ -97,10 +99,11 @@ def from_secret(
     kubeconfig = kubeconfig_entries.parse(content, path=path, folder=None)
     profile = kubeconfig_entries.profile(kubeconfig, None)
     kubeconfig_secret.refuse_forbidden(profile, allow)
-    return kubeconfig_profile.connection(profile, name=name, environ=environ, read=_read)
+    return kubeconfig_profile.connection(profile, name=name, environ=environ, read=read_file)
 
 
-def _merged(paths: Sequence[Path]) -> Kubeconfig:
+def merged(paths: Sequence[Path]) -> Kubeconfig:
+    """Return all files as one, the first definition of a name winning. Raises ConfigError."""
     found = [kubeconfig for path in paths if (kubeconfig := _parsed(path)) is not None]
     if not found:
         names = ", ".join(map(str, paths))
@@ -111,7 +114,7 @@ def _merged(paths: Sequence[Path]) -> Kubeconfig:
 
 def _parsed(path: Path) -> Kubeconfig | None:
     try:
-        content = _read(path)
+        content = read_file(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -121,7 +124,8 @@ def _parsed(path: Path) -> Kubeconfig | None:
     return kubeconfig_entries.parse(content, path=str(path), folder=path.absolute().parent)
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """Return a file of at most MAX_BYTES. Raises OSError."""
     with path.open("rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:

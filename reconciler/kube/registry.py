@@ -111,7 +111,7 @@ class Registry:
     def load_kubeconfig(self) -> Kubeconfig:
         """Return the operator's merged kubeconfig; read once, as parsing takes its time."""
         if self._kubeconfig is None:
-            self._kubeconfig = kubeconfig._merged(self._around.kubeconfigs)
+            self._kubeconfig = kubeconfig.merged(self._around.kubeconfigs)
         return self._kubeconfig
 
     def _add(self, connection: Connection) -> None:
@@ -134,7 +134,7 @@ class Registry:
             return self._in_cluster(name)
         profile = kubeconfig_entries.profile(self.load_kubeconfig(), access.context)
         return kubeconfig_profile.connection(
-            profile, name=name, environ=self._around.environ, read=kubeconfig._read
+            profile, name=name, environ=self._around.environ, read=kubeconfig.read_file
         )
 
     def _in_cluster(self, name: str) -> Connection:

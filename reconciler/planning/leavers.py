@@ -27,6 +27,7 @@ from reconciler.planning.changes import Action, Change, Step
 from reconciler.planning.compare import before_digest, is_ours
 from reconciler.planning.index import Index
 from reconciler.planning.leaving import Departure
+from reconciler.planning.placement import belongs_to_another
 from reconciler.planning.units import Site
 
 _KONNECTOR: tuple[tuple[Kind, str], ...] = (
@@ -39,18 +40,24 @@ _KONNECTOR: tuple[tuple[Kind, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """A cluster that left: the object that still stands for it, and its units."""
+    """A cluster that left: the object that still stands for it, and its units.
+
+    `stranger`: why the cluster that was reached is not the one that left, or "". The way to it
+    is an annotation, which others may have written.
+    """
 
     name: str
     kind: Kind  # of `carrier`: Namespace in Direct mode, else AppClusterBinding
     carrier: Manifest
     site: Site
     departures: tuple[Departure, ...]
+    stranger: str = ""
 
 
 def leavings(fleet: Fleet, name: str, plane: Index, app: Index) -> tuple[Leaving, ...]:
     """Return what this control plane still holds for a cluster that no document names."""
-    return (*_spaces(fleet, name, plane, app), *_app_cluster_bindings(fleet, name, plane, app))
+    found = (*_spaces(fleet, name, plane, app), *_app_cluster_bindings(fleet, name, plane, app))
+    return tuple(_checked(one, app) for one in found)
 
 
 def change_of(gone: Leaving) -> Change:
@@ -66,6 +73,8 @@ def change_of(gone: Leaving) -> Change:
         uid=uid_of(gone.carrier),
         steps=tuple(_steps(gone)),
     )
+    if gone.stranger:
+        return replace(change, action=Action.BLOCKED, reason=gone.stranger, steps=())
     match policy:
         case DeletionPolicy.RELEASE:
             return change
@@ -77,6 +86,13 @@ def change_of(gone: Leaving) -> Change:
             reason = "no document names this cluster, and prune.onClusterLeave is Delete"
             steps = (*change.steps, last)
             return replace(change, action=Action.DELETE, reason=reason, steps=steps)
+
+
+def _checked(gone: Leaving, app: Index) -> Leaving:
+    stranger = belongs_to_another(name_of(gone.carrier), gone.carrier, app)
+    if stranger is None:
+        return gone
+    return replace(gone, departures=(), stranger=stranger.reason)
 
 
 def _spaces(fleet: Fleet, name: str, plane: Index, app: Index) -> Iterator[Leaving]:

@@ -1,7 +1,9 @@
-"""`make bench`: our client beside bare aiohttp + orjson and the official client.
+"""`make bench`: first our client beside others, then plans of a large fleet (`plans.py`).
 
-One run on one server. The contenders take turns, so that noise hits all alike; figures are
-medians over the rounds. Trust the ratios more than the figures.
+`make bench ARGS=clients` and `ARGS=plans` run one of the two. The clients are ours, bare
+aiohttp + orjson and the official one, in one run on one server. The contenders take turns, so
+that noise hits all alike; figures are medians over the rounds. Trust the ratios more than the
+figures.
 """
 
 import asyncio
@@ -25,6 +27,7 @@ from klutchctl.sandbox.progress import Lines, Quiet
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE
 from reconciler.kube.client import KubeCluster
+from tests.bench import plans
 from tests.bench.worker import control_plane
 
 CONTENDERS: Final = ("ours", "bare", "official")
@@ -157,8 +160,8 @@ def run_list(home: Path) -> None:
         print(f"  {name:10}{seconds:8.2f}{cpu:11.2f}{memory:12.0f}{grown:12.0f}")
 
 
-def main() -> None:
-    """Run everything and print it."""
+def bench_clients() -> None:
+    """Measure all clients and print it."""
     with tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as folder, ExitStack() as stack:
         home = Path(folder)
         layout = stack.enter_context(sandbox(home))
@@ -170,6 +173,20 @@ def main() -> None:
         filler = [f"item-{index}" for index in range(LIST_SIZE)]
         workers["bare"].do(do="create", namespace=LIST_NAMESPACE, names=filler, concurrency=16)
         run_list(home)
+
+
+PARTS: Final = {"clients": bench_clients, "plans": plans.main}
+
+
+def main() -> None:
+    """Run what the arguments name, or everything."""
+    chosen = sys.argv[1:] or list(PARTS)
+    if unknown := set(chosen) - set(PARTS):
+        raise SystemExit(
+            f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}"
+        )
+    for part in chosen:
+        PARTS[part]()
 
 
 main()

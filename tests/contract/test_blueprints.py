@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 
 from reconciler.core.live import Address
-from reconciler.core.manifest import namespace_of, put
+from reconciler.core.manifest import Manifest, covers, get, namespace_of, put
+from reconciler.core.normalize import normalize
 from reconciler.core.refs import CRD
 from reconciler.core.secret import Secret
 from reconciler.fleet.compile import cluster_objects, unit_objects
@@ -21,7 +22,7 @@ from reconciler.planning.compare import differences
 from tests.support import fleets
 from tests.support.raw import http_session
 
-CONTAINER = {
+CONTAINER: Manifest = {
     "imagePullPolicy": "Always",
     "command": ["/konnector"],
     "args": ["-v=2"],
@@ -102,7 +103,7 @@ CASES = {
 
 @pytest.fixture
 def post(control_plane, namespace):
-    """Create an object in a dry run, strictly, and return it as the server would store it."""
+    """Create an object in a dry run, strictly; return what was sent and what would be stored."""
 
     async def call(wanted):
         kind, manifest = wanted.ref.kind, wanted.manifest
@@ -130,3 +131,6 @@ def post(control_plane, namespace):
 async def test_a_new_object_is_accepted_and_has_not_drifted(post, wanted):
     stated, live = await post(wanted)
     assert differences(live, stated) == ()
+    if wanted.compared is not None:
+        metadata = {"metadata": get(stated, "metadata")}
+        assert covers(normalize(live), normalize({**wanted.compared, **metadata}))

@@ -10,7 +10,7 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
-from reconciler.core import names
+from reconciler.core import keys, names
 from reconciler.core.kubeconfig_facts import KubeconfigFacts, as_value, ca_digest, token_digest
 from reconciler.core.live import Address, Live, Seen, Unseen, instances
 from reconciler.core.manifest import Manifest, get_text, name_of, namespace_of, put
@@ -95,18 +95,25 @@ class World:
     plane: str = "eu"
     _count: int = 0
 
-    def live(self) -> Live:
-        """Return all of it as observed."""
+    def live(self, fleet: Fleet) -> Live:
+        """Return all of it as observed for a fleet."""
+        seen = {
+            name: self._seen(name, self.uids.get(name, f"uid-{name}"), objects)
+            for name, objects in self.clusters.items()
+        }
+        known = {get_text(one, "metadata", "labels", keys.CLUSTER) for one in self.control_plane}
         return Live(
             control_planes={self.plane: self._seen(self.plane, "cp", self.control_plane)},
-            clusters={
-                name: self._seen(name, self.uids.get(name, f"uid-{name}"), objects)
-                for name, objects in self.clusters.items()
+            clusters={name: one for name, one in seen.items() if name in fleet.clusters},
+            leaving={
+                name: one
+                for name, one in seen.items()
+                if name in known and name not in fleet.clusters
             },
         )
 
     def plan(self, fleet: Fleet) -> Plan:
-        return planner.plan(fleet, self.live())
+        return planner.plan(fleet, self.live(fleet))
 
     def apply(self, plan: Plan) -> None:
         """Do the creates and updates of a plan, and what a backend and a konnector add."""
@@ -141,7 +148,10 @@ class World:
             if one["kind"] == API_SERVICE_EXPORT_REQUEST.kind:
                 exports.append((name_of(one), namespace_of(one)))
             if one["kind"] == "Secret":
-                self.control_plane[index] = _filled(one, namespace_of(one))
+                of_app_cluster = name_of(one).endswith("-kubeconfig")
+                space = names.KLUTCH_NAMESPACE if of_app_cluster else namespace_of(one)
+                issuer = "" if of_app_cluster else space
+                self.control_plane[index] = _filled(one, space, issuer)
         for name, namespace in exports:
             metadata = {"name": name, "namespace": namespace, "uid": f"export-{namespace}-{name}"}
             kind = API_SERVICE_EXPORT
@@ -149,14 +159,15 @@ class World:
             if made not in self.control_plane:
                 self.control_plane.append(made)
         spaces = {
-            get_text(one, "metadata", "labels", "klutchctl.dev/cluster"): name_of(one)
+            get_text(one, "metadata", "labels", keys.CLUSTER): name_of(one)
             for one in self.control_plane
             if one["kind"] == "Namespace"
         }
         for cluster, objects in self.clusters.items():
             for index, one in enumerate(objects):
                 if one["kind"] == "Secret":
-                    objects[index] = _filled(one, spaces.get(cluster, ""))
+                    space = spaces.get(cluster, "")
+                    objects[index] = _filled(one, space, space)
 
     def _seen(self, name: str, uid: str, objects: list[Manifest]) -> Seen | Unseen:
         if name in self.unseen:
@@ -180,9 +191,9 @@ def _is(one: Manifest, change: Change) -> bool:
     )
 
 
-def _filled(secret: Manifest, space: str) -> Manifest:
-    """Put into a Secret what the control plane, or an apply, would."""
-    token = token_digest(f"token of {space}")
+def _filled(secret: Manifest, space: str, issuer: str) -> Manifest:
+    """Put into a Secret what a cluster, or an apply, would."""
+    token = token_digest(f"token of {issuer}")
     if get_text(secret, "type") == "kubernetes.io/service-account-token":
         return put(secret, {"token": token, "ca.crt": ca_digest("a CA")}, "data")
     facts = KubeconfigFacts(ADDRESS.server, ca_digest(ADDRESS.ca), "", space, token)

@@ -1,13 +1,14 @@
 """A partial container over a whole one, as Kubernetes' strategic merge patch has it."""
 
 import copy
+from typing import Any
 
 import pytest
 
 from reconciler.blueprints.overrides import merged
 
 FIELD = {"fieldRef": {"fieldPath": "metadata.name"}}
-BASE = {
+BASE: dict[str, Any] = {
     "name": "konnector",
     "image": "original:1",
     "args": ["--control-plane-mode"],

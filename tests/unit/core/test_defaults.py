@@ -92,6 +92,40 @@ def test_images_are_pulled_by_their_tag(image, want):
     assert get(filled, "spec", "template", "spec", "containers", 0, "imagePullPolicy") == want
 
 
+def filled_container(container):
+    pod = {"containers": [{"name": "a", "image": "x", **container}]}
+    made = with_defaults(
+        {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {"spec": pod}}}
+    )
+    return get(made, "spec", "template", "spec", "containers", 0)
+
+
+def filled_overrides(container):
+    api = {"apiVersion": "klutch.anynines.com/v1alpha1", "kind": "AppClusterBinding"}
+    made = with_defaults({**api, "spec": {"konnector": {"overrides": container}}})
+    return get(made, "spec", "konnector", "overrides")
+
+
+HTTP_GET = {"path": "/", "port": 1, "scheme": "HTTP"}
+
+
+def test_handlers_are_filled():
+    hooks = {"postStart": {"httpGet": {"port": 1}}, "preStop": {"sleep": {"seconds": 1}}}
+    made = filled_container({"lifecycle": hooks, "livenessProbe": {"grpc": {"port": 1}}})
+    assert get(made, "lifecycle") == {**hooks, "postStart": {"httpGet": HTTP_GET}}
+    assert get(made, "livenessProbe", "grpc") == {"port": 1, "service": ""}
+
+
+def test_overrides_are_filled_where_the_crd_has_defaults():
+    probes = {"startupProbe": {"grpc": {"port": 1}}, "livenessProbe": {"httpGet": {"port": 1}}}
+    made = filled_overrides({**probes, "ports": [{"containerPort": 1}]})
+    assert made == {
+        **probes,
+        "startupProbe": {"grpc": {"port": 1, "service": ""}},
+        "ports": [{"containerPort": 1, "protocol": "TCP"}],
+    }
+
+
 def test_other_kinds_come_back_as_they_are():
     for manifest in ({}, {"apiVersion": "v1", "kind": "ConfigMap"}, {"apiVersion": 1, "kind": 2}):
         assert with_defaults(manifest) is manifest

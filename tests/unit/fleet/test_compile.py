@@ -10,7 +10,7 @@ import yaml
 from reconciler.blueprints.binding import Resource
 from reconciler.core import keys
 from reconciler.core.live import Address
-from reconciler.core.manifest import annotations_of, get, labels_of
+from reconciler.core.manifest import annotations_of, get, get_text, labels_of
 from reconciler.core.names import label_problem
 from reconciler.core.secret import Secret
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
@@ -237,7 +237,7 @@ REACHED = {
 
 def reached(secret):
     """Return (server, CA, TLS name), namespace and token of a kubeconfig Secret, if known."""
-    data = get(secret, "data", "kubeconfig")
+    data = get_text(secret, "data", "kubeconfig")
     if data == KNOWN_AFTER_APPLY:
         return None
     read = yaml.safe_load(base64.b64decode(data))
@@ -266,7 +266,7 @@ def test_without_a_token_a_kubeconfig_is_known_after_apply():
 
 def test_no_repr_shows_a_token():
     found = objects_with(fleet(), address=OWN, token=Secret("canary-token"))
-    encoded = get(one(found, "Secret", f"{SPACE}/kubeconfig"), "data", "kubeconfig")
+    encoded = get_text(one(found, "Secret", f"{SPACE}/kubeconfig"), "data", "kubeconfig")
     assert encoded not in repr(found)
     assert "canary-token" not in repr(found)
     assert "canary" not in repr(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import files, processes, startup
+from klutchctl import files
+from klutchctl.sandbox import processes, startup
 from klutchctl.sandbox.control_planes import Probe, Program, Server
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.progress import Quiet

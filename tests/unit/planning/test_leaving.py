@@ -1,0 +1,121 @@
+"""A cluster that leaves the files, and what the rules make of it (mapping.md 9)."""
+
+import pytest
+
+from reconciler.core import keys
+from reconciler.core.manifest import get_text, put
+from reconciler.core.refs import NAMESPACE
+from reconciler.planning.changes import Action
+from tests.support.worlds import POSTGRES, World, fleet_of, offering
+
+FLEET = """
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Fleet
+metadata: {name: acme}
+spec: {prune: {maxDeletePercent: 100, allowEmpty: true, onClusterLeave: %s}}
+---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: ControlPlane
+metadata: {name: eu}
+spec: {access: {kubeconfigContext: eu}, mode: %s}
+"""
+CLUSTER = """
+---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Cluster
+metadata: {name: %s}
+spec: {access: {kubeconfigContext: shop}, controlPlane: eu}
+"""
+BINDING = """
+---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Binding
+metadata: {name: orders-db}
+spec:
+  resources: [{group: anynines.com, resource: postgresqlinstances}]
+  clusters: {names: [shop]}
+"""
+MODES = ["Direct", "AppClusterBinding"]
+
+
+def applied(mode):
+    here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
+    here.apply(here.plan(fleet_of(fleet=FLEET % ("Release", mode) + CLUSTER % "shop" + BINDING)))
+    return here
+
+
+def without_cluster(rule, mode):
+    return fleet_of(fleet=FLEET % (rule, mode))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("rule", "action"),
+    [("Release", Action.RELEASE), ("Delete", Action.DELETE), ("Block", Action.BLOCKED)],
+)
+def test_the_rule_for_clusters_decides_for_units_and_cluster(mode, rule, action):
+    plan = applied(mode).plan(without_cluster(rule, mode))
+    found = [(change.action, change.subject) for change in plan.changes]
+    names = {"orders-db", POSTGRES} & {subject for _, subject in found}
+    assert found == [(action, names.pop()), (action, "cluster")]
+    assert plan.sections == {"shop": "eu"}
+
+
+def test_a_release_never_deletes_the_space_and_takes_the_access_away():
+    plan = applied("Direct").plan(without_cluster("Release", "Direct"))
+    cluster = plan.changes[-1]
+    deleted = {(s.ref.kind.kind, s.ref.name) for s in cluster.steps if s.verb == "delete"}
+    assert ("Secret", "klutch-binder") in deleted
+    assert ("Secret", "kubeconfig") in deleted
+    assert all(kind != "Namespace" for kind, _ in deleted)
+    assert cluster.steps[-1].verb == "apply", "the space is marked as released"
+
+
+def test_a_released_cluster_is_not_released_again():
+    here = applied("Direct")
+    space = next(
+        one
+        for one in here.control_plane
+        if one["kind"] == "Namespace" and get_text(one, "metadata", "labels", keys.CLUSTER)
+    )
+    here.remove("control-plane/eu", NAMESPACE, get_text(space, "metadata", "name"))
+    annotated = put(space, "2026-11-21T00:00:00Z", "metadata", "annotations", keys.RELEASED)
+    here.control_plane.append(annotated)
+    assert here.plan(without_cluster("Release", "Direct")).changes == ()
+
+
+def test_a_cluster_that_left_and_cannot_be_read_is_unseen_and_nothing_is_planned():
+    here = applied("Direct")
+    here.unseen.add("shop")
+    plan = here.plan(without_cluster("Release", "Direct"))
+    assert plan.changes == ()
+    assert [one.name for one in plan.unseen] == ["shop"]
+
+
+def test_a_renamed_cluster_keeps_its_space():
+    here = applied("Direct")
+    here.clusters["store"] = here.clusters.pop("shop")
+    here.uids["store"] = "uid-shop"
+    renamed = BINDING.replace("[shop]", "[store]")
+    fleet = fleet_of(fleet=FLEET % ("Release", "Direct") + CLUSTER % "store" + renamed)
+    plan = here.plan(fleet)
+    assert {change.action for change in plan.changes} <= {Action.ADOPT, Action.NOOP}
+    assert any("taken over from cluster shop" in change.reason for change in plan.changes)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_first_plan_of_a_mode_creates_and_the_second_finds_it(mode):
+    here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
+    fleet = fleet_of(fleet=FLEET % ("Release", mode) + CLUSTER % "shop" + BINDING)
+    first = here.plan(fleet)
+    assert {change.action for change in first.changes} == {Action.CREATE}
+    here.apply(first)
+    assert {change.action for change in here.plan(fleet).changes} <= {Action.NOOP}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_cluster_that_is_not_the_one_that_left_is_not_touched(mode):
+    here = applied(mode)
+    here.uids["shop"] = "another"
+    plan = here.plan(without_cluster("Release", mode))
+    assert [change.action for change in plan.changes] == [Action.BLOCKED]
