@@ -1,5 +1,6 @@
 """From a path to a checked fleet, for every command that needs one."""
 
+import sys
 from collections.abc import Collection
 from pathlib import Path
 
@@ -10,11 +11,16 @@ from reconciler.fleet.values import Fleet
 from reconciler.source import folder
 
 
-def fleet_in(path: Path) -> Fleet:
-    """Return the fleet in a folder or file. Raises InvalidRepository with all its problems."""
-    fleet, problems = load(folder.read(path))
+def fleet_in(path: Path, *, check_owner: bool) -> Fleet:
+    """Return the fleet in a folder or file, and tell its warnings on standard error.
+
+    Raises InvalidRepository with all its problems.
+    """
+    fleet, problems = load(folder.read(path, check_owner=check_owner))
     if fleet is None:
         raise InvalidRepository(problems)
+    for problem in problems:
+        print(f"Warning: {problem}", file=sys.stderr)
     return fleet
 
 

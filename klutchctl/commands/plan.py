@@ -54,7 +54,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     settings = context.obj
     assert isinstance(settings, Settings)
     how = reach.of(context)
-    fleet = repository.fleet_in(path)
+    fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
     chosen = repository.chosen(fleet, cluster or ())
     began = time.monotonic()
     if snapshot is None:

@@ -8,6 +8,7 @@ import typer
 
 from klutchctl import outputs
 from klutchctl.exit_codes import ExitCode
+from klutchctl.settings import Settings
 
 if TYPE_CHECKING:
     from reconciler.fleet.values import Fleet
@@ -17,6 +18,7 @@ _FORMATS: Final = ("text", "json")
 
 
 def render(
+    context: typer.Context,
     path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
     cluster: Annotated[
         list[str] | None,
@@ -35,7 +37,9 @@ def render(
     from klutchctl import repository
     from klutchctl.render import manifests
 
-    fleet = repository.fleet_in(path)
+    settings = context.obj
+    assert isinstance(settings, Settings)
+    fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
     objects = _objects(fleet, repository.chosen(fleet, cluster or ()))
     outputs.write(
         wanted,

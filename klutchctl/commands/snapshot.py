@@ -27,27 +27,16 @@ def snapshot(
     """
     import asyncio
 
-    from klutchctl import files
+    from klutchctl import files, repository
     from reconciler.core import livefile
 
     settings = context.obj
     assert isinstance(settings, Settings)
     how = reach.of(context)
-    fleet = _fleet(path)
+    fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
     live = asyncio.run(_observe(fleet, how, settings))
     files.write(out, livefile.dump(live))
     return _report(fleet, live, out, allow_unreachable=how.allow_unreachable)
-
-
-def _fleet(path: Path) -> "Fleet":
-    from reconciler.core.problems import InvalidRepository
-    from reconciler.fleet.load import load
-    from reconciler.source import folder
-
-    fleet, problems = load(folder.read(path))
-    if fleet is None:
-        raise InvalidRepository(problems)
-    return fleet
 
 
 async def _observe(fleet: "Fleet", how: Reach, settings: Settings) -> "Live":

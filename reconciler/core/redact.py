@@ -10,6 +10,7 @@ from typing import Final
 
 from reconciler.core import manifest as m
 from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.unknown import KNOWN_AFTER_APPLY
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -20,7 +21,8 @@ def redact(manifest: Manifest, *, uid: str = "") -> Manifest:
     Each value of data and stringData becomes `value_digest`; equal values of one object have
     equal digests, whether they are in data or in stringData. Annotations that repeat a value
     (kubectl's last-applied-configuration and its like) become a digest as a whole.
-    `uid` is that of the live object which a manifest without a uid is to become.
+    `uid` is that of the live object which a manifest without a uid is to become. A value that is
+    known only after an apply stays as it is: it says nothing.
     """
     annotations = m.get_map(manifest, "metadata", "annotations")
     is_secret = manifest.get("apiVersion") == "v1" and manifest.get("kind") == "Secret"
@@ -32,8 +34,11 @@ def redact(manifest: Manifest, *, uid: str = "") -> Manifest:
     values = _values(manifest)
     for field in ("data", "stringData"):
         if manifest.get(field) is not None:
+            held = m.get_map(manifest, field)
             shown[field] = {
-                key: value_digest(salt, data) for where, key, data in values if where == field
+                key: value_digest(salt, data) if held[key] != KNOWN_AFTER_APPLY else held[key]
+                for where, key, data in values
+                if where == field
             }
     if not annotations:
         return shown

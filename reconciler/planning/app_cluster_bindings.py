@@ -67,6 +67,7 @@ def place(
     secret = ("spec", "kubeconfigSecretRef")
     return replace(
         fresh,
+        app_cluster_binding=(namespace_of(live), name_of(live)),
         space=names.app_cluster_binding_space(namespace_of(live), name_of(live)),
         kubeconfig_namespace=get_text(live, *secret, "namespace") or fresh.kubeconfig_namespace,
         kubeconfig_name=get_text(live, *secret, "name") or fresh.kubeconfig_name,

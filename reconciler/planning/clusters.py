@@ -7,12 +7,19 @@ from reconciler.core import names
 from reconciler.core.diff import FieldChange
 from reconciler.core.kubeconfig_facts import ca_digest, facts_of, service_account_facts_of
 from reconciler.core.manifest import Manifest, uid_of
-from reconciler.core.refs import CRD, DEPLOYMENT, SECRET
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CRD,
+    DEPLOYMENT,
+    SECRET,
+    SERVICE_ACCOUNT,
+)
 from reconciler.fleet.compile import cluster_objects
 from reconciler.fleet.values import AppCluster, ControlPlane, Mode, Unit
 from reconciler.fleet.wanted import Rule, Wanted
 from reconciler.planning.changes import Action, Change
-from reconciler.planning.compare import before_digest
+from reconciler.planning.compare import before_digest, is_ours
 from reconciler.planning.index import Index
 from reconciler.planning.objects import owned_changes
 from reconciler.planning.units import Site
@@ -39,6 +46,9 @@ def _changes(site: Site, wanted: Wanted) -> tuple[Change, ...]:
         case Rule.KUBECONFIG:
             return (_kubeconfig(site, draft, live, wanted, index),)
         case Rule.OWNED | Rule.REQUEST:
+            if live is not None and _is_foreign_right(site, live, wanted):
+                # Narrowing what a running konnector may do would stop it.
+                return (replace(draft, reason="made by another: its rights are left alone"),)
             return owned_changes(draft, live, wanted, fleet=site.fleet.name)
 
 
@@ -51,9 +61,15 @@ def _draft(wanted: Wanted, live: Manifest | None) -> Change:
         action=Action.NOOP,
         reason="in sync",
         origin=wanted.origin,
-        before=before_digest(live, stated),
+        before=before_digest(live, stated, whole=wanted.manifest),
         uid="" if live is None else uid_of(live),
     )
+
+
+def _is_foreign_right(site: Site, live: Manifest, wanted: Wanted) -> bool:
+    rights = (SERVICE_ACCOUNT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)
+    ours = is_ours(live, fleet=site.fleet.name, cluster=wanted.cluster)
+    return wanted.step == _KONNECTOR_STEP and wanted.ref.kind in rights and not ours
 
 
 def _subject(wanted: Wanted) -> str:

@@ -17,24 +17,27 @@ from reconciler.core.unknown import KNOWN_AFTER_APPLY
 _DIGEST_LENGTH: Final = 16
 
 
-def differences(live: Manifest, stated: Manifest) -> tuple[FieldChange, ...]:
+def differences(
+    live: Manifest, stated: Manifest, *, whole: Manifest | None = None
+) -> tuple[FieldChange, ...]:
     """Return how `live` differs from what we state, and what of ours is no longer stated.
 
     Empty = no drift. A field that is known only after the apply agrees with any live value.
+    `whole` is what we state when we create the object, where less of it is compared later.
     """
     wanted = normalize(_known(stated, live))
     held = normalize(live)
     changes: tuple[FieldChange, ...] = ()
     if not covers(held, wanted):
         changes = field_changes(_shadow(held, wanted), wanted)
-    dropped = unstated_paths(live, manager=keys.MANAGER_CLI, stated=with_defaults(stated))
+    dropped = _dropped(live, whole or stated)
     gone = {_pointer(path) for path in dropped}
     known = {change.path for change in changes}
     extra = tuple(FieldChange(path, "(ours)", None) for path in sorted(gone - known))
     return tuple(sorted((*changes, *extra)))
 
 
-def before_digest(live: Manifest | None, stated: Manifest) -> str:
+def before_digest(live: Manifest | None, stated: Manifest, *, whole: Manifest | None = None) -> str:
     """Return the digest by which an apply notices that an object changed since the plan.
 
     It covers the uid, what we compare, and whether the object is being deleted (mapping.md 0).
@@ -42,7 +45,7 @@ def before_digest(live: Manifest | None, stated: Manifest) -> str:
     if live is None:
         return ""
     compared = _shadow(normalize(live), normalize(stated))
-    dropped = unstated_paths(live, manager=keys.MANAGER_CLI, stated=with_defaults(stated))
+    dropped = _dropped(live, whole or stated)
     content: JSON = {
         "uid": uid_of(live),
         "fields": compared,
@@ -50,6 +53,11 @@ def before_digest(live: Manifest | None, stated: Manifest) -> str:
         "deleting": get(live, "metadata", "deletionTimestamp"),
     }
     return digest(content)[:_DIGEST_LENGTH]
+
+
+def _dropped(live: Manifest, stated: Manifest) -> frozenset[tuple[str, ...]]:
+    """Return what we once wrote and no longer state."""
+    return unstated_paths(live, manager=keys.MANAGER_CLI, stated=with_defaults(stated))
 
 
 def is_ours(live: Manifest, *, fleet: str, cluster: str) -> bool:

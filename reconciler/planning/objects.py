@@ -32,7 +32,7 @@ def owned_changes(
     if live is None:
         made = replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest)
         return (made,)
-    fields = differences(live, stated)
+    fields = differences(live, stated, whole=wanted.manifest)
     if is_ours(live, fleet=fleet, cluster=wanted.cluster) or not labels_of(stated):
         return (_updated(draft, fields, stated),)
     marks = tuple(one for one in fields if _is_mark(one))

@@ -229,6 +229,6 @@ def draft_of(unit: Unit, wanted: Wanted, live: Manifest | None) -> Change:
         reason="",
         origin=unit.origin,
         unit=unit.key,
-        before=before_digest(live, wanted.manifest),
+        before=before_digest(live, wanted.compared or wanted.manifest, whole=wanted.manifest),
         uid="" if live is None else uid_of(live),
     )

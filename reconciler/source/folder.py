@@ -74,13 +74,16 @@ class _Folder:
 
     def read(self, path: str) -> bytes:
         descriptor = self._open(path, path.split("/"), 0)
-        with open(descriptor, "rb") as file:
+        try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise gather.not_a_file(_type(status.st_mode))
             if status.st_size > MAX_BYTES:
                 raise gather.too_large()
-            content = file.read(MAX_BYTES + 1)
+            with open(descriptor, "rb", closefd=False) as file:
+                content = file.read(MAX_BYTES + 1)
+        finally:
+            os.close(descriptor)
         if len(content) > MAX_BYTES:
             raise gather.too_large()
         return content

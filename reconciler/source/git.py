@@ -65,7 +65,7 @@ def work_tree(top: Path, gathered: Gathered, *, check_owner: bool) -> tuple[str,
     root = Path(repository.workdir).resolve()
     relative = top.resolve().relative_to(root).as_posix()
     folder = "" if relative == "." else f"{relative}/"
-    commit = repository.head.peel(pygit2.Commit)
+    commit = _commit(repository, "HEAD")
     dirty = "+dirty" if _differs(repository, commit, folder, gathered) else ""
     return folder, f"{commit.id}{dirty}"
 
@@ -78,10 +78,11 @@ def _differs(
         store = _Commit(repository, _subfolder(repository, commit, folder))
         if any(store.id_of(path) != pygit2.hash(text) for path, text in gathered.files.items()):
             return True
-        committed = {path for path, _ in gather.walk(store, gathered.patterns)}
+        walked = gather.walk(store, gathered.patterns)
+        committed = {path for path, found in walked if found is EntryType.FILE}
     except (ConfigError, Unreadable):
         return True
-    return not committed <= gathered.files.keys() | gathered.unread.keys()
+    return not committed <= gathered.files.keys()
 
 
 def _open(path: Path, *, check_owner: bool) -> pygit2.Repository | None:
@@ -167,7 +168,9 @@ class _Commit:
         if not isinstance(tree, pygit2.Tree):
             raise gather.not_a_file(EntryType.OTHER)
         for entry in tree:
-            yield os.fsdecode(entry.raw_name or b""), _type_of(entry)
+            # No client writes a name with a slash. It must not pass for a path.
+            name = os.fsdecode(entry.raw_name or b"").replace("/", "\\x2f")
+            yield name, _type_of(entry)
 
     def id_of(self, path: str) -> pygit2.Oid | None:
         """Return the id of the file at `path`, or None. Raises Unreadable."""

@@ -58,7 +58,7 @@ def render(folder: Path, stages: Stages) -> dict[str, Any]:
         from klutchctl.render import manifests
         from reconciler.fleet.compile import desired
     with stages.stage("read and validate"):
-        fleet = repository.fleet_in(folder / "repository")
+        fleet = repository.fleet_in(folder / "repository", check_owner=True)
     with stages.stage("compile"):
         objects = list(desired(fleet))
     with stages.stage("render"):
@@ -75,10 +75,9 @@ def plan(folder: Path, kubeconfig: Path, stages: Stages) -> dict[str, Any]:
         from klutchctl.render import plan_json, plan_text
         from reconciler.planning import planner
     with stages.stage("read files"):
-        fleet = repository.fleet_in(folder / "repository")
+        fleet = repository.fleet_in(folder / "repository", check_owner=True)
     began = time.perf_counter()
-    with stages.stage("read clusters"):
-        live, ended = uvloop.run(_observed(fleet, kubeconfig))
+    live, ended = uvloop.run(_observed(fleet, kubeconfig, stages))
     with stages.stage("plan"):
         made = planner.plan(fleet, live)
     with stages.stage("render text"):
@@ -97,7 +96,9 @@ def plan(folder: Path, kubeconfig: Path, stages: Stages) -> dict[str, Any]:
     }
 
 
-async def _observed(fleet: "Fleet", kubeconfig: Path) -> "tuple[Live, dict[str, float]]":
+async def _observed(
+    fleet: "Fleet", kubeconfig: Path, stages: Stages
+) -> "tuple[Live, dict[str, float]]":
     from reconciler.kube import registry
     from reconciler.observe import answer, observe
     from reconciler.planning import planner
@@ -105,9 +106,11 @@ async def _observed(fleet: "Fleet", kubeconfig: Path) -> "tuple[Live, dict[str, 
     around = registry.Surroundings(kubeconfigs=[kubeconfig], environ={})
     async with registry.of(fleet, around) as clusters:
         watched = Watched(clusters)
-        live = await observe(fleet, watched)
+        with stages.stage("read clusters"):
+            live = await observe(fleet, watched)
         ended = dict(watched.ended)
-        asked = planner.questions(fleet, live)
+        with stages.stage("ask what else"):
+            asked = planner.questions(fleet, live)
         if asked.in_use or asked.bodies:
             live = await answer(fleet, live, watched, asked)
     return live, ended

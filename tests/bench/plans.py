@@ -57,7 +57,7 @@ def prepare(folder: Path) -> None:
     (folder / "server.crt").write_bytes(server.certificate_pem)
     (folder / "server.key").write_bytes(server.key_pem)
     large_fleet.write(folder / "repository")
-    fleet = repository.fleet_in(folder / "repository")
+    fleet = repository.fleet_in(folder / "repository", check_owner=True)
     address = Address("https://cp.bench.example.com:6443", authority.certificate_pem.decode())
     state = large_state.state(fleet, address)
     (folder / "state.pickle").write_bytes(pickle.dumps(state))

@@ -214,7 +214,7 @@ class WithOneBroken(Registry):
         reached = await super().app_cluster(name, access, control_plane=control_plane)
         if name != "broken":
             return reached
-        return Reached(Broken(reached.cluster), reached.address)  # type: ignore[arg-type]
+        return Reached(Broken(reached.cluster), reached.address)
 
 
 async def test_a_defect_in_one_reader_harms_no_other_cluster(

@@ -118,7 +118,7 @@ async def scene(control_plane, app_cluster, namespace, tmp_path):
         "permissionClaims": [CLAIM],
     }
     kind = API_SERVICE_EXPORT_TEMPLATE
-    typed = {"apiVersion": kind.api_version, "kind": kind.kind}
+    typed: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind}
     await make(control_plane, typed | {"metadata": metadata, "spec": spec}, kind)
     yield scene
     await remove(control_plane, Ref(control_plane.name, NAMESPACE, "", scene.space))
@@ -129,7 +129,7 @@ async def scene(control_plane, app_cluster, namespace, tmp_path):
 
 
 def provider_crd() -> Manifest:
-    version = {
+    version: dict[str, Any] = {
         "name": "v1",
         "served": True,
         "storage": True,
@@ -210,7 +210,7 @@ async def export(scene: Scene) -> None:
     }
     kind = API_SERVICE_EXPORT
     metadata = {"name": NAME, "namespace": scene.space}
-    typed = {"apiVersion": kind.api_version, "kind": kind.kind}
+    typed: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind}
     await make(scene.plane, typed | {"metadata": metadata, "spec": spec}, kind)
 
 
@@ -266,7 +266,7 @@ async def test_drift_and_removal_give_their_lines(scene):
     await apply_creates(scene)
     await export(scene)
     bound = Ref(scene.app.name, API_SERVICE_BINDING, names.KLUTCH_NAMESPACE, NAME)
-    drift = {"spec": {"permissionClaims": []}}
+    drift: Manifest = {"spec": {"permissionClaims": []}}
     await scene.app.cluster.merge_patch(bound, drift, manager="someone")
     assert scene.lines() == [("update", "APIServiceBinding")]
     request = Ref(scene.plane.name, API_SERVICE_EXPORT_REQUEST, scene.space, NAME)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from reconciler.core.errors import ClusterError
-from reconciler.core.manifest import JSON, Manifest, ref_of
+from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import (
     Cluster,
@@ -77,11 +77,20 @@ class FaultyCluster:
         )
 
     async def create(
-        self, manifest: Manifest, kind: Kind, *, manager: str, dry_run: bool = False
+        self,
+        manifest: Manifest,
+        kind: Kind,
+        *,
+        manager: str,
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> Manifest:
+        ref = ref_of(self.name, kind, manifest)
         return await self._through(
-            Call("create", ref_of(self.name, kind, manifest), dry_run=dry_run),
-            lambda: self._real.create(manifest, kind, manager=manager, dry_run=dry_run),
+            Call("create", ref, subresource=subresource, dry_run=dry_run),
+            lambda: self._real.create(
+                manifest, kind, manager=manager, subresource=subresource, dry_run=dry_run
+            ),
         )
 
     async def apply(
@@ -125,7 +134,7 @@ class FaultyCluster:
     async def json_patch(
         self,
         ref: Ref,
-        patch: Sequence[dict[str, JSON]],
+        patch: Sequence[Manifest],
         *,
         manager: str,
         subresource: str = "",

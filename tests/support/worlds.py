@@ -155,7 +155,11 @@ class World:
         for name, namespace in exports:
             metadata = {"name": name, "namespace": namespace, "uid": f"export-{namespace}-{name}"}
             kind = API_SERVICE_EXPORT
-            made = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+            made: Manifest = {
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "metadata": metadata,
+            }
             if made not in self.control_plane:
                 self.control_plane.append(made)
         spaces = {

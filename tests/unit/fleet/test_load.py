@@ -206,7 +206,7 @@ CLAIMS = {
         [("secrets", Owner.PROVIDER, ("*",), ("*",), False)],
     ),
     "only some labels": (
-        f"claims: [{{{CLAIM}, names: [b], labels: {{x: y}}}}]",
+        f"claims: [{{{CLAIM}, names: [b], labels: {{x: v}}}}]",
         [("secrets", Owner.PROVIDER, ("b",), ("*",), True)],
     ),
 }
@@ -218,17 +218,17 @@ def test_claims(more, want):
 
 
 LABEL_CEILINGS = {
-    "the same": ("{x: y}", True),
-    "more labels, so fewer objects": ("{x: y, z: w}", True),
+    "the same": ("{x: v}", True),
+    "more labels, so fewer objects": ("{x: v, z: w}", True),
     "another value": ("{x: z}", False),
-    "one map inside and one outside": ("[{x: y}, {z: w}]", False),
+    "one map inside and one outside": ("[{x: v}, {z: w}]", False),
     "no labels, so all objects": ("[]", False),
 }
 
 
 @pytest.mark.parametrize(("labels", "within"), LABEL_CEILINGS.values(), ids=LABEL_CEILINGS.keys())
 def test_labels_of_claims(labels, within):
-    template = TEMPLATE.replace("names: [a, b]", "labels: {x: y}")
+    template = TEMPLATE.replace("names: [a, b]", "labels: {x: v}")
     changes = {"templates/pg.yaml": template, **db(f"claims: [{{{CLAIM}, labels: {labels}}}]")}
     problems = load(tree(changes))[1]
     assert [one.code for one in problems] == ([] if within else ["claim-outside-ceiling"])

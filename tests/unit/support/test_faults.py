@@ -45,7 +45,10 @@ FORWARDED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
         },
     ),
     "first_page": ((CONFIG_MAP,), {"namespace": "shop", "limit": 3, "metadata_only": True}),
-    "create": ((MANIFEST, CONFIG_MAP), {"manager": "m", "dry_run": True}),
+    "create": (
+        (MANIFEST, CONFIG_MAP),
+        {"manager": "m", "subresource": "token", "dry_run": True},
+    ),
     "apply": (
         (MANIFEST, CONFIG_MAP),
         {"manager": "m", "force": False, "subresource": "status", "dry_run": True},

@@ -1,0 +1,251 @@
+"""A fleet in a folder: what is read, what is refused, and which revision it has."""
+
+import os
+import socket
+
+import pygit2
+import pytest
+
+from reconciler.core.errors import ConfigError
+from reconciler.core.problems import InvalidRepository
+from reconciler.core.yaml_text import MAX_BYTES
+from reconciler.fleet.load import load
+from reconciler.source import folder, gather
+from tests.support.fleet_texts import FLEET, GOOD, document
+
+CANARY = "hunter2canary"
+
+
+def write(root, files):
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+@pytest.fixture
+def root(tmp_path):
+    found = tmp_path / "repo"
+    write(found, GOOD)
+    return found
+
+
+def test_only_what_belongs_to_the_fleet_is_read(root):
+    write(root, {"notes.md": "x", "deep/er/x.yaml": "x", ".git-ish/x.yaml": "x"})
+    tree = folder.read(root)
+    assert tree.files == {path: text.encode() for path, text in GOOD.items()}
+    assert (tree.entry, tree.revision, tree.unread, tree.folder) == ("fleet.yaml", "", {}, "")
+    fleet, problems = load(tree)
+    assert problems == ()
+    assert fleet is not None
+
+
+def test_the_first_file_may_be_named(root):
+    (root / "fleet.yaml").rename(root / "acme.yaml")
+    assert folder.read(root / "acme.yaml").entry == "acme.yaml"
+    with pytest.raises(InvalidRepository) as caught:
+        folder.read(root)
+    assert [one.code for one in caught.value.problems] == ["no-entry-file"]
+
+
+def test_two_first_files(root):
+    write(root, {"klutch-fleet.yaml": FLEET})
+    with pytest.raises(InvalidRepository) as caught:
+        folder.read(root)
+    assert [one.code for one in caught.value.problems] == ["two-entry-files"]
+    assert folder.read(root / "klutch-fleet.yaml").entry == "klutch-fleet.yaml"
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(ConfigError, match="nowhere: cannot be read: No such file"):
+        folder.read(tmp_path / "nowhere")
+
+
+def link(path, root):
+    secret = root.parent / "secret.yaml"
+    secret.write_text(CANARY)
+    path.symlink_to(secret)
+
+
+def relative_link(path, root):
+    path.symlink_to("db.yaml")
+
+
+def dangling_link(path, root):
+    path.symlink_to("nowhere")
+
+
+def pipe(path, root):
+    os.mkfifo(path)
+
+
+def listener(path, root):
+    with socket.socket(socket.AF_UNIX) as one:
+        here = os.open(path.parent, os.O_RDONLY)
+        one.bind(f"/proc/self/fd/{here}/{path.name}")
+        os.close(here)
+
+
+def subfolder(path, root):
+    path.mkdir()
+
+
+def large(path, root):
+    path.write_bytes(b"#" * (MAX_BYTES + 1))
+
+
+STRANGE = {
+    "a link out of the repository": (link, "not-a-file"),
+    "a link inside of it": (relative_link, "not-a-file"),
+    "a link to nothing": (dangling_link, "not-a-file"),
+    "a named pipe": (pipe, "not-a-file"),
+    "a socket": (listener, "not-a-file"),
+    "a folder": (subfolder, "not-a-file"),
+    "a file that is too large": (large, "file-too-large"),
+}
+
+
+@pytest.mark.parametrize(("make", "code"), STRANGE.values(), ids=STRANGE.keys())
+def test_what_stands_where_a_file_should_be(root, make, code):
+    make(root / "bindings" / "x.yaml", root)
+    fleet, problems = load(folder.read(root))
+    assert fleet is None
+    assert [(one.origin.path, one.code) for one in problems] == [("bindings/x.yaml", code)]
+    assert CANARY not in str(problems)
+
+
+@pytest.mark.parametrize(("make", "code"), STRANGE.values(), ids=STRANGE.keys())
+def test_what_stands_where_the_first_file_should_be(root, make, code):
+    (root / "fleet.yaml").unlink()
+    make(root / "fleet.yaml", root)
+    _, problems = load(folder.read(root))
+    assert [(one.origin.path, one.code) for one in problems] == [("fleet.yaml", code)]
+
+
+def test_a_folder_that_is_a_link_is_not_entered(root):
+    (root / "bindings").rename(root.parent / "elsewhere")
+    (root / "bindings").symlink_to(root.parent / "elsewhere")
+    tree = folder.read(root)
+    assert "bindings/db.yaml" not in tree.files
+
+
+def test_a_ca_file_behind_a_link_is_refused_at_its_name(root):
+    spec = "{access: {inCluster: true}, controlPlane: eu, caFile: ca/x.pem}"
+    write(root, {"clusters/shop.yaml": document("Cluster", "shop", spec, labels="{env: prod}")})
+    outside = root.parent / "outside"
+    write(outside, {"x.pem": CANARY})
+    (root / "ca").symlink_to(outside)
+    _, problems = load(folder.read(root))
+    assert [(str(one.origin), one.code) for one in problems] == [
+        ("clusters/shop.yaml:4:61", "not-a-file")
+    ]
+
+
+def test_a_file_without_permission_is_told(root, monkeypatch):
+    # The tests may run as root, who may read everything.
+    def forbid(name, flags, **rest):
+        if name == "db.yaml":
+            raise PermissionError(13, "Permission denied")
+        return opened(name, flags, **rest)
+
+    opened = os.open
+    monkeypatch.setattr(os, "open", forbid)
+    _, problems = load(folder.read(root))
+    assert [(one.origin.path, one.code) for one in problems] == [
+        ("bindings/db.yaml", "unreadable-file")
+    ]
+
+
+def test_a_name_that_no_terminal_should_see(root):
+    write(root, {"bindings/\x1b[31m.yaml": "x"})
+    (root / os.fsdecode(b"bindings/\xff.yaml")).write_text("x")
+    _, problems = load(folder.read(root))
+    assert [one.code for one in problems] == ["bad-path", "bad-path"]
+    assert all(one.origin.path.isprintable() and str(one).encode() for one in problems)
+
+
+def test_limits_end_the_reading(root, monkeypatch):
+    monkeypatch.setattr(gather, "MAX_FILES", 5)
+    with pytest.raises(InvalidRepository) as caught:
+        folder.read(root)
+    assert [one.code for one in caught.value.problems] == ["too-many-files"]
+    monkeypatch.setattr(gather, "MAX_FILES", 10_000)
+    monkeypatch.setattr(gather, "MAX_TREE_BYTES", 300)
+    with pytest.raises(InvalidRepository) as caught:
+        folder.read(root)
+    assert [one.code for one in caught.value.problems] == ["tree-too-large"]
+
+
+def test_more_than_ten_thousand_files(root):
+    for number in range(10_001):
+        (root / "bindings" / f"{number}.yaml").touch()
+    with pytest.raises(InvalidRepository) as caught:
+        folder.read(root)
+    assert [one.code for one in caught.value.problems] == ["too-many-files"]
+
+
+def test_folders_that_no_include_reaches_are_not_looked_into(root, monkeypatch):
+    write(root, {f"node_modules/a/{number}/x.yaml": "x" for number in range(50)})
+    monkeypatch.setattr(gather, "MAX_FILES", 20)
+    assert len(folder.read(root).files) == len(GOOD)
+
+
+def commit(repository, message="x"):
+    repository.index.add_all()
+    repository.index.write()
+    person = pygit2.Signature("t", "t@example.com", 1_700_000_000, 0)
+    parents = [] if repository.head_is_unborn else [repository.head.target]
+    written = repository.index.write_tree()
+    return str(repository.create_commit("HEAD", person, person, message, written, parents))
+
+
+@pytest.fixture
+def repository(root):
+    return pygit2.init_repository(root)
+
+
+def test_the_revision_is_the_commit_at_head(root, repository):
+    assert folder.read(root).revision == ""
+    head = commit(repository)
+    assert folder.read(root).revision == head
+    write(root, {"README.md": "not a file of the fleet"})
+    assert folder.read(root).revision == head
+
+
+CHANGES = {
+    "another text": lambda root: write(root, {"bindings/db.yaml": "# x"}),
+    "a new file": lambda root: write(root, {"bindings/new.yaml": "# x"}),
+    "a file that is gone": lambda root: (root / "bindings/db.yaml").unlink(),
+    "a file that became a folder": lambda root: (
+        (root / "bindings/db.yaml").unlink(),
+        (root / "bindings/db.yaml").mkdir(),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_fleet_that_is_not_as_committed_is_dirty(root, repository, change):
+    head = commit(repository)
+    change(root)
+    assert folder.read(root).revision == f"{head}+dirty"
+
+
+def test_a_fleet_below_the_top_of_its_repository(tmp_path, root):
+    repository = pygit2.init_repository(tmp_path)
+    head = commit(repository)
+    tree = folder.read(root)
+    assert (tree.folder, tree.revision) == ("repo/", head)
+
+
+def test_a_checkout_of_another_user(root, repository, monkeypatch):
+    head = commit(repository)
+    path = root / ".git"
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    monkeypatch.setenv("HOME", str(root.parent))
+    for name in (path, root):
+        os.chown(name, 12345, 12345)
+    with pytest.raises(ConfigError, match="belongs to another user") as caught:
+        folder.read(root)
+    assert "--git-owner-check=off" in caught.value.hint
+    assert folder.read(root, check_owner=False).revision == head

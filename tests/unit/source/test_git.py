@@ -1,0 +1,252 @@
+"""A fleet in a Git commit: refs by name, files from the tree object, nothing else."""
+
+from pathlib import Path
+
+import pygit2
+import pytest
+from pygit2.enums import FileMode
+
+from reconciler.core.errors import ConfigError, HostError
+from reconciler.core.problems import InvalidRepository
+from reconciler.core.yaml_text import MAX_BYTES
+from reconciler.fleet.load import load
+from reconciler.source import gather, git
+from tests.support.fleet_texts import GOOD
+
+PERSON = pygit2.Signature("t", "t@example.com", 1_700_000_000, 0)
+FILES = {path: text.encode() for path, text in GOOD.items()}
+
+
+def tree_of(repository, files):
+    """Write a tree object; a value is bytes, (mode, id), or a mapping for a folder."""
+    builder = repository.TreeBuilder()
+    for name, value in files.items():
+        if isinstance(value, dict):
+            builder.insert(name, tree_of(repository, value), FileMode.TREE)
+        elif isinstance(value, bytes):
+            builder.insert(name, repository.create_blob(value), FileMode.BLOB)
+        else:
+            builder.insert(name, value[1], value[0])
+    return builder.write()
+
+
+def nested(files):
+    tree = {}
+    for path, content in files.items():
+        *folders, name = path.split("/")
+        inner = tree
+        for one in folders:
+            inner = inner.setdefault(one, {})
+        inner[name] = content
+    return tree
+
+
+def commit(repository, files, ref="refs/heads/main"):
+    tree = tree_of(repository, nested(files))
+    parents = []
+    if ref in repository.references:
+        parents = [repository.references[ref].target]
+    return str(repository.create_commit(ref, PERSON, PERSON, "x", tree, parents))
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return pygit2.init_repository(tmp_path / "repo", bare=True, initial_head="main")
+
+
+def where(repository):
+    return Path(repository.path)
+
+
+def test_a_commit_is_read_without_a_checkout(repository):
+    head = commit(repository, FILES)
+    tree = git.read(where(repository), "main")
+    assert (tree.files, tree.revision) == (FILES, head)
+    fleet, problems = load(tree)
+    assert problems == ()
+    assert fleet is not None
+    assert fleet.revision == head
+
+
+def test_a_fleet_below_the_top(repository):
+    commit(repository, {f"deep/er/{path}": content for path, content in FILES.items()})
+    tree = git.read(where(repository), "main", folder="deep/er/")
+    assert (tree.files, tree.folder) == (FILES, "deep/er/")
+    for folder in ("nowhere/", "deep/er/fleet.yaml"):
+        with pytest.raises(ConfigError, match="there is no folder"):
+            git.read(where(repository), "main", folder=folder)
+    with pytest.raises(ConfigError, match="leaves the repository"):
+        git.read(where(repository), "main", folder="../x")
+
+
+REFS = {
+    "HEAD": "HEAD",
+    "a branch": "main",
+    "a branch with a slash": "feature/x",
+    "a branch in full": "refs/heads/main",
+    "a tag": "v1",
+    "an annotated tag": "v2",
+    "a remote branch": "origin/main",
+    "a remote branch in full": "refs/remotes/origin/main",
+}
+
+
+@pytest.mark.parametrize("ref", REFS.values(), ids=REFS.keys())
+def test_refs_are_looked_up_by_name(repository, ref):
+    head = commit(repository, FILES)
+    for name in ("refs/heads/feature/x", "refs/tags/v1", "refs/remotes/origin/main"):
+        repository.references.create(name, head)
+    repository.create_tag("v2", head, pygit2.enums.ObjectType.COMMIT, PERSON, "x")
+    assert git.read(where(repository), ref).revision == head
+
+
+def test_a_whole_commit_id(repository):
+    head = commit(repository, FILES)
+    assert git.read(where(repository), head).revision == head
+
+
+REFUSED = [
+    "", "nowhere", "HEAD~1", "HEAD^", "main@{0}", ":/x", "HEAD:fleet.yaml", "main..main",
+    "^main", "@", "-x", "a\0b", "refs/heads/", "refs/heads/nowhere", "../main", "main.lock",
+    "0" * 40, "0" * 64, "\udcff",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("ref", REFUSED, ids=ascii)
+def test_the_language_of_revisions_is_not_spoken(repository, ref):
+    head = commit(repository, FILES)
+    with pytest.raises(ConfigError, match="ref: "):
+        git.read(where(repository), ref)
+    with pytest.raises(ConfigError, match="ref: "):
+        git.read(where(repository), head[:10])
+
+
+def test_a_name_with_two_meanings(repository):
+    head = commit(repository, FILES)
+    repository.references.create("refs/tags/main", head)
+    assert git.read(where(repository), "main").revision == head
+    commit(repository, {**FILES, "more": b""})
+    with pytest.raises(ConfigError, match="several meanings") as caught:
+        git.read(where(repository), "main")
+    assert caught.value.hint == "Write one of refs/heads/main, refs/tags/main"
+
+
+def test_a_tag_of_something_else(repository):
+    commit(repository, FILES)
+    blob = repository.create_blob(b"x")
+    repository.references.create("refs/tags/blob", blob)
+    with pytest.raises(ConfigError, match="is no commit"):
+        git.read(where(repository), "blob")
+    with pytest.raises(ConfigError, match="ref: "):
+        git.read(where(repository), str(blob))
+
+
+def test_an_empty_repository(repository):
+    with pytest.raises(ConfigError, match="ref: "):
+        git.read(where(repository), "HEAD")
+
+
+def test_no_repository(tmp_path):
+    with pytest.raises(ConfigError, match="no Git repository"):
+        git.read(tmp_path, "HEAD")
+
+
+def strange(repository, mode):
+    if mode is FileMode.LINK:
+        return (mode, repository.create_blob(b"/etc/passwd"))
+    if mode is FileMode.COMMIT:
+        return (mode, pygit2.Oid(hex="1" * 40))
+    return {"inner.yaml": b"x"}
+
+
+@pytest.mark.parametrize("mode", [FileMode.LINK, FileMode.COMMIT, FileMode.TREE], ids=str)
+def test_links_submodules_and_folders_are_no_files(repository, mode):
+    commit(repository, {**FILES, "bindings/x.yaml": strange(repository, mode)})
+    _, problems = load(git.read(where(repository), "main"))
+    assert [(one.origin.path, one.code) for one in problems] == [("bindings/x.yaml", "not-a-file")]
+
+
+@pytest.mark.parametrize("mode", [FileMode.LINK, FileMode.COMMIT], ids=str)
+def test_nothing_is_read_behind_a_link_or_submodule(repository, mode):
+    files = {path: content for path, content in FILES.items() if not path.startswith("bindings/")}
+    commit(repository, {**files, "bindings": strange(repository, mode)})
+    assert "bindings/db.yaml" not in git.read(where(repository), "main").files
+
+
+def test_a_file_that_is_too_large_is_not_loaded(repository):
+    commit(repository, {**FILES, "bindings/x.yaml": b"#" * (MAX_BYTES + 1)})
+    _, problems = load(git.read(where(repository), "main"))
+    assert [one.code for one in problems] == ["file-too-large"]
+
+
+def test_an_object_that_is_missing(repository):
+    missing = (FileMode.BLOB, pygit2.Oid(hex="1" * 40))
+    builder = tree_of(repository, nested(FILES))
+    raw = repository[builder].read_raw() + b"100644 zz.yaml\0" + missing[1].raw
+    tree = repository.odb.write(pygit2.enums.ObjectType.TREE, raw)
+    person = "t <t@example.com> 1700000000 +0000"
+    text = f"tree {tree}\nauthor {person}\ncommitter {person}\n\nx\n".encode()
+    head = repository.odb.write(pygit2.enums.ObjectType.COMMIT, text)
+    repository.references.create("refs/heads/main", head)
+    found = git.read(where(repository), "main", entry="zz.yaml")
+    assert [one.code for one in found.unread.values()] == ["unreadable-file"]
+
+
+def hostile_tree(repository, *names):
+    """Write a tree whose names no Git client would make."""
+    blob = repository.create_blob(b"x")
+    inner = b"".join(b"100644 " + name + b"\0" + blob.raw for name in names)
+    top = tree_of(repository, nested(FILES))
+    written = repository.odb.write(pygit2.enums.ObjectType.TREE, inner)
+    raw = repository[top].read_raw().replace(b"40000 bindings\0", b"40000 aindings\0")
+    raw += b"40000 x\0" + written.raw
+    tree = repository.odb.write(pygit2.enums.ObjectType.TREE, raw)
+    person = "t <t@example.com> 1700000000 +0000"
+    text = f"tree {tree}\nauthor {person}\ncommitter {person}\n\nx\n".encode()
+    repository.references.create(
+        "refs/heads/main", repository.odb.write(pygit2.enums.ObjectType.COMMIT, text)
+    )
+
+
+NAMES = [b"a/../../b.yaml", b"\x1b[31m.yaml", b"\xff.yaml", b"a\\b.yaml", b"/etc/x.yaml"]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_hostile_names_are_problems(repository, name):
+    hostile_tree(repository, name)
+    found = git.read(where(repository), "main")
+    _, problems = load(found)
+    assert {one.code for one in problems} <= {"bad-path", "missing-file"}
+    assert problems
+    assert all(one.origin.path.isprintable() for one in problems)
+
+
+def test_a_tree_of_trees_that_never_ends_is_left(repository, monkeypatch):
+    tree = tree_of(repository, {"x.yaml": b"x"})
+    for _ in range(40):
+        tree = tree_of(repository, dict.fromkeys("ab", (FileMode.TREE, tree)))
+    files = {"fleet.yaml": GOOD["fleet.yaml"].replace("*/*.yaml", "**/*.yaml").encode()}
+    commit(repository, {**files, "bomb": (FileMode.TREE, tree)})
+    with pytest.raises(InvalidRepository) as caught:
+        git.read(where(repository), "main")
+    assert [one.code for one in caught.value.problems] == ["too-many-files"]
+
+
+def test_a_deep_tree_is_left(repository):
+    tree = tree_of(repository, {"x.yaml": b"x"})
+    for _ in range(2000):
+        tree = tree_of(repository, {"a": (FileMode.TREE, tree)})
+    files = {"fleet.yaml": GOOD["fleet.yaml"].replace("*/*.yaml", "**/*.yaml").encode()}
+    commit(repository, {**files, "deep": (FileMode.TREE, tree)})
+    found = git.read(where(repository), "main")
+    assert [one.code for one in found.unread.values()] == ["bad-path"]
+
+
+def test_a_library_that_leaks_credentials_is_not_used(repository, monkeypatch):
+    monkeypatch.setattr(pygit2, "LIBGIT2_VERSION", "1.9.4")
+    with pytest.raises(HostError, match=r"libgit2 1\.9\.4 is not safe"):
+        git.read(where(repository), "main")
+
+
+def test_limits_are_those_of_folders():
+    assert (gather.MAX_FILES, gather.MAX_TREE_BYTES) == (10_000, 64 << 20)
