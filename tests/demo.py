@@ -14,15 +14,15 @@ from pathlib import Path
 import uvloop
 
 from klutchctl import settings
+from klutchctl.exit_codes import ExitCode
 from klutchctl.sandbox import lifecycle
-from klutchctl.sandbox.layout import named
+from klutchctl.sandbox.layout import Layout, named
 from klutchctl.sandbox.state import Role
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core.manifest import get_text
-from reconciler.core.refs import CRD
 from reconciler.kube.client import KubeCluster
+from tests.support import provider
 
 NAME = "demo"
+FLEET = "fleet-example"
 KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
 
 
@@ -35,38 +35,39 @@ def step(title: str) -> Iterator[None]:
     print(f"   done in {time.monotonic() - begin:.1f} s", flush=True)
 
 
-def klutchctl(*arguments: str) -> None:
-    """Run the program as a person would; a failure ends the demo with its exit code."""
+def klutchctl(*arguments: str, wanted: int = ExitCode.SUCCESS) -> None:
+    """Run the program as a person would; another exit code than `wanted` ends the demo."""
     print(f"$ klutchctl {' '.join(arguments)}", flush=True)
     done = subprocess.run([KLUTCHCTL, *arguments], check=False)
-    if done.returncode:
-        sys.exit(done.returncode)
+    if done.returncode != wanted:
+        sys.exit(f"The demo failed: exit code {done.returncode} instead of {wanted}")
 
 
-async def show_crds() -> None:
-    """Ask every cluster which CRDs of Klutch it serves."""
-    layout = named(NAME, state_home=settings.read(os.environ).state_home)
+async def offer_services(layout: Layout) -> None:
+    """Publish on the control plane what the fleet binds."""
     state = lifecycle.load(layout)
     assert state is not None
-    for member in state.members:
-        async with KubeCluster(lifecycle.connection(layout, member)) as cluster:
-            listing = await cluster.list(CRD, metadata_only=True)
-            bindings = await cluster.list(API_SERVICE_BINDING)
-        print(f"   {member.context}: {len(bindings.items)} bindings, CRDs:")
-        for item in listing.items:
-            print(f"     {get_text(item, 'metadata', 'name')}")
-        assert member.role is Role.CONTROL_PLANE or len(listing.items) == 1
+    (plane,) = [member for member in state.members if member.role is Role.CONTROL_PLANE]
+    async with KubeCluster(lifecycle.connection(layout, plane)) as cluster:
+        await provider.offer(cluster)
+    print(f"   {', '.join(provider.SERVICES)} in group {provider.GROUP}")
 
 
 def main() -> None:
     """Run the road."""
-    with step("Start one control plane and two app clusters, with their CRDs"):
-        klutchctl("sandbox", "up", "--name", NAME, "--app-clusters", "2")
-    with step("Look at them"):
-        klutchctl("sandbox", "status", "--name", NAME)
-        uvloop.run(show_crds())
+    layout = named(NAME, state_home=settings.read(os.environ).state_home)
+    reach = ("--kubeconfig", str(layout.kubeconfig))
+    with step("Start the control plane and the app clusters of fleet-example"):
+        klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET)
+    with step("Offer four services on the control plane (a stand-in: nothing runs behind them)"):
+        uvloop.run(offer_services(layout))
+    with step("Check the files"):
+        klutchctl("validate", FLEET)
+    with step("Plan: what would change on which cluster, and which line of which file wants it"):
+        klutchctl("plan", FLEET, "--detailed-exitcode", *reach, wanted=ExitCode.CHANGES)
     if os.environ.get("KEEP"):
-        print(f"\nLeft running. End it with: {KLUTCHCTL} sandbox down --delete --name {NAME}")
+        print(f"\nLeft running: {KLUTCHCTL} sandbox status --name {NAME}")
+        print(f"End it with: {KLUTCHCTL} sandbox down --delete --name {NAME}")
         return
     with step("Take everything down"):
         klutchctl("sandbox", "down", "--delete", "--name", NAME)

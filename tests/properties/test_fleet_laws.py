@@ -18,7 +18,7 @@ WORDS = [
     "spec", "metadata", "name", "labels", "include", "vars", "prune", "mode", "access",
     "kubeconfigContext", "inCluster", "controlPlane", "konnector", "deploy", "image", "template",
     "resources", "group", "resource", "clusters", "matchLabels", "matchExpressions", "names",
-    "optional", "parameters", "claims", "owner", "dependsOn", "paths", "allow", "templates", "limits",
+    "optional", "parameters", "claims", "owner", "dependsOn", "paths", "allow", "templates",
     "acme", "eu", "shop", "pg", "db", "*", "*/*.yaml", "**", "../x", "Provider", "Direct", "off",
     "${cluster.name}", "${vars.x}", "${cluster.labels.env}", "$${x}", "${", CANARY,
 ]  # fmt: skip

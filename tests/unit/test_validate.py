@@ -1,0 +1,217 @@
+"""`klutchctl validate`, `init` and `schema`, as people and pipelines run them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pygit2
+import pytest
+
+from klutchctl import main
+from klutchctl.render import problems as render
+from klutchctl.render.problems import Findings
+from reconciler.core.origin import Origin
+from reconciler.core.problems import Problem, Severity
+from tests.support.fleet_texts import GOOD, POLICY, document
+
+SUMMARY = "acme: 1 control plane, 1 cluster, 1 template, 1 binding -> 1 unit\n"
+WRONG = document("Binding", "db", "{template: gp, clusters: {names: [shop]}}")
+DENIED = document("Policy", "team", "{paths: ['bindings/*']}")
+
+
+def write(root, changes=None):
+    for name, text in {**GOOD, **(changes or {})}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.fixture
+def repo(tmp_path, monkeypatch):
+    """A folder to stand in; the fleet is in `repo`."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "repo"
+
+
+def test_a_good_fleet(repo, capsys):
+    write(repo)
+    assert main.run(["validate", "repo"]) == 0
+    assert capsys.readouterr().out == SUMMARY
+
+
+RUNS = {
+    "nothing wrong": ({}, 0),
+    "invalid": ({"bindings/db.yaml": WRONG}, 3),
+    "denied": ({"policies/p.yaml": DENIED}, 4),
+    "invalid and denied": (
+        {"bindings/db.yaml": WRONG, "policies/p.yaml": POLICY, "bindings/p.yaml": DENIED},
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "code"), RUNS.values(), ids=RUNS.keys())
+@pytest.mark.parametrize("output", ["text", "json", "sarif", "github"])
+def test_exit_codes_are_the_same_in_every_format(repo, capsys, changes, code, output):
+    write(repo, changes)
+    assert main.run(["validate", "repo", "-o", output]) == code
+    output = capsys.readouterr()
+    assert output.err == ""
+    assert output.out.endswith("\n")
+
+
+def test_paths_can_be_opened_from_where_one_is(repo, capsys, monkeypatch):
+    write(repo, {"bindings/db.yaml": WRONG})
+    assert main.run(["validate", "repo"]) == 3
+    assert capsys.readouterr().out == (
+        "repo/bindings/db.yaml:4:18: error: there is no Template gp [unknown-template]\n"
+        "    Known: pg\n"
+        "1 error\n"
+    )
+    assert main.run(["validate", "repo/fleet.yaml"]) == 3
+    assert capsys.readouterr().out.startswith("repo/bindings/db.yaml:4:18: ")
+    monkeypatch.chdir(repo)
+    assert main.run(["validate"]) == 3
+    assert capsys.readouterr().out.startswith("bindings/db.yaml:4:18: ")
+
+
+def test_chdir(repo, capsys):
+    write(repo)
+    assert main.run(["--chdir", "repo", "validate"]) == 0
+    assert capsys.readouterr().out == SUMMARY
+    assert main.run(["--chdir", "nowhere", "validate"]) == 64
+
+
+def test_no_fleet_at_all(repo, capsys):
+    repo.mkdir()
+    assert main.run(["validate", "repo"]) == 3
+    assert capsys.readouterr().out == (
+        "repo: error: the folder holds neither fleet.yaml nor klutch-fleet.yaml [no-entry-file]\n"
+        "    `klutchctl init` makes one\n"
+        "1 error\n"
+    )
+    assert main.run(["validate", "nowhere"]) == 3
+    assert "nowhere: cannot be read: No such file" in capsys.readouterr().err
+
+
+def test_scanners_and_annotations_name_files_from_the_top_of_git(repo, capsys):
+    write(repo, {"bindings/db.yaml": WRONG})
+    repository = pygit2.init_repository(repo.parent)
+    person = pygit2.Signature("t", "t@example.com", 1_700_000_000, 0)
+    tree = repository.index.write_tree()
+    repository.create_commit("HEAD", person, person, "x", tree, [])
+    assert main.run(["validate", "repo", "-o", "sarif"]) == 3
+    log = json.loads(capsys.readouterr().out)
+    (result,) = log["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "repo/bindings/db.yaml"
+    assert place["region"] == {"startLine": 4, "startColumn": 18}
+    assert [rule["id"] for rule in log["runs"][0]["tool"]["driver"]["rules"]] == [
+        "unknown-template"
+    ]
+    assert main.run(["--chdir", "repo", "validate", "-o", "github"]) == 3
+    assert capsys.readouterr().out == (
+        "::error file=repo/bindings/db.yaml,line=4,col=18,title=unknown-template::"
+        "there is no Template gp. Known: pg\n"
+        "1 error\n"
+    )
+
+
+def test_several_formats_at_once(repo, capsys):
+    write(repo)
+    assert main.run(["validate", "repo", "-o", "text", "-o", "json=found.json"]) == 0
+    assert capsys.readouterr().out == SUMMARY
+    assert json.loads(Path("found.json").read_text()) == {
+        "format": "klutchctl.dev/problems",
+        "version": "1.0",
+        "fleet": "acme",
+        "counts": {"controlPlanes": 1, "clusters": 1, "templates": 1, "bindings": 1, "units": 1},
+        "problems": [],
+    }
+    assert main.run(["validate", "repo", "-o", "xml"]) == 64
+
+
+def test_validate_contacts_nothing_and_loads_no_client(repo):
+    write(repo)
+    code = (
+        "import sys\n"
+        "from klutchctl import main\n"
+        "assert main.run(['validate', 'repo']) == 0\n"
+        "assert not {'aiohttp', 'kubernetes', 'uvloop', 'ssl', 'pygit2'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=repo.parent)
+
+
+HOSTILE = Findings(
+    [
+        Problem(Origin("a\x1b[31m,b:c.yaml", 1, 2), "bad-path", "x\n::error::y 100%", "z\r"),
+        Problem(Origin("b.yaml"), "bad-path", "w", severity=Severity.WARNING),
+    ],
+    "f/",
+)
+
+
+def test_no_text_can_act_on_a_terminal_or_a_pipeline():
+    assert render.text(HOSTILE) == (
+        "f/a\\x1b[31m,b:c.yaml:1:2: error: x\\n::error::y 100% [bad-path]\n"
+        "    z\\r\n"
+        "f/b.yaml: warning: w [bad-path]\n"
+        "1 error, 1 warning\n"
+    )
+    assert render.github(HOSTILE).splitlines() == [
+        "::error file=f/a\\x1b[31m%2Cb%3Ac.yaml,line=1,col=2,title=bad-path::"
+        "x\\n::error::y 100%25. z\\r",
+        "::warning file=f/b.yaml,title=bad-path::w",
+        "1 error, 1 warning",
+    ]
+    json.loads(render.as_json(HOSTILE))
+    json.loads(render.sarif(HOSTILE, version="1"))
+
+
+def test_colour_is_only_on_top():
+    coloured = render.text(HOSTILE, color=True)
+    assert coloured.replace("\x1b[31m", "").replace("\x1b[33m", "").replace("\x1b[0m", "") == (
+        render.text(HOSTILE)
+    )
+
+
+COUNTS = {
+    "one of each": ((("control plane", 1), ("unit", 1)), "x: 1 control plane -> 1 unit\n"),
+    "none": ((("control plane", 0), ("unit", 0)), "x: 0 control planes -> 0 units\n"),
+}
+
+
+@pytest.mark.parametrize(("counts", "want"), COUNTS.values(), ids=COUNTS.keys())
+def test_the_summary(counts, want):
+    assert render.text(Findings([], "", "x", counts)) == want
+
+
+def test_init_makes_a_fleet_that_validates(repo, capsys):
+    assert main.run(["init", "repo", "--name", "shops"]) == 0
+    capsys.readouterr()
+    assert main.run(["validate", "repo"]) == 0
+    assert capsys.readouterr().out == SUMMARY.replace("acme", "shops")
+
+
+def test_init_overwrites_nothing(repo, capsys):
+    repo.mkdir()
+    (repo / "fleet.yaml").symlink_to("nowhere")
+    assert main.run(["init", "repo"]) == 3
+    assert "already there: fleet.yaml" in capsys.readouterr().err
+    assert [path.name for path in repo.iterdir()] == ["fleet.yaml"]
+    assert main.run(["init", "other", "--name", "A b"]) == 3
+    assert not (repo.parent / "other").exists()
+
+
+def test_schema(repo, capsys):
+    assert main.run(["schema"]) == 0
+    printed = capsys.readouterr().out
+    assert main.run(["schema", "s.json"]) == 0
+    assert Path("s.json").read_text() == printed
+    assert main.run(["schema", "--check", "s.json"]) == 0
+    Path("s.json").write_text("{}")
+    assert main.run(["schema", "--check", "s.json"]) == 3
+    assert "`klutchctl schema s.json` writes it" in capsys.readouterr().err
+    assert main.run(["schema", "--check"]) == 64
