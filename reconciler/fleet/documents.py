@@ -5,28 +5,18 @@ editor. A model is only the form of one document; what documents say about each 
 in the modules that build `fleet.values`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
     JsonValue,
     StrictBool,
     StrictInt,
     StrictStr,
-    field_validator,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import core_schema
 
 from reconciler.fleet.formats import (
     DnsLabel,
@@ -49,59 +39,9 @@ from reconciler.fleet.formats import (
     Version,
     refused,
 )
+from reconciler.fleet.strict import LabelledMetadata, Metadata, Shorthand, Strict
 
 API_VERSION: Final = "fleet.klutchctl.dev/v1alpha1"
-
-
-class Strict(BaseModel):
-    """A mapping in which an unknown key is an error. Keys are camelCase."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        extra="forbid",
-        frozen=True,
-        hide_input_in_errors=True,
-        strict=True,
-        validate_by_name=True,
-    )
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_null(cls, value: Any) -> Any:
-        """Refuse a key without a value: it could mean the default, or nothing at all."""
-        if value is None:
-            raise refused("has no value", code="wrong-type")
-        return value
-
-
-class Metadata(Strict):
-    """The name of a document, unique among those of its kind."""
-
-    name: Name
-
-
-class LabelledMetadata(Metadata):
-    """A name, and labels to select by."""
-
-    labels: Labels = {}
-
-
-@dataclass(frozen=True, slots=True)
-class _Shorthand:
-    """A value of another JSON type that `expand` makes into the real one."""
-
-    json_type: str
-    expand: Callable[[Any], Any]
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        return core_schema.no_info_before_validator_function(self.expand, handler(source))
-
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"anyOf": [{"type": self.json_type}, handler(schema)]}
 
 
 def _glob_alone(value: Any) -> Any:
@@ -168,7 +108,7 @@ class FleetSpec(Strict):
     include: list[
         Annotated[
             Include,
-            _Shorthand("string", _glob_alone),
+            Shorthand("string", _glob_alone),
         ]
     ] = []
     vars: dict[StrictStr, StrictStr] = Field(default={}, description="Texts for ${vars.NAME}.")
@@ -275,7 +215,7 @@ class CeilingClaim(Strict):
     )
     labels: Annotated[
         list[Labels],
-        _Shorthand("object", lambda one: [one] if isinstance(one, dict) else one),
+        Shorthand("object", lambda one: [one] if isinstance(one, dict) else one),
     ] = Field(
         default=[], description="Labels that the objects bear; of several maps, those of one."
     )

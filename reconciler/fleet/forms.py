@@ -14,8 +14,9 @@ from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem
 from reconciler.core.yaml_text import Fields, Node, UnreadableText
 from reconciler.fleet import mistakes, substitute
-from reconciler.fleet.documents import KINDS, Strict
+from reconciler.fleet.documents import KINDS
 from reconciler.fleet.parse import Written
+from reconciler.fleet.strict import Strict
 from reconciler.fleet.substitute import Scope
 
 M = TypeVar("M", bound=Strict)

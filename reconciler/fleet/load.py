@@ -23,12 +23,12 @@ from reconciler.fleet.documents import (
     ControlPlaneDocument,
     PolicyDocument,
     Prune,
-    Strict,
     TemplateDocument,
 )
 from reconciler.fleet.files import Repository, read
 from reconciler.fleet.forms import Document
-from reconciler.fleet.scene import Scene
+from reconciler.fleet.scene import PerCluster, Scene
+from reconciler.fleet.strict import Strict
 from reconciler.fleet.substitute import Scope
 from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Guards, PruneMode
 
@@ -84,24 +84,29 @@ class _Loader:
         homes = self._of("ControlPlane", ControlPlaneDocument, scene)
         planes = [clusters.control_plane(one, ca_files, self.problems) for one in homes]
         scene = replace(scene, control_planes={one.name: one for one in planes})
-        found = dict(self._clusters(ca_files, scene))
+        found = {one.name: one for one in self._clusters(ca_files, scene)}
         labels = {name: one.labels for name, one in found.items()}
         scene = replace(scene, clusters=found, labels=labels)
         self.problems.extend(clusters.check_together(scene))
         return scene
 
-    def _clusters(self, ca_files: CaFiles, scene: Scene) -> Iterable[tuple[str, AppCluster]]:
+    def _clusters(self, ca_files: CaFiles, scene: Scene) -> Iterable[AppCluster]:
+        everywhere = PerCluster()
         for written in self.repository.of("Cluster"):
             scope = Scope(scene.variables, written.name, parse.labels_of(written))
             document = forms.document(written, ClusterDocument, scope=scope, problems=self.problems)
-            defaults = clusters.konnector_defaults(self.repository.fleet, scope, self.problems)
+            problems: list[Problem] = []
+            defaults = clusters.konnector_defaults(self.repository.fleet, scope, problems)
+            for problem in problems:
+                everywhere.add(written.name, problem)
             if document is None or defaults is None:
                 continue
             cluster = clusters.app_cluster(
                 document, defaults, ca_files=ca_files, scene=scene, problems=self.problems
             )
             if cluster is not None:
-                yield cluster.name, cluster
+                yield cluster
+        self.problems.extend(everywhere.problems())
 
     def _bound(self, scene: Scene) -> list[Bound]:
         found = self._of("Template", TemplateDocument, scene)

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.core.live import Live, Questions, Seen, Unseen, control_plane_ref_name, instances
-from reconciler.core.refs import NAMESPACE, Ref
+from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import AppCluster, Claim, Fleet, Mode, PruneMode, Unit, UnitKey
-from reconciler.planning import app_cluster_bindings, guards, leavers, leaving, placement
+from reconciler.planning import addresses, app_cluster_bindings, guards, leavers, leaving, placement
 from reconciler.planning.changes import (
     Action,
     Change,
@@ -36,7 +36,7 @@ class _Draft:
     widened: list[WidenedClaim] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
     unseen: list[UnseenCluster] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    warnings: set[str] = field(default_factory=set)
     bodies: set[Ref] = field(default_factory=set)
     in_use: dict[UnitKey, int | None] = field(default_factory=dict)  # None = not counted yet
     sections: dict[str, str] = field(default_factory=dict)
@@ -139,11 +139,13 @@ def _site(
         return
     site = Site(fleet, footing, plane, app)
     if wanted or plane.get(NAMESPACE, "", footing.space) is not None:
-        draft.changes += plan_cluster(site, cluster, wanted)
+        needs = plan_cluster(site, cluster, wanted)
+        draft.changes += needs
+        draft.warnings |= _address_warnings(fleet, cluster, site, needs)
     for unit, planned in _units(site, wanted, direct=direct):
         draft.changes += planned.changes
         draft.widened += planned.widened
-        draft.warnings += planned.warnings
+        draft.warnings |= set(planned.warnings)
         draft.bodies |= planned.bodies
         if any(one.action is Action.REPLACE and not one.keeps_data for one in planned.changes):
             _count(draft, app, unit.key)
@@ -156,6 +158,17 @@ def _site(
         for departure in gone:
             count = _count(draft, app, departure.key)
             draft.changes.append(leaving.change_of(site, departure, in_use=count))
+
+
+def _address_warnings(
+    fleet: Fleet, cluster: AppCluster, site: Site, needs: Sequence[Change]
+) -> set[str]:
+    """Warn where a kubeconfig that would be made leads nowhere from the other side."""
+    made = any(one.ref.kind == SECRET and one.action is Action.CREATE for one in needs)
+    plane = fleet.control_planes[cluster.control_plane]
+    target = plane if plane.mode is Mode.DIRECT else cluster
+    said = addresses.warning(target, site.footing.address) if site.footing.address else ""
+    return {said} if made and said else set()
 
 
 def _units(site: Site, wanted: Sequence[Unit], *, direct: bool) -> Iterator[tuple[Unit, UnitPlan]]:

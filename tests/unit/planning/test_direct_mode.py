@@ -266,3 +266,14 @@ def test_the_same_state_gives_the_same_plan():
     here, fleet = bound()
     again = World(control_plane=here.control_plane[::-1], clusters=here.clusters)
     assert again.plan(fleet) == here.plan(fleet)
+
+
+def test_a_kubeconfig_that_only_we_can_use_is_warned_of_once():
+    plan = world().plan(fleet_of(fleet=HEAD + BINDING))
+    (warning,) = plan.warnings
+    assert "https://127.0.0.1:6443" in warning
+    assert "spec.endpoint" in warning
+    elsewhere = HEAD.replace("mode: Direct", "mode: Direct\n  endpoint: https://cp.example:6443")
+    assert world().plan(fleet_of(fleet=elsewhere + BINDING)).warnings == ()
+    here, fleet = bound()
+    assert here.plan(fleet).warnings == (), "what is made already is no news"
