@@ -110,7 +110,7 @@ class FleetSpec(Strict):
             Include,
             Shorthand("string", _glob_alone),
         ]
-    ] = []
+    ] = Field(default=[])
     vars: dict[StrictStr, StrictStr] = Field(default={}, description="Texts for ${vars.NAME}.")
     konnector: KonnectorDefaults = KonnectorDefaults()
     prune: Prune = Prune()
@@ -241,7 +241,7 @@ class Expression(Strict):
 
     key: LabelKey
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: list[LabelValue] = []
+    values: list[LabelValue] = Field(default=[])
 
     @model_validator(mode="after")
     def _values_fit(self) -> "Expression":
@@ -255,10 +255,10 @@ class Expression(Strict):
 class Selector(Strict):
     """App clusters. Labels and expressions together select, names add, exclude takes away."""
 
-    match_labels: Labels = {}
-    match_expressions: list[Expression] = []
-    names: list[Name] = []
-    exclude: list[Name] = []
+    match_labels: Labels = Field(default={})
+    match_expressions: list[Expression] = Field(default=[])
+    names: list[Name] = Field(default=[])
+    exclude: list[Name] = Field(default=[])
     optional: StrictBool = Field(default=False, description="It may select no cluster.")
 
 
@@ -303,7 +303,7 @@ class PolicySpec(Strict):
     """What Bindings in some files may do. Where a Policy matches, all else is denied."""
 
     paths: list[PathPattern] = Field(min_length=1)
-    allow: list[Permission] = []
+    allow: list[Permission] = Field(default=[])
     limits: Limits = Limits()
 
 

@@ -14,12 +14,18 @@ from klutchctl.exit_codes import ExitCode
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-COMMANDS = [
-    line.removeprefix("$ ").split("   #")[0].strip()
-    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL)
-    for line in block.splitlines()
-    if line.startswith("$ ")
-]
+PAGES = ["README.md", "fleet-example/README.md"]
+
+
+def commands(page):
+    """Return (command, expected exit code) for every line of a page that starts with "$ "."""
+    text = (ROOT / page).read_text("utf-8")
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    for line in lines:
+        command, _, comment = line.removeprefix("$ ").partition("   #")
+        code = re.search(r"exit code (\d+)", comment)
+        yield command.strip(), int(code[1]) if code else 0
 
 
 @pytest.fixture
@@ -38,23 +44,31 @@ def home(tmp_path, programs):
     subprocess.run(command, env=environ, check=True, capture_output=True)
 
 
-def test_every_command_runs(home):
-    ran = []
-    for command in COMMANDS:
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_runs(page, home):
+    script = []
+    for command, code in commands(page):
         program = command.split()[0]
         if program == "make" or (program == "kubectl" and shutil.which("kubectl") is None):
             continue
-        done = subprocess.run(
-            ["bash", "-c", command], env=home, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        ran.append(program)
-    assert ran.count("klutchctl") >= 3
+        # In one shell, as a person would type it.
+        check = f'[ $? -eq {code} ] || {{ echo "FAILED: {command}" >&2; exit 1; }}'
+        script += [command, check]
+    assert sum("klutchctl" in line for line in script) >= 3
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(script)],
+        env=home,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
 def test_every_make_target_exists():
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-    named = {command.split()[1] for command in COMMANDS if command.startswith("make ")}
+    named = {one.split()[1] for one, _ in commands("README.md") if one.startswith("make ")}
     assert named
     assert named <= set(targets)
 

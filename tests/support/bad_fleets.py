@@ -3,6 +3,9 @@
 A row is what differs from a good repository, and `path:line:column code` for each problem.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from tests.support.fleet_texts import (
     ACB_CONTROL_PLANE,
     API,
@@ -388,4 +391,5 @@ CLAIMS = {
     ),
 }  # fmt: skip
 
-INVALID = {**FILES, **FORMS, **REFERENCES, **SUBSTITUTION, **CLAIMS}
+# A row is (changes, *wanted).
+INVALID: Mapping[str, Any] = {**FILES, **FORMS, **REFERENCES, **SUBSTITUTION, **CLAIMS}

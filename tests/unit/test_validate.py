@@ -12,7 +12,7 @@ from klutchctl import main
 from klutchctl.render import problems as render
 from klutchctl.render.problems import Findings
 from reconciler.core.origin import Origin
-from reconciler.core.problems import Problem, Severity
+from reconciler.core.problems import InvalidRepository, Problem, Severity
 from tests.support.fleet_texts import GOOD, POLICY, document
 
 SUMMARY = "acme: 1 control plane, 1 cluster, 1 template, 1 binding -> 1 unit\n"
@@ -215,3 +215,15 @@ def test_schema(repo, capsys):
     assert main.run(["schema", "--check", "s.json"]) == 3
     assert "`klutchctl schema s.json` writes it" in capsys.readouterr().err
     assert main.run(["schema", "--check"]) == 64
+
+
+CODES = {
+    "denied": ([Severity.DENIED, Severity.WARNING], 4),
+    "invalid": ([Severity.DENIED, Severity.INVALID], 3),
+}
+
+
+@pytest.mark.parametrize(("severities", "code"), CODES.values(), ids=CODES.keys())
+def test_other_commands_end_with_the_same_code(severities, code):
+    found = [Problem(Origin("f"), "x", "y", severity=severity) for severity in severities]
+    assert main.code_of(InvalidRepository(found)) == code

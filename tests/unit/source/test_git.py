@@ -1,6 +1,7 @@
 """A fleet in a Git commit: refs by name, files from the tree object, nothing else."""
 
 from pathlib import Path
+from typing import Any
 
 import pygit2
 import pytest
@@ -31,7 +32,7 @@ def tree_of(repository, files):
 
 
 def nested(files):
-    tree = {}
+    tree: dict[str, Any] = {}
     for path, content in files.items():
         *folders, name = path.split("/")
         inner = tree
