@@ -58,13 +58,15 @@ def up(
     """Start the clusters, or repair them. Safe to repeat: what runs is left alone."""
     if fleet is not None and app_clusters is not None:
         raise typer.BadParameter("--fleet and --app-clusters exclude each other")
+    from klutchctl import repository
     from klutchctl.sandbox import binaries, fleet_contexts, layout, lifecycle, release
 
     settings = _settings(context)
     place = layout.named(name, state_home=settings.state_home)
     wanted = None
     if fleet is not None:
-        wanted = fleet_contexts.read(fleet)
+        named = repository.fleet_in(fleet, check_owner=settings.git_owner_check)
+        wanted = fleet_contexts.of(named)
     elif app_clusters is not None:
         wanted = lifecycle.app_clusters(app_clusters)
     if wanted is not None:

@@ -59,7 +59,7 @@ def test_a_sandbox_has_the_contexts_of_all_clusters(fleet):
     reached = {
         one.access.context for one in (*fleet.control_planes.values(), *fleet.clusters.values())
     }
-    assert {wanted.context for wanted in fleet_contexts.read(EXAMPLE)} == reached
+    assert {wanted.context for wanted in fleet_contexts.of(fleet)} == reached
 
 
 def test_control_planes_name_no_endpoint_so_that_a_sandbox_can_stand_in(fleet):
