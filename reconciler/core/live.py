@@ -35,10 +35,10 @@ class Seen:
 
     uid: str
     address: Address
-    objects: Mapping[Kind, Sequence[Manifest]]
+    objects: Mapping[Kind, Sequence[Manifest]] = field(repr=False)
     unserved: frozenset[Kind] = frozenset()
     in_use: Mapping[Kind, int] = field(default_factory=dict)
-    bodies: Mapping[Ref, Manifest | None] = field(default_factory=dict)
+    bodies: Mapping[Ref, Manifest | None] = field(default_factory=dict, repr=False)
     bindings_cluster_scoped: bool = False
 
 
@@ -58,9 +58,9 @@ class Live:
     by the annotation `access`.
     """
 
-    control_planes: Mapping[str, Seen | Unseen]
-    clusters: Mapping[str, Seen | Unseen]
-    leaving: Mapping[str, Seen | Unseen] = field(default_factory=dict)
+    control_planes: Mapping[str, Seen | Unseen] = field(repr=False)
+    clusters: Mapping[str, Seen | Unseen] = field(repr=False)
+    leaving: Mapping[str, Seen | Unseen] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,10 @@ def digest(value: JSON) -> str:
 
 
 def _plain(value: JSON) -> JSON:
-    if isinstance(value, Mapping):
+    # The usual types first: asking for a Mapping costs more than all else here.
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, dict | Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]

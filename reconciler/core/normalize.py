@@ -92,6 +92,8 @@ def normalize_container(container: Manifest) -> Manifest:
 
 
 def _as_set(items: Sequence[JSON]) -> list[JSON]:
+    if len(items) < 2:
+        return list(items)
     distinct = {canonical(item): item for item in items}
     return [distinct[key] for key in sorted(distinct)]
 
@@ -152,7 +154,7 @@ def _claims(manifest: Manifest) -> Manifest:
 def _claim_set(manifest: Manifest, *path: str) -> Manifest:
     normal = map_items(manifest, normalize_claim, *path)
     claims = get(normal, *path)
-    if not isinstance(claims, list):
+    if not isinstance(claims, list) or len(claims) < 2:
         return normal
     return put(normal, sorted(_as_set(claims), key=_claim_rank), *path)
 

@@ -88,20 +88,19 @@ def profile(kubeconfig: Kubeconfig, context: str | None) -> Profile:
 
 
 def _context(kubeconfig: Kubeconfig, name: str | None) -> Entry:
+    wanted = kubeconfig.current_context if name is None else name
+    if wanted and wanted in kubeconfig.contexts:
+        return kubeconfig.contexts[wanted]
     known = sorted(shown_name(each) for each in kubeconfig.contexts)[:_LISTED]
     hint = f"Contexts there: {', '.join(known)}" if known else "There are no contexts"
     if name is not None:
-        if name not in kubeconfig.contexts:
-            message = f"context {shown_name(name)} does not exist"
-            raise ConfigError(message, where=kubeconfig.origin.path, hint=hint)
-        return kubeconfig.contexts[name]
+        message = f"context {shown_name(name)} does not exist"
+        raise ConfigError(message, where=kubeconfig.origin.path, hint=hint)
     where = str(kubeconfig.origin)
-    if not kubeconfig.current_context:
+    if not wanted:
         raise ConfigError("no current-context is set, and none was chosen", where=where, hint=hint)
-    if kubeconfig.current_context not in kubeconfig.contexts:
-        message = f"current-context {shown_name(kubeconfig.current_context)} does not exist"
-        raise ConfigError(message, where=where, hint=hint)
-    return kubeconfig.contexts[kubeconfig.current_context]
+    message = f"current-context {shown_name(wanted)} does not exist"
+    raise ConfigError(message, where=where, hint=hint)
 
 
 def _referenced(context: Entry, kind: str, entries: Mapping[str, Entry]) -> Entry | None:

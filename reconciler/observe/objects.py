@@ -22,7 +22,7 @@ from reconciler.core.kubeconfig_facts import (
 )
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.redact import LAST_APPLIED, redact
-from reconciler.core.refs import SECRET, Kind
+from reconciler.core.refs import CRD, SECRET, Kind
 from reconciler.kube import kubeconfig_entries
 from reconciler.kube.kubeconfig_profile import server_of
 
@@ -37,6 +37,7 @@ MANAGERS: Final = frozenset(
 MAX_DEPTH: Final = 64
 TOO_DEEP: Final = "(nested too deeply)"
 
+_OF_CRDS: Final = ("name", "uid", "deletionTimestamp")
 _DROPPED: Final = ("resourceVersion", "selfLink")
 
 
@@ -46,6 +47,10 @@ def observed(kind: Kind, manifest: Manifest) -> Manifest:
     What is nested deeper than `MAX_DEPTH` becomes `TOO_DEEP`: a tenant may write requests, and
     must not be able to exhaust those who walk through them.
     """
+    typed = {"apiVersion": kind.api_version, "kind": kind.kind}
+    if kind == CRD:  # most are not ours, and of none more is compared than that it is there
+        held = m.get_map(manifest, "metadata")
+        return {**typed, "metadata": {key: held[key] for key in _OF_CRDS if key in held}}
     kept = redacted(manifest) if kind == SECRET else manifest
     metadata = m.get_map(kept, "metadata")
     slim: dict[str, JSON] = {key: metadata[key] for key in metadata if key not in _DROPPED}
@@ -53,8 +58,10 @@ def observed(kind: Kind, manifest: Manifest) -> Manifest:
         slim["managedFields"] = _our_fields(m.get_maps(metadata, "managedFields"))
     if LAST_APPLIED in m.get_map(metadata, "annotations"):
         slim["annotations"] = m.drop(m.get_map(metadata, "annotations"), LAST_APPLIED)
-    typed = {"apiVersion": kind.api_version, "kind": kind.kind}
-    bounded = _bounded({**kept, **typed, "metadata": slim}, MAX_DEPTH)
+    whole: Manifest = {**kept, **typed, "metadata": slim}
+    if _fits(whole, MAX_DEPTH):
+        return whole
+    bounded = _bounded(whole, MAX_DEPTH)
     return bounded if isinstance(bounded, Mapping) else {}
 
 
@@ -115,6 +122,15 @@ def _decoded(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return text.encode()
+
+
+def _fits(value: JSON, depth: int) -> bool:
+    """Tell whether a value is nested no deeper than `depth`; nearly all are, and stay as read."""
+    if isinstance(value, dict):
+        return depth > 0 and all(_fits(item, depth - 1) for item in value.values())
+    if isinstance(value, list):
+        return depth > 0 and all(_fits(item, depth - 1) for item in value)
+    return True
 
 
 def _bounded(value: JSON, depth: int) -> JSON:

@@ -21,7 +21,7 @@ from reconciler.core.kubeconfig_facts import (
 )
 from reconciler.core.manifest import JSON, Manifest, get, get_text
 from reconciler.core.redact import LAST_APPLIED
-from reconciler.core.refs import CRD, SECRET
+from reconciler.core.refs import CRD, DEPLOYMENT, SECRET
 from reconciler.observe.objects import MAX_DEPTH, TOO_DEEP, export_body, kubeconfig_facts, observed
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.canary.c2lnbmF0dXJl"
@@ -166,7 +166,7 @@ def test_only_the_managed_fields_of_our_managers_are_kept_without_times() -> Non
     }
     managers = [keys.MANAGER_CLI, "kubectl", keys.MANAGER_BACKEND, "konnector", "Klutch"]
     fields: list[JSON] = [entry | {"manager": manager} for manager in managers]
-    seen = observed(CRD, {"metadata": {"name": "x", "managedFields": fields}})
+    seen = observed(DEPLOYMENT, {"metadata": {"name": "x", "managedFields": fields}})
     assert get(seen, "metadata", "managedFields") == [
         {"operation": "Apply", "fieldsV1": {"f:spec": {}}, "manager": manager}
         for manager in (keys.MANAGER_CLI, keys.MANAGER_BACKEND, "konnector")
@@ -175,7 +175,7 @@ def test_only_the_managed_fields_of_our_managers_are_kept_without_times() -> Non
 
 def test_what_ticks_is_not_kept() -> None:
     metadata: Manifest = {"name": "x", "uid": "u", "resourceVersion": "7", "generation": 3}
-    seen = observed(CRD, {"kind": "PartialObjectMetadata", "metadata": metadata})
+    seen = observed(DEPLOYMENT, {"kind": "PartialObjectMetadata", "metadata": metadata})
     assert seen == {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -187,17 +187,27 @@ def test_what_is_nested_too_deeply_is_cut() -> None:
     deep: Any = "bottom"
     for _ in range(500):
         deep = {"a": [deep]}
-    seen: Any = observed(CRD, {"metadata": {}, "spec": deep})
+    seen: Any = observed(DEPLOYMENT, {"metadata": {}, "spec": deep})
     assert TOO_DEEP in repr(seen)
     assert repr(seen).count("{") <= MAX_DEPTH + 2
 
 
 def test_the_body_of_an_export_has_no_schemas() -> None:
     spec: Manifest = {"group": "g", "versions": [{"name": "v1"}], "permissionClaims": []}
-    body = export_body(CRD, {"metadata": {"name": "x"}, "spec": spec})
+    body = export_body(DEPLOYMENT, {"metadata": {"name": "x"}, "spec": spec})
     assert body["spec"] == {"group": "g", "permissionClaims": []}
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_may_pose_as_a_kubeconfig(content: bytes) -> None:
     assert kubeconfig_facts(b"current-context: x\n" + content) is None
+
+
+def test_of_a_crd_only_its_being_there_is_kept():
+    metadata = {"name": "x", "uid": "u", "labels": {"a": "b"}, "managedFields": [{}]}
+    seen = observed(CRD, {"metadata": metadata, "spec": {"group": "shop.example"}})
+    assert seen == {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "x", "uid": "u"},
+    }
