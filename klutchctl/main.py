@@ -145,10 +145,13 @@ def run(arguments: list[str]) -> int:
             import traceback
 
             traceback.print_exception(error)
+        from klutchctl.outcome import first
+        from klutchctl.render.visible import visible_lines
+
         leaves = list(_leaves(error))
         for leaf in leaves:
-            print(f"Error: {sentence(leaf)}", file=sys.stderr)
-        return max(code_of(leaf) for leaf in leaves)
+            print(f"Error: {visible_lines(sentence(leaf))}", file=sys.stderr)
+        return first(code_of(leaf) for leaf in leaves)
 
 
 def _show_usage_error(error: typer.TyperException) -> None:

@@ -98,8 +98,9 @@ def _print(
     from klutchctl.render import plan_json, plan_markdown, plan_text
 
     def text(path: Path | None) -> str:
-        shown = color and path is None and sys.stdout.isatty()
-        return plan_text.render(made, seconds=seconds, color=shown)
+        # In a file or pipe, the same plan is the same bytes.
+        watched = path is None and sys.stdout.isatty()
+        return plan_text.render(made, seconds=seconds if watched else None, color=color and watched)
 
     outputs.write(
         wanted,

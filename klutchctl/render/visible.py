@@ -18,5 +18,10 @@ def visible(text: str) -> str:
     )
 
 
+def visible_lines(text: str) -> str:
+    """Return the text with its line breaks, and all else that does not print escaped."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()

@@ -177,8 +177,8 @@ def test_what_ticks_is_not_kept() -> None:
     metadata: Manifest = {"name": "x", "uid": "u", "resourceVersion": "7", "generation": 3}
     seen = observed(DEPLOYMENT, {"kind": "PartialObjectMetadata", "metadata": metadata})
     assert seen == {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
         "metadata": {"name": "x", "uid": "u", "generation": 3},
     }
 
