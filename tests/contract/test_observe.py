@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
@@ -48,6 +50,8 @@ from tests.support.observing import (
     the_plane,
 )
 from tests.support.wire_objects import WireObjects
+
+pytestmark = pytest.mark.xdist_group("klutch-bind")  # as test_plan.py
 
 CANARY = "canary-of-a-secret-value"
 

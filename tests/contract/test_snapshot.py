@@ -19,6 +19,8 @@ from tests.support.clusters import LiveCluster
 from tests.support.observing import BIND, Hand, b64, established, kubeconfig
 from tests.support.wire_objects import WireObjects
 
+pytestmark = pytest.mark.xdist_group("klutch-bind")  # as test_plan.py
+
 CANARY = "canary-of-a-secret-value"
 
 
