@@ -66,6 +66,8 @@ def get_bool(value: JSON, *path: str | int) -> bool:
 def get_map(value: JSON, *path: str | int) -> Manifest:
     """Return the object at `path`, or {}."""
     found = get(value, *path)
+    if found is None or type(found) is dict:  # nearly always; asking for a Mapping is slow
+        return found or {}
     return found if isinstance(found, Mapping) else {}
 
 
@@ -122,7 +124,9 @@ def fill(manifest: Manifest, defaults: Manifest) -> dict[str, JSON]:
     filled = dict(manifest)
     for key, default in defaults.items():
         held = filled.get(key)
-        if isinstance(default, Mapping) and isinstance(held, Mapping | None):
+        if held is None and not default:
+            filled[key] = default
+        elif isinstance(default, dict | Mapping) and isinstance(held, dict | Mapping | None):
             filled[key] = fill(held or {}, default)
         elif held is None:
             filled[key] = default
@@ -194,9 +198,11 @@ def covers(live: JSON, stated: JSON) -> bool:
     defaults is not drift. Arrays agree in length and order. An absent object or array equals an
     empty one, because API servers drop empty ones of their own kinds; a null equals absence.
     """
-    if isinstance(stated, Mapping):
+    if stated is None or isinstance(stated, str):
+        return live == stated
+    if isinstance(stated, dict | Mapping):
         held = {} if live is None else live
-        return isinstance(held, Mapping) and all(
+        return isinstance(held, dict | Mapping) and all(
             covers(held.get(key), value) for key, value in stated.items()
         )
     if isinstance(stated, list | tuple):
