@@ -15,6 +15,7 @@ import orjson
 
 from reconciler.core.errors import (
     ClusterError,
+    HostError,
     KlutchError,
     NotServed,
     Unauthorized,
@@ -81,8 +82,10 @@ class Caller:
             refusal, chunks = await stack.enter_async_context(opening)
             return chunks, refusal
         except NoAnswer as error:
-            problem = error
-        raise _error(request, problem)
+            failed = _error(request, error)
+        except KlutchError as error:
+            failed = _unusable(request, error)
+        raise failed
 
     async def _call(self, request: Request) -> bytes:
         deadline = time.monotonic() + self._limits.deadline
@@ -98,7 +101,8 @@ class Caller:
             if isinstance(outcome, Answer) and outcome.status == 401 and not renewed:
                 renewed, stale = True, auth
                 auth = await self._renewed(request, stale)
-                if auth != stale:
+                left = max(deadline - time.monotonic(), 0.0)
+                if auth != stale and left:
                     continue
             tries += 1
             delay = delay_before_retry(
@@ -115,22 +119,22 @@ class Caller:
         except NoAnswer as problem:
             return problem
         except KlutchError as error:
-            reason = str(error)
-        raise _unusable(request, reason)
+            failed = _unusable(request, error)
+        raise failed
 
     async def _auth(self, request: Request) -> Auth:
         try:
             return await self._transport.auth()
         except KlutchError as error:
-            reason = str(error)
-        raise _unusable(request, reason)
+            failed = _unusable(request, error)
+        raise failed
 
     async def _renewed(self, request: Request, stale: Auth) -> Auth:
         try:
             return await self._transport.renew(stale)
         except KlutchError as error:
-            reason = str(error)
-        raise _unusable(request, reason)
+            failed = _unusable(request, error)
+        raise failed
 
     async def _confirmed(self, request: Request, unserved: NotServed) -> ClusterError:
         """Return `unserved` where the cluster's own discovery agrees, else Unreachable.
@@ -208,6 +212,9 @@ def _error(request: Request, outcome: Answer | NoAnswer) -> ClusterError:
     )
 
 
-def _unusable(request: Request, reason: str) -> Unauthorized:
-    message = f"the credentials cannot be used: {reason}"
+def _unusable(request: Request, error: KlutchError) -> ClusterError:
+    """Return what it means to a call that it could not even be prepared."""
+    if isinstance(error, HostError):
+        return Unreachable(str(error), ref=request.ref, verb=request.verb)
+    message = f"the credentials cannot be used: {error}"
     return Unauthorized(message, ref=request.ref, verb=request.verb)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from reconciler.core.errors import Expired, Missing, Unreachable
-from reconciler.core.manifest import Manifest, get_int, get_text
+from reconciler.core.manifest import Manifest, get, get_int, get_text
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube import requests
 from reconciler.kube.calls import Caller, decode, garbled
@@ -195,9 +195,12 @@ class KubeCluster:
             ref, preconditions=preconditions, propagation=propagation, dry_run=dry_run
         )
         try:
-            decode(await self._caller.call(request), request)
+            answer = decode(await self._caller.call(request), request)
         except Missing:
             return False
+        done = (get_text(answer, "kind"), get_text(answer, "status")) == ("Status", "Success")
+        if not done and get_text(answer, "metadata", "name") != ref.name:
+            raise garbled(request, "the answer is neither success nor the object")
         return True
 
     def watch(  # noqa: PLR0913 - each is a parameter of the API
@@ -256,14 +259,26 @@ class KubeCluster:
 
 def _items(answer: Manifest, request: Request) -> list[Manifest]:
     """Return the objects of a list. An answer that is no list is an error, never empty."""
-    items = answer.get("items")
+    kind, items = request.ref.kind, answer.get("items", ())
+    token = get(answer, "metadata", "continue")
     if (
-        not get_text(answer, "kind").endswith("List")
+        not _is_list_of(kind, answer)
         or not get_text(answer, "metadata", "resourceVersion")
+        or not (token is None or isinstance(token, str))
         or not (items is None or isinstance(items, list))
+        or not all(isinstance(item, dict) for item in items or ())
     ):
-        raise garbled(request, "the answer is not a list of objects")
-    kind = request.ref.kind
+        raise garbled(request, "the answer is not a list of such objects")
     # Lists of built-in kinds leave the type of their items out.
     types = {"apiVersion": kind.api_version, "kind": kind.kind}
     return [item if "kind" in item else types | item for item in items or []]
+
+
+def _is_list_of(kind: Kind, answer: Manifest) -> bool:
+    named, version = get_text(answer, "kind"), get_text(answer, "apiVersion")
+    if named == "PartialObjectMetadataList":
+        return version.startswith("meta.k8s.io/")
+    # A CRD may call its lists as it likes.
+    custom = "." in kind.group and not kind.group.endswith(".k8s.io")
+    right = named not in ("", "Status") if custom else named == f"{kind.kind}List"
+    return right and version == kind.api_version

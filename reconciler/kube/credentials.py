@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import errno
 import logging
 import math
 import os
+import stat
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ log = logging.getLogger(__name__)
 
 # Half of the shortest time between the kubelet's new token and the old one's end (client-go).
 _FILE_SECONDS: Final = 60.0
+_FILE_BYTES: Final = 1 << 20
 _RETRY_SECONDS: Final = 5.0
 # How long before its end a credential of a plug-in is renewed: a tenth of its life, at most this.
 _EARLY_SECONDS: Final = 60.0
@@ -203,11 +206,22 @@ class _Flight:
     waiting: int = 0
 
 
+def _bytes_of(path: Path) -> bytes:
+    """Read a regular file: opening a pipe would wait for its writer for ever."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    with path.open("rb") as file:
+        content = file.read(_FILE_BYTES + 1)
+    if len(content) > _FILE_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return content
+
+
 async def _read_token(path: Path, certificate: ClientCertificate | None) -> _Fetched:
     """Read a token file. One that cannot be read later on leaves the last token in use."""
     problem: str
     try:
-        token = (await asyncio.to_thread(path.read_bytes)).decode("latin-1").strip()
+        token = (await asyncio.to_thread(_bytes_of, path)).decode("latin-1").strip()
         problem = credential_text.token_fault(token)
     except OSError as error:
         problem = f"cannot be read: {error.strerror or 'unreadable'}"

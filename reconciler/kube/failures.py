@@ -36,6 +36,8 @@ _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _OTHER_UID: Final = re.compile(
     r"UID in precondition|UID in the precondition|uid mismatch: the provided object specified uid"
 )
+# Server-side apply of what is not in the schema: kube-apiserver calls that its own failure.
+_NOT_TYPED: Final = ("failed to create typed patch object", "failed to convert new object")
 _BY_STATUS: Final[dict[int, type[ClusterError]]] = {
     401: Unauthorized,
     403: Forbidden,
@@ -68,7 +70,7 @@ def failure(
         status=status,
         reason=reason,
         retry_after=retry_after,
-        outcome_unknown=status >= 500 and not request.repeatable,
+        outcome_unknown=status >= 500 and not request.repeatable and kind is not Rejected,
     )
 
 
@@ -113,6 +115,8 @@ def _classify(request: Request, status: int, answer: Manifest) -> type[ClusterEr
         return _invalid(request, answer)
     if status == 404 and not get_text(answer, "details", "name"):
         return NotServed
+    if status == 500 and get_text(answer, "message").startswith(_NOT_TYPED):
+        return Rejected
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     return Rejected if 400 <= status < 500 and status != 408 else Unreachable
@@ -129,8 +133,9 @@ def _invalid(request: Request, answer: Manifest) -> type[ClusterError]:
     causes = get_maps(get_map(answer, "details"), "causes")
     if any(get_text(cause, "field") == "metadata.uid" for cause in causes):
         return Replaced
-    if request.content_type == JSON_PATCH and not causes:
-        return Conflict  # a `test` that failed, or a path that is no longer there
+    has_test = b'"test"' in (request.body or b"")
+    if request.content_type == JSON_PATCH and not causes and has_test:
+        return Conflict  # the server does not say whether it was the test
     return Rejected
 
 

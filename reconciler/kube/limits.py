@@ -10,8 +10,9 @@ class Limits:
     """Bounds for the calls to one cluster. Times are in seconds, sizes in bytes.
 
     `deadline` bounds one call with all its repetitions, from when it is first sent: waiting
-    for a free slot or for the rate does not count. `read_timeout` bounds the silence inside
-    an answer. `max_body` bounds one answer, `max_list` all pages of a list together.
+    for a free slot, for the rate or for a credential plug-in does not count. `read_timeout`
+    bounds the silence inside an answer. `max_body` bounds one answer, `max_list` all pages of a
+    list together.
     """
 
     concurrency: int = 32
@@ -46,4 +47,8 @@ class TokenBucket:
         slot = max(self._reserved, now - self._credit)
         self._reserved = slot + self._interval
         if slot > now:
-            await self._sleep(slot - now)
+            try:
+                await self._sleep(slot - now)
+            except asyncio.CancelledError:
+                self._reserved -= self._interval  # nothing will be sent in its place
+                raise

@@ -73,13 +73,22 @@ def _segment(text: str) -> str:
     return quote(text, safe=":")
 
 
+def _target(verb: Verb, ref: Ref, *, subresource: str = "") -> str:
+    """Return the path for a call. Raises Rejected where no path can name the object."""
+    try:
+        return path_of(ref, subresource=subresource)
+    except ValueError as error:
+        reason = str(error) if not isinstance(error, UnicodeError) else "it is not valid text"
+    raise Rejected(reason, ref=ref, verb=verb)
+
+
 def get(ref: Ref, *, metadata_only: bool) -> Request:
     """Read one object."""
     return Request(
         verb="get",
         ref=ref,
         method="GET",
-        target=path_of(ref),
+        target=_target("get", ref),
         accept=ACCEPT_METADATA if metadata_only else ACCEPT_JSON,
         repeatable=True,
     )
@@ -108,7 +117,7 @@ def list_page(ref: Ref, query: ListQuery) -> Request:
         verb="list",
         ref=ref,
         method="GET",
-        target=path_of(ref) + _query(stated),
+        target=_target("list", ref) + _query(stated),
         accept=ACCEPT_METADATA_LIST if query.metadata_only else ACCEPT_JSON,
         repeatable=True,
     )
@@ -127,7 +136,7 @@ def watch(ref: Ref, query: ListQuery, *, resource_version: str) -> Request:
         verb="watch",
         ref=ref,
         method="GET",
-        target=path_of(ref) + _query(stated),
+        target=_target("watch", ref) + _query(stated),
         accept=ACCEPT_METADATA if query.metadata_only else ACCEPT_JSON,
         repeatable=True,
     )
@@ -144,10 +153,8 @@ def create(
 ) -> Request:
     """POST an object to its collection, or to a subresource of the object that it names."""
     ref = _ref(cluster, kind, manifest)
-    if subresource:
-        path = path_of(ref, subresource=subresource)
-    else:
-        path = _collection(kind.group, kind.version, ref.namespace, kind.plural)
+    collection = ref if subresource else Ref(cluster, kind, ref.namespace, "")
+    path = _target("create", collection, subresource=subresource)
     return Request(
         verb="create",
         ref=ref,
@@ -175,7 +182,7 @@ def apply(  # noqa: PLR0913 - each is a parameter of the API
         verb="apply",
         ref=ref,
         method="PATCH",
-        target=path_of(ref, subresource=subresource)
+        target=_target("apply", ref, subresource=subresource)
         + _write_query(manager, dry_run=dry_run, force=force),
         body=_encode(manifest, ref, "apply"),
         content_type=APPLY_PATCH,
@@ -197,7 +204,8 @@ def patch(
         verb="patch",
         ref=ref,
         method="PATCH",
-        target=path_of(ref, subresource=subresource) + _write_query(manager, dry_run=dry_run),
+        target=_target("patch", ref, subresource=subresource)
+        + _write_query(manager, dry_run=dry_run),
         body=_encode(body, ref, "patch"),
         content_type=content_type,
         repeatable=dry_run,
@@ -226,7 +234,7 @@ def delete(
         verb="delete",
         ref=ref,
         method="DELETE",
-        target=path_of(ref),
+        target=_target("delete", ref),
         body=orjson.dumps(options),
         content_type=ACCEPT_JSON,
         # With a uid, a repetition meets the same object or none.
@@ -261,4 +269,4 @@ def _write_query(manager: str, *, dry_run: bool, force: bool = False) -> str:
 
 def _query(parameters: dict[str, str]) -> str:
     stated = {key: value for key, value in parameters.items() if value}
-    return f"?{urlencode(stated)}" if stated else ""
+    return f"?{urlencode(stated, errors='surrogatepass')}" if stated else ""

@@ -29,7 +29,8 @@ def delay_before_retry(
         named = retry_after_of(outcome)
         delay = backoff if named is None else named + backoff / 4
     elif tries < _TRIES and _harmless(request, outcome):
-        delay = backoff
+        named = retry_after_of(outcome) if isinstance(outcome, Answer) else None
+        delay = backoff if named is None else named + backoff / 4
     else:
         return None
     return delay if delay < left else None

@@ -1,18 +1,22 @@
 """TLS settings for one connection, from PEM text only: no key ever needs a path."""
 
 import contextlib
+import errno
 import os
 import ssl
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler.core.errors import ConfigError
+from reconciler.core.errors import ConfigError, HostError
 from reconciler.kube.connection import ClientCertificate, Connection
 
 
 def ssl_context(connection: Connection, certificate: ClientCertificate | None) -> ssl.SSLContext:
-    """Return the context for a connection. Raises ConfigError for unusable PEM text."""
+    """Return the context for a connection.
+
+    Raises ConfigError for unusable PEM text, and HostError where this machine is at its limits.
+    """
     try:
         context = ssl.create_default_context(cadata=connection.ca)
     except ssl.SSLError:
@@ -33,9 +37,13 @@ def _load(context: ssl.SSLContext, certificate: ClientCertificate, name: str) ->
         with _readable_path(pem.encode()) as path:
             # Without a password callback OpenSSL would ask for one on the terminal.
             context.load_cert_chain(path, password=lambda: "")
-    except (ssl.SSLError, OSError):
+    except ssl.SSLError:
         message = "the client certificate and its key are not usable PEM, or do not match"
         raise ConfigError(message, where=name) from None
+    except OSError as error:
+        message = f"the client certificate cannot be loaded: {error.strerror or 'unknown reason'}"
+        hint = "Read fewer clusters at once (--parallelism), or raise `ulimit -n`"
+        raise HostError(message, hint=hint if error.errno == errno.EMFILE else "") from None
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ refuses to know what a status code means.
 Every NoAnswer is raised outside of the `except` block that made it: see no_answer.py.
 """
 
+import asyncio
 import contextlib
 import logging
 import socket
@@ -122,7 +123,8 @@ class Transport:
     async def _answered(self, call: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
         problem: NoAnswer
         try:
-            return await call
+            async with asyncio.timeout(self._limits.deadline):
+                return await call
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             problem = explain(error)
         raise problem
@@ -132,7 +134,8 @@ class Transport:
             return None
         problem: NoAnswer
         try:
-            body = await _read(response, self._limits.max_body)
+            async with asyncio.timeout(self._limits.deadline):
+                body = await _read(response, self._limits.max_body)
             return Answer(response.status, response.headers, body)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             problem = explain(error)
@@ -191,11 +194,15 @@ class Transport:
             keepalive_timeout=_IDLE_SECONDS,
             socket_factory=_socket,
         )
-        return aiohttp.ClientSession(
+        session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": self._agent, "Accept": ACCEPT_JSON},
         )
+        # aiohttp repeats a GET or DELETE whose kept connection was cut, unasked. The DELETE may
+        # have been done, and the second would meet an object made since. No option turns it off.
+        session._retry_connection = False
+        return session
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:

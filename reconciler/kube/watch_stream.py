@@ -53,7 +53,7 @@ def event_of(line: bytes, request: Request) -> WatchEvent:
         kind, content = event["type"], event["object"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         raise _garbled(request) from None
-    if kind in _TYPES and isinstance(content, dict):
+    if isinstance(kind, str) and kind in _TYPES and isinstance(content, dict):
         return WatchEvent(kind, content)
     if kind == "ERROR" and isinstance(content, dict) and content.get("kind") == "Status":
         code = content.get("code")

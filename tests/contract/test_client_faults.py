@@ -19,9 +19,15 @@ from reconciler.core.refs import CONFIG_MAP, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
-from reconciler.kube.connection import ExecPlugin, NoCredential, Token, TokenFile
+from reconciler.kube.connection import (
+    ClientCertificate,
+    ExecPlugin,
+    NoCredential,
+    Token,
+    TokenFile,
+)
 from reconciler.kube.limits import Limits
-from tests.support.cues import AFTER
+from tests.support.cues import AFTER, Gate
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http_faults import Body, Cut, Garbage, answer, gone, on, redirect
 from tests.support.listener import Listener
@@ -157,6 +163,30 @@ async def test_the_repetition_of_a_delete_spares_an_object_made_again(
     assert await control_plane.cluster.get(ref(namespace)) is not None
 
 
+async def test_a_delete_of_whatever_is_there_is_sent_once(proxy, cluster, control_plane, namespace):
+    """aiohttp by itself repeats a DELETE whose kept connection was cut."""
+    await create(cluster, namespace)  # so that a connection is kept
+    proxy.add(on("DELETE"), Cut("fin"), at=AFTER)
+    with pytest.raises(Unreachable, match="may have happened"):
+        await cluster.delete(
+            ref(namespace),
+            preconditions=Preconditions(uid=None),
+            propagation=Propagation.BACKGROUND,
+        )
+    assert [passed.method for passed in proxy.log].count("DELETE") == 1
+    assert await control_plane.cluster.get(ref(namespace)) is None
+
+
+async def test_success_that_says_nothing_is_not_a_deletion(proxy, cluster, namespace):
+    proxy.add(on("DELETE"), answer(200, "{}"))
+    with pytest.raises(Unreachable, match="neither success nor the object"):
+        await cluster.delete(
+            ref(namespace),
+            preconditions=Preconditions(uid="u"),
+            propagation=Propagation.BACKGROUND,
+        )
+
+
 # Incomplete is never empty
 
 
@@ -176,6 +206,18 @@ NOT_A_LIST = {
     "a list without a version": answer(200, '{"kind":"ConfigMapList","metadata":{},"items":[]}'),
     "items of a wrong type": answer(
         200, '{"kind":"ConfigMapList","metadata":{"resourceVersion":"1"},"items":{}}'
+    ),
+    "items that are no objects": answer(
+        200,
+        '{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[1]}',
+    ),
+    "a list of something else": answer(
+        200, '{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}'
+    ),
+    "a token that is no text": answer(
+        200,
+        '{"kind":"ConfigMapList","apiVersion":"v1",'
+        '"metadata":{"resourceVersion":"1","continue":5},"items":[]}',
     ),
     "a single object": answer(
         200, '{"kind":"ConfigMap","metadata":{"resourceVersion":"1","name":"x"}}'
@@ -222,7 +264,8 @@ async def test_pages_that_expire_are_read_again_in_one(proxy, cluster, control_p
 
 async def test_a_list_that_never_ends_is_stopped(proxy, cluster, namespace):
     page = (
-        '{"kind":"ConfigMapList","metadata":{"resourceVersion":"1","continue":"more"},"items":[]}'
+        '{"kind":"ConfigMapList","apiVersion":"v1",'
+        '"metadata":{"resourceVersion":"1","continue":"more"},"items":[]}'
     )
     proxy.add(on("GET", "/configmaps$"), answer(200, page))
     with pytest.raises(Unreachable, match="does not end"):
@@ -264,6 +307,25 @@ async def test_410_inside_a_watch(proxy, cluster, control_plane, namespace):
     proxy.add(on("GET", query="watch=1"), gone(), at=Body(lines=1))
     with pytest.raises(Expired):
         await watch(cluster, namespace, start)
+
+
+async def test_a_watch_that_nobody_answers_is_not_waited_for_without_end(
+    proxy, control_plane, namespace
+):
+    gate = Gate()
+    proxy.add(on("GET", query="watch=1"), gate)
+    async with KubeCluster(proxy.connection, limits=replace(IMPATIENT, deadline=1)) as cluster:
+        with pytest.raises(Unreachable, match="in time"):
+            await watch(cluster, namespace, "1")
+    gate.open()
+
+
+async def test_a_watch_with_credentials_that_cannot_be_used(control_plane, namespace):
+    broken = ClientCertificate("no certificate", Secret("no key"))
+    connection = replace(control_plane.connection, credential=broken)
+    async with KubeCluster(connection) as cluster:
+        with pytest.raises(Unauthorized, match="cannot be used"):
+            await watch(cluster, namespace, "1")
 
 
 async def test_a_silent_watch_ends_after_its_read_timeout(cluster, namespace):

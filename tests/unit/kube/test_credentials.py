@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -393,3 +394,11 @@ async def test_a_plug_in_that_needs_a_person_may_have_one(hands, issuer):
     assert await source(always, hands, terminal=True).current() == bearer("one")
     with pytest.raises(ConfigError, match="needs a person"):
         await source(always, hands).current()
+
+
+async def test_a_pipe_is_no_token_file_and_nobody_waits_for_its_writer(tmp_path):
+    pipe = tmp_path / "token"
+    os.mkfifo(pipe)
+    connection = Connection("shop", "https://shop.example", credential=TokenFile(pipe))
+    with pytest.raises(ConfigError, match="not a regular file"):
+        await credential_source(connection).current()

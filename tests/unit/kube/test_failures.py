@@ -28,7 +28,20 @@ WRITE = requests.create(
     "shop", {"metadata": {"name": "x", "namespace": "ns"}}, CONFIG_MAP, manager="m", dry_run=False
 )
 JSON_PATCHED = requests.patch(
-    REF, [], content_type=requests.JSON_PATCH, manager="m", subresource="", dry_run=False
+    REF,
+    [{"op": "test", "path": "/a", "value": 1}],
+    content_type=requests.JSON_PATCH,
+    manager="m",
+    subresource="",
+    dry_run=False,
+)
+UNTESTED = requests.patch(
+    REF,
+    [{"op": "nonsense", "path": "/a"}],
+    content_type=requests.JSON_PATCH,
+    manager="m",
+    subresource="",
+    dry_run=False,
 )
 
 
@@ -71,6 +84,13 @@ ANSWERS = {
         status("Invalid"),
         Conflict,
     ),
+    "422 to a JSON patch that tests nothing": (UNTESTED, 422, status("Invalid"), Rejected),
+    "500 to an apply that the schema does not know": (
+        WRITE,
+        500,
+        status("", "failed to create typed patch object (ns/x; v1, Kind=ConfigMap): .foo"),
+        Rejected,
+    ),
     "410": (READ, 410, status("Expired"), Expired),
     "413": (WRITE, 413, status("RequestEntityTooLarge"), Rejected),
     "400": (WRITE, 400, status("BadRequest"), Rejected),
@@ -104,6 +124,8 @@ def test_a_write_that_met_a_server_error_may_have_happened():
     assert failure(WRITE, status=500, body=status("InternalError")).outcome_unknown
     assert "may have happened" in str(failure(WRITE, status=502, body=b""))
     assert not failure(READ, status=500, body=status("InternalError")).outcome_unknown
+    untyped = status("", "failed to create typed patch object (ns/x; v1, Kind=ConfigMap): .foo")
+    assert not failure(WRITE, status=500, body=untyped).outcome_unknown
     assert not failure(WRITE, status=429, body=status("TooManyRequests")).outcome_unknown
 
 

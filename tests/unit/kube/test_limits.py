@@ -1,5 +1,9 @@
 """The token bucket, with a clock that only moves when it is told to."""
 
+import asyncio
+
+import pytest
+
 from reconciler.kube.limits import TokenBucket
 
 
@@ -34,3 +38,18 @@ async def test_idle_time_gives_credit_up_to_the_burst_and_no_more():
     for _ in range(3):
         await bucket.take()
     assert time.slept == [0.1]
+
+
+async def test_a_wait_that_is_cancelled_costs_nobody_anything():
+    time = FakeTime()
+
+    async def cancelled(seconds):
+        raise asyncio.CancelledError
+
+    bucket = TokenBucket(qps=10, burst=1, now=time.read, sleep=cancelled)
+    await bucket.take()
+    for _ in range(50):
+        with pytest.raises(asyncio.CancelledError):
+            await bucket.take()
+    time.now += 0.1
+    await bucket.take()

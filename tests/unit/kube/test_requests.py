@@ -54,6 +54,15 @@ def test_a_name_cannot_leave_its_collection(name):
         requests.path_of(Ref("c", CONFIG_MAP, name, "x"))
 
 
+@pytest.mark.parametrize("name", ["..", "a/b", "a%b", "\ud800"])
+def test_a_call_that_no_path_can_name_is_rejected_with_its_object(name):
+    with pytest.raises(Rejected, match="c: get ConfigMap ns/"):
+        requests.get(Ref("c", CONFIG_MAP, "ns", name), metadata_only=False)
+    manifest = {"metadata": {"name": "x", "namespace": name}}
+    with pytest.raises(Rejected, match="c: create ConfigMap"):
+        requests.create("c", manifest, CONFIG_MAP, manager="m", dry_run=False)
+
+
 def test_a_namespaced_object_needs_its_namespace():
     with pytest.raises(ValueError, match="needs a namespace"):
         requests.path_of(Ref("c", CONFIG_MAP, "", "x"))

@@ -52,3 +52,9 @@ def test_retry_after_is_never_cut_short():
     delay = delay_before_retry(READ, answer(429, "2"), tries=1, left=60, jitter=0)
     assert delay is not None
     assert 2 <= delay < 3
+
+
+def test_a_server_error_that_names_a_time_is_not_asked_before():
+    delay = delay_before_retry(READ, answer(503, "2"), tries=1, left=60, jitter=0)
+    assert delay is not None
+    assert delay >= 2

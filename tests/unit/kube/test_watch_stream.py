@@ -48,6 +48,7 @@ BROKEN = {
     "cut inside an event": (STREAM[:-5], Unreachable, "cut inside an event"),
     "not JSON": (b"<html>\n", Unreachable, "something else"),
     "JSON that is no event": (b'{"kind":"Status"}\n', Unreachable, "something else"),
+    "a type that is no text": (b'{"type":[],"object":{}}\n', Unreachable, "something else"),
     "an unknown type": (line("NEWS", A), Unreachable, "something else"),
     "410 inside the stream": (
         line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}),
