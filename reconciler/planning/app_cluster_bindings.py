@@ -3,7 +3,7 @@
 Where such a cluster stands, what its units come to, and which of them left (mapping.md 8, 9).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
@@ -11,6 +11,7 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints.binding import Resource
 from reconciler.core import keys, names
+from reconciler.core.managed_fields import owned_paths
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -26,7 +27,7 @@ from reconciler.fleet.footing import Footing, default_footing
 from reconciler.fleet.values import AppCluster, Fleet, Unit, UnitKey
 from reconciler.planning import claims as claiming
 from reconciler.planning.changes import Action, Change, Step
-from reconciler.planning.compare import is_ours
+from reconciler.planning.compare import is_of, is_ours
 from reconciler.planning.guards import leaving_policy
 from reconciler.planning.index import Index
 from reconciler.planning.leaving import Departure, all_of
@@ -53,7 +54,11 @@ def place(
         if kind in control_plane.seen.unserved:
             reason = f"the control plane has no CRD {kind.resource}; `klutchctl doctor` tells how"
             return Misplaced("missing-crd", reason)
-    live = live_of(fleet, cluster, control_plane, app)
+    found = _candidates(fleet, cluster, control_plane, app)
+    if len(found) > 1:
+        several = ", ".join(f"{namespace_of(one)}/{name_of(one)}" for one in found)
+        return Misplaced("ambiguous-space", f"several AppClusterBindings are its own: {several}")
+    live = found[0] if found else None
     fresh = replace(
         default_footing(fleet, cluster), cluster_uid=app.seen.uid, address=app.seen.address
     )
@@ -77,19 +82,25 @@ def place(
 
 
 def live_of(fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index) -> Manifest | None:
-    """Return the cluster's AppClusterBinding: by our labels, by its uid, or by its name."""
+    """Return the cluster's AppClusterBinding, the first where several are its own."""
+    return next(iter(_candidates(fleet, cluster, control_plane, app)), None)
+
+
+def _candidates(
+    fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
+) -> Sequence[Manifest]:
+    """Return what is the cluster's by our labels, else by its uid, else by its name."""
     everything = control_plane.all(APP_CLUSTER_BINDING)
-    for one in everything:
-        if is_ours(one, fleet=fleet.name, cluster=cluster.name):
-            return one
-    for one in everything:
-        labels = labels_of(one)
-        renamed = labels.get(keys.FLEET) == fleet.name and (
-            labels.get(keys.CLUSTER) not in fleet.clusters
-        )
-        if renamed and annotations_of(one).get(keys.APP_CLUSTER_UID) == app.seen.uid:
-            return one
-    return control_plane.get(APP_CLUSTER_BINDING, *cluster.app_cluster_binding)
+    labelled = [o for o in everything if is_ours(o, fleet=fleet.name, cluster=cluster.name)]
+    renamed = [
+        one
+        for one in everything
+        if is_of(one, fleet, cluster.name)
+        and annotations_of(one).get(keys.APP_CLUSTER_UID) == app.seen.uid
+    ]
+    named = control_plane.get(APP_CLUSTER_BINDING, *cluster.app_cluster_binding)
+    found = labelled or renamed or ([] if named is None else [named])
+    return sorted(found, key=lambda one: (namespace_of(one), name_of(one)))
 
 
 def resources_of(app_cluster_binding: Manifest) -> frozenset[Resource]:
@@ -112,6 +123,10 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
     if problem:
         return UnitPlan((blocked(unit, wanted.ref, problem),), bodies=offer.bodies)
     live = cp.at(wanted.ref)
+    other = "" if live is None else _other_owner(site, live)
+    if other:
+        reason = f"the binding in {space} belongs to AppClusterBinding {other}"
+        return UnitPlan((blocked(unit, wanted.ref, reason),))
     cluster = site.fleet.clusters[unit.key.cluster]
     held = live_of(site.fleet, cluster, cp, site.app)
     listed = held is not None and Resource(unit.key.group, unit.key.resource) in resources_of(held)
@@ -134,20 +149,50 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
     )
 
 
-def departures(site: Site, cluster: AppCluster) -> tuple[Departure, ...]:
+def _other_owner(site: Site, bound: Manifest) -> str:
+    """Return another AppClusterBinding that a binding is of; names of spaces are ambiguous."""
+    labels, (namespace, name) = labels_of(bound), site.footing.app_cluster_binding
+    said = (
+        labels.get(keys.APP_CLUSTER_BINDING_NAMESPACE, namespace),
+        labels.get(keys.APP_CLUSTER_BINDING_NAME, name),
+    )
+    return "" if said == (namespace, name) else "/".join(said)
+
+
+def departures(site: Site, cluster: str) -> tuple[Departure, ...]:
     """Return the units that our AppClusterBinding lists and the files do not."""
-    live = live_of(site.fleet, cluster, site.control_plane, site.app)
-    if live is None or labels_of(live).get(keys.FLEET) != site.fleet.name:
+    live = _live(site, cluster)
+    if live is None or not is_of(live, site.fleet, cluster) or not _listed_by_us(live):
         return ()
     ref = site.control_plane.ref(APP_CLUSTER_BINDING, live)
     annotated = annotations_of(live).get(keys.DELETION_POLICY, "")
     policy = leaving_policy(annotated)
-    found = (UnitKey(cluster.name, one.group, one.plural) for one in resources_of(live))
+    found = (UnitKey(cluster, one.group, one.plural) for one in resources_of(live))
     return tuple(
-        Departure(key, key.name, ref, live, policy, tuple(release_steps(site, key, ref)))
+        Departure(key, key.name, ref, live, policy, tuple(release_steps(site, key, ref)), policy)
         for key in sorted(found)
         if key not in site.fleet.units
     )
+
+
+def unmanaged(site: Site, cluster: str) -> set[str]:
+    """Return a sentence that lists what an adopted AppClusterBinding binds beside the files."""
+    live = _live(site, cluster)
+    if live is None or _listed_by_us(live):
+        return set()
+    keys_of = (UnitKey(cluster, one.group, one.plural) for one in resources_of(live))
+    found = sorted(key.name for key in keys_of if key not in site.fleet.units)
+    return {f"{cluster}: unmanaged, and left alone: {', '.join(found)}"} if found else set()
+
+
+def _live(site: Site, cluster: str) -> Manifest | None:
+    return live_of(site.fleet, site.fleet.clusters[cluster], site.control_plane, site.app)
+
+
+def _listed_by_us(app_cluster_binding: Manifest) -> bool:
+    """Tell whether we wrote the list of units: an adoption writes none, and releases none."""
+    owned = owned_paths(app_cluster_binding, keys.MANAGER_CLI)
+    return any(path[:2] == ("f:spec", "f:apiExports") for path in owned)
 
 
 def release_steps(site: Site, key: UnitKey, ref: Ref) -> Iterator[Step]:

@@ -69,13 +69,12 @@ def reach(claim: Manifest) -> str:
 
 def is_wider(claim: Manifest, than: Sequence[Manifest]) -> bool:
     """Tell whether a claim on the wire reaches further than the ones accepted so far do."""
-    alike = [one for one in than if _key(one) == _key(claim) and _accepted(one)]
-    return _accepted(claim) and not any(_reaches(one, claim) for one in alike)
+    return _accepted(claim) and not any(_reaches(one, claim) for one in alike(claim, than))
 
 
 def alike(claim: Manifest, others: Sequence[Manifest]) -> list[Manifest]:
-    """Return the others that are about the same objects and side."""
-    return [one for one in others if _key(one) == _key(claim)]
+    """Return the others that are accepted, and about the same objects and side."""
+    return [one for one in others if _key(one) == _key(claim) and _accepted(one)]
 
 
 def _accepted(claim: Manifest) -> bool:
@@ -90,7 +89,8 @@ def _key(claim: Manifest) -> tuple[str, ...]:
 def _reaches(one: Manifest, other: Manifest) -> bool:
     """Tell whether `one` reaches everything that `other` reaches."""
     return (
-        _covers(get_texts(one, "selector", "names"), get_texts(other, "selector", "names"))
+        set(_by_fields(one)) <= set(_by_fields(other))
+        and _covers(get_texts(one, "selector", "names"), get_texts(other, "selector", "names"))
         and _covers(
             get_texts(one, "selector", "namespaces"), get_texts(other, "selector", "namespaces")
         )
@@ -99,6 +99,11 @@ def _reaches(one: Manifest, other: Manifest) -> bool:
             get_maps(other, "selector", "labelSelectors"),
         )
     )
+
+
+def _by_fields(claim: Manifest) -> list[str]:
+    """Return the field selectors of a claim; each makes it narrower."""
+    return get_texts(claim, "selector", "fieldSelectors")
 
 
 def _covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
@@ -126,7 +131,9 @@ def _same_kind(claim: Claim, offer: Manifest) -> bool:
 
 def _inside(claim: Claim, offer: Manifest) -> bool:
     return (
-        _covers(get_texts(offer, "selector", "names"), claim.names)
+        # Files cannot say which fields select, so a claim is wider than one that does.
+        not _by_fields(offer)
+        and _covers(get_texts(offer, "selector", "names"), claim.names)
         and _covers(get_texts(offer, "selector", "namespaces"), claim.namespaces)
         and _labels_cover(
             get_maps(offer, "selector", "labelSelectors"), [dict(one) for one in claim.labels]

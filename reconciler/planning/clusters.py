@@ -19,9 +19,9 @@ from reconciler.fleet.compile import cluster_objects
 from reconciler.fleet.values import AppCluster, ControlPlane, Mode, Unit
 from reconciler.fleet.wanted import Rule, Wanted
 from reconciler.planning.changes import Action, Change
-from reconciler.planning.compare import before_digest, is_ours
+from reconciler.planning.compare import before_digest, is_deleted, is_ours
 from reconciler.planning.index import Index
-from reconciler.planning.objects import owned_changes
+from reconciler.planning.objects import obstacle, owned_changes
 from reconciler.planning.units import Site
 
 _KONNECTOR_STEP = 7
@@ -80,7 +80,8 @@ def _subject(wanted: Wanted) -> str:
 
 def _create_only(site: Site, draft: Change, live: Manifest | None, wanted: Wanted) -> Change:
     if live is not None:
-        return draft
+        gone = "it is being deleted; plan again once it is gone"
+        return replace(draft, action=Action.BLOCKED, reason=gone) if is_deleted(live) else draft
     installs = site.app.get(DEPLOYMENT, names.KLUTCH_NAMESPACE, names.KONNECTOR)
     if wanted.ref.kind == CRD and installs is not None:
         return replace(draft, reason="waiting: the konnector there installs it")
@@ -93,6 +94,9 @@ def _kubeconfig(
     """Compare where a live kubeconfig leads, and as whom, not its bytes."""
     if live is None:
         return replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest)
+    refused = obstacle(live, fleet=site.fleet.name)
+    if refused:
+        return replace(draft, action=Action.BLOCKED, reason=refused)
     fields = tuple(_ways(site, live, index))
     if not fields:
         return draft

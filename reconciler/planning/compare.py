@@ -13,6 +13,7 @@ from reconciler.core.managed_fields import unstated_paths
 from reconciler.core.manifest import JSON, Manifest, covers, digest, get, labels_of, uid_of
 from reconciler.core.normalize import normalize
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
+from reconciler.fleet.values import Fleet
 
 _DIGEST_LENGTH: Final = 16
 
@@ -64,6 +65,22 @@ def is_ours(live: Manifest, *, fleet: str, cluster: str) -> bool:
     """Tell whether an object carries our two ownership labels."""
     labels = labels_of(live)
     return labels.get(keys.FLEET) == fleet and labels.get(keys.CLUSTER) == cluster
+
+
+def is_of(live: Manifest, fleet: Fleet, cluster: str) -> bool:
+    """Tell whether an object is ours and of this cluster, perhaps under a former name of it.
+
+    Whoever asks has found it in that cluster, or in its space (mapping.md 2).
+    """
+    labels = labels_of(live)
+    known = labels.get(keys.CLUSTER, "")
+    former = bool(known) and known not in fleet.clusters
+    return labels.get(keys.FLEET) == fleet.name and (known == cluster or former)
+
+
+def is_deleted(live: Manifest) -> bool:
+    """Tell whether an object is on its way out: it is there, and must not be counted on."""
+    return get(live, "metadata", "deletionTimestamp") is not None
 
 
 def _known(stated: JSON, live: JSON) -> Manifest:

@@ -1,13 +1,14 @@
 """Which releases, replaces and deletes may not happen in this run, and why (product.md, prune)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.fleet.values import DeletionPolicy, Guards, PruneMode
+from reconciler.fleet.values import DeletionPolicy, Guards, PruneMode, UnitKey
 from reconciler.planning.changes import Action, Change, Held
 
-PRUNING = frozenset({Action.RELEASE, Action.REPLACE, Action.DELETE})
+_LEAVING = frozenset({Action.RELEASE, Action.DELETE})
+PRUNING = _LEAVING | {Action.REPLACE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,14 @@ def budget(guards: Guards, known: int) -> int:
 
 def held_back(guards: Guards, changes: Sequence[Change], extent: Extent) -> tuple[Held, ...]:
     """Return the guards that trip for the run as a whole; each holds back all pruning."""
-    pruned = {(one.cluster, one.unit) for one in changes if one.action in PRUNING and one.unit}
-    if not pruned:
+    pruning = [one for one in changes if one.action in PRUNING]
+    if not pruning:
         return ()
-    clusters = tuple(sorted({cluster for cluster, _ in pruned}))
+    # A cluster that leaves is a line without a unit.
+    pruned = {one.unit for one in pruning if one.unit}
+    clusters = tuple(sorted({one.cluster for one in pruning}))
     held = []
-    if guards.mode is PruneMode.REPORT:
+    if guards.mode is PruneMode.REPORT and any(one.action in _LEAVING for one in pruning):
         message = "prune.mode is report: what left the files is shown and not done"
         held.append(Held("report", message, clusters))
     if not extent.wanted and not guards.allow_empty:
@@ -52,21 +55,32 @@ def held_back(guards: Guards, changes: Sequence[Change], extent: Extent) -> tupl
     return tuple(held)
 
 
-def held_units(guards: Guards, changes: Sequence[Change], in_use: Mapping[str, int]) -> list[Held]:
-    """Return the units that may not be replaced or deleted because instances of them exist.
+def held_units(
+    guards: Guards,
+    changes: Sequence[Change],
+    in_use: Mapping[UnitKey, int | None],
+    consented: Collection[UnitKey],
+) -> list[Held]:
+    """Return the units that may not be replaced or deleted because instances of them may exist.
 
-    `in_use` counts instances by the text of a unit's key.
+    `in_use` counts instances; None, or nothing, is unknown, which is not none. `consented` are
+    units whose own policy is Delete: with keepIfInUse false their instances go as well.
     """
     held = []
     for change in changes:
-        count = in_use.get(str(change.unit), 0)
         risky = change.action in (Action.REPLACE, Action.DELETE) and not change.keeps_data
-        if risky and change.unit and count and guards.keep_if_in_use:
-            message = (
-                f"{change.unit}: {count} instances exist, so it is not {change.action.value}d; "
-                "remove them first, or release the unit instead"
-            )
-            held.append(Held("in-use", message, (change.cluster,)))
+        if not risky or change.unit is None:
+            continue
+        count = in_use.get(change.unit)
+        meant = change.action is Action.REPLACE or change.unit in consented
+        if count == 0 or (meant and not guards.keep_if_in_use):
+            continue
+        exist = "it is not known whether instances" if count is None else f"{count} instances"
+        message = (
+            f"{change.unit}: {exist} exist, so it is not {change.action.value}d; "
+            "remove them first, or release the unit instead"
+        )
+        held.append(Held("in-use", message, (change.cluster,)))
     return held
 
 

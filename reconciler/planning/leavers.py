@@ -8,8 +8,18 @@ from dataclasses import dataclass, replace
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.core import keys, names
-from reconciler.core.manifest import Manifest, get_text, labels_of, name_of, uid_of
+from reconciler.core.live import Live, Seen, Unseen
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get_text,
+    labels_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -20,14 +30,15 @@ from reconciler.core.refs import (
     Kind,
 )
 from reconciler.fleet.footing import Footing
-from reconciler.fleet.values import DeletionPolicy, Fleet, UnitKey
+from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode, UnitKey
 from reconciler.planning import leaving
 from reconciler.planning.app_cluster_bindings import release_steps, resources_of
 from reconciler.planning.changes import Action, Change, Step
-from reconciler.planning.compare import before_digest, is_ours
+from reconciler.planning.compare import before_digest, is_deleted, is_ours
+from reconciler.planning.guards import leaving_policy
 from reconciler.planning.index import Index
 from reconciler.planning.leaving import Departure
-from reconciler.planning.placement import belongs_to_another
+from reconciler.planning.placement import belongs_to_another, leads_to, secret_of
 from reconciler.planning.units import Site
 
 _KONNECTOR: tuple[tuple[Kind, str], ...] = (
@@ -54,10 +65,29 @@ class Leaving:
     stranger: str = ""
 
 
-def leavings(fleet: Fleet, name: str, plane: Index, app: Index) -> tuple[Leaving, ...]:
+def left(fleet: Fleet, live: Live) -> dict[str, Seen | Unseen]:
+    """Return the clusters that left, by name: those that were looked for, and no document names.
+
+    None with pruning off. A snapshot may be older than the files, so it may hold others as
+    leaving, or these as clusters. What a document names by another name has not left.
+    """
+    if fleet.guards.mode is PruneMode.OFF:
+        return {}
+    found = {**live.clusters, **live.leaving}
+    return {
+        name: seen
+        for name, seen in found.items()
+        if name not in fleet.clusters
+        and (isinstance(seen, Seen) or not _renamed(live, fleet, name))
+    }
+
+
+def leavings(fleet: Fleet, live: Live, plane: Index, app: Index) -> tuple[Leaving, ...]:
     """Return what this control plane still holds for a cluster that no document names."""
-    found = (*_spaces(fleet, name, plane, app), *_app_cluster_bindings(fleet, name, plane, app))
-    return tuple(_checked(one, app) for one in found)
+    name, known = app.name, _uids(fleet, live)
+    found = [*_spaces(fleet, name, plane, app), *_app_cluster_bindings(fleet, name, plane, app)]
+    found.sort(key=lambda one: plane.ref(one.kind, one.carrier))
+    return tuple(_checked(one, fleet, live) for one in found if _recorded(one.carrier) not in known)
 
 
 def change_of(gone: Leaving) -> Change:
@@ -75,6 +105,10 @@ def change_of(gone: Leaving) -> Change:
     )
     if gone.stranger:
         return replace(change, action=Action.BLOCKED, reason=gone.stranger, steps=())
+    guests = ", ".join(_guests(gone))
+    if guests and policy is DeletionPolicy.DELETE:
+        reason = f"no document names this cluster, and its space holds what is not ours: {guests}"
+        return replace(change, action=Action.BLOCKED, reason=reason, steps=())
     match policy:
         case DeletionPolicy.RELEASE:
             return change
@@ -88,11 +122,73 @@ def change_of(gone: Leaving) -> Change:
             return replace(change, action=Action.DELETE, reason=reason, steps=steps)
 
 
-def _checked(gone: Leaving, app: Index) -> Leaving:
-    stranger = belongs_to_another(name_of(gone.carrier), gone.carrier, app)
-    if stranger is None:
-        return gone
-    return replace(gone, departures=(), stranger=stranger.reason)
+def _checked(gone: Leaving, fleet: Fleet, live: Live) -> Leaving:
+    """Hold a cluster back unless it is the one that left, and no other name of one in the files."""
+    carrier = gone.carrier
+    stranger = belongs_to_another(name_of(carrier), carrier, gone.site.app)
+    reason = "" if stranger is None else stranger.reason
+    if not _recorded(carrier):
+        reason = f"{name_of(carrier)} does not say which cluster it is for"
+    elif len(several := _homes(fleet, live, gone.name)) > 1:
+        reason = f"several are its own: {', '.join(sorted(several))}"
+    elif is_deleted(carrier):
+        reason = f"{name_of(carrier)} is being deleted; plan again once it is gone"
+    elif maybe := _unread(fleet, live, _recorded(carrier)):
+        reason = f"it may be {maybe} under a former name, which was not read"
+    return replace(gone, departures=(), stranger=reason) if reason else gone
+
+
+def _recorded(carrier: Manifest) -> str:
+    """Return the identity of the app cluster that a space or AppClusterBinding is for."""
+    return annotations_of(carrier).get(keys.APP_CLUSTER_UID, "")
+
+
+def _homes(fleet: Fleet, live: Live, name: str) -> set[str]:
+    """Return what stands for a cluster that left; on each control plane once."""
+    return {
+        f"{uid}/{namespace_of(one)}/{name_of(one)}"
+        for uid, one in _carriers(fleet, live)
+        if labels_of(one).get(keys.CLUSTER) == name and keys.RELEASED not in annotations_of(one)
+    }
+
+
+def _uids(fleet: Fleet, live: Live) -> frozenset[str]:
+    """Return the identities of the clusters in the files, as far as they are known."""
+    seen = {one.uid for name, one in _documented(fleet, live) if isinstance(one, Seen)}
+    return frozenset(seen | {one.identity for one in fleet.clusters.values() if one.identity})
+
+
+def _documented(fleet: Fleet, live: Live) -> Iterator[tuple[str, Seen | Unseen]]:
+    for name in sorted(fleet.clusters):
+        yield name, live.clusters.get(name, Unseen("it was not read"))
+
+
+def _carriers(fleet: Fleet, live: Live) -> Iterator[tuple[str, Manifest]]:
+    """Yield our spaces and AppClusterBindings, with the identity of their control plane."""
+    for seen in live.control_planes.values():
+        if isinstance(seen, Unseen):
+            continue
+        for kind in (NAMESPACE, APP_CLUSTER_BINDING):
+            for one in seen.objects.get(kind, ()):
+                if labels_of(one).get(keys.FLEET) == fleet.name:
+                    yield seen.uid, one
+
+
+def _unread(fleet: Fleet, live: Live, uid: str) -> str:
+    """Return a cluster of the files that may have this identity, for all that is known, or ""."""
+    at_home = {labels_of(one).get(keys.CLUSTER) for _, one in _carriers(fleet, live)}
+    for name, seen in _documented(fleet, live):
+        identity = fleet.clusters[name].identity
+        if isinstance(seen, Unseen) and name not in at_home and identity in ("", uid):
+            return name
+    return ""
+
+
+def _renamed(live: Live, fleet: Fleet, name: str) -> bool:
+    """Tell whether all that a cluster left has been found again under another name."""
+    known = _uids(fleet, live)
+    mine = [o for _, o in _carriers(fleet, live) if labels_of(o).get(keys.CLUSTER) == name]
+    return bool(mine) and all(_recorded(one) in known for one in mine)
 
 
 def _spaces(fleet: Fleet, name: str, plane: Index, app: Index) -> Iterator[Leaving]:
@@ -114,7 +210,8 @@ def _app_cluster_bindings(fleet: Fleet, name: str, plane: Index, app: Index) -> 
         for resource in sorted(resources_of(one), key=lambda each: each.name):
             key = UnitKey(name, resource.group, resource.plural)
             steps = tuple(release_steps(site, key, ref))
-            found.append(Departure(key, key.name, ref, one, DeletionPolicy.RELEASE, steps))
+            own = leaving_policy(annotations_of(one).get(keys.DELETION_POLICY, ""))
+            found.append(Departure(key, key.name, ref, one, own, steps, own))
         yield Leaving(name, APP_CLUSTER_BINDING, one, site, _by_rule(fleet, tuple(found)))
 
 
@@ -145,19 +242,42 @@ def _footing(space: str, plane: Index, app: Index) -> Footing:
 
 def _steps(gone: Leaving) -> Iterator[Step]:
     site, ref = gone.site, gone.site.control_plane.ref(gone.kind, gone.carrier)
-    app, plane, space = site.app, site.control_plane, site.footing.space
     if gone.kind == APP_CLUSTER_BINDING:
         yield Step("apply", ref, "apiExports [], konnector.deploy false, annotation released")
         return
+    # What nobody adopted may live by the same konnector, and by the same access.
+    if not leaving.strangers(site, gone.name):
+        yield from _konnector_steps(gone)
+    if not _guests(gone):
+        yield from _access_steps(gone)
+    yield Step("apply", ref, "annotation released; the space and its data stay")
+
+
+def _konnector_steps(gone: Leaving) -> Iterator[Step]:
+    app = gone.site.app
     for kind, name in _KONNECTOR:
         live = app.get(kind, names.KLUTCH_NAMESPACE if kind.namespaced else "", name)
-        if live is not None and is_ours(live, fleet=site.fleet.name, cluster=gone.name):
+        if live is not None and is_ours(live, fleet=gone.site.fleet.name, cluster=gone.name):
             yield Step("delete", app.ref(kind, live), "the konnector that we deployed")
-    for secret in app.inside(SECRET, names.KLUTCH_NAMESPACE):
-        if labels_of(secret).get(keys.CLUSTER) == gone.name:
+
+
+def _access_steps(gone: Leaving) -> Iterator[Step]:
+    app, plane, footing = gone.site.app, gone.site.control_plane, gone.site.footing
+    for secret in sorted(app.inside(SECRET, names.KLUTCH_NAMESPACE), key=name_of):
+        if is_ours(secret, fleet=gone.site.fleet.name, cluster=gone.name):
             yield Step("delete", app.ref(SECRET, secret), "the way to the control plane")
-    for name in (names.BINDER, site.footing.kubeconfig_name):
-        held = plane.get(SECRET, space, name)
+    for name in (names.BINDER, footing.kubeconfig_name):
+        held = plane.get(SECRET, footing.space, name)
         if held is not None:
             yield Step("delete", plane.ref(SECRET, held), "revokes the access")
-    yield Step("apply", ref, "annotation released; the space and its data stay")
+
+
+def _guests(gone: Leaving) -> tuple[str, ...]:
+    """Return what lives in the space, or may, and does not leave with the cluster."""
+    site, space = gone.site, gone.site.footing.space
+    leave = {one.key.name for one in gone.departures}
+    stay = {name_of(one) for one in site.control_plane.inside(API_SERVICE_EXPORT, space)} - leave
+    for binding in leaving.strangers(site, gone.name):
+        if leads_to(site.app.get(SECRET, *secret_of(binding))) in ("", space):
+            stay.add(name_of(binding))
+    return tuple(sorted(stay))

@@ -15,8 +15,9 @@ from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_o
 from reconciler.core.refs import CRD, SECRET, Ref
 from reconciler.fleet.values import DeletionPolicy, UnitKey
 from reconciler.planning.changes import Action, Change, Step
-from reconciler.planning.compare import before_digest, is_ours
+from reconciler.planning.compare import before_digest, is_of
 from reconciler.planning.guards import leaving_policy
+from reconciler.planning.placement import bindings
 from reconciler.planning.units import Site
 
 
@@ -33,6 +34,7 @@ class Departure:
     live: Manifest
     policy: DeletionPolicy
     release: tuple[Step, ...]
+    own: DeletionPolicy  # what the unit's own Binding said, whatever else decides
 
 
 def departures(site: Site, cluster: str) -> tuple[Departure, ...]:
@@ -41,7 +43,7 @@ def departures(site: Site, cluster: str) -> tuple[Departure, ...]:
     A binding tells; where it is gone already, the request does.
     """
     carriers = (
-        *((site.app, API_SERVICE_BINDING, one) for one in site.app.all(API_SERVICE_BINDING)),
+        *((site.app, API_SERVICE_BINDING, one) for one in bindings(site.app)),
         *(
             (site.control_plane, API_SERVICE_EXPORT_REQUEST, one)
             for one in site.control_plane.inside(API_SERVICE_EXPORT_REQUEST, site.footing.space)
@@ -50,12 +52,28 @@ def departures(site: Site, cluster: str) -> tuple[Departure, ...]:
     found: dict[UnitKey, Departure] = {}
     for index, kind, live in carriers:
         key = _key(cluster, name_of(live))
-        ours = is_ours(live, fleet=site.fleet.name, cluster=cluster)
+        ours = is_of(live, site.fleet, cluster)
         if ours and key not in site.fleet.units and key not in found:
-            ref = index.ref(kind, live)
+            ref, policy = index.ref(kind, live), _policy(live)
             steps = tuple(_release(site, key, ref))
-            found[key] = Departure(key, _subject(live), ref, live, _policy(live), steps)
+            found[key] = Departure(key, _subject(live), ref, live, policy, steps, policy)
     return tuple(found[key] for key in sorted(found))
+
+
+def strangers(site: Site, cluster: str) -> list[Manifest]:
+    """Return the bindings in an app cluster that nobody adopted and no file names."""
+    return [
+        one
+        for one in bindings(site.app)
+        if not is_of(one, site.fleet, cluster)
+        and _key(cluster, name_of(one)) not in site.fleet.units
+    ]
+
+
+def unmanaged(site: Site, cluster: str) -> set[str]:
+    """Return a sentence that lists them, if any (mapping.md 0, Ownership)."""
+    found = sorted(map(name_of, strangers(site, cluster)))
+    return {f"{cluster}: unmanaged, and left alone: {', '.join(found)}"} if found else set()
 
 
 def change_of(site: Site, departure: Departure, *, in_use: int | None) -> Change:

@@ -1,23 +1,31 @@
 """What happens to one object that is ours to state: create, adopt, update, or nothing."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from reconciler.core import keys
 from reconciler.core.diff import FieldChange
-from reconciler.core.manifest import Manifest, labels_of
+from reconciler.core.manifest import JSON, Manifest, get_map, get_text_map, labels_of
 from reconciler.fleet.wanted import Wanted
 from reconciler.planning.changes import Action, Change
-from reconciler.planning.compare import differences, is_ours
+from reconciler.planning.compare import differences, is_deleted
 
 
-def _pointer(annotation: str) -> str:
-    return "/metadata/annotations/" + annotation.replace("/", "~1")
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
 
 
 _LABELS: Final = "/metadata/labels"
-# An adoption writes these beside the labels (mapping.md 0, Ownership).
-_WITH_THEM: Final = frozenset({_pointer(keys.APP_CLUSTER_UID), _pointer(keys.ACCESS)})
+_WHOLE: Final = (_LABELS, "/metadata/annotations")
+# All that an adoption writes (mapping.md 0, Ownership): our labels, and these annotations.
+_MARKS: Final = {
+    "labels": frozenset({keys.FLEET, keys.CLUSTER, keys.BINDING}),
+    "annotations": frozenset({keys.APP_CLUSTER_UID, keys.ACCESS}),
+}
+_MARK_PATHS: Final = frozenset(
+    f"/metadata/{field}/{_escaped(name)}" for field, known in _MARKS.items() for name in known
+)
 
 
 def owned_changes(
@@ -32,26 +40,69 @@ def owned_changes(
     if live is None:
         made = replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest)
         return (made,)
-    fields = differences(live, stated, whole=wanted.manifest)
-    if is_ours(live, fleet=fleet, cluster=wanted.cluster) or not labels_of(stated):
-        return (_updated(draft, fields, stated),)
+    refused = obstacle(live, fleet=fleet)
+    if refused:
+        return (replace(draft, action=Action.BLOCKED, reason=refused),)
+    fields = tuple(_single(differences(live, stated, whole=wanted.manifest)))
+    if labels_of(live).get(keys.FLEET) or not labels_of(stated):
+        return (_updated(draft, fields, stated, former=_former(live, wanted)),)
     marks = tuple(one for one in fields if _is_mark(one))
     rest = tuple(one for one in fields if not _is_mark(one))
-    former = labels_of(live).get(keys.CLUSTER)
-    reason = f"taken over from cluster {former}" if former else "taken over as it is"
-    adopted = replace(draft, action=Action.ADOPT, reason=reason, fields=marks)
+    reason = "taken over as it is"
+    adopted = replace(
+        draft, action=Action.ADOPT, reason=reason, fields=marks, after=_marks_of(stated)
+    )
     return (adopted, _updated(draft, rest, stated)) if rest else (adopted,)
 
 
-def _updated(draft: Change, fields: tuple[FieldChange, ...], stated: Manifest) -> Change:
+def obstacle(live: Manifest, *, fleet: str) -> str:
+    """Return why nothing may be written to an object that is there, or ""."""
+    if is_deleted(live):
+        return "it is being deleted; plan again once it is gone"
+    owner = labels_of(live).get(keys.FLEET, fleet)
+    return "" if owner == fleet else f"it belongs to fleet {owner}; release it there first"
+
+
+def _single(fields: tuple[FieldChange, ...]) -> Iterator[FieldChange]:
+    """Yield a change of all labels, or all annotations, as one change for each of them."""
+    for change in fields:
+        if change.path not in _WHOLE:
+            yield change
+            continue
+        after = change.after if isinstance(change.after, Mapping) else {}
+        for name in sorted(after):
+            yield FieldChange(f"{change.path}/{_escaped(name)}", None, after[name])
+
+
+def _marks_of(stated: Manifest) -> Manifest:
+    """Return the part of a manifest that an adoption writes."""
+    metadata = get_map(stated, "metadata")
+    kept: dict[str, JSON] = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
+    for field, known in _MARKS.items():
+        held = get_text_map(metadata, field)
+        if marks := {name: value for name, value in held.items() if name in known}:
+            kept[field] = marks
+    return {"apiVersion": stated["apiVersion"], "kind": stated["kind"], "metadata": kept}
+
+
+def _former(live: Manifest, wanted: Wanted) -> str:
+    """Return the name that the cluster had when we labelled an object, or "" (mapping.md 2)."""
+    known = labels_of(live).get(keys.CLUSTER, wanted.cluster)
+    return "" if known == wanted.cluster else known
+
+
+def _updated(
+    draft: Change, fields: tuple[FieldChange, ...], stated: Manifest, *, former: str = ""
+) -> Change:
     if not fields:
         return replace(draft, action=Action.NOOP, reason="in sync")
     only_labels = all(one.path.startswith(_LABELS) for one in fields)
     reason = "labels only" if only_labels else "differs from the files"
+    if former:
+        reason += f"; its cluster was called {former}"
     return replace(draft, action=Action.UPDATE, reason=reason, fields=fields, after=stated)
 
 
 def _is_mark(change: FieldChange) -> bool:
     """Tell whether an adoption writes this field."""
-    whole = {"/metadata/labels", "/metadata/annotations"}
-    return change.path.startswith(_LABELS) or change.path in _WITH_THEM | whole
+    return change.path in _MARK_PATHS

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.core.manifest import Manifest, get_maps, get_text
+from reconciler.core.manifest import Manifest, get_maps, get_text, name_of, namespace_of
 from reconciler.core.refs import CRD, Ref
 from reconciler.fleet.values import Unit
 from reconciler.planning.index import Index
@@ -42,10 +42,11 @@ def offer_of(control_plane: Index, space: str, unit: Unit) -> Offer:
 
 
 def _template(control_plane: Index, unit: Unit) -> Manifest | None:
-    for template in control_plane.all(API_SERVICE_EXPORT_TEMPLATE):
-        if _selects(template) == (unit.key.group, unit.key.resource):
-            return template
-    return None
+    """Return the template of a resource, the first by name where there are several."""
+    wanted = (unit.key.group, unit.key.resource)
+    templates = control_plane.all(API_SERVICE_EXPORT_TEMPLATE)
+    found = [one for one in templates if _selects(one) == wanted]
+    return min(found, key=lambda one: (namespace_of(one), name_of(one)), default=None)
 
 
 def _selects(template: Manifest) -> tuple[str, str]:

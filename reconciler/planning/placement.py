@@ -17,6 +17,7 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.fleet.footing import Footing, default_footing
 from reconciler.fleet.values import AppCluster, Fleet
+from reconciler.planning.compare import is_of
 from reconciler.planning.index import Index
 
 
@@ -106,13 +107,27 @@ def _taken_over(control_plane: Index, app: Index) -> Sequence[Manifest]:
 def _referenced(app: Index) -> Iterator[Manifest]:
     """Yield the kubeconfig Secrets that the app cluster's bindings name, each once."""
     seen = set()
-    for binding in app.all(API_SERVICE_BINDING):
-        name = get_text(binding, "spec", "kubeconfigSecretRef", "name")
-        namespace = get_text(binding, "spec", "kubeconfigSecretRef", "namespace")
+    for binding in bindings(app):
+        namespace, name = secret_of(binding)
         secret = app.get(SECRET, namespace, name)
         if secret is not None and (namespace, name) not in seen:
             seen.add((namespace, name))
             yield secret
+
+
+def bindings(app: Index) -> Sequence[Manifest]:
+    """Return the APIServiceBindings where konnectors look for them, by name.
+
+    In other namespaces tenants of the app cluster may write what they like.
+    """
+    place = "" if app.seen.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
+    return sorted(app.inside(API_SERVICE_BINDING, place), key=name_of)
+
+
+def secret_of(binding: Manifest) -> tuple[str, str]:
+    """Return namespace and name of the kubeconfig Secret that an APIServiceBinding uses."""
+    path = ("spec", "kubeconfigSecretRef")
+    return get_text(binding, *path, "namespace"), get_text(binding, *path, "name")
 
 
 def _new(
@@ -150,7 +165,9 @@ def _known(
         space=name,
         kubeconfig_namespace=name,
         kubeconfig_name=kubeconfig,
-        consumer_secret=_consumer_secret(name, kubeconfig, control_plane, app),
+        consumer_secret=_consumer_secret(
+            fleet, control_plane.get(SECRET, name, kubeconfig), name, app
+        ),
         identity=identity if identity == names.direct_identity(fleet.name, cluster.name) else "",
         pretty_name="" if binding is None else get_text(binding, "spec", "providerPrettyName"),
         bindings_cluster_scoped=app.seen.bindings_cluster_scoped,
@@ -159,19 +176,42 @@ def _known(
     )
 
 
-def _consumer_secret(space: str, kubeconfig: str, control_plane: Index, app: Index) -> str:
-    """Return K: what live bindings of the space use, else a Secret with its token, else new."""
-    for secret in _referenced(app):
-        facts = facts_of(secret)
-        if facts is not None and facts.namespace == space:
-            return name_of(secret)
-    held = control_plane.get(SECRET, space, kubeconfig)
-    ours = facts_of(held) if held is not None else None
-    for secret in app.inside(SECRET, names.KLUTCH_NAMESPACE):
-        facts = facts_of(secret)
-        if ours and facts and facts.namespace == space and facts.same_token(ours.token_digest):
-            return name_of(secret)
-    return names.kubeconfig_secret(space)
+def _consumer_secret(fleet: Fleet, source: Manifest | None, space: str, app: Index) -> str:
+    """Return K: what live bindings of the space use, else a Secret with its token, else new.
+
+    A space of that name may be on another control plane too: what leads there without the token
+    of `source` counts only where the binding is ours. So does a Secret of ours that is gone.
+    """
+    used = set()
+    for binding in bindings(app):
+        namespace, name = secret_of(binding)
+        ours = is_of(binding, fleet, app.name)
+        secret = app.get(SECRET, namespace, name)
+        same = same_way(secret, source, space)
+        if same or (ours and (secret is None or leads_to(secret) == space)):
+            used.add((not same, name))
+    free = {
+        (False, name_of(secret))
+        for secret in app.inside(SECRET, names.KLUTCH_NAMESPACE)
+        if same_way(secret, source, space)
+    }
+    best = min(used or free, default=None)
+    return names.kubeconfig_secret(space) if best is None else best[1]
+
+
+def leads_to(secret: Manifest | None) -> str:
+    """Return the namespace that a kubeconfig Secret leads to, or ""."""
+    facts = None if secret is None else facts_of(secret)
+    return "" if facts is None else facts.namespace
+
+
+def same_way(secret: Manifest | None, source: Manifest | None, space: str) -> bool:
+    """Tell whether a kubeconfig leads to a space with the token of `source`, the Secret there."""
+    issued = None if source is None else facts_of(source)
+    facts = None if secret is None else facts_of(secret)
+    if facts is None or issued is None or facts.namespace != space:
+        return False
+    return facts.same_token(issued.token_digest)
 
 
 def _secret_name(cluster_binding: Manifest) -> str:

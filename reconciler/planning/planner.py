@@ -4,15 +4,23 @@ Deterministic: the same fleet and the same live state give the same plan, byte f
 that was not seen completely is ever released, replaced or deleted.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.core.live import Live, Questions, Seen, Unseen, control_plane_ref_name, instances
-from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
 from reconciler.fleet.compile import units_by_cluster
-from reconciler.fleet.values import AppCluster, Claim, Fleet, Mode, PruneMode, Unit, UnitKey
-from reconciler.planning import addresses, app_cluster_bindings, guards, leavers, leaving, placement
+from reconciler.fleet.values import (
+    AppCluster,
+    Claim,
+    DeletionPolicy,
+    Fleet,
+    Mode,
+    PruneMode,
+    Unit,
+    UnitKey,
+)
+from reconciler.planning import addresses, app_cluster_bindings, guards, leavers, leaving, standing
 from reconciler.planning.changes import (
     Action,
     Change,
@@ -39,6 +47,8 @@ class _Draft:
     warnings: set[str] = field(default_factory=set)
     bodies: set[Ref] = field(default_factory=set)
     in_use: dict[UnitKey, int | None] = field(default_factory=dict)  # None = not counted yet
+    # Units whose own policy is Delete: only these may be deleted in spite of instances.
+    consented: set[UnitKey] = field(default_factory=set)
     sections: dict[str, str] = field(default_factory=dict)
 
 
@@ -58,12 +68,11 @@ def plan(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Pl
     `live` should hold the answers to `questions`.
     """
     draft = _draft(fleet, live, only)
-    counts = {str(key): count for key, count in draft.in_use.items() if count}
     known = set(fleet.units) | {one.unit for one in draft.changes if one.unit is not None}
     extent = guards.Extent(wanted=len(fleet.units), known=len(known))
     held = [
         *draft.held,
-        *guards.held_units(fleet.guards, draft.changes, counts),
+        *guards.held_units(fleet.guards, draft.changes, draft.in_use, draft.consented),
         *guards.held_back(fleet.guards, draft.changes, extent),
     ]
     made = Plan(
@@ -83,62 +92,59 @@ def plan(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Pl
 
 def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
     draft = _Draft()
-    draft.unseen += _unseen(fleet, live)
     planes = {
         name: Index(control_plane_ref_name(name), seen)
         for name, seen in live.control_planes.items()
-        if isinstance(seen, Seen)
+        if isinstance(seen, Seen) and name in fleet.control_planes
     }
-    twins = _twins(live)
+    names = sorted(fleet.clusters if only is None else only)
+    draft.unseen += _unseen(fleet, live, names)
+    standings = standing.standings(fleet, live, planes, names)
     units = units_by_cluster(fleet)
-    for name in sorted(fleet.clusters if only is None else only):
+    for name in names:
         cluster, wanted = fleet.clusters[name], units.get(name, ())
         draft.sections[name] = cluster.control_plane
-        seen = live.clusters.get(name, Unseen("it was not read"))
-        plane = planes.get(cluster.control_plane)
+        found = standings.get(name)
         if cluster.suspended is not None:
             draft.changes.append(_whole(cluster, f"suspended: {cluster.suspended}", Action.NOOP))
-        elif isinstance(seen, Unseen) or plane is None:
+        elif found is None:
             draft.changes += (_unknown(cluster, unit) for unit in wanted)
-        elif name in twins:
-            others = ", ".join(sorted(twins[name] - {name}))
-            reason = f"{others} leads to the same cluster (kube-system {seen.uid})"
-            _hold(draft, cluster, wanted, Misplaced("identity", reason))
+        elif isinstance(found, Misplaced):
+            _hold(draft, cluster, wanted, found)
         else:
-            _site(draft, fleet, cluster, plane, Index(name, seen), wanted)
-    for name, seen in sorted(live.leaving.items()):
-        if isinstance(seen, Seen):
-            _leave(draft, fleet, Index(name, seen), planes)
+            _site(draft, cluster, found, wanted)
+    for name, seen in sorted(leavers.left(fleet, live).items()):
+        if isinstance(seen, Seen) and (only is None or name in only):
+            _leave(draft, fleet, live, Index(name, seen), planes)
     return draft
 
 
-def _leave(draft: _Draft, fleet: Fleet, app: Index, planes: Mapping[str, Index]) -> None:
+def _leave(
+    draft: _Draft, fleet: Fleet, live: Live, app: Index, planes: Mapping[str, Index]
+) -> None:
     """Let a cluster go that no document names."""
-    for plane_name in sorted(planes):
-        for gone in leavers.leavings(fleet, app.name, planes[plane_name], app):
+    # Two documents may name one control plane: what is there leaves once.
+    distinct = {planes[name].seen.uid: name for name in sorted(planes, reverse=True)}
+    for plane_name in sorted(distinct.values()):
+        for gone in leavers.leavings(fleet, live, planes[plane_name], app):
             draft.sections[app.name] = plane_name
             for departure in gone.departures:
-                count = _count(draft, app, departure.key)
-                draft.changes.append(leaving.change_of(gone.site, departure, in_use=count))
+                _depart(draft, gone.site, departure)
             draft.changes.append(leavers.change_of(gone))
 
 
-def _site(
-    draft: _Draft,
-    fleet: Fleet,
-    cluster: AppCluster,
-    plane: Index,
-    app: Index,
-    wanted: Sequence[Unit],
-) -> None:
+def _depart(draft: _Draft, site: Site, departure: leaving.Departure) -> None:
+    """Let a unit go."""
+    count = _count(draft, site.app, departure.key)
+    if departure.own is DeletionPolicy.DELETE:
+        draft.consented.add(departure.key)
+    draft.changes.append(leaving.change_of(site, departure, in_use=count))
+
+
+def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]) -> None:
+    fleet = site.fleet
     direct = fleet.control_planes[cluster.control_plane].mode is Mode.DIRECT
-    finder = placement.place if direct else app_cluster_bindings.place
-    footing = placement.wrong_identity(cluster, app) or finder(fleet, cluster, plane, app)
-    if isinstance(footing, Misplaced):
-        _hold(draft, cluster, wanted, footing)
-        return
-    site = Site(fleet, footing, plane, app)
-    if wanted or plane.get(NAMESPACE, "", footing.space) is not None:
+    if wanted or site.control_plane.get(NAMESPACE, "", site.footing.space) is not None:
         needs = plan_cluster(site, cluster, wanted)
         draft.changes += needs
         draft.warnings |= _address_warnings(fleet, cluster, site, needs)
@@ -148,16 +154,12 @@ def _site(
         draft.warnings |= set(planned.warnings)
         draft.bodies |= planned.bodies
         if any(one.action is Action.REPLACE and not one.keeps_data for one in planned.changes):
-            _count(draft, app, unit.key)
+            _count(draft, site.app, unit.key)
+    rules = leaving if direct else app_cluster_bindings
+    draft.warnings |= rules.unmanaged(site, cluster.name)
     if fleet.guards.mode is not PruneMode.OFF:
-        gone = (
-            leaving.departures(site, cluster.name)
-            if direct
-            else app_cluster_bindings.departures(site, cluster)
-        )
-        for departure in gone:
-            count = _count(draft, app, departure.key)
-            draft.changes.append(leaving.change_of(site, departure, in_use=count))
+        for departure in rules.departures(site, cluster.name):
+            _depart(draft, site, departure)
 
 
 def _address_warnings(
@@ -194,6 +196,8 @@ def _units(site: Site, wanted: Sequence[Unit], *, direct: bool) -> Iterator[tupl
 def _count(draft: _Draft, app: Index, key: UnitKey) -> int | None:
     """Note that a unit's instances matter, and return their number where it is known."""
     count = app.seen.in_use.get(instances(key.group, key.resource))
+    if count is None and app.get(CRD, "", key.name) is None:
+        count = 0  # a kind without a CRD has no instances
     draft.in_use[key] = count
     return count
 
@@ -232,20 +236,18 @@ def _unknown(cluster: AppCluster, unit: Unit) -> Change:
     )
 
 
-def _unseen(fleet: Fleet, live: Live) -> Iterator[UnseenCluster]:
-    """Yield what could not be read; a suspended cluster was not meant to be."""
-    planes = [(control_plane_ref_name(n), one) for n, one in live.control_planes.items()]
-    asleep = {name for name, one in fleet.clusters.items() if one.suspended is not None}
-    clusters = [(name, one) for name, one in live.clusters.items() if name not in asleep]
-    for name, seen in (*planes, *clusters, *live.leaving.items()):
+def _unseen(fleet: Fleet, live: Live, names: Sequence[str]) -> Iterator[UnseenCluster]:
+    """Yield what could not be read; a suspended cluster was not meant to be.
+
+    What is not in `live` at all, as in a snapshot older than the files, was not read either.
+    """
+    absent = Unseen("it was not read", "Take a snapshot with the files as they are now")
+    awake = [name for name in names if fleet.clusters[name].suspended is None]
+    needed = {fleet.clusters[name].control_plane for name in awake} | live.control_planes.keys()
+    planes = [
+        (control_plane_ref_name(name), live.control_planes.get(name, absent)) for name in needed
+    ]
+    clusters = [(name, live.clusters.get(name, absent)) for name in awake]
+    for name, seen in (*planes, *clusters, *leavers.left(fleet, live).items()):
         if isinstance(seen, Unseen):
             yield UnseenCluster(name, seen.reason, seen.remedy)
-
-
-def _twins(live: Live) -> dict[str, set[str]]:
-    """Return, for each cluster that another document leads to as well, all their names."""
-    by_uid: dict[str, set[str]] = defaultdict(set)
-    for name, seen in live.clusters.items():
-        if isinstance(seen, Seen):
-            by_uid[seen.uid].add(name)
-    return {name: names for names in by_uid.values() if len(names) > 1 for name in names}

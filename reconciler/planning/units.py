@@ -18,16 +18,17 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.normalize import normalize_claim
-from reconciler.core.refs import Ref
+from reconciler.core.refs import CRD, SECRET, Ref
 from reconciler.fleet.compile import Wanted, unit_objects
 from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import Claim, Fleet, Unit
 from reconciler.planning import claims as claiming
 from reconciler.planning.changes import Action, Change, Step, WidenedClaim
-from reconciler.planning.compare import before_digest
+from reconciler.planning.compare import before_digest, is_of
 from reconciler.planning.index import Index
-from reconciler.planning.objects import owned_changes
+from reconciler.planning.objects import obstacle, owned_changes
 from reconciler.planning.offers import offer_of
+from reconciler.planning.placement import same_way, secret_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
     division = claiming.divide(unit.claims, offer.claims)
     problem = offer.problem or claim_problem(unit, division)
     request, binding = _wanted(site, unit, division)
+    problem = problem or _obstacle(site, unit, request, binding)
     if problem:
         return UnitPlan((blocked(unit, binding.ref, problem),), bodies=offer.bodies)
     live = site.app.at(binding.ref)
@@ -86,10 +88,39 @@ def claim_problem(unit: Unit, division: claiming.Division) -> str:
 
 def _wanted(site: Site, unit: Unit, division: claiming.Division) -> tuple[Wanted, Wanted]:
     objects = unit_objects(
-        site.fleet, unit, site.footing, claims=division.taken, required=division.required
+        site.fleet, unit, _own_way(site, unit), claims=division.taken, required=division.required
     )
     by_kind = {wanted.ref.kind: wanted for wanted in objects}
     return by_kind[API_SERVICE_EXPORT_REQUEST], by_kind[API_SERVICE_BINDING]
+
+
+def _own_way(site: Site, unit: Unit) -> Footing:
+    """Keep the Secret of a live binding where that leads to the space as well as K does."""
+    live, footing = _live_binding(site, unit), site.footing
+    namespace, name = ("", "") if live is None else secret_of(live)
+    secret = site.app.get(SECRET, namespace, name)
+    source = site.control_plane.get(SECRET, footing.kubeconfig_namespace, footing.kubeconfig_name)
+    if namespace == names.KLUTCH_NAMESPACE and same_way(secret, source, footing.space):
+        return replace(footing, consumer_secret=name)
+    return footing
+
+
+def _obstacle(site: Site, unit: Unit, request: Wanted, binding: Wanted) -> str:
+    """Return why nothing may be decided about what is live of a unit, or ""."""
+    export = Ref(site.control_plane.name, API_SERVICE_EXPORT, site.footing.space, unit.key.name)
+    placed = ((site.control_plane, request.ref), (site.control_plane, export))
+    for index, ref in (*placed, (site.app, binding.ref)):
+        live = index.at(ref)
+        refused = "" if live is None else obstacle(live, fleet=site.fleet.name)
+        if refused:
+            return f"{ref.kind.kind} {ref.name}: {refused}"
+    live = site.app.at(binding.ref)
+    # What we do not know to be ours is not replaced.
+    if live is None or is_of(live, site.fleet, unit.key.cluster):
+        return ""
+    if not _leads_elsewhere(live, binding):
+        return ""
+    return f"APIServiceBinding {unit.key.name} is not ours, and its kubeconfig leads elsewhere"
 
 
 def _request_change(site: Site, unit: Unit, wanted: Wanted) -> Change:
@@ -101,7 +132,8 @@ def _request_change(site: Site, unit: Unit, wanted: Wanted) -> Change:
     parameters = _parameters_changed(site, unit)
     if parameters:
         reason = f"{parameters} (this backend may ignore parameters)"
-        return replace(_replaced(change, live, reason), keeps_data=True)
+        made = replace(change, after=wanted.manifest)
+        return replace(_replaced(made, live, reason), keeps_data=True)
     if export is not None:
         return replace(change, action=Action.NOOP, reason="the export exists")
     if live is None:
@@ -148,15 +180,20 @@ def _binding_changes(site: Site, unit: Unit, wanted: Wanted) -> tuple[Change, ..
     live = site.app.at(wanted.ref)
     draft = draft_of(unit, wanted, live)
     if live is not None and _leads_elsewhere(live, wanted):
-        steps = (Step("delete", wanted.ref), Step("create", wanted.ref))
+        crd = Ref(site.app.name, CRD, "", unit.key.name)
+        steps = (
+            Step("delete", wanted.ref, "propagationPolicy Orphan: the CRD stays"),
+            Step("create", wanted.ref),
+            Step("patch", crd, "ownerReference to the new binding"),
+        )
         reason = "kubeconfigSecretRef differs and cannot be changed"
-        return (replace(draft, action=Action.REPLACE, reason=reason, steps=steps),)
+        after = wanted.manifest
+        return (replace(draft, action=Action.REPLACE, reason=reason, steps=steps, after=after),)
     return owned_changes(draft, live, wanted, fleet=site.fleet.name)
 
 
 def _leads_elsewhere(live: Manifest, wanted: Wanted) -> bool:
-    path = ("spec", "kubeconfigSecretRef", "name")
-    return get_text(live, *path) != get_text(wanted.manifest, *path)
+    return secret_of(live) != secret_of(wanted.manifest)
 
 
 def claims_change(live: Manifest | None, wanted: Wanted) -> bool:

@@ -263,9 +263,29 @@ async def test_a_start_that_is_killed_and_then_interrupted_is_finished_by_the_ne
     assert not set(machine.ports()) & set(machine.ports("other"))
 
 
-async def test_a_taken_port_is_named_with_its_holder_and_can_be_replaced(machine):
+async def test_servers_that_somebody_paused_end_by_themselves(machine):
+    pids = machine.pids("other")
+    for server in ("etcd", "kube-apiserver of control-plane"):
+        os.kill(pids[server], signal.SIGSTOP)
     down = await machine.sandbox("down", "--name", "other")
     assert (down.code, down.out) == (0, "Sandbox other: 3 processes stopped\n")
+    log = machine.layout("other").logs / "kube-apiserver-control-plane.log"
+    assert "Stopped listening on" in log.read_text()
+
+
+async def test_a_lost_certificate_is_named_with_a_way_out(machine):
+    lost = machine.layout("other").pki("control-plane") / "admin.crt"
+    content = lost.read_bytes()
+    lost.unlink()
+    answer = await machine.sandbox("up", "--name", "other")
+    assert answer.code == 1
+    assert f"{lost} is lost" in answer.err
+    assert "`klutchctl sandbox down --delete`" in answer.err
+    assert machine.pids("other") == {}
+    lost.write_bytes(content)
+
+
+async def test_a_taken_port_is_named_with_its_holder_and_can_be_replaced(machine):
     etcd, peer, api_server = machine.ports("other")
     with socket.socket() as thief:
         thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

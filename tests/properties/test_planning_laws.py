@@ -5,6 +5,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.core import keys
+from reconciler.core.manifest import drop, get, labels_of, put, uid_of
 from reconciler.planning.changes import Action
 from reconciler.planning.guards import PRUNING
 from tests.support.worlds import World, fleet_of, offering
@@ -118,6 +120,32 @@ def test_the_order_of_what_is_live_does_not_matter(before, after, mode, seed):
     for objects in (here.control_plane, *here.clusters.values()):
         shuffle(objects)
     assert here.plan(wanted) == plan
+
+
+MISHAPS = {
+    "none": lambda one: one,
+    "unlabelled": lambda one: drop(one, "metadata", "labels"),
+    "unmarked": lambda one: drop(one, "metadata", "annotations"),
+    "of another fleet": lambda one: put(one, "other", "metadata", "labels", keys.FLEET),
+    "of another cluster": lambda one: put(one, "beta", "metadata", "labels", keys.CLUSTER),
+    "going": lambda one: put(one, "2026-11-21T00:00:00Z", "metadata", "deletionTimestamp"),
+}
+
+
+@given(before=bound, after=bound, mode=modes, seed=st.integers(0, 10_000))
+def test_whatever_befalls_objects_only_ours_are_written(before, after, mode, seed):
+    here, chance = applied(before, mode), random.Random(seed)
+    for objects in (here.control_plane, *here.clusters.values()):
+        objects[:] = [MISHAPS[chance.choice([*MISHAPS, *["none"] * 30])](o) for o in objects]
+    for change in here.plan(fleet(after, mode)).changes:
+        if change.action in (Action.NOOP, Action.BLOCKED, Action.UNKNOWN):
+            continue
+        there = here.objects(change.ref.cluster)
+        live = [one for one in there if change.uid and change.uid == uid_of(one)]
+        owners = {labels_of(one).get(keys.FLEET) for one in live}
+        leaves = change.action in (Action.RELEASE, Action.DELETE)
+        assert owners <= ({"acme"} if leaves else {"acme", None})
+        assert leaves or not any(get(o, "metadata", "deletionTimestamp") for o in live)
 
 
 @given(before=bound, limit=st.integers(0, 9), percent=st.integers(0, 100))

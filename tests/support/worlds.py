@@ -13,7 +13,7 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys, names
 from reconciler.core.kubeconfig_facts import KubeconfigFacts, as_value, ca_digest, token_digest
 from reconciler.core.live import Address, Live, Seen, Unseen, instances
-from reconciler.core.manifest import Manifest, get_text, name_of, namespace_of, put
+from reconciler.core.manifest import Manifest, get_map, get_text, name_of, namespace_of, put
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -140,7 +140,20 @@ class World:
             objects.remove(held)
         self._count += 1
         assert change.after is not None
-        objects.append(put(change.after, f"uid-{self._count}", "metadata", "uid"))
+        made = put(change.after, f"uid-{self._count}", "metadata", "uid")
+        if held is not None and change.action is Action.ADOPT:
+            made = held
+            for field in ("labels", "annotations"):
+                both = {
+                    **get_map(held, "metadata", field),
+                    **get_map(change.after, "metadata", field),
+                }
+                made = put(made, both, "metadata", field)
+        elif change.ref.kind == APP_CLUSTER_BINDING:
+            fields = {"f:spec": {"f:apiExports": {}}}
+            wrote = {"manager": keys.MANAGER_CLI, "operation": "Apply", "fieldsV1": fields}
+            made = put(made, [wrote], "metadata", "managedFields")
+        objects.append(made)
 
     def _settle(self) -> None:
         exports = []

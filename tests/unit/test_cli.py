@@ -10,6 +10,7 @@ import pytest
 
 from klutchctl import main, settings
 from klutchctl.commands.version import clashes
+from klutchctl.sandbox.control_planes import Program
 from reconciler.core.errors import ConfigError, HostError
 
 HEAVY = {
@@ -53,6 +54,9 @@ USAGE = {
         "exclude each other",
     ),
     "an unknown format": (["sandbox", "status", "-o", "xml"], "'xml'"),
+    "a name that is a path": (["sandbox", "up", "--name", "../x"], "'../x' cannot name a sandbox"),
+    "an empty name": (["sandbox", "status", "--name", ""], "'' cannot name a sandbox"),
+    "a name with a space": (["sandbox", "down", "--name", "A b"], "'A b' cannot name a sandbox"),
 }
 
 
@@ -66,7 +70,6 @@ def test_usage_errors_are_64_not_2(capsys, home, arguments, says):
 
 
 INVALID = {
-    "a name that is a path": (["sandbox", "up", "--name", "../x"], "--name: '../x' cannot name"),
     "a fleet that is not there": (["sandbox", "up", "--fleet", "/nowhere"], "/nowhere: cannot"),
 }
 
@@ -158,6 +161,81 @@ def test_a_reader_that_has_enough_is_no_error():
         os.close(write)
         _, errors = process.communicate()
     assert (process.returncode, errors) == (1, "")
+
+
+def with_closed(*streams):
+    """Return what closes these standard streams, by number, in a child before it starts."""
+    return lambda: [os.close(stream) for stream in streams]
+
+
+CLOSED = {
+    "no output": ((1,), ["version"], 0),
+    "no output of a sandbox": ((1,), ["sandbox", "status"], 1),
+    "no errors": ((2,), ["sandbox", "status"], 1),
+    "no errors, and progress to show": ((2,), ["sandbox", "down"], 0),
+    "a usage error that nobody sees": ((2,), ["plant"], 64),
+    "nothing at all": ((0, 1, 2), ["sandbox", "down"], 0),
+}
+
+
+@pytest.mark.parametrize(("streams", "arguments", "code"), CLOSED.values(), ids=CLOSED.keys())
+def test_a_closed_standard_stream_is_no_error(home, streams, arguments, code):
+    # Else a file of ours gets the free number, and what is printed ends up in it.
+    (home / "XDG_STATE_HOME" / "klutchctl" / "sandbox").mkdir(parents=True)
+    with klutchctl(
+        *arguments, stdout=subprocess.PIPE, preexec_fn=with_closed(*streams)
+    ) as process:
+        _, errors = process.communicate()
+    assert process.returncode == code
+    assert "Traceback" not in errors
+    assert "defect" not in errors
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["--help"]])
+def test_an_output_that_takes_nothing_is_a_sentence(arguments):
+    with (
+        open("/dev/full", "w", encoding="utf-8") as full,
+        klutchctl(*arguments, stdout=full) as process,
+    ):
+        _, errors = process.communicate()
+    assert (process.returncode, errors) == (1, "Error: No space left on device\n")
+
+
+REFUSING = ["/sys", "/proc/nope", "/dev/null"]
+
+
+@pytest.mark.parametrize("folder", REFUSING)
+def test_a_state_folder_that_cannot_be_made_names_its_variable(
+    capsys, home, monkeypatch, tmp_path, folder
+):
+    monkeypatch.setenv("XDG_STATE_HOME", folder)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    for program in Program:
+        (tmp_path / program).symlink_to(sys.executable)
+    assert main.run(["sandbox", "up"]) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith(f"Error: {folder}/klutchctl/sandbox cannot be used: ")
+    assert "XDG_STATE_HOME" in error
+
+
+HOMELESS = {"empty": "", "relative": "dev"}
+
+
+@pytest.mark.parametrize("value", HOMELESS.values(), ids=HOMELESS.keys())
+def test_without_a_home_the_sandbox_says_what_to_set(capsys, monkeypatch, value):
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", value)
+    assert main.run(["sandbox", "status"]) == 1
+    error = capsys.readouterr().err
+    assert f"HOME is {value!r}" in error
+    assert "XDG_STATE_HOME" in error
+    assert main.run(["version"]) == 0
+
+
+def test_without_a_home_the_variables_of_xdg_are_enough(capsys, home, monkeypatch):
+    monkeypatch.setenv("HOME", "")
+    assert main.run(["sandbox", "status"]) == 1
+    assert "no sandbox 'default'" in capsys.readouterr().err
 
 
 SETTINGS = {

@@ -6,11 +6,13 @@ import shutil
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import binaries, cache, disk, release, toolchain
+from klutchctl.sandbox import binaries, build, cache, disk, release, toolchain
+from klutchctl.sandbox.cache import Cache
 from klutchctl.sandbox.control_planes import Program
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
@@ -291,6 +293,27 @@ def test_the_entry_is_another_when_sources_versions_or_flags_change(tmp_path):
 def test_too_little_room_is_told_before_the_build(tmp_path):
     with pytest.raises(HostError, match=r"1000000000 MiB are needed.*XDG_CACHE_HOME"):
         disk.require({tmp_path / "not" / "yet": (10**9, "XDG_CACHE_HOME")})
+
+
+def test_too_little_room_for_a_build_names_the_folder_that_stays(workshop, progress, monkeypatch):
+    workshop.go()
+    monkeypatch.setattr(build, "_RESULT_MIB", 10**9)
+    with pytest.raises(HostError, match=rf"^{workshop.home}/cache has .*XDG_CACHE_HOME"):
+        binaries.provide(workshop.sources, progress=progress)
+
+
+REFUSING = {
+    "a file system without folders": "/sys/klutchctl",
+    "a folder that cannot be made": "/proc/nope/klutchctl",
+    "below a device": "/dev/null/klutchctl",
+}
+
+
+@pytest.mark.parametrize("folder", REFUSING.values(), ids=REFUSING.keys())
+def test_a_cache_that_cannot_be_made_names_its_variable(workshop, progress, folder):
+    sources = replace(workshop.sources, cache=Cache(Path(folder)))
+    with pytest.raises(HostError, match=rf"^{folder} cannot be used: .*XDG_CACHE_HOME"):
+        binaries.provide(sources, progress=progress)
 
 
 def test_needs_on_one_file_system_add_up(tmp_path):

@@ -10,6 +10,7 @@ from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from klutchctl.sandbox import pki
+from reconciler.core.errors import HostError
 
 
 @pytest.fixture
@@ -105,3 +106,34 @@ def test_what_is_there_stays(cluster):
     before = {file.name: file.read_bytes() for file in cluster.iterdir()}
     pki.ensure_cluster(cluster, context="app-1")
     assert {file.name: file.read_bytes() for file in cluster.iterdir()} == before
+
+
+LOST_OF_CLUSTER = ("admin.crt", "ca.crt", "ca.key", "service-account.pub")
+
+
+@pytest.mark.parametrize("name", LOST_OF_CLUSTER)
+def test_a_lost_file_of_a_cluster_is_named_with_a_way_out(cluster, name):
+    (cluster / name).unlink()
+    with pytest.raises(HostError, match=f"{cluster / name} is lost.*sandbox down --delete"):
+        pki.ensure_cluster(cluster, context="app-1")
+
+
+@pytest.mark.parametrize("name", ["ca.crt", "server.key", "client.crt"])
+def test_a_lost_file_of_etcd_is_named_with_a_way_out(etcd, name):
+    (etcd / name).unlink()
+    with pytest.raises(HostError, match=f"{etcd / name} is lost.*sandbox down --delete"):
+        pki.ensure_etcd(etcd)
+
+
+def test_every_file_that_is_made_is_missed(cluster, etcd):
+    for folder, ensure in (
+        (cluster, lambda: pki.ensure_cluster(cluster, context="app-1")),
+        (etcd, lambda: pki.ensure_etcd(etcd)),
+    ):
+        for file in list(folder.iterdir()):
+            content = file.read_bytes()
+            file.unlink()
+            with pytest.raises(HostError, match=file.name):
+                ensure()
+            file.write_bytes(content)
+        ensure()

@@ -1,6 +1,7 @@
 """What to stop and start, and how real processes are recognised."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -130,6 +131,44 @@ async def test_what_ignores_the_request_is_killed(layouts, etcd_stand_in):
     await says_up(server)
     processes.stop(processes.observe(ours), grace=0.2)
     assert processes.observe(ours) == ()
+
+
+SAYS_BYE = """
+import signal
+import sys
+
+def end(*ignored):
+    print('bye', flush=True)
+    sys.exit()
+
+signal.signal(signal.SIGTERM, end)
+print('up', flush=True)
+signal.pause()
+"""
+
+
+async def test_what_somebody_paused_goes_on_to_end_by_itself(layouts, etcd_stand_in):
+    ours, _ = layouts
+    server = stand_in(ours, "a", SAYS_BYE)
+    processes.start(server, etcd_stand_in)
+    await says_up(server)
+    (paused,) = processes.observe(ours)
+    os.kill(paused.pid, signal.SIGSTOP)
+    processes.stop([paused], grace=5)
+    assert server.log.read_text().split() == ["up", "bye"]
+
+
+async def test_resume_wakes_what_is_paused_and_passes_over_what_is_gone(layouts, etcd_stand_in):
+    ours, _ = layouts
+    server = stand_in(ours, "a", SLEEPS)
+    processes.start(server, etcd_stand_in)
+    await says_up(server)
+    (paused,) = processes.observe(ours)
+    handle = psutil.Process(paused.pid)
+    handle.suspend()
+    await eventually(lambda: handle.status() == psutil.STATUS_STOPPED)
+    processes.resume([Observed(2**22, (), started=1.0), paused])
+    await eventually(lambda: handle.status() != psutil.STATUS_STOPPED)
 
 
 async def test_the_log_of_the_run_before_is_kept(layouts, etcd_stand_in):

@@ -88,6 +88,7 @@ UNUSABLE = {
     "another JSON": (b"[]", "not a sandbox's state"),
     "a missing field": (b'{"version": 1}', "not a sandbox's state"),
     "not text": (b"\xff\xfe", "not a sandbox's state"),
+    "nested too deeply": (b"[" * 100_000, "not a sandbox's state"),
     "a newer format": (json.dumps({"version": 2}).encode(), "has the format 2"),
 }
 
@@ -98,3 +99,29 @@ def test_an_unusable_file_is_named_with_a_way_out(content, problem):
         state.parse(content, source="/somewhere/state.json")
     assert "/somewhere/state.json" in str(caught.value)
     assert caught.value.hint
+
+
+NO_PORTS = {
+    "infinite": b"1e999",
+    "not a number": b"NaN",
+    "too large": b"65536",
+    "any free port": b"0",
+    "negative": b"-1",
+    "a fraction": b"20001.5",
+    "text": b'"20001"',
+    "a truth value": b"true",
+    "nothing": b"null",
+}
+
+
+@pytest.mark.parametrize("port", NO_PORTS.values(), ids=NO_PORTS.keys())
+@pytest.mark.parametrize("known", ONE.ports)
+def test_a_port_that_is_none_makes_the_file_unusable(known, port):
+    content = state.dump(ONE).replace(str(known).encode(), port)
+    with pytest.raises(HostError, match="state.json is not a sandbox's state.*down --delete"):
+        state.parse(content, source="state.json")
+
+
+def test_the_first_and_the_last_port_are_ports():
+    edge = State(1, 65535, (CP,))
+    assert state.parse(state.dump(edge), source="state.json") == edge

@@ -1,0 +1,222 @@
+"""Which app clusters may be planned, and where each stands; why the others have to wait.
+
+What is refused here is held back whole: a cluster that is not the one that the files mean, that
+moved while something of it lives, whose space is another's, or is being deleted (mapping.md 2-4).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.core import keys, names
+from reconciler.core.live import Live, Seen
+from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
+from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from reconciler.fleet.values import AppCluster, Fleet, Mode
+from reconciler.planning import app_cluster_bindings, placement
+from reconciler.planning.compare import is_deleted, is_of
+from reconciler.planning.index import Index
+from reconciler.planning.placement import Misplaced
+from reconciler.planning.units import Site
+
+Standing: TypeAlias = Site | Misplaced
+
+
+def standings(
+    fleet: Fleet, live: Live, planes: Mapping[str, Index], wanted: Iterable[str]
+) -> Mapping[str, Standing]:
+    """Return where each of the `wanted` clusters stands, of those that were seen.
+
+    Suspended clusters are left out, and those whose control plane is not among `planes`.
+    """
+    twins, homes = _twins(fleet, live), _homes(fleet, planes.values())
+    found: dict[str, Standing] = {}
+    for name in wanted:
+        cluster, seen = fleet.clusters[name], live.clusters.get(name)
+        plane = planes.get(cluster.control_plane)
+        if cluster.suspended is not None or not isinstance(seen, Seen) or plane is None:
+            continue
+        if name in twins:
+            others = ", ".join(sorted(twins[name] - {name}))
+            reason = f"{others} leads to the same cluster (kube-system {seen.uid})"
+            found[name] = Misplaced("identity", reason)
+        else:
+            found[name] = _standing(fleet, cluster, plane, Index(name, seen), homes)
+    return found | _sharing(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """What stands for an app cluster of ours: a space, or an AppClusterBinding."""
+
+    plane: Index
+    ref: Ref
+    live: Manifest
+
+
+def _homes(fleet: Fleet, planes: Iterable[Index]) -> Mapping[str, Sequence[_Home]]:
+    """Return all of them by the cluster that they name; under "" those that no document names."""
+    found: dict[str, list[_Home]] = defaultdict(list)
+    for plane in planes:
+        for kind in (NAMESPACE, APP_CLUSTER_BINDING):
+            for one in plane.all(kind):
+                labels = labels_of(one)
+                if labels.get(keys.FLEET) == fleet.name:
+                    cluster = labels.get(keys.CLUSTER, "")
+                    home = _Home(plane, plane.ref(kind, one), one)
+                    found[cluster if cluster in fleet.clusters else ""].append(home)
+    return found
+
+
+def _standing(
+    fleet: Fleet,
+    cluster: AppCluster,
+    plane: Index,
+    app: Index,
+    homes: Mapping[str, Sequence[_Home]],
+) -> Standing:
+    direct = fleet.control_planes[cluster.control_plane].mode is Mode.DIRECT
+    finder = placement.place if direct else app_cluster_bindings.place
+    footing = placement.wrong_identity(cluster, app) or finder(fleet, cluster, plane, app)
+    if isinstance(footing, Misplaced):
+        return footing
+    site = Site(fleet, footing, plane, app)
+    if direct:
+        carrier = Ref(plane.name, NAMESPACE, "", footing.space)
+    else:
+        carrier = Ref(plane.name, APP_CLUSTER_BINDING, *footing.app_cluster_binding)
+    return (
+        _going(site, carrier)
+        or _foreign(site, carrier)
+        or _moved(site, carrier, (*homes.get(app.name, ()), *homes.get("", ())))
+        or (_left_behind(site, carrier) or _wrong_secret(site) if direct else _mode_changed(site))
+        or site
+    )
+
+
+def _going(site: Site, carrier: Ref) -> Misplaced | None:
+    """Nothing is made, or called fine, in what goes away."""
+    space = Ref(carrier.cluster, NAMESPACE, "", site.footing.space)
+    bind = Ref(site.app.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
+    for index, ref in (
+        (site.control_plane, carrier),
+        (site.control_plane, space),
+        (site.app, bind),
+    ):
+        live = index.at(ref)
+        if live is not None and is_deleted(live):
+            reason = f"{ref.object} in {ref.cluster} is being deleted; plan again once it is gone"
+            return Misplaced("deleting", reason)
+    return None
+
+
+def _foreign(site: Site, carrier: Ref) -> Misplaced | None:
+    live, fleet = site.control_plane.at(carrier), site.fleet
+    labels = {} if live is None else labels_of(live)
+    if labels.get(keys.FLEET, fleet.name) != fleet.name:
+        reason = f"{carrier.object} belongs to fleet {labels[keys.FLEET]}; release it there first"
+        return Misplaced("foreign-space", reason)
+    owner = labels.get(keys.CLUSTER, site.app.name)
+    if owner != site.app.name and owner in fleet.clusters:
+        return Misplaced("foreign-space", f"{carrier.object} belongs to cluster {owner}")
+    return None
+
+
+def _moved(site: Site, carrier: Ref, homes: Iterable[_Home]) -> Misplaced | None:
+    """Data does not move: what lives elsewhere has to be released there first."""
+    found = []
+    for home in homes:
+        # Two documents may name one control plane.
+        same = home.plane.seen.uid == site.control_plane.seen.uid
+        here = same and replace(home.ref, cluster=carrier.cluster) == carrier
+        if not here and _is_of_cluster(site, home.live) and _lives(home):
+            found.append(f"{home.ref.object} in {home.ref.cluster}")
+    if not found:
+        return None
+    return Misplaced("moved", f"units of it live at {min(found)}; release them first")
+
+
+def _is_of_cluster(site: Site, carrier: Manifest) -> bool:
+    annotations = annotations_of(carrier)
+    if keys.RELEASED in annotations:
+        return False
+    same = annotations.get(keys.APP_CLUSTER_UID) == site.app.seen.uid
+    return same or labels_of(carrier).get(keys.CLUSTER) == site.app.name
+
+
+def _lives(home: _Home) -> bool:
+    if home.ref.kind == APP_CLUSTER_BINDING:
+        return bool(app_cluster_bindings.resources_of(home.live))
+    kinds = (API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST)
+    return any(home.plane.inside(kind, home.ref.name) for kind in kinds)
+
+
+def _left_behind(site: Site, carrier: Ref) -> Misplaced | None:
+    """The control plane that bindings of ours lead to may be in no document any more."""
+    there = site.control_plane.at(carrier) is not None
+    for binding in _our_bindings(site):
+        secret = site.app.get(SECRET, *placement.secret_of(binding))
+        space = placement.leads_to(secret) or site.footing.space
+        if there and space == site.footing.space:
+            continue
+        reason = (
+            f"its binding {name_of(binding)} leads to a binding space {space} that is not the "
+            "one here; release it where it leads to, or restore the space"
+        )
+        return Misplaced("moved", reason)
+    return None
+
+
+def _mode_changed(site: Site) -> Misplaced | None:
+    bound = [name_of(one) for one in _our_bindings(site)]
+    if not bound:
+        return None
+    listed = ", ".join(sorted(bound))
+    return Misplaced("moved", f"it is bound in mode Direct to {listed}; release them first")
+
+
+def _our_bindings(site: Site) -> Iterator[Manifest]:
+    for binding in placement.bindings(site.app):
+        if is_of(binding, site.fleet, site.app.name):
+            yield binding
+
+
+def _wrong_secret(site: Site) -> Misplaced | None:
+    """K is never overwritten, so one that leads elsewhere would take our bindings there."""
+    name, space = site.footing.consumer_secret, site.footing.space
+    live = site.app.get(SECRET, names.KLUTCH_NAMESPACE, name)
+    there = placement.leads_to(live)
+    if there in ("", space):
+        return None
+    reason = f"Secret {name} in {names.KLUTCH_NAMESPACE} leads to {there}, not {space}"
+    return Misplaced("foreign-secret", reason)
+
+
+def _sharing(found: Mapping[str, Standing]) -> dict[str, Standing]:
+    """Two konnectors in one space would delete each other's objects."""
+    by_space: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, site in found.items():
+        if isinstance(site, Site):
+            by_space[site.control_plane.seen.uid, site.footing.space].append(name)
+    refused: dict[str, Standing] = {}
+    for (_, space), sharers in by_space.items():
+        for name in sharers if len(sharers) > 1 else ():
+            others = ", ".join(sorted(set(sharers) - {name}))
+            reason = f"binding space {space} is that of {others} as well"
+            refused[name] = Misplaced("shared-space", reason)
+    return refused
+
+
+def _twins(fleet: Fleet, live: Live) -> dict[str, set[str]]:
+    """Return, for each cluster that another document leads to as well, all their names."""
+    by_uid: dict[str, set[str]] = defaultdict(set)
+    for name, cluster in fleet.clusters.items():
+        seen = live.clusters.get(name)
+        uid = seen.uid if isinstance(seen, Seen) else cluster.identity
+        if uid:
+            by_uid[uid].add(name)
+    return {name: names for names in by_uid.values() if len(names) > 1 for name in names}

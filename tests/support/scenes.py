@@ -1,0 +1,119 @@
+"""Small fleets and what is live of them, for tests of what a plan must not do."""
+
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import keys, names
+from reconciler.core.kubeconfig_facts import KubeconfigFacts, as_value, ca_digest, token_digest
+from reconciler.core.manifest import JSON, Manifest, drop, get_text, name_of, put
+from reconciler.core.refs import Kind
+from reconciler.fleet.values import Fleet
+from reconciler.planning.changes import Action, Plan
+from reconciler.planning.guards import PRUNING
+from tests.support.worlds import ADDRESS, POSTGRES, World, fleet_of, offering
+
+SEARCH = "searches.anynines.com"
+V1 = "apiVersion: fleet.klutchctl.dev/v1alpha1\n"
+GONE = "2026-11-21T00:00:00Z"
+WRITING = {Action.CREATE, Action.UPDATE, Action.ADOPT, *PRUNING}
+HELD = {Action.BLOCKED, Action.UNKNOWN, Action.NOOP}
+
+
+def fleet_head(prune: str = "allowEmpty: true", name: str = "acme") -> str:
+    budget = f"prune: {{maxDeletes: 100, maxDeletePercent: 100, {prune}}}"
+    return f"{V1}kind: Fleet\nmetadata: {{name: {name}}}\nspec: {{{budget}}}\n"
+
+
+def plane(name: str = "eu", mode: str = "Direct") -> str:
+    spec = f"{{access: {{kubeconfigContext: {name}}}, mode: {mode}}}"
+    return f"---\n{V1}kind: ControlPlane\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+
+
+def cluster(name: str = "shop", at: str = "eu", more: str = "") -> str:
+    access = f"access: {{kubeconfigContext: {name}}}, controlPlane: {at}{more}"
+    return f"---\n{V1}kind: Cluster\nmetadata: {{name: {name}}}\nspec: {{{access}}}\n"
+
+
+def binding(plural: str = "postgresqlinstances", clusters: str = "shop", more: str = "") -> str:
+    spec = f"resources: [{{group: anynines.com, resource: {plural}}}]"
+    spec += f", clusters: {{names: [{clusters}]}}{more}"
+    return f"---\n{V1}kind: Binding\nmetadata: {{name: {plural}}}\nspec: {{{spec}}}\n"
+
+
+def fleet(*documents: str, **head: str) -> Fleet:
+    """Return a fleet with budgets that never trip; `head` as in `fleet_head`."""
+    return fleet_of(fleet=fleet_head(**head) + "".join(documents))
+
+
+def applied(*bindings: str, mode: str = "Direct") -> World:
+    """Return a world in which a fleet with one cluster was applied."""
+    here = World(control_plane=offering(POSTGRES, SEARCH), clusters={"shop": []})
+    made = bindings or (binding(),)
+    here.apply(here.plan(fleet(plane(mode=mode), cluster(), *made)))
+    return here
+
+
+def change(here: World, where: str, kind: Kind, name: str, value: JSON, *path: str) -> None:
+    """Put a value into a live object; None takes the field away."""
+    live = here.remove(where, kind, name)
+    made = drop(live, *path) if value is None else put(live, value, *path)
+    here.objects(where).append(made)
+
+
+def space_of(here: World) -> str:
+    (found,) = [
+        name_of(one)
+        for one in here.control_plane
+        if one["kind"] == "Namespace" and get_text(one, "metadata", "labels", keys.CLUSTER)
+    ]
+    return found
+
+
+def actions(plan: Plan) -> set[Action]:
+    return {one.action for one in plan.changes}
+
+
+def guards(plan: Plan) -> list[str]:
+    return [one.guard for one in plan.held]
+
+
+def of_unit(plan: Plan) -> set[Action]:
+    return {one.action for one in plan.changes if one.unit is not None}
+
+
+def consumer_secret(here: World) -> str:
+    (found,) = [name_of(one) for one in here.clusters["shop"] if one["kind"] == "Secret"]
+    return found
+
+
+def secret_leading_to(
+    space: str, issuer: str, name: str, labels: dict[str, str] | None = None
+) -> Manifest:
+    facts = KubeconfigFacts(
+        ADDRESS.server, ca_digest(ADDRESS.ca), "", space, token_digest(f"token of {issuer}")
+    )
+    metadata = {"name": name, "namespace": names.KLUTCH_NAMESPACE, "labels": labels or {}}
+    data = {names.KUBECONFIG: as_value(facts)}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+
+
+def foreign_binding(
+    name: str = POSTGRES, secret: str = "theirs", labels: dict[str, str] | None = None
+) -> Manifest:
+    kind = API_SERVICE_BINDING
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {
+            "name": name,
+            "namespace": names.KLUTCH_NAMESPACE,
+            "uid": "foreign",
+            "labels": labels or {},
+        },
+        "spec": {
+            "kubeconfigSecretRef": {
+                "namespace": names.KLUTCH_NAMESPACE,
+                "name": secret,
+                "key": names.KUBECONFIG,
+            },
+            "permissionClaims": [],
+        },
+    }

@@ -1,0 +1,154 @@
+"""Clusters that left the files, and those that only seem so (mapping.md 2, 9)."""
+
+import pytest
+
+from reconciler.core import keys, names
+from reconciler.core.live import Live
+from reconciler.core.manifest import name_of, put
+from reconciler.core.refs import DEPLOYMENT, NAMESPACE
+from reconciler.planning import planner
+from reconciler.planning.changes import Action
+from tests.support.scenes import (
+    SEARCH,
+    WRITING,
+    actions,
+    applied,
+    binding,
+    change,
+    cluster,
+    consumer_secret,
+    fleet,
+    foreign_binding,
+    plane,
+    secret_leading_to,
+    space_of,
+)
+from tests.support.worlds import World
+
+# Clusters that left, and those that seem so (mapping.md 2, 9).
+
+
+class Renamed(World):
+    """A world in which the cluster that left is still reached by its annotation."""
+
+    def live(self, fleet):
+        live = super().live(fleet)
+        return Live(live.control_planes, live.clusters, {"shop": self._old()})
+
+    def _old(self):
+        return self._seen("shop", "uid-shop", self.clusters["store"])
+
+
+def renamed(world=Renamed, **changes):
+    here = applied()
+    made = world(control_plane=here.control_plane, clusters={"store": here.clusters["shop"]})
+    made.uids["store"] = changes.get("uid", "uid-shop")
+    return made
+
+
+def test_a_renamed_cluster_that_is_still_reached_by_its_old_way_is_not_released():
+    plan = renamed().plan(fleet(plane(), cluster("store"), binding(clusters="store")))
+    assert actions(plan) == {Action.UPDATE, Action.NOOP}
+    assert {one.cluster for one in plan.changes} == {"store"}
+
+
+def test_a_renamed_cluster_whose_old_way_is_gone_leaves_nothing_unseen():
+    here = renamed()
+    here.unseen.add("shop")
+    plan = here.plan(fleet(plane(), cluster("store"), binding(clusters="store")))
+    assert plan.unseen == ()
+
+
+@pytest.mark.parametrize("more", ["", ", suspend: {reason: moving}"], ids=["unseen", "suspended"])
+def test_a_cluster_that_may_have_a_new_name_is_not_released_while_that_is_unread(more):
+    here = renamed()
+    here.clusters["new"] = []
+    documents = (plane(), cluster("new", more=more))
+    live = here.live(fleet(*documents))
+    blind = World(unseen={"new"}).live(fleet(*documents)).clusters
+    seen = {**live.clusters, **blind}
+    seen.pop("new", None)
+    plan = planner.plan(fleet(*documents), Live(live.control_planes, seen, live.leaving))
+    assert not actions(plan) & WRITING
+    assert any("may be new under a former name" in one.reason for one in plan.changes)
+
+
+def test_a_unit_that_leaves_with_a_renaming_is_still_found():
+    here = applied(binding(), binding("searches"))
+    here.clusters["store"] = here.clusters.pop("shop")
+    here.uids["store"] = "uid-shop"
+    plan = here.plan(fleet(plane(), cluster("store"), binding(clusters="store")))
+    released = [one.unit.resource for one in plan.changes if one.action is Action.RELEASE]
+    assert released == ["searches"]
+
+
+def test_a_snapshot_that_is_older_than_the_files_releases_nothing_that_they_name():
+    here = applied()
+    fleet_ = fleet(plane(), cluster(), binding())
+    live = here.live(fleet_)
+    plan = planner.plan(fleet_, Live(live.control_planes, live.clusters, dict(live.clusters)))
+    assert actions(plan) == {Action.NOOP}
+
+
+def test_a_snapshot_that_names_a_cluster_that_left_since_plans_its_release():
+    here = applied()
+    live = here.live(fleet(plane(), cluster(), binding()))
+    plan = planner.plan(fleet(plane()), live)
+    assert actions(plan) == {Action.RELEASE}
+
+
+def test_a_cluster_that_is_not_in_an_older_snapshot_was_not_read():
+    here = applied()
+    plan = here.plan(fleet(plane(), cluster(), cluster("later"), binding()))
+    assert [one.name for one in plan.unseen] == ["later"]
+
+
+@pytest.mark.parametrize("only", [frozenset(), frozenset({"other"})], ids=["none", "another"])
+def test_a_plan_of_some_clusters_lets_no_other_go(only):
+    here = applied()
+    here.clusters["other"] = []
+    fleet_ = fleet(plane(), cluster("other"))
+    plan = planner.plan(fleet_, here.live(fleet_), only=only)
+    assert plan.changes == ()
+
+
+def test_with_pruning_off_a_cluster_that_left_is_not_looked_at():
+    plan = applied().plan(fleet(plane(), prune="mode: off"))
+    assert plan.changes == ()
+
+
+def test_a_space_that_does_not_say_whose_it_is_is_not_released():
+    here = applied()
+    change(here, "control-plane/eu", NAMESPACE, space_of(here), None, "metadata", "annotations")
+    assert actions(here.plan(fleet(plane()))) == {Action.BLOCKED}
+
+
+def test_a_cluster_that_leaves_takes_no_secret_of_another_fleet_along():
+    here = applied()
+    other = {keys.FLEET: "other", keys.CLUSTER: "shop"}
+    here.clusters["shop"].append(secret_leading_to("their-space", "them", "theirs", other))
+    plan = here.plan(fleet(plane()))
+    deleted = [step.ref.name for step in plan.changes[-1].steps if step.verb == "delete"]
+    assert "theirs" not in deleted
+    assert names.BINDER in deleted
+
+
+@pytest.mark.parametrize("rule", ["Release", "Delete"])
+def test_what_nobody_adopted_keeps_its_access_and_its_konnector(rule):
+    here = applied()
+    here.clusters["shop"].append(foreign_binding(SEARCH, consumer_secret(here)))
+    ours = {keys.FLEET: "acme", keys.CLUSTER: "shop"}
+    metadata = {"name": names.KONNECTOR, "namespace": names.KLUTCH_NAMESPACE, "labels": ours}
+    typed = {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind}
+    here.clusters["shop"].append(typed | {"metadata": metadata})
+    plan = here.plan(fleet(plane(), prune=f"allowEmpty: true, onClusterLeave: {rule}"))
+    whole = plan.changes[-1]
+    assert whole.action is (Action.RELEASE if rule == "Release" else Action.BLOCKED)
+    assert not [step for step in whole.steps if step.verb == "delete"]
+
+
+def test_a_cluster_that_left_two_spaces_is_let_go_by_a_person():
+    here = applied()
+    (space,) = [one for one in here.control_plane if name_of(one) == space_of(here)]
+    here.control_plane.append(put(space, "second", "metadata", "name"))
+    assert actions(here.plan(fleet(plane()))) == {Action.BLOCKED}

@@ -1,0 +1,313 @@
+"""What a plan must never touch: what is not ours, moved, goes away, or leads elsewhere."""
+
+import pytest
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import keys, names
+from reconciler.core.live import Live
+from reconciler.core.manifest import get_text, name_of, namespace_of, put
+from reconciler.core.refs import NAMESPACE, SECRET
+from reconciler.planning.changes import Action
+from reconciler.planning.guards import PRUNING
+from tests.support.scenes import (
+    GONE,
+    HELD,
+    SEARCH,
+    actions,
+    applied,
+    binding,
+    change,
+    cluster,
+    consumer_secret,
+    fleet,
+    foreign_binding,
+    guards,
+    of_unit,
+    plane,
+    secret_leading_to,
+    space_of,
+)
+from tests.support.worlds import POSTGRES, World, offering
+
+# A cluster that moves (mapping.md 2).
+
+
+class Planes(World):
+    """A world with a second control plane, `us`, that offers the same."""
+
+    def live(self, fleet):
+        live = super().live(fleet)
+        planes = dict(live.control_planes) | {"us": self._seen("us", "cp-us", offering(POSTGRES))}
+        known = {name: one for name, one in planes.items() if name in fleet.control_planes}
+        return Live(known, live.clusters, live.leaving)
+
+
+@pytest.mark.parametrize("documented", [True, False], ids=["from a known", "from a forgotten"])
+@pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
+def test_a_cluster_that_moves_while_a_unit_lives_is_blocked(mode, documented):
+    here = applied()
+    moving = Planes(control_plane=here.control_plane, clusters=here.clusters)
+    planes = (plane(), plane("us", mode)) if documented else (plane("us", mode),)
+    plan = moving.plan(fleet(*planes, cluster(at="us"), binding()))
+    assert actions(plan) == {Action.BLOCKED}
+    assert guards(plan) == ["moved"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("Direct", "AppClusterBinding"), ("AppClusterBinding", "Direct")]
+)
+def test_a_control_plane_that_changes_its_mode_blocks_what_lives(before, after):
+    plan = applied(mode=before).plan(fleet(plane(mode=after), cluster(), binding()))
+    assert actions(plan) == {Action.BLOCKED}
+    assert guards(plan) == ["moved"]
+
+
+def test_a_cluster_without_a_unit_may_move():
+    moving = Planes(control_plane=offering(POSTGRES), clusters={"shop": []})
+    plan = moving.plan(fleet(plane(), plane("us"), cluster(at="us"), binding()))
+    assert actions(plan) == {Action.CREATE}
+
+
+# What is not ours (mapping.md 0, Ownership).
+
+
+def test_a_binding_of_another_that_leads_elsewhere_is_neither_replaced_nor_adopted():
+    here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
+    here.clusters["shop"] += [foreign_binding(), secret_leading_to("their-space", "them", "theirs")]
+    plan = here.plan(fleet(plane(), cluster(), binding()))
+    assert of_unit(plan) == {Action.BLOCKED}
+
+
+@pytest.mark.parametrize("kind", [API_SERVICE_BINDING, API_SERVICE_EXPORT_REQUEST])
+def test_an_object_of_another_fleet_is_not_taken_from_it(kind):
+    here = applied()
+    where = "shop" if kind == API_SERVICE_BINDING else "control-plane/eu"
+    change(here, where, kind, POSTGRES, "other", "metadata", "labels", keys.FLEET)
+    plan = here.plan(fleet(plane(), cluster(), binding()))
+    assert of_unit(plan) == {Action.BLOCKED}
+
+
+def test_a_space_of_another_fleet_is_not_taken_from_it():
+    here = applied()
+    plan = here.plan(fleet(plane(), cluster(), binding(), name="other"))
+    assert actions(plan) == {Action.BLOCKED}
+    assert guards(plan) == ["foreign-space"]
+
+
+def test_two_clusters_that_lead_to_one_space_are_both_held():
+    here = applied()
+    space = space_of(here)
+    change(here, "control-plane/eu", NAMESPACE, space, None, "metadata", "labels")
+    change(here, "control-plane/eu", NAMESPACE, space, None, "metadata", "annotations")
+    here.clusters["copy"] = list(here.clusters["shop"])
+    plan = here.plan(fleet(plane(), cluster(), cluster("copy"), binding(clusters="shop, copy")))
+    assert actions(plan) == {Action.BLOCKED}
+    assert set(guards(plan)) == {"shared-space"}
+
+
+def test_a_space_of_a_cluster_that_lives_is_not_given_to_another():
+    here = applied()
+    change(here, "control-plane/eu", NAMESPACE, space_of(here), None, "metadata", "annotations")
+    here.clusters["copy"] = list(here.clusters["shop"])
+    documents = (plane(), cluster(more=", suspend: {reason: x}"), cluster("copy"))
+    plan = here.plan(fleet(*documents, binding(clusters="copy")))
+    assert {one.action for one in plan.changes if one.cluster == "copy"} == {Action.BLOCKED}
+    assert guards(plan) == ["foreign-space"]
+
+
+def test_what_nobody_adopted_is_listed_and_left_alone():
+    here = applied()
+    here.clusters["shop"].append(foreign_binding(SEARCH, consumer_secret(here)))
+    plan = here.plan(fleet(plane(), cluster(), binding()))
+    assert actions(plan) == {Action.NOOP}
+    assert plan.warnings == (f"shop: unmanaged, and left alone: {SEARCH}",)
+
+
+def test_an_adoption_writes_only_marks_and_the_rest_is_a_line_of_its_own():
+    here = applied()
+    for field in ("labels", "annotations"):
+        change(here, "shop", API_SERVICE_BINDING, POSTGRES, None, "metadata", field)
+    fleet_ = fleet(plane(), cluster(), binding())
+    first, second = [one for one in here.plan(fleet_).changes if one.action is not Action.NOOP]
+    assert first.action is Action.ADOPT
+    assert {one.path.split("/")[2] for one in first.fields} == {"labels"}
+    assert set(first.after) == {"apiVersion", "kind", "metadata"}
+    assert set(first.after["metadata"]) == {"name", "namespace", "labels"}
+    assert second.action is Action.UPDATE
+    assert [one.path for one in second.fields] == [
+        "/metadata/annotations/klutchctl.dev~1deletion-policy"
+    ]
+    here.apply(here.plan(fleet_))
+    assert actions(here.plan(fleet_)) == {Action.NOOP}
+
+
+def test_what_an_adopted_app_cluster_binding_lists_is_not_released():
+    here = applied(binding(), binding("searches"), mode="AppClusterBinding")
+    for field in ("managedFields", "labels", "annotations"):
+        change(here, "control-plane/eu", APP_CLUSTER_BINDING, "shop", None, "metadata", field)
+    fleet_ = fleet(plane(mode="AppClusterBinding"), cluster(), binding())
+    here.apply(here.plan(fleet_))
+    change(here, "control-plane/eu", APP_CLUSTER_BINDING, "shop", [], "metadata", "managedFields")
+    plan = here.plan(fleet_)
+    assert actions(plan) == {Action.NOOP}
+    assert plan.warnings == (f"shop: unmanaged, and left alone: {SEARCH}",)
+
+
+def test_what_left_our_own_app_cluster_binding_is_released():
+    here = applied(binding(), binding("searches"), mode="AppClusterBinding")
+    plan = here.plan(fleet(plane(mode="AppClusterBinding"), cluster(), binding()))
+    assert [one.unit.resource for one in plan.changes if one.action is Action.RELEASE] == [
+        "searches"
+    ]
+
+
+@pytest.mark.parametrize("labelled", [True, False], ids=["by labels", "by kubeconfigs"])
+def test_several_spaces_of_one_cluster_are_ambiguous(labelled):
+    here = applied()
+    space = space_of(here)
+    if not labelled:
+        for field in ("labels", "annotations"):
+            change(here, "control-plane/eu", NAMESPACE, space, None, "metadata", field)
+    inside = [one for one in here.control_plane if namespace_of(one) == space]
+    (itself,) = [one for one in here.control_plane if name_of(one) == space]
+    here.control_plane += [put(one, "second", "metadata", "namespace") for one in inside]
+    here.control_plane.append(put(itself, "second", "metadata", "name"))
+    here.clusters["shop"] += [
+        foreign_binding(SEARCH, "theirs"),
+        secret_leading_to("second", space, "theirs"),
+    ]
+    plan = here.plan(fleet(plane(), cluster(), binding()))
+    assert guards(plan) == ["ambiguous-space"]
+    assert actions(plan) == {Action.BLOCKED}
+
+
+def test_several_app_cluster_bindings_of_one_cluster_are_ambiguous():
+    here = applied(mode="AppClusterBinding")
+    live = here.remove("control-plane/eu", APP_CLUSTER_BINDING, "shop")
+    here.control_plane += [live, put(live, "second", "metadata", "name")]
+    plan = here.plan(fleet(plane(mode="AppClusterBinding"), cluster(), binding()))
+    assert guards(plan) == ["ambiguous-space"]
+
+
+def test_what_a_tenant_writes_into_its_own_namespace_means_nothing():
+    here = applied()
+    ours = {keys.FLEET: "acme", keys.CLUSTER: "shop"}
+    theirs = foreign_binding(SEARCH, consumer_secret(here), ours)
+    here.clusters["shop"].append(put(theirs, "tenant", "metadata", "namespace"))
+    plan = here.plan(fleet(plane(), cluster(), binding()))
+    assert actions(plan) == {Action.NOOP}
+
+
+def test_two_documents_may_name_one_control_plane():
+    class Twice(World):
+        def live(self, fleet):
+            live = super().live(fleet)
+            (seen,) = live.control_planes.values()
+            planes = dict.fromkeys(fleet.control_planes, seen)
+            return Live(planes, live.clusters, live.leaving)
+
+    here = applied()
+    twice = Twice(control_plane=here.control_plane, clusters=here.clusters)
+    planes = (plane(), plane("eu-too", "AppClusterBinding"))
+    assert actions(twice.plan(fleet(*planes, cluster(), binding()))) == {Action.NOOP}
+    left = twice.plan(fleet(*planes))
+    assert [one.action for one in left.changes] == [Action.RELEASE, Action.RELEASE]
+
+
+def test_a_suspended_document_with_the_identity_of_another_blocks_that():
+    here, uid = applied(), "6f1c9c0e-5a4e-4c1a-9a7e-2f0b2d1f9f11"
+    here.uids["shop"] = uid
+    asleep = cluster("asleep", more=f", identity: {uid}, suspend: {{reason: x}}")
+    plan = here.plan(fleet(plane(), cluster(), asleep, binding()))
+    assert {one.action for one in plan.changes if one.cluster == "shop"} == {Action.BLOCKED}
+
+
+def test_a_space_that_is_also_that_of_another_app_cluster_binding_is_left_to_it():
+    here = applied(mode="AppClusterBinding")
+    other = keys.app_cluster_binding_labels("klutch", "fleet-shop")
+    path = ("metadata", "labels")
+    change(here, "control-plane/eu", API_SERVICE_BINDING, POSTGRES, other, *path)
+    plan = here.plan(fleet(plane(mode="AppClusterBinding"), cluster(), binding()))
+    assert of_unit(plan) == {Action.BLOCKED}
+
+
+# Objects that are being deleted.
+
+
+@pytest.mark.parametrize(
+    ("where", "kind", "name"),
+    [
+        ("control-plane/eu", NAMESPACE, None),
+        ("control-plane/eu", CLUSTER_BINDING, names.CLUSTER_BINDING),
+        ("control-plane/eu", SECRET, names.BINDER),
+        ("control-plane/eu", SECRET, names.KUBECONFIG),
+        ("control-plane/eu", API_SERVICE_EXPORT_REQUEST, POSTGRES),
+        ("control-plane/eu", API_SERVICE_EXPORT, POSTGRES),
+        ("shop", NAMESPACE, names.KLUTCH_NAMESPACE),
+        ("shop", API_SERVICE_BINDING, POSTGRES),
+    ],
+    ids=str,
+)
+def test_what_is_being_deleted_is_not_in_sync(where, kind, name):
+    here = applied()
+    change(here, where, kind, name or space_of(here), GONE, "metadata", "deletionTimestamp")
+    plan = here.plan(fleet(plane(), cluster(), binding()))
+    assert Action.BLOCKED in actions(plan)
+    assert actions(plan) <= HELD
+    assert any("being deleted" in one.reason for one in plan.changes)
+
+
+# Secret K (mapping.md 3, row 5).
+
+
+def test_a_lost_consumer_secret_is_made_again_under_its_name():
+    here = applied()
+    name = consumer_secret(here)
+    secret = here.remove("shop", SECRET, name)
+    here.clusters["shop"].append(put(secret, "odd", "metadata", "name"))
+    change(
+        here, "shop", API_SERVICE_BINDING, POSTGRES, "odd", "spec", "kubeconfigSecretRef", "name"
+    )
+    here.remove("shop", SECRET, "odd")
+    plan = here.plan(fleet(plane(), cluster(), binding()))
+    made = [(one.action, one.ref.name) for one in plan.changes if one.action is not Action.NOOP]
+    assert made == [(Action.CREATE, "odd")]
+
+
+def test_two_secrets_that_lead_to_the_space_cost_no_binding():
+    here = applied(binding(), binding("searches"))
+    space = space_of(here)
+    here.clusters["shop"].append(secret_leading_to(space, space, "a-second"))
+    path = ("spec", "kubeconfigSecretRef", "name")
+    change(here, "shop", API_SERVICE_BINDING, SEARCH, "a-second", *path)
+    change(here, "shop", API_SERVICE_BINDING, SEARCH, {}, "metadata", "labels")
+    plan = here.plan(fleet(plane(), cluster(), binding(), binding("searches")))
+    assert not actions(plan) & PRUNING
+    assert of_unit(plan) == {Action.NOOP, Action.ADOPT}
+
+
+def test_a_secret_that_leads_to_such_a_space_elsewhere_is_not_used():
+    here = applied()
+    space = space_of(here)
+    here.remove("shop", API_SERVICE_BINDING, POSTGRES)
+    here.clusters["shop"] += [
+        foreign_binding(SEARCH, "theirs"),
+        secret_leading_to(space, "another control plane", "theirs"),
+    ]
+    plan = here.plan(fleet(plane(), cluster(), binding()))
+    (bound,) = [one for one in plan.changes if one.ref.kind == API_SERVICE_BINDING]
+    used = get_text(bound.after, "spec", "kubeconfigSecretRef", "name")
+    assert used == names.kubeconfig_secret(space)
+
+
+def test_a_secret_in_the_place_of_ours_that_leads_elsewhere_holds_the_cluster():
+    here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
+    name = names.kubeconfig_secret(names.direct_space("acme", "shop"))
+    here.clusters["shop"].append(secret_leading_to("their-space", "them", name))
+    plan = here.plan(fleet(plane(), cluster(), binding()))
+    assert actions(plan) == {Action.BLOCKED}
+    assert guards(plan) == ["foreign-secret"]
