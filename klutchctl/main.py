@@ -122,6 +122,7 @@ def main() -> None:
     # fleet (measured: compile of 10,000 units, 0.98 s -> 0.43 s without any).
     gc.set_threshold(100_000, 50, 50)
     signal.signal(signal.SIGTERM, _terminate)
+    _replace_closed_streams()
     try:
         status = run(sys.argv[1:])
         sys.stdout.flush()
@@ -199,6 +200,17 @@ def _origin(error: BaseException) -> str:
     if trace is None:
         return "an unknown place"
     return f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
+
+
+def _replace_closed_streams() -> None:
+    """Put /dev/null in the place of a closed standard stream, which Python shows as None.
+
+    In the order of their numbers: a new file gets the lowest free one, so that no file that
+    we write can become the stream 1 or 2.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - stays
 
 
 def _terminate(signal_number: int, frame: object) -> None:

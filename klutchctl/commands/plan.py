@@ -56,13 +56,11 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     how = reach.of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
     chosen = repository.chosen(fleet, cluster or ())
-    began = time.monotonic()
+    seconds: float | None = None
     if snapshot is None:
-        live = uvloop.run(_observed(fleet, how, settings, chosen))
-        seconds: float | None = time.monotonic() - began
+        made, seconds = uvloop.run(_planned(fleet, how, settings, chosen))
     else:
-        live, seconds = _from_file(snapshot), None
-    made = planner.plan(fleet, live, only=chosen)
+        made = planner.plan(fleet, _from_file(snapshot), only=chosen)
     _print(made, wanted, seconds=seconds, color=settings.color)
     if out is not None:
         files.write(out, planfile.dump(made))
@@ -75,21 +73,24 @@ def _from_file(path: Path) -> "Live":
     return livefile.parse(path.read_bytes(), str(path))
 
 
-async def _observed(
+async def _planned(
     fleet: "Fleet", how: Reach, settings: Settings, chosen: frozenset[str] | None
-) -> "Live":
-    """Read the clusters, and then what planning asks beyond the usual."""
+) -> "tuple[Plan, float]":
+    """Read the clusters, and what planning asks beyond the usual; return how long that took."""
     from reconciler.kube import registry
     from reconciler.observe import answer, observe
     from reconciler.planning import planner
 
     pace = reach.pace(how)
+    began = time.monotonic()
     async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
         live = await observe(fleet, clusters, only=chosen, pace=pace)
-        asked = planner.questions(fleet, live, only=chosen)
-        if asked.in_use or asked.bodies:
-            live = await answer(fleet, live, clusters, asked, pace=pace)
-    return live
+        read = time.monotonic()
+        decided = planner.decide(fleet, live, only=chosen)
+        if not (decided.questions.in_use or decided.questions.bodies):
+            return decided.plan, read - began
+        live = await answer(fleet, live, clusters, decided.questions, pace=pace)
+        return planner.plan(fleet, live, only=chosen), time.monotonic() - began
 
 
 def _print(

@@ -21,7 +21,21 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-_Name: TypeAlias = Annotated[str, typer.Option("--name", help="Which sandbox; several can run.")]
+
+def _checked(name: str) -> str:
+    from klutchctl.sandbox import layout
+    from reconciler.core.errors import ConfigError
+
+    try:
+        layout.check_name(name)
+    except ConfigError as error:
+        raise typer.BadParameter(f"{error.message}. {error.hint}") from error
+    return name
+
+
+_Name: TypeAlias = Annotated[
+    str, typer.Option("--name", callback=_checked, help="Which sandbox; several can run.")
+]
 
 
 class Format(StrEnum):

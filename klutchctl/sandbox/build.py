@@ -33,7 +33,7 @@ def build(
     tools = toolchain.find(environ, oldest=release.go, otherwise=packaged_go)
     disk.require(
         {
-            into: (_RESULT_MIB, "XDG_CACHE_HOME"),
+            into.parent: (_RESULT_MIB, "XDG_CACHE_HOME"),
             tools.build_cache: (_BUILD_CACHE_MIB, "GOCACHE"),
             tools.module_cache: (_MODULE_CACHE_MIB, "GOMODCACHE"),
         }

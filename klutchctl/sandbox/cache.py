@@ -5,12 +5,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from klutchctl import files
+from klutchctl.sandbox import disk
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.progress import Progress
 
@@ -31,8 +32,11 @@ class Cache:
     @contextmanager
     def locked(self, progress: Progress) -> Iterator[None]:
         """Hold off other runs, and clear away what killed ones left."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with files.exclusive(self.folder / ".lock", "the control plane's binaries", progress):
+        with ExitStack() as held:
+            with disk.refusal_told(self.folder, variable="XDG_CACHE_HOME"):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                lock = self.folder / ".lock"
+                held.enter_context(files.exclusive(lock, "the control plane's binaries", progress))
             for draft in self.folder.glob(f"{_DRAFT}*"):
                 shutil.rmtree(draft, ignore_errors=True)
             yield

@@ -1,4 +1,4 @@
-"""A full disk, told as one: by our own writes and by those of the programs that we run."""
+"""A disk that is full or refuses us: by our own writes, and by those of programs that we run."""
 
 import errno
 import os
@@ -28,6 +28,22 @@ def full_disk_told(folder: Path, *, variable: str) -> Iterator[None]:
         if error.errno not in _FULL:
             raise
         raise full(folder, variable=variable) from error
+
+
+@contextmanager
+def refusal_told(folder: Path, *, variable: str) -> Iterator[None]:
+    """Turn what the file system refuses inside the block, which makes `folder`, into a HostError.
+
+    A full disk is told as one. `variable` is as for `full_disk_told`.
+    """
+    try:
+        with full_disk_told(folder, variable=variable):
+            yield
+    except OSError as error:
+        raise HostError(
+            f"{folder} cannot be used: {error.strerror}",
+            hint=f"Choose a folder that you may write to with {variable}",
+        ) from error
 
 
 def full(folder: Path, *, variable: str) -> HostError:

@@ -57,12 +57,17 @@ class Layout:
         return self.cluster(cluster_id) / "pki"
 
 
-def named(name: str, *, state_home: Path) -> Layout:
-    """Return the layout of the sandbox `name`. Raises ConfigError for an unusable name."""
+def check_name(name: str) -> None:
+    """Raise ConfigError if no sandbox can have this name."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{name!r} cannot name a sandbox",
             where="--name",
             hint="Use up to 40 lower case letters, digits and dashes",
         )
+
+
+def named(name: str, *, state_home: Path) -> Layout:
+    """Return the layout of the sandbox `name`. Raises ConfigError for an unusable name."""
+    check_name(name)
     return Layout((state_home / "klutchctl" / "sandbox").resolve() / name)

@@ -3,9 +3,10 @@
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from klutchctl import files
 from klutchctl.sandbox import (
@@ -27,6 +28,8 @@ from klutchctl.sandbox.state import Member, Role, State, Wanted
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import ClientCertificate, Connection
+
+_VARIABLE: Final = "XDG_STATE_HOME"  # moves every sandbox elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
     for a server that does not start.
     """
     with (
-        disk.full_disk_told(layout.root, variable="XDG_STATE_HOME"),
+        disk.full_disk_told(layout.root, variable=_VARIABLE),
         _locked(layout, progress),
     ):
         known = load(layout)
@@ -111,7 +114,8 @@ def down(layout: Layout, *, delete: bool, progress: Progress) -> int:
         etcd = f"--data-dir={layout.etcd_data}"
         if observed:
             with progress.step(f"stopping {len(observed)} processes"):
-                # API servers write their goodbye to etcd, so it goes last.
+                # API servers write their goodbye to etcd, so it goes last, and is awake till then.
+                processes.resume(observed)
                 processes.stop([p for p in observed if etcd not in p.arguments], grace=STOP_GRACE)
                 processes.stop([p for p in observed if etcd in p.arguments], grace=STOP_GRACE)
         if delete and layout.root.exists():
@@ -132,10 +136,11 @@ def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
 
 def load(layout: Layout) -> State | None:
     """Return what the state file says, None where there is none."""
-    try:
-        content = layout.state_file.read_bytes()
-    except FileNotFoundError:
-        return None
+    with disk.refusal_told(layout.root.parent, variable=_VARIABLE):
+        try:
+            content = layout.state_file.read_bytes()
+        except FileNotFoundError:
+            return None
     return state.parse(content, source=str(layout.state_file))
 
 
@@ -153,9 +158,13 @@ def connection(layout: Layout, member: Member) -> Connection:
     )
 
 
-def _locked(layout: Layout, progress: Progress) -> AbstractContextManager[None]:
-    files.private_folder(layout.root.parent)
-    return files.exclusive(layout.lock_file, "this sandbox", progress)
+@contextmanager
+def _locked(layout: Layout, progress: Progress) -> Iterator[None]:
+    with ExitStack() as held:
+        with disk.refusal_told(layout.root.parent, variable=_VARIABLE):
+            files.private_folder(layout.root.parent)
+            held.enter_context(files.exclusive(layout.lock_file, "this sandbox", progress))
+        yield
 
 
 def _refuse_to_lose(known: State | None, wanted: Sequence[Wanted]) -> None:

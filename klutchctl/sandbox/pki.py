@@ -5,6 +5,7 @@ of one cluster is worth anything in another. etcd has its own authority too: who
 client certificate of a cluster cannot read behind the API server's back.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -12,14 +13,27 @@ from typing import Final
 from klutchctl import files
 from klutchctl.sandbox import certificates
 from klutchctl.sandbox.certificates import KeyPair, Use
+from reconciler.core.errors import HostError
 
 _ADMINS: Final = "system:masters"
 CONTROLLER_MANAGER_USER: Final = "system:kube-controller-manager"
 
 
+_OF_ETCD: Final = ("ca.crt", "server.crt", "server.key", "client.crt", "client.key")
+_OF_CLUSTER: Final = (
+    *(f"{s}{e}" for s in ("ca", "server", "admin", "controller-manager") for e in (".crt", ".key")),
+    "service-account.key",
+    "service-account.pub",
+)
+
+
 def ensure_etcd(folder: Path) -> None:
-    """Create the certificates of etcd in `folder`, unless they are there."""
+    """Create the certificates of etcd in `folder`, unless they are there.
+
+    Raises HostError if only some are: new ones would not fit what runs or is stored with them.
+    """
     if folder.exists():
+        _require(folder, _OF_ETCD)
         return
     now = datetime.now(UTC)
     authority = certificates.authority("klutchctl sandbox etcd", now=now)
@@ -30,8 +44,12 @@ def ensure_etcd(folder: Path) -> None:
 
 
 def ensure_cluster(folder: Path, *, context: str) -> None:
-    """Create the certificates of the cluster `context` in `folder`, unless they are there."""
+    """Create the certificates of the cluster `context` in `folder`, unless they are there.
+
+    Raises HostError if only some are, as `ensure_etcd` does.
+    """
     if folder.exists():
+        _require(folder, _OF_CLUSTER)
         return
     now = datetime.now(UTC)
     # X.509 allows a common name of 64 characters; the name of the authority is for people only.
@@ -48,6 +66,16 @@ def ensure_cluster(folder: Path, *, context: str) -> None:
         client = certificates.issue(authority, user, organization=_ADMINS, use=Use.CLIENT, now=now)
         contents |= _named(stem, client)
     files.write_folder(folder, contents)
+
+
+def _require(folder: Path, names: Sequence[str]) -> None:
+    lost = next((name for name in names if not (folder / name).is_file()), None)
+    if lost is not None:
+        raise HostError(
+            f"{folder / lost} is lost",
+            hint="Put it back, or start afresh: `klutchctl sandbox down --delete` removes the"
+            " sandbox with its data",
+        )
 
 
 def _named(stem: str, pair: KeyPair) -> dict[str, bytes]:

@@ -103,8 +103,16 @@ def start(server: Server, program: Path) -> None:
         ) from error
 
 
+def resume(processes: Iterable[Observed]) -> None:
+    """Let those go on that somebody paused (SIGSTOP): they neither answer nor end."""
+    for handle in filter(None, map(_handle, processes)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            handle.send_signal(signal.SIGCONT)
+
+
 def stop(processes: Collection[Observed], *, grace: float) -> None:
     """Ask the processes to end, wait `grace` seconds, kill the rest. Returns when all are gone."""
+    resume(processes)
     handles = [handle for process in processes if (handle := _handle(process))]
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         for handle in handles:

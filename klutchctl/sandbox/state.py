@@ -11,6 +11,7 @@ from typing import Final
 from reconciler.core.errors import HostError
 
 _VERSION: Final = 1
+_LAST_PORT: Final = 65535
 _PLAIN = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 
 
@@ -115,14 +116,14 @@ def parse(content: bytes, *, source: str) -> State:
         version = document["version"]
         if version == _VERSION:
             return State(
-                etcd_port=int(document["etcd_port"]),
-                etcd_peer_port=int(document["etcd_peer_port"]),
+                etcd_port=_port(document["etcd_port"]),
+                etcd_peer_port=_port(document["etcd_peer_port"]),
                 members=tuple(
-                    Member(str(m["context"]), Role(m["role"]), int(m["port"]))
+                    Member(str(m["context"]), Role(m["role"]), _port(m["port"]))
                     for m in document["members"]
                 ),
             )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise HostError(
             f"{source} is not a sandbox's state ({type(error).__name__})",
             hint="`klutchctl sandbox down --delete` removes the sandbox with its data",
@@ -131,3 +132,10 @@ def parse(content: bytes, *, source: str) -> State:
         f"{source} has the format {version!r}, this klutchctl knows {_VERSION}",
         hint="Use the klutchctl that made it, or another --name",
     )
+
+
+def _port(value: object) -> int:
+    """Return `value` if it is a port number. Raises ValueError."""
+    if type(value) is int and 1 <= value <= _LAST_PORT:  # JSON's true is not 1
+        return value
+    raise ValueError

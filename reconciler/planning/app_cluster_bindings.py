@@ -27,7 +27,7 @@ from reconciler.fleet.footing import Footing, default_footing
 from reconciler.fleet.values import AppCluster, Fleet, Unit, UnitKey
 from reconciler.planning import claims as claiming
 from reconciler.planning.changes import Action, Change, Step
-from reconciler.planning.compare import is_of, is_ours
+from reconciler.planning.compare import is_of, is_ours, sealed
 from reconciler.planning.guards import leaving_policy
 from reconciler.planning.index import Index
 from reconciler.planning.leaving import Departure, all_of
@@ -140,11 +140,12 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
         changes = (made,)
     else:
         changes = owned_changes(draft, live, wanted, fleet=site.fleet.name)
+    differs = claims_change(live, wanted)
     return UnitPlan(
-        changes=changes,
-        widened=widened(unit, live, wanted),
+        changes=tuple(sealed(one, live, wanted) for one in changes),
+        widened=widened(unit, live, wanted) if differs else (),
         warnings=unaccepted(unit, division),
-        bodies=offer.bodies if claims_change(live, wanted) else frozenset(),
+        bodies=offer.bodies if differs else frozenset(),
         unoffered=division.unoffered,
     )
 

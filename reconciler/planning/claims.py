@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reconciler.core.manifest import Manifest, get_bool, get_list, get_maps, get_text, get_texts
-from reconciler.core.normalize import normalize_claim
 from reconciler.fleet.values import Claim
 
 ANY = "*"
@@ -28,11 +27,10 @@ class Division:
 
 
 def divide(claims: Sequence[Claim], offered: Sequence[Manifest]) -> Division:
-    """Match the claims of the files with what an export, or its template, offers."""
-    offers = [normalize_claim(one) for one in offered]
-    pairs = [(claim, [one for one in offers if _same_kind(claim, one)]) for claim in claims]
+    """Match the claims of the files with what an export, or its template, offers (normalized)."""
+    pairs = [(claim, [one for one in offered if _same_kind(claim, one)]) for claim in claims]
     named = {id(one) for _, found in pairs for one in found}
-    unnamed = [one for one in offers if id(one) not in named]
+    unnamed = [one for one in offered if id(one) not in named]
     return Division(
         taken=tuple(c for c, found in pairs if any(_inside(c, one) for one in found)),
         required=tuple(

@@ -19,7 +19,7 @@ from reconciler.fleet.compile import cluster_objects
 from reconciler.fleet.values import AppCluster, ControlPlane, Mode, Unit
 from reconciler.fleet.wanted import Rule, Wanted
 from reconciler.planning.changes import Action, Change
-from reconciler.planning.compare import before_digest, is_deleted, is_ours
+from reconciler.planning.compare import is_deleted, is_ours, sealed
 from reconciler.planning.index import Index
 from reconciler.planning.objects import obstacle, owned_changes
 from reconciler.planning.units import Site
@@ -39,6 +39,10 @@ def plan_cluster(site: Site, cluster: AppCluster, units: Sequence[Unit]) -> tupl
 def _changes(site: Site, wanted: Wanted) -> tuple[Change, ...]:
     index = site.app if wanted.ref.cluster == site.app.name else site.control_plane
     live = index.at(wanted.ref)
+    return tuple(sealed(one, live, wanted) for one in _decided(site, wanted, live, index))
+
+
+def _decided(site: Site, wanted: Wanted, live: Manifest | None, index: Index) -> tuple[Change, ...]:
     draft = _draft(wanted, live)
     match wanted.rule:
         case Rule.CREATE_ONLY:
@@ -53,7 +57,6 @@ def _changes(site: Site, wanted: Wanted) -> tuple[Change, ...]:
 
 
 def _draft(wanted: Wanted, live: Manifest | None) -> Change:
-    stated = wanted.manifest if wanted.compared is None else wanted.compared
     return Change(
         cluster=wanted.cluster,
         subject=_subject(wanted),
@@ -61,7 +64,6 @@ def _draft(wanted: Wanted, live: Manifest | None) -> Change:
         action=Action.NOOP,
         reason="in sync",
         origin=wanted.origin,
-        before=before_digest(live, stated, whole=wanted.manifest),
         uid="" if live is None else uid_of(live),
     )
 

@@ -4,6 +4,7 @@ The rules of mapping.md 0. Pure, without dry-runs, so that a plan from a snapsho
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from reconciler.core import keys
@@ -14,8 +15,11 @@ from reconciler.core.manifest import JSON, Manifest, covers, digest, get, labels
 from reconciler.core.normalize import normalize
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
 from reconciler.fleet.values import Fleet
+from reconciler.fleet.wanted import Wanted
+from reconciler.planning.changes import Action, Change
 
 _DIGEST_LENGTH: Final = 16
+_TOUCHES_NOTHING: Final = frozenset({Action.NOOP, Action.BLOCKED, Action.UNKNOWN})
 
 
 def differences(
@@ -54,6 +58,14 @@ def before_digest(live: Manifest | None, stated: Manifest, *, whole: Manifest | 
         "deleting": get(live, "metadata", "deletionTimestamp"),
     }
     return digest(content)[:_DIGEST_LENGTH]
+
+
+def sealed(change: Change, live: Manifest | None, wanted: Wanted) -> Change:
+    """Return a line with the digest of the live object, where the line touches one."""
+    if live is None or change.action in _TOUCHES_NOTHING:
+        return change
+    compared = wanted.manifest if wanted.compared is None else wanted.compared
+    return replace(change, before=before_digest(live, compared, whole=wanted.manifest))
 
 
 def _dropped(live: Manifest, stated: Manifest) -> frozenset[tuple[str, ...]]:

@@ -1,11 +1,14 @@
 """Fast look-ups in what is live in one cluster. Decides nothing."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from reconciler.core.live import Seen
-from reconciler.core.manifest import Manifest, name_of, namespace_of
+from reconciler.core.manifest import Manifest, labels_of, name_of, namespace_of
 from reconciler.core.refs import Kind, Ref
+
+T = TypeVar("T")
 
 
 class Index:
@@ -15,7 +18,9 @@ class Index:
         self.name = name
         self.seen = seen
         self._by_name: dict[Kind, dict[tuple[str, str], Manifest]] = {}
+        self._by_label: dict[tuple[Kind, str], dict[str, list[Manifest]]] = {}
         self._by_namespace: dict[Kind, dict[str, list[Manifest]]] = {}
+        self._made: dict[str, Any] = {}
 
     def all(self, kind: Kind) -> Sequence[Manifest]:
         """Return all objects of a kind; none where the kind is not served."""
@@ -41,6 +46,24 @@ class Index:
                 sorted_in[namespace_of(item)].append(item)
             self._by_namespace[kind] = sorted_in
         return self._by_namespace[kind].get(namespace, ())
+
+    def labelled(self, kind: Kind, label: str) -> Mapping[str, Sequence[Manifest]]:
+        """Return the objects of a kind that have a label, by its value."""
+        if (kind, label) not in self._by_label:
+            found: dict[str, list[Manifest]] = defaultdict(list)
+            for item in self.all(kind):
+                value = labels_of(item).get(label)
+                if value is not None:
+                    found[value].append(item)
+            self._by_label[kind, label] = found
+        return self._by_label[kind, label]
+
+    def once(self, name: str, make: Callable[["Index"], T]) -> T:
+        """Return what `make` gives for this cluster, made at the first call for this name."""
+        if name not in self._made:
+            self._made[name] = make(self)
+        made: T = self._made[name]
+        return made
 
     def ref(self, kind: Kind, manifest: Manifest) -> Ref:
         """Return the identity of one of its objects."""

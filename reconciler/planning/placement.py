@@ -69,17 +69,17 @@ def _spaces(
     fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
 ) -> Sequence[Manifest]:
     """Return the spaces that are this cluster's, by the first rule that finds any."""
-    ours = [
-        space
-        for space in control_plane.all(NAMESPACE)
-        if labels_of(space).get(keys.FLEET) == fleet.name
+    by_cluster = control_plane.labelled(NAMESPACE, keys.CLUSTER)
+    labelled = [
+        one
+        for one in by_cluster.get(cluster.name, ())
+        if labels_of(one).get(keys.FLEET) == fleet.name
     ]
-    labelled = [one for one in ours if labels_of(one).get(keys.CLUSTER) == cluster.name]
     if labelled:
         return labelled
     renamed = [
         one
-        for one in ours
+        for one in control_plane.labelled(NAMESPACE, keys.FLEET).get(fleet.name, ())
         if labels_of(one).get(keys.CLUSTER) not in fleet.clusters
         and annotations_of(one).get(keys.APP_CLUSTER_UID) == app.seen.uid
     ]

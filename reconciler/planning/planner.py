@@ -52,22 +52,34 @@ class _Draft:
     sections: dict[str, str] = field(default_factory=dict)
 
 
-def questions(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Questions:
-    """Return what has to be read, beyond the usual, before `plan` can decide everything."""
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What one look at a fleet and its clusters gives: a plan, and what it would still ask."""
+
+    plan: Plan
+    questions: Questions
+
+
+def decide(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Decided:
+    """Plan all app clusters, or `only` some.
+
+    Where there are questions, the plan is final only with their answers in `live`.
+    """
     draft = _draft(fleet, live, only)
     uncounted = (key for key, count in draft.in_use.items() if count is None)
-    return Questions(
+    asked = Questions(
         in_use=frozenset((key.cluster, instances(key.group, key.resource)) for key in uncounted),
         bodies=frozenset(draft.bodies),
     )
+    return Decided(_plan(fleet, live, draft), asked)
 
 
 def plan(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Plan:
-    """Return the plan, of all app clusters or `only` some.
+    """Return the plan of a live state that holds all answers, such as a snapshot."""
+    return decide(fleet, live, only=only).plan
 
-    `live` should hold the answers to `questions`.
-    """
-    draft = _draft(fleet, live, only)
+
+def _plan(fleet: Fleet, live: Live, draft: _Draft) -> Plan:
     known = set(fleet.units) | {one.unit for one in draft.changes if one.unit is not None}
     extent = guards.Extent(wanted=len(fleet.units), known=len(known))
     held = [

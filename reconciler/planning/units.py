@@ -24,7 +24,7 @@ from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import Claim, Fleet, Unit
 from reconciler.planning import claims as claiming
 from reconciler.planning.changes import Action, Change, Step, WidenedClaim
-from reconciler.planning.compare import before_digest, is_of
+from reconciler.planning.compare import is_of, sealed
 from reconciler.planning.index import Index
 from reconciler.planning.objects import obstacle, owned_changes
 from reconciler.planning.offers import offer_of
@@ -65,12 +65,16 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
     if problem:
         return UnitPlan((blocked(unit, binding.ref, problem),), bodies=offer.bodies)
     live = site.app.at(binding.ref)
-    bodies = offer.bodies if claims_change(live, binding) else frozenset[Ref]()
+    differs = claims_change(live, binding)
+    asked = site.control_plane.at(request.ref)
     return UnitPlan(
-        changes=(_request_change(site, unit, request), *_binding_changes(site, unit, binding)),
-        widened=widened(unit, live, binding),
+        changes=(
+            sealed(_request_change(site, unit, request), asked, request),
+            *(sealed(one, live, binding) for one in _binding_changes(site, unit, binding)),
+        ),
+        widened=widened(unit, live, binding) if differs else (),
         warnings=unaccepted(unit, division),
-        bodies=bodies,
+        bodies=offer.bodies if differs else frozenset(),
         unoffered=division.unoffered,
     )
 
@@ -204,10 +208,8 @@ def claims_change(live: Manifest | None, wanted: Wanted) -> bool:
 
 
 def _claims(binding: Manifest) -> list[JSON]:
-    return sorted(
-        (normalize_claim(one) for one in get_maps(binding, "spec", "permissionClaims")),
-        key=lambda one: digest(one),
-    )
+    found: list[JSON] = [*map(normalize_claim, get_maps(binding, "spec", "permissionClaims"))]
+    return sorted(found, key=digest) if len(found) > 1 else found
 
 
 def widened(unit: Unit, live: Manifest | None, wanted: Wanted) -> tuple[WidenedClaim, ...]:
@@ -266,6 +268,5 @@ def draft_of(unit: Unit, wanted: Wanted, live: Manifest | None) -> Change:
         reason="",
         origin=unit.origin,
         unit=unit.key,
-        before=before_digest(live, wanted.compared or wanted.manifest, whole=wanted.manifest),
         uid="" if live is None else uid_of(live),
     )

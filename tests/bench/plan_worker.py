@@ -1,5 +1,6 @@
 """One cold run over the large fleet in a process of its own: stages in seconds, as JSON."""
 
+import gc
 import json
 import resource
 import sys
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reconciler.core.live import Live
     from reconciler.fleet.values import Access, Fleet
     from reconciler.kube.registry import Reached, Registry
+    from reconciler.planning.changes import Plan
 
 
 class Stages:
@@ -73,13 +74,10 @@ def plan(folder: Path, kubeconfig: Path, stages: Stages) -> dict[str, Any]:
 
         from klutchctl import repository
         from klutchctl.render import plan_json, plan_text
-        from reconciler.planning import planner
     with stages.stage("read files"):
         fleet = repository.fleet_in(folder / "repository", check_owner=True)
     began = time.perf_counter()
-    live, ended = uvloop.run(_observed(fleet, kubeconfig, stages))
-    with stages.stage("plan"):
-        made = planner.plan(fleet, live)
+    made, ended = uvloop.run(_planned(fleet, kubeconfig, stages))
     with stages.stage("render text"):
         plan_text.render(made)
     with stages.stage("render json"):
@@ -96,9 +94,10 @@ def plan(folder: Path, kubeconfig: Path, stages: Stages) -> dict[str, Any]:
     }
 
 
-async def _observed(
+async def _planned(
     fleet: "Fleet", kubeconfig: Path, stages: Stages
-) -> "tuple[Live, dict[str, float]]":
+) -> "tuple[Plan, dict[str, float]]":
+    """Do what `klutchctl plan` does."""
     from reconciler.kube import registry
     from reconciler.observe import answer, observe
     from reconciler.planning import planner
@@ -109,15 +108,20 @@ async def _observed(
         with stages.stage("read clusters"):
             live = await observe(fleet, watched)
         ended = dict(watched.ended)
+        with stages.stage("plan"):
+            decided = planner.decide(fleet, live)
+        asked = decided.questions
+        if not (asked.in_use or asked.bodies):
+            return decided.plan, ended
         with stages.stage("ask what else"):
-            asked = planner.questions(fleet, live)
-        if asked.in_use or asked.bodies:
             live = await answer(fleet, live, watched, asked)
-    return live, ended
+        with stages.stage("plan again"):
+            return planner.plan(fleet, live), ended
 
 
 def main() -> None:
     """Do what the arguments say and print what it took."""
+    gc.set_threshold(100_000, 50, 50)  # as klutchctl.main
     task, folder, *rest = sys.argv[1:]
     stages = Stages()
     if task == "render":

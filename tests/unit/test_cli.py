@@ -182,9 +182,7 @@ CLOSED = {
 def test_a_closed_standard_stream_is_no_error(home, streams, arguments, code):
     # Else a file of ours gets the free number, and what is printed ends up in it.
     (home / "XDG_STATE_HOME" / "klutchctl" / "sandbox").mkdir(parents=True)
-    with klutchctl(
-        *arguments, stdout=subprocess.PIPE, preexec_fn=with_closed(*streams)
-    ) as process:
+    with klutchctl(*arguments, stdout=subprocess.PIPE, preexec_fn=with_closed(*streams)) as process:
         _, errors = process.communicate()
     assert process.returncode == code
     assert "Traceback" not in errors

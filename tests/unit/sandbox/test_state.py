@@ -118,7 +118,7 @@ NO_PORTS = {
 @pytest.mark.parametrize("known", ONE.ports)
 def test_a_port_that_is_none_makes_the_file_unusable(known, port):
     content = state.dump(ONE).replace(str(known).encode(), port)
-    with pytest.raises(HostError, match="state.json is not a sandbox's state.*down --delete"):
+    with pytest.raises(HostError, match=r"state\.json is not a sandbox's state.*down --delete"):
         state.parse(content, source="state.json")
 
 
