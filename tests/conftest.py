@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import filelock
 import pytest
 import pytest_asyncio
 from hypothesis import settings
@@ -119,6 +120,15 @@ def control_plane(live_clusters: "Mapping[Role, LiveCluster]") -> "LiveCluster":
 def app_cluster(live_clusters: "Mapping[Role, LiveCluster]") -> "LiveCluster":
     """The cluster with the CRD `apiservicebindings` only."""
     return live_clusters[Role.APP_CLUSTER]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def klutch_bind(request: pytest.FixtureRequest) -> AsyncIterator[None]:
+    """Take turns, also between workers, with all tests that use namespace klutch-bind."""
+    lock = filelock.FileLock(request.config.stash[_HOME] / "klutch-bind.lock", thread_local=False)
+    await asyncio.to_thread(lock.acquire)
+    yield
+    lock.release()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

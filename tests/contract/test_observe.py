@@ -51,7 +51,7 @@ from tests.support.observing import (
 )
 from tests.support.wire_objects import WireObjects
 
-pytestmark = pytest.mark.xdist_group("klutch-bind")  # as test_plan.py
+pytestmark = pytest.mark.usefixtures("klutch_bind")
 
 CANARY = "canary-of-a-secret-value"
 

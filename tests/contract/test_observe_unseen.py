@@ -45,7 +45,7 @@ from tests.support.robots import create_robot, request_token
 from tests.support.tcp_proxy import STALLED, TcpProxy
 from tests.support.wire_objects import MANAGER
 
-pytestmark = pytest.mark.xdist_group("klutch-bind")  # as test_plan.py
+pytestmark = pytest.mark.usefixtures("klutch_bind")
 
 CANARY = "canary-in-an-error"
 

@@ -24,8 +24,7 @@ from reconciler.kube.cluster import Preconditions, Propagation
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 
-# Tests that write to namespace klutch-bind of the one app cluster take turns.
-pytestmark = pytest.mark.xdist_group("klutch-bind")
+pytestmark = pytest.mark.usefixtures("klutch_bind")
 
 KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
 GROUP = "plan.example"

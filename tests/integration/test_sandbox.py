@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from reconciler.core.manifest import Manifest
 
 
-# One story: each test goes on where the last one left the sandbox.
-pytestmark = pytest.mark.xdist_group("sandbox")
-
-
 @dataclass(frozen=True)
 class Answer:
     code: int

@@ -90,7 +90,11 @@ def secret_leading_to(
     facts = KubeconfigFacts(
         ADDRESS.server, ca_digest(ADDRESS.ca), "", space, token_digest(f"token of {issuer}")
     )
-    metadata = {"name": name, "namespace": names.KLUTCH_NAMESPACE, "labels": labels or {}}
+    metadata: Manifest = {
+        "name": name,
+        "namespace": names.KLUTCH_NAMESPACE,
+        "labels": labels or {},
+    }
     data = {names.KUBECONFIG: as_value(facts)}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
 

@@ -140,7 +140,7 @@ class World:
             objects.remove(held)
         self._count += 1
         assert change.after is not None
-        made = put(change.after, f"uid-{self._count}", "metadata", "uid")
+        made: Manifest = put(change.after, f"uid-{self._count}", "metadata", "uid")
         if held is not None and change.action is Action.ADOPT:
             made = held
             for field in ("labels", "annotations"):
@@ -150,8 +150,12 @@ class World:
                 }
                 made = put(made, both, "metadata", field)
         elif change.ref.kind == APP_CLUSTER_BINDING:
-            fields = {"f:spec": {"f:apiExports": {}}}
-            wrote = {"manager": keys.MANAGER_CLI, "operation": "Apply", "fieldsV1": fields}
+            fields: Manifest = {"f:spec": {"f:apiExports": {}}}
+            wrote: Manifest = {
+                "manager": keys.MANAGER_CLI,
+                "operation": "Apply",
+                "fieldsV1": fields,
+            }
             made = put(made, [wrote], "metadata", "managedFields")
         objects.append(made)
 

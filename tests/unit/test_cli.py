@@ -165,7 +165,12 @@ def test_a_reader_that_has_enough_is_no_error():
 
 def with_closed(*streams):
     """Return what closes these standard streams, by number, in a child before it starts."""
-    return lambda: [os.close(stream) for stream in streams]
+
+    def close():
+        for stream in streams:
+            os.close(stream)
+
+    return close
 
 
 CLOSED = {

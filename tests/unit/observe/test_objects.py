@@ -204,7 +204,7 @@ def test_any_bytes_may_pose_as_a_kubeconfig(content: bytes) -> None:
 
 
 def test_of_a_crd_only_its_being_there_is_kept():
-    metadata = {"name": "x", "uid": "u", "labels": {"a": "b"}, "managedFields": [{}]}
+    metadata: Any = {"name": "x", "uid": "u", "labels": {"a": "b"}, "managedFields": [{}]}
     seen = observed(CRD, {"metadata": metadata, "spec": {"group": "shop.example"}})
     assert seen == {
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.core import keys, names
 from reconciler.core.live import Live
-from reconciler.core.manifest import name_of, put
+from reconciler.core.manifest import Manifest, name_of, put
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE
 from reconciler.planning import planner
 from reconciler.planning.changes import Action
@@ -78,8 +78,8 @@ def test_a_unit_that_leaves_with_a_renaming_is_still_found():
     here.clusters["store"] = here.clusters.pop("shop")
     here.uids["store"] = "uid-shop"
     plan = here.plan(fleet(plane(), cluster("store"), binding(clusters="store")))
-    released = [one.unit.resource for one in plan.changes if one.action is Action.RELEASE]
-    assert released == ["searches"]
+    released = [one.unit for one in plan.changes if one.action is Action.RELEASE]
+    assert [unit.resource for unit in released if unit] == ["searches"]
 
 
 def test_a_snapshot_that_is_older_than_the_files_releases_nothing_that_they_name():
@@ -138,9 +138,13 @@ def test_what_nobody_adopted_keeps_its_access_and_its_konnector(rule):
     here = applied()
     here.clusters["shop"].append(foreign_binding(SEARCH, consumer_secret(here)))
     ours = {keys.FLEET: "acme", keys.CLUSTER: "shop"}
-    metadata = {"name": names.KONNECTOR, "namespace": names.KLUTCH_NAMESPACE, "labels": ours}
-    typed = {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind}
-    here.clusters["shop"].append(typed | {"metadata": metadata})
+    metadata: Manifest = {
+        "name": names.KONNECTOR,
+        "namespace": names.KLUTCH_NAMESPACE,
+        "labels": ours,
+    }
+    typed: Manifest = {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind}
+    here.clusters["shop"].append({**typed, "metadata": metadata})
     plan = here.plan(fleet(plane(), prune=f"allowEmpty: true, onClusterLeave: {rule}"))
     whole = plan.changes[-1]
     assert whole.action is (Action.RELEASE if rule == "Release" else Action.BLOCKED)
