@@ -41,10 +41,12 @@ def provenance(cluster: AppCluster, footing: Footing) -> dict[str, str]:
 
 
 def deletion_policy(policy: DeletionPolicy) -> dict[str, str]:
-    """Return the annotation `deletion-policy`. What is blocked must not be deleted either."""
-    delete = policy is DeletionPolicy.DELETE
-    value = keys.DELETION_POLICY_DELETE if delete else keys.DELETION_POLICY_RELEASE
-    return {keys.DELETION_POLICY: value}
+    """Return the annotation `deletion-policy`: all that is left to know once a Binding is gone.
+
+    `Block` stands there too, so that the unit is held (mapping.md 9). To a konnector or backend
+    all but `Delete` is Release: what is blocked is not deleted either.
+    """
+    return {keys.DELETION_POLICY: policy.value}
 
 
 def resource(unit: Unit) -> Resource:

@@ -304,7 +304,7 @@ def test_parameters_are_told_by_a_digest():
     [
         (DeletionPolicy.RELEASE, "Release"),
         (DeletionPolicy.DELETE, "Delete"),
-        (DeletionPolicy.BLOCK, "Release"),
+        (DeletionPolicy.BLOCK, "Block"),
     ],
 )
 def test_deletion_policy(policy, want):
@@ -430,7 +430,7 @@ def test_a_live_app_cluster_binding_keeps_its_place_and_secret():
 LEAVING = {
     "the cluster is released": (DeletionPolicy.RELEASE, DeletionPolicy.DELETE, "Release"),
     "one unit is not to be deleted": (DeletionPolicy.DELETE, DeletionPolicy.RELEASE, "Release"),
-    "nothing may leave": (DeletionPolicy.BLOCK, DeletionPolicy.BLOCK, "Release"),
+    "nothing may leave": (DeletionPolicy.BLOCK, DeletionPolicy.BLOCK, "Block"),
     "all agree": (DeletionPolicy.DELETE, DeletionPolicy.DELETE, "Delete"),
 }
 

@@ -277,3 +277,12 @@ def test_a_kubeconfig_that_only_we_can_use_is_warned_of_once():
     assert world().plan(fleet_of(fleet=elsewhere + BINDING)).warnings == ()
     here, fleet = bound()
     assert here.plan(fleet).warnings == (), "what is made already is no news"
+
+
+def test_a_blocked_unit_is_held_when_its_binding_has_left_the_files():
+    here, _ = bound(BINDING + "  deletionPolicy: Block\n")
+    plan = here.plan(fleet_of(fleet=HEAD.replace("maxDel", "allowEmpty: true, maxDel")))
+    (change,) = [one for one in plan.changes if one.action is not Action.NOOP]
+    assert change.action is Action.BLOCKED
+    assert "deletionPolicy is Block" in change.reason
+    assert change.steps == ()
