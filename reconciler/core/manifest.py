@@ -153,11 +153,6 @@ def resource_version_of(manifest: Manifest) -> str:
     return get_text(manifest, "metadata", "resourceVersion")
 
 
-def generation_of(manifest: Manifest) -> int:
-    """Return metadata.generation, 0 for kinds that do not count."""
-    return get_int(manifest, "metadata", "generation") or 0
-
-
 def labels_of(manifest: Manifest) -> dict[str, str]:
     """Return metadata.labels."""
     return get_text_map(manifest, "metadata", "labels")

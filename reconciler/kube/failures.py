@@ -83,15 +83,6 @@ def parse_status(body: bytes) -> Manifest | None:
     return answer if isinstance(answer, dict) and answer.get("kind") == "Status" else None
 
 
-def is_absent(status: int, body: bytes) -> bool:
-    """Tell whether an answer says that the object named in the path is not there.
-
-    A 404 without a Status is no such answer: it comes from a path that nothing serves.
-    """
-    answer = parse_status(body) if status == 404 else None
-    return get_text(answer, "reason") == "NotFound" and bool(get_text(answer, "details", "name"))
-
-
 def _foreign(status: int) -> tuple[type[ClusterError], str]:
     """Judge an answer that is not a Kubernetes Status: of a proxy, a gateway, another server."""
     if status == 401:

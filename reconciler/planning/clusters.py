@@ -6,7 +6,7 @@ from dataclasses import replace
 from reconciler.core import names
 from reconciler.core.diff import FieldChange
 from reconciler.core.kubeconfig_facts import ca_digest, facts_of, service_account_facts_of
-from reconciler.core.manifest import Manifest, uid_of
+from reconciler.core.manifest import Manifest, is_deleting, uid_of
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -19,7 +19,7 @@ from reconciler.fleet.compile import cluster_objects
 from reconciler.fleet.values import AppCluster, ControlPlane, Mode, Unit
 from reconciler.fleet.wanted import Rule, Wanted
 from reconciler.planning.changes import Action, Change
-from reconciler.planning.compare import is_deleted, is_ours, sealed
+from reconciler.planning.compare import is_ours, sealed
 from reconciler.planning.index import Index
 from reconciler.planning.objects import obstacle, owned_changes
 from reconciler.planning.units import Site
@@ -83,7 +83,7 @@ def _subject(wanted: Wanted) -> str:
 def _create_only(site: Site, draft: Change, live: Manifest | None, wanted: Wanted) -> Change:
     if live is not None:
         gone = "it is being deleted; plan again once it is gone"
-        return replace(draft, action=Action.BLOCKED, reason=gone) if is_deleted(live) else draft
+        return replace(draft, action=Action.BLOCKED, reason=gone) if is_deleting(live) else draft
     installs = site.app.get(DEPLOYMENT, names.KLUTCH_NAMESPACE, names.KONNECTOR)
     if wanted.ref.kind == CRD and installs is not None:
         return replace(draft, reason="waiting: the konnector there installs it")

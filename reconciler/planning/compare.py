@@ -9,7 +9,7 @@ from typing import Final
 
 from reconciler.core import keys
 from reconciler.core.defaults import with_defaults
-from reconciler.core.diff import FieldChange, field_changes
+from reconciler.core.diff import FieldChange, field_changes, pointer
 from reconciler.core.managed_fields import unstated_paths
 from reconciler.core.manifest import JSON, Manifest, covers, digest, get, labels_of, uid_of
 from reconciler.core.normalize import normalize
@@ -90,11 +90,6 @@ def is_of(live: Manifest, fleet: Fleet, cluster: str) -> bool:
     return labels.get(keys.FLEET) == fleet.name and (known == cluster or former)
 
 
-def is_deleted(live: Manifest) -> bool:
-    """Tell whether an object is on its way out: it is there, and must not be counted on."""
-    return get(live, "metadata", "deletionTimestamp") is not None
-
-
 def _known(stated: JSON, live: JSON) -> Manifest:
     """Put live values where the stated one is known only after the apply."""
     resolved = _resolve(stated, live)
@@ -131,5 +126,4 @@ def _project(live: JSON, stated: JSON) -> JSON:
 
 def _pointer(path: tuple[str, ...]) -> str:
     """Return an owned path as a JSON pointer; items of keyed lists by their keys."""
-    steps = (step.removeprefix("f:") for step in path)
-    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
+    return pointer(*(step.removeprefix("f:") for step in path))

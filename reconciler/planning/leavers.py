@@ -15,6 +15,7 @@ from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     get_text,
+    is_deleting,
     labels_of,
     name_of,
     namespace_of,
@@ -34,7 +35,7 @@ from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode, UnitKey
 from reconciler.planning import leaving
 from reconciler.planning.app_cluster_bindings import release_steps, resources_of
 from reconciler.planning.changes import Action, Change, Step
-from reconciler.planning.compare import before_digest, is_deleted, is_ours
+from reconciler.planning.compare import before_digest, is_ours
 from reconciler.planning.guards import leaving_policy
 from reconciler.planning.index import Index
 from reconciler.planning.leaving import Departure
@@ -131,7 +132,7 @@ def _checked(gone: Leaving, fleet: Fleet, live: Live) -> Leaving:
         reason = f"{name_of(carrier)} does not say which cluster it is for"
     elif len(several := _homes(fleet, live, gone.name)) > 1:
         reason = f"several are its own: {', '.join(sorted(several))}"
-    elif is_deleted(carrier):
+    elif is_deleting(carrier):
         reason = f"{name_of(carrier)} is being deleted; plan again once it is gone"
     elif maybe := _unread(fleet, live, _recorded(carrier)):
         reason = f"it may be {maybe} under a former name, which was not read"

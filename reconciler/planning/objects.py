@@ -5,16 +5,18 @@ from dataclasses import replace
 from typing import Final
 
 from reconciler.core import keys
-from reconciler.core.diff import FieldChange
-from reconciler.core.manifest import JSON, Manifest, get_map, get_text_map, labels_of
+from reconciler.core.diff import FieldChange, pointer
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    get_map,
+    get_text_map,
+    is_deleting,
+    labels_of,
+)
 from reconciler.fleet.wanted import Wanted
 from reconciler.planning.changes import Action, Change
-from reconciler.planning.compare import differences, is_deleted
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
-
+from reconciler.planning.compare import differences
 
 _LABELS: Final = "/metadata/labels"
 _WHOLE: Final = (_LABELS, "/metadata/annotations")
@@ -24,7 +26,7 @@ _MARKS: Final = {
     "annotations": frozenset({keys.APP_CLUSTER_UID, keys.ACCESS}),
 }
 _MARK_PATHS: Final = frozenset(
-    f"/metadata/{field}/{_escaped(name)}" for field, known in _MARKS.items() for name in known
+    pointer("metadata", field, name) for field, known in _MARKS.items() for name in known
 )
 
 
@@ -57,7 +59,7 @@ def owned_changes(
 
 def obstacle(live: Manifest, *, fleet: str) -> str:
     """Return why nothing may be written to an object that is there, or ""."""
-    if is_deleted(live):
+    if is_deleting(live):
         return "it is being deleted; plan again once it is gone"
     owner = labels_of(live).get(keys.FLEET, fleet)
     return "" if owner == fleet else f"it belongs to fleet {owner}; release it there first"
@@ -71,7 +73,7 @@ def _single(fields: tuple[FieldChange, ...]) -> Iterator[FieldChange]:
             continue
         after = change.after if isinstance(change.after, Mapping) else {}
         for name in sorted(after):
-            yield FieldChange(f"{change.path}/{_escaped(name)}", None, after[name])
+            yield FieldChange(change.path + pointer(name), None, after[name])
 
 
 def _marks_of(stated: Manifest) -> Manifest:

@@ -32,7 +32,7 @@ from reconciler.planning.changes import (
 from reconciler.planning.clusters import plan_cluster
 from reconciler.planning.index import Index
 from reconciler.planning.placement import Misplaced
-from reconciler.planning.planfile import plan_id
+from reconciler.planning.planfile import identified
 from reconciler.planning.units import Site, UnitPlan, blocked, plan_unit
 
 
@@ -99,7 +99,7 @@ def _plan(fleet: Fleet, live: Live, draft: _Draft) -> Plan:
         warnings=tuple(sorted(draft.warnings)),
         clusters_total=len(live.control_planes) + len(draft.sections),
     )
-    return replace(made, id=plan_id(made))
+    return identified(made)
 
 
 def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:

@@ -14,11 +14,17 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys, names
 from reconciler.core.live import Live, Seen
-from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    is_deleting,
+    labels_of,
+    name_of,
+)
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import AppCluster, Fleet, Mode
 from reconciler.planning import app_cluster_bindings, placement
-from reconciler.planning.compare import is_deleted, is_of
+from reconciler.planning.compare import is_of
 from reconciler.planning.index import Index
 from reconciler.planning.placement import Misplaced
 from reconciler.planning.units import Site
@@ -108,7 +114,7 @@ def _going(site: Site, carrier: Ref) -> Misplaced | None:
         (site.app, bind),
     ):
         live = index.at(ref)
-        if live is not None and is_deleted(live):
+        if live is not None and is_deleting(live):
             reason = f"{ref.object} in {ref.cluster} is being deleted; plan again once it is gone"
             return Misplaced("deleting", reason)
     return None

@@ -41,12 +41,11 @@ def measure(client: Contender, command: dict[str, Any]) -> dict[str, float]:
     """Do one command and return its wall and CPU seconds and the peak memory after it."""
     work = getattr(client, command.pop("do"))
     gc.collect()
-    before, wall, cpu = peak_memory(), time.perf_counter(), time.process_time()
+    wall, cpu = time.perf_counter(), time.process_time()
     work(**command)
     return {
         "seconds": time.perf_counter() - wall,
         "cpu": time.process_time() - cpu,
-        "memory_before": before,
         "memory": peak_memory(),
     }
 
