@@ -15,6 +15,7 @@ from reconciler.core.errors import HostError
 
 STOP_GRACE: Final = 20.0
 PROBE_TIMEOUT: Final = 3.0
+_MISSES: Final = 5
 _START_DEADLINE: Final = 180.0  # a loaded machine with two cores takes a minute
 _RECOVERY_GRACE: Final = 15.0  # for a server that ran before, when its etcd came back
 _POLL: Final = 0.1
@@ -26,6 +27,7 @@ class _Pending:
 
     server: Server
     fresh: bool
+    missed: int = 0  # times in a row that its process was not seen
     deadline: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,7 +71,12 @@ def _patient(
     server = pending.server
     process = processes.running(server, observed)
     if process is None:
-        raise _failed(server, "ended while it started")
+        # While a process is becoming another program, it has no command line for a moment.
+        if pending.missed >= _MISSES:
+            raise _failed(server, "ended while it started")
+        pending.missed += 1
+        return pending
+    pending.missed = 0
     if time.monotonic() < pending.deadline:
         return pending
     if pending.fresh:
