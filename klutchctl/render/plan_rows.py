@@ -93,7 +93,7 @@ def row(change: Change) -> Row:
     return Row(
         action=change.action,
         subject=visible(change.subject),
-        what=visible(_what(change)),
+        what=visible(_what(change) + _held(change)),
         origin=_place(change.origin),
         details=(*map(_difference, change.fields), *_steps(change.steps)),
     )
@@ -107,6 +107,10 @@ def _what(change: Change) -> str:
         named = change.unit.resource in change.reason
         return change.reason if named else f"{change.unit.name}: {change.reason}"
     return f"{thing}: {change.reason}"
+
+
+def _held(change: Change) -> str:
+    return f"  (held back: {', '.join(change.held)})" if change.held else ""
 
 
 def _place(origin: Origin | None) -> str:

@@ -13,6 +13,8 @@ OWN_PREFIX: Final = "klutchctl.dev/"
 
 # Who wrote a field, as managedFields shows it.
 MANAGER_CLI: Final = "klutchctl"
+# Writes only the annotation `leaving`: no apply of klutchctl's own may take that away.
+MANAGER_NOTES: Final = "klutchctl-notes"
 MANAGER_BACKEND: Final = "klutch-bind"
 MANAGER_KONNECTOR: Final = KLUTCH_GROUP
 MANAGER_ORIGINAL_KONNECTOR: Final = "konnector"  # with operation Update
@@ -55,6 +57,7 @@ ACCESS: Final = f"{OWN_PREFIX}access"
 PARAMETERS: Final = f"{OWN_PREFIX}parameters"
 DELETION_POLICY: Final = f"{OWN_PREFIX}deletion-policy"
 RELEASED: Final = f"{OWN_PREFIX}released"
+LEAVING: Final = f"{OWN_PREFIX}leaving"  # on the home of units that are being let go
 ACCEPT_CLAIMS: Final = f"{OWN_PREFIX}accept-claims"
 ACCEPT_CLAIMS_TEMPLATE: Final = "Template"
 ALLOW_APP_CLUSTER_BINDING: Final = f"{OWN_PREFIX}allow-app-cluster-binding"

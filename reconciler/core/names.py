@@ -79,7 +79,12 @@ def oidc_identity(subject: str, cluster: str) -> str:
 
 def direct_identity(fleet: str, cluster: str) -> str:
     """Return the identity annotation of a space that klutchctl made. It has no `#`."""
-    return f"klutchctl:{fleet}/{cluster}"
+    return direct_identities(fleet) + cluster
+
+
+def direct_identities(fleet: str) -> str:
+    """Return what the identity annotations of all spaces begin with that klutchctl made."""
+    return f"klutchctl:{fleet}/"
 
 
 def space_generate_name(prefix: str) -> str:

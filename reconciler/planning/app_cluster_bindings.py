@@ -3,8 +3,9 @@
 Where such a cluster stands, what its units come to, and which of them left (mapping.md 8, 9).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
@@ -26,11 +27,12 @@ from reconciler.fleet.compile import unit_objects
 from reconciler.fleet.footing import Footing, default_footing
 from reconciler.fleet.values import AppCluster, Fleet, Unit, UnitKey
 from reconciler.planning import claims as claiming
-from reconciler.planning.changes import Action, Change, Step
+from reconciler.planning import unfinished
+from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.compare import is_of, is_ours, sealed
 from reconciler.planning.guards import leaving_policy
 from reconciler.planning.index import Index
-from reconciler.planning.leaving import Departure, all_of
+from reconciler.planning.leaving import Departure, let_go, unit_of
 from reconciler.planning.objects import owned_changes
 from reconciler.planning.offers import offer_of
 from reconciler.planning.placement import Misplaced, belongs_to_another
@@ -44,6 +46,8 @@ from reconciler.planning.units import (
     unaccepted,
     widened,
 )
+
+_TAKES_OUT: Final = frozenset({Verb.REMEMBER, Verb.UNLIST})
 
 
 def place(
@@ -163,16 +167,46 @@ def _other_owner(site: Site, bound: Manifest) -> str:
 def departures(site: Site, cluster: str) -> tuple[Departure, ...]:
     """Return the units that our AppClusterBinding lists and the files do not."""
     live = _live(site, cluster)
-    if live is None or not is_of(live, site.fleet, cluster) or not _listed_by_us(live):
+    if live is None or not is_of(live, site.fleet, cluster):
         return ()
-    ref = site.control_plane.ref(APP_CLUSTER_BINDING, live)
-    annotated = annotations_of(live).get(keys.DELETION_POLICY, "")
-    policy = leaving_policy(annotated)
-    found = (UnitKey(cluster, one.group, one.plural) for one in resources_of(live))
+    listed = resources_of(live) if _listed_by_us(live) else frozenset()
     return tuple(
-        Departure(key, key.name, ref, live, policy, tuple(release_steps(site, key, ref)), policy)
-        for key in sorted(found)
-        if key not in site.fleet.units
+        one for one in departures_of(site, cluster, live, listed) if one.key not in site.fleet.units
+    )
+
+
+def departures_of(
+    site: Site, cluster: str, live: Manifest, listed: Collection[Resource]
+) -> Iterator[Departure]:
+    """Yield how each of the `listed` units of an AppClusterBinding leaves, and what it remembers.
+
+    Sorted by their keys.
+    """
+    ref = site.control_plane.ref(APP_CLUSTER_BINDING, live)
+    letting_go = unfinished.remembered(live)
+    annotated = leaving_policy(annotations_of(live).get(keys.DELETION_POLICY, ""))
+    for key in sorted(
+        {
+            *(UnitKey(cluster, one.group, one.plural) for one in listed),
+            *(unit_of(cluster, name) for name in letting_go),
+        }
+    ):
+        policy = letting_go.get(key.name) or annotated
+        steps = tuple(_release_steps(site, key, ref))
+        yield Departure(key, key.name, ref, live, policy, steps, policy, ref)
+
+
+def interrupted(site: Site, cluster: str) -> tuple[Departure, ...]:
+    """Return the units that the files want again, and whose release has not come to its end."""
+    live = _live(site, cluster)
+    if live is None or not is_of(live, site.fleet, cluster):
+        return ()
+    listed = {one.name for one in resources_of(live)}
+    return tuple(
+        replace(one, release=steps if one.key.name not in listed else steps[-1:])
+        for one in departures_of(site, cluster, live, ())
+        if one.key in site.fleet.units
+        for steps in (tuple(step for step in one.release if step.verb not in _TAKES_OUT),)
     )
 
 
@@ -196,12 +230,13 @@ def _listed_by_us(app_cluster_binding: Manifest) -> bool:
     return any(path[:2] == ("f:spec", "f:apiExports") for path in owned)
 
 
-def release_steps(site: Site, key: UnitKey, ref: Ref) -> Iterator[Step]:
+def _release_steps(site: Site, key: UnitKey, ref: Ref) -> Iterator[Step]:
     """Yield how a unit is let go in this mode (mapping.md 9)."""
-    yield Step("apply", ref, "apiExports without it")
+    yield Step(Verb.REMEMBER, ref, "that it is being let go")
+    yield Step(Verb.UNLIST, ref, "apiExports without it")
     bound = Ref(site.control_plane.name, API_SERVICE_BINDING, site.footing.space, key.name)
-    yield Step("wait", bound, "until the backend has deleted it")
+    yield Step(Verb.AWAIT_GONE, bound, "until the backend has deleted it")
     export = Ref(site.control_plane.name, API_SERVICE_EXPORT, site.footing.space, key.name)
-    yield Step("wait", export, "until the backend has deleted it")
-    yield Step("patch", all_of(key, site.control_plane.name), "copies: unbound and released")
-    yield Step("patch", all_of(key, site.app.name), "instances: without our finalizer")
+    yield Step(Verb.AWAIT_GONE, export, "until the backend has deleted it")
+    yield from let_go(site, key)
+    yield Step(Verb.FORGET, ref)

@@ -1,14 +1,17 @@
 """A plan as a value: everything that would happen, what is held back, and what is unknown."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from reconciler.core.diff import FieldChange
 from reconciler.core.manifest import Manifest
 from reconciler.core.origin import Origin
 from reconciler.core.refs import Ref
+from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import UnitKey
+from reconciler.fleet.wanted import Wanted
 
 
 class Action(StrEnum):
@@ -25,11 +28,37 @@ class Action(StrEnum):
     UNKNOWN = "unknown"
 
 
+_IDLE: Final = frozenset({Action.NOOP, Action.BLOCKED, Action.UNKNOWN})
+
+
+class Verb(StrEnum):
+    """What one step does. Each may be done twice: what is done already is left as it is."""
+
+    CREATE = "create"
+    DELETE = "delete"
+    ORPHAN = "delete-orphaning"  # what the object owns stays: a CRD, and with it every instance
+    POLICY = "set-deletion-policy"  # so that a konnector knows that nothing is to be deleted
+    OWN = "own"  # the CRD of a service gets its binding as the owner again
+    REMEMBER = "remember"  # that the unit is being let go, where the unit is known from
+    FORGET = "forget"
+    AWAIT_STOP = "await-stop"  # until the konnector has said that it syncs no longer
+    AWAIT_GONE = "await-gone"
+    RELEASE_COPIES = "release-copies"
+    FREE_INSTANCES = "free-instances"
+    DELETE_INSTANCES = "delete-instances"
+    AWAIT_NO_INSTANCES = "await-no-instances"
+    DELETE_CRD = "delete-crd"  # after a fresh count of its instances
+    DELETE_COPIED = "delete-copied"
+    UNLIST = "unlist"  # takes one unit out of an AppClusterBinding
+    RETIRE = "retire"  # marks what a cluster stood on as released
+    DELETE_EMPTY = "delete-empty"  # once no instance of any kind is left
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One of the steps of a release, replace or delete, in the order in which they are done."""
 
-    verb: str  # create, apply, patch, delete, wait
+    verb: Verb
     ref: Ref
     note: str = ""
 
@@ -59,6 +88,16 @@ class Change:
     steps: tuple[Step, ...] = ()
     # A replace of a request alone: export, binding and data stay (mapping.md 5).
     keeps_data: bool = False
+    # The guards that hold this line back in this run, by their names.
+    held: tuple[str, ...] = ()
+    # What an apply needs beyond what a plan says. Never saved, and no part of what is said.
+    wanted: Wanted | None = field(default=None, repr=False, compare=False)
+    footing: Footing | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def acts(self) -> bool:
+        """Whether an apply would write anything for this line."""
+        return self.action not in _IDLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +114,7 @@ class WidenedClaim:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A guard that tripped: which, why, and which lines it holds back."""
+    """A guard that tripped: which, why, and in which clusters. Lines name it as `held`."""
 
     guard: str  # max-deletes, in-use, allow-empty, identity, suspended, block, ...
     message: str

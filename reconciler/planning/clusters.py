@@ -65,6 +65,7 @@ def _draft(wanted: Wanted, live: Manifest | None) -> Change:
         reason="in sync",
         origin=wanted.origin,
         uid="" if live is None else uid_of(live),
+        wanted=wanted,
     )
 
 

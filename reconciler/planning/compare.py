@@ -16,10 +16,9 @@ from reconciler.core.normalize import normalize
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
 from reconciler.fleet.values import Fleet
 from reconciler.fleet.wanted import Wanted
-from reconciler.planning.changes import Action, Change
+from reconciler.planning.changes import Change
 
 _DIGEST_LENGTH: Final = 16
-_TOUCHES_NOTHING: Final = frozenset({Action.NOOP, Action.BLOCKED, Action.UNKNOWN})
 
 
 def differences(
@@ -62,7 +61,7 @@ def before_digest(live: Manifest | None, stated: Manifest, *, whole: Manifest | 
 
 def sealed(change: Change, live: Manifest | None, wanted: Wanted) -> Change:
     """Return a line with the digest of the live object, where the line touches one."""
-    if live is None or change.action in _TOUCHES_NOTHING:
+    if live is None or not change.acts:
         return change
     compared = wanted.manifest if wanted.compared is None else wanted.compared
     return replace(change, before=before_digest(live, compared, whole=wanted.manifest))

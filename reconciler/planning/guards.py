@@ -1,8 +1,8 @@
 """Which releases, replaces and deletes may not happen in this run, and why (product.md, prune)."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from reconciler.fleet.values import DeletionPolicy, Guards, PruneMode, UnitKey
 from reconciler.planning.changes import Action, Change, Held
@@ -55,18 +55,18 @@ def held_back(guards: Guards, changes: Sequence[Change], extent: Extent) -> tupl
     return tuple(held)
 
 
-def held_units(
+def units_in_use(
     guards: Guards,
     changes: Sequence[Change],
     in_use: Mapping[UnitKey, int | None],
     consented: Collection[UnitKey],
-) -> list[Held]:
+) -> dict[UnitKey, Held]:
     """Return the units that may not be replaced or deleted because instances of them may exist.
 
     `in_use` counts instances; None, or nothing, is unknown, which is not none. `consented` are
     units whose own policy is Delete: with keepIfInUse false their instances go as well.
     """
-    held = []
+    held = {}
     for change in changes:
         risky = change.action in (Action.REPLACE, Action.DELETE) and not change.keeps_data
         if not risky or change.unit is None:
@@ -80,8 +80,30 @@ def held_units(
             f"{change.unit}: {exist} exist, so it is not {change.action.value}d; "
             "remove them first, or release the unit instead"
         )
-        held.append(Held("in-use", message, (change.cluster,)))
+        held[change.unit] = Held("in-use", message, (change.cluster,))
     return held
+
+
+def marked(
+    changes: Sequence[Change], in_use: Mapping[UnitKey, Held], whole_run: Sequence[Held]
+) -> tuple[Change, ...]:
+    """Return the lines, each with the guards that hold it back.
+
+    A cluster that leaves goes only after all its units, so what holds one of them holds it.
+    """
+    leaving = {unit.cluster for unit in in_use}
+
+    def holding(change: Change) -> Iterator[str]:
+        if change.action in PRUNING:
+            if change.unit in in_use or (change.unit is None and change.cluster in leaving):
+                yield "in-use"
+            for held in whole_run:
+                if held.guard != "report" or change.action in _LEAVING:
+                    yield held.guard
+
+    return tuple(
+        replace(one, held=names) if (names := tuple(holding(one))) else one for one in changes
+    )
 
 
 def leaving_policy(annotated: str) -> DeletionPolicy:

@@ -31,12 +31,11 @@ from reconciler.core.refs import (
     Kind,
 )
 from reconciler.fleet.footing import Footing
-from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode, UnitKey
+from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode
 from reconciler.planning import leaving
-from reconciler.planning.app_cluster_bindings import release_steps, resources_of
-from reconciler.planning.changes import Action, Change, Step
+from reconciler.planning.app_cluster_bindings import departures_of, resources_of
+from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.compare import before_digest, is_ours
-from reconciler.planning.guards import leaving_policy
 from reconciler.planning.index import Index
 from reconciler.planning.leaving import Departure
 from reconciler.planning.placement import belongs_to_another, leads_to, secret_of
@@ -117,7 +116,7 @@ def change_of(gone: Leaving) -> Change:
             reason = "no document names this cluster, and prune.onClusterLeave is Block"
             return replace(change, action=Action.BLOCKED, reason=reason, steps=())
         case DeletionPolicy.DELETE:
-            last = Step("delete", change.ref, "once no instance of any kind is left")
+            last = Step(Verb.DELETE_EMPTY, change.ref, "once no instance of any kind is left")
             reason = "no document names this cluster, and prune.onClusterLeave is Delete"
             steps = (*change.steps, last)
             return replace(change, action=Action.DELETE, reason=reason, steps=steps)
@@ -207,13 +206,8 @@ def _app_cluster_bindings(fleet: Fleet, name: str, plane: Index, app: Index) -> 
         ref = plane.ref(APP_CLUSTER_BINDING, one)
         space = names.app_cluster_binding_space(ref.namespace, ref.name)
         site = Site(fleet, _footing(space, plane, app), plane, app)
-        found = []
-        for resource in sorted(resources_of(one), key=lambda each: each.name):
-            key = UnitKey(name, resource.group, resource.plural)
-            steps = tuple(release_steps(site, key, ref))
-            own = leaving_policy(annotations_of(one).get(keys.DELETION_POLICY, ""))
-            found.append(Departure(key, key.name, ref, one, own, steps, own))
-        yield Leaving(name, APP_CLUSTER_BINDING, one, site, _by_rule(fleet, tuple(found)))
+        found = tuple(departures_of(site, name, one, resources_of(one)))
+        yield Leaving(name, APP_CLUSTER_BINDING, one, site, _by_rule(fleet, found))
 
 
 def _left(carrier: Manifest, fleet: Fleet, name: str) -> bool:
@@ -244,14 +238,14 @@ def _footing(space: str, plane: Index, app: Index) -> Footing:
 def _steps(gone: Leaving) -> Iterator[Step]:
     site, ref = gone.site, gone.site.control_plane.ref(gone.kind, gone.carrier)
     if gone.kind == APP_CLUSTER_BINDING:
-        yield Step("apply", ref, "apiExports [], konnector.deploy false, annotation released")
+        yield Step(Verb.RETIRE, ref, "apiExports [], konnector.deploy false, annotation released")
         return
     # What nobody adopted may live by the same konnector, and by the same access.
     if not leaving.strangers(site, gone.name):
         yield from _konnector_steps(gone)
     if not _guests(gone):
         yield from _access_steps(gone)
-    yield Step("apply", ref, "annotation released; the space and its data stay")
+    yield Step(Verb.RETIRE, ref, "annotation released; the space and its data stay")
 
 
 def _konnector_steps(gone: Leaving) -> Iterator[Step]:
@@ -259,18 +253,18 @@ def _konnector_steps(gone: Leaving) -> Iterator[Step]:
     for kind, name in _KONNECTOR:
         live = app.get(kind, names.KLUTCH_NAMESPACE if kind.namespaced else "", name)
         if live is not None and is_ours(live, fleet=gone.site.fleet.name, cluster=gone.name):
-            yield Step("delete", app.ref(kind, live), "the konnector that we deployed")
+            yield Step(Verb.DELETE, app.ref(kind, live), "the konnector that we deployed")
 
 
 def _access_steps(gone: Leaving) -> Iterator[Step]:
     app, plane, footing = gone.site.app, gone.site.control_plane, gone.site.footing
     for secret in sorted(app.inside(SECRET, names.KLUTCH_NAMESPACE), key=name_of):
         if is_ours(secret, fleet=gone.site.fleet.name, cluster=gone.name):
-            yield Step("delete", app.ref(SECRET, secret), "the way to the control plane")
+            yield Step(Verb.DELETE, app.ref(SECRET, secret), "the way to the control plane")
     for name in (names.BINDER, footing.kubeconfig_name):
         held = plane.get(SECRET, footing.space, name)
         if held is not None:
-            yield Step("delete", plane.ref(SECRET, held), "revokes the access")
+            yield Step(Verb.DELETE, plane.ref(SECRET, held), "revokes the access")
 
 
 def _guests(gone: Leaving) -> tuple[str, ...]:

@@ -5,27 +5,35 @@ The steps are those of mapping.md 9, Direct mode.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core import keys
+from reconciler.core import keys, names
 from reconciler.core.live import instances
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of, uid_of
-from reconciler.core.refs import CRD, SECRET, Ref
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.fleet.values import DeletionPolicy, UnitKey
-from reconciler.planning.changes import Action, Change, Step
+from reconciler.planning import unfinished
+from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.compare import before_digest, is_of
 from reconciler.planning.guards import leaving_policy
+from reconciler.planning.index import Index
 from reconciler.planning.placement import bindings
 from reconciler.planning.units import Site
+
+_NOT_FOR_DELETES: Final = frozenset(
+    {Verb.REMEMBER, Verb.POLICY, Verb.RELEASE_COPIES, Verb.FREE_INSTANCES, Verb.FORGET}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
     """One unit that left, and the steps of its release.
 
-    `live` is the object of ours that still carries it.
+    `live` is the object of ours that still carries it, at `ref`; `home` remembers that it is
+    being let go.
     """
 
     key: UnitKey
@@ -35,29 +43,70 @@ class Departure:
     policy: DeletionPolicy
     release: tuple[Step, ...]
     own: DeletionPolicy  # what the unit's own Binding said, whatever else decides
+    home: Ref
 
 
 def departures(site: Site, cluster: str) -> tuple[Departure, ...]:
     """Return the units of a cluster in Direct mode that are ours, live, and not in the files.
 
-    A binding tells; where it is gone already, the request does.
+    A binding tells; where it is gone already, the request does, or the space remembers, or an
+    export that nobody but us can have asked for.
     """
-    carriers = (
-        *((site.app, API_SERVICE_BINDING, one) for one in bindings(site.app)),
-        *(
-            (site.control_plane, API_SERVICE_EXPORT_REQUEST, one)
-            for one in site.control_plane.inside(API_SERVICE_EXPORT_REQUEST, site.footing.space)
-        ),
-    )
+    home = Ref(site.control_plane.name, NAMESPACE, "", site.footing.space)
+    letting_go = unfinished.remembered(site.control_plane.at(home))
     found: dict[UnitKey, Departure] = {}
-    for index, kind, live in carriers:
-        key = _key(cluster, name_of(live))
-        ours = is_of(live, site.fleet, cluster)
-        if ours and key not in site.fleet.units and key not in found:
-            ref, policy = index.ref(kind, live), _policy(live)
-            steps = tuple(_release(site, key, ref))
-            found[key] = Departure(key, _subject(live), ref, live, policy, steps, policy)
+    for index, kind, live, name in _carriers(site, cluster):
+        key = unit_of(cluster, name)
+        if key in site.fleet.units or key in found:
+            continue
+        ref = index.ref(kind, live)
+        policy = letting_go.get(name) or _policy(live)
+        steps = tuple(_release(site, key, ref, home))
+        found[key] = Departure(key, _subject(live, name), ref, live, policy, steps, policy, home)
     return tuple(found[key] for key in sorted(found))
+
+
+def _carriers(site: Site, cluster: str) -> Iterator[tuple[Index, Kind, Manifest, str]]:
+    """Yield what carries a unit of ours and its name, the best witness first."""
+    app, cp, space = site.app, site.control_plane, site.footing.space
+    for one in bindings(app):
+        if is_of(one, site.fleet, cluster):
+            yield app, API_SERVICE_BINDING, one, name_of(one)
+    for one in cp.inside(API_SERVICE_EXPORT_REQUEST, space):
+        if is_of(one, site.fleet, cluster):
+            yield cp, API_SERVICE_EXPORT_REQUEST, one, name_of(one)
+    home = cp.get(NAMESPACE, "", space)
+    if home is None:
+        return
+    for name in unfinished.remembered(home):
+        yield cp, NAMESPACE, home, name
+    identity = annotations_of(home).get(keys.IDENTITY, "")
+    if identity.startswith(names.direct_identities(site.fleet.name)):
+        bound = set(map(name_of, bindings(app)))
+        for one in cp.inside(API_SERVICE_EXPORT, space):
+            if name_of(one) not in bound:
+                yield cp, API_SERVICE_EXPORT, one, name_of(one)
+
+
+def interrupted(site: Site, cluster: str) -> tuple[Departure, ...]:
+    """Return the units that the files want again, and whose release has not come to its end.
+
+    Where the binding is gone, the copies are let go first: a konnector that meets copies that
+    are still bound deletes those whose twin is gone.
+    """
+    home = Ref(site.control_plane.name, NAMESPACE, "", site.footing.space)
+    live = site.control_plane.at(home)
+    bound = set(map(name_of, bindings(site.app)))
+    found = []
+    for name in sorted(unfinished.remembered(live)):
+        key = unit_of(cluster, name)
+        if live is None or key not in site.fleet.units:
+            continue
+        rest = () if name in bound else tuple(let_go(site, key))
+        steps = (*rest, Step(Verb.FORGET, home))
+        keep = DeletionPolicy.RELEASE
+        found.append(Departure(key, name, home, live, keep, steps, keep, home))
+    return tuple(found)
 
 
 def strangers(site: Site, cluster: str) -> list[Manifest]:
@@ -66,7 +115,7 @@ def strangers(site: Site, cluster: str) -> list[Manifest]:
         one
         for one in bindings(site.app)
         if not is_of(one, site.fleet, cluster)
-        and _key(cluster, name_of(one)) not in site.fleet.units
+        and unit_of(cluster, name_of(one)) not in site.fleet.units
     ]
 
 
@@ -76,7 +125,7 @@ def unmanaged(site: Site, cluster: str) -> set[str]:
     return {f"{cluster}: unmanaged, and left alone: {', '.join(found)}"} if found else set()
 
 
-def change_of(site: Site, departure: Departure, *, in_use: int | None) -> Change:
+def change_of(site: Site, departure: Departure, *, in_use: int | None = None) -> Change:
     """Return the line for one unit that left. `in_use` counts its instances, None = not asked."""
     change = Change(
         cluster=departure.key.cluster,
@@ -101,13 +150,14 @@ def change_of(site: Site, departure: Departure, *, in_use: int | None) -> Change
             return replace(change, action=Action.DELETE, reason=reason, steps=steps)
 
 
-def _key(cluster: str, name: str) -> UnitKey:
+def unit_of(cluster: str, name: str) -> UnitKey:
+    """Return the unit that objects named `plural.group` are of."""
     resource, _, group = name.partition(".")
     return UnitKey(cluster, group, resource)
 
 
-def _subject(live: Manifest) -> str:
-    return labels_of(live).get(keys.BINDING) or name_of(live)
+def _subject(live: Manifest, name: str) -> str:
+    return labels_of(live).get(keys.BINDING) or name
 
 
 def _policy(live: Manifest) -> DeletionPolicy:
@@ -120,30 +170,48 @@ def _instances(count: int | None) -> str:
     return "1 instance" if count == 1 else f"{count} instances"
 
 
-def _release(site: Site, key: UnitKey, carrier: Ref) -> Iterator[Step]:
-    cp, space = site.control_plane, site.footing.space
+def _release(site: Site, key: UnitKey, carrier: Ref, home: Ref) -> Iterator[Step]:
+    yield Step(Verb.REMEMBER, home, "that it is being let go")
     if carrier.kind == API_SERVICE_BINDING:
-        yield Step("apply", carrier, "annotation deletion-policy Release")
-        yield Step("delete", carrier, "propagationPolicy Orphan: the CRD stays")
-        yield Step("wait", carrier, "until the konnector has stopped its sync")
-    for kind in (API_SERVICE_EXPORT_REQUEST, API_SERVICE_EXPORT):
-        ref = Ref(cp.name, kind, space, key.name)
+        yield Step(Verb.POLICY, carrier, "deletion-policy Release")
+    yield from _unbind(site, key, carrier)
+    yield from let_go(site, key)
+    yield Step(Verb.FORGET, home)
+
+
+def _unbind(site: Site, key: UnitKey, carrier: Ref) -> Iterator[Step]:
+    cp, space = site.control_plane, site.footing.space
+    request = Ref(cp.name, API_SERVICE_EXPORT_REQUEST, space, key.name)
+    export = Ref(cp.name, API_SERVICE_EXPORT, space, key.name)
+    if carrier.kind == API_SERVICE_BINDING:
+        yield Step(Verb.ORPHAN, carrier, "the CRD stays, and every instance")
+    if cp.at(export) is not None:
+        yield Step(Verb.AWAIT_STOP, export, "until the konnector has stopped its sync")
+    for ref in (request, export):
         if cp.at(ref) is not None:
-            yield Step("delete", ref, "the backend takes the rights away")
-    yield Step("patch", all_of(key, cp.name), "provider copies: unbound and released")
-    yield Step("patch", all_of(key, site.app.name), "instances: without our finalizer")
+            yield Step(Verb.DELETE, ref, "the backend takes the rights away")
+
+
+def let_go(site: Site, key: UnitKey) -> Iterator[Step]:
+    """Yield the steps after which nobody deletes what was synced: neither side's objects."""
+    yield Step(Verb.RELEASE_COPIES, all_of(key, site.control_plane.name), "unbound and released")
+    yield Step(Verb.FREE_INSTANCES, all_of(key, site.app.name), "without our finalizer")
 
 
 def _delete(site: Site, departure: Departure) -> Iterator[Step]:
     key = departure.key
     instances = all_of(key, site.app.name)
-    yield Step("delete", instances, "through the app cluster; the konnector carries it")
-    yield Step("wait", instances, "until there is none")
+    yield Step(Verb.REMEMBER, departure.home, "that it is being deleted")
+    yield Step(
+        Verb.DELETE_INSTANCES, instances, "through the app cluster; the konnector carries it"
+    )
+    yield Step(Verb.AWAIT_NO_INSTANCES, instances, "until there is none")
     # Neither copies nor instances are left to let go.
-    yield from (step for step in departure.release if step.verb != "patch")
-    yield Step("delete", Ref(site.app.name, CRD, "", key.name), "after a fresh count of 0")
-    copies = Ref(site.app.name, SECRET, "", "")
-    yield Step("delete", copies, "with resource-owner Provider that no other binding claims")
+    yield from (step for step in departure.release if step.verb not in _NOT_FOR_DELETES)
+    yield Step(Verb.DELETE_CRD, Ref(site.app.name, CRD, "", key.name), "after a fresh count of 0")
+    copied = Ref(site.app.name, SECRET, "", "")
+    yield Step(Verb.DELETE_COPIED, copied, "with resource-owner Provider, claimed by no other")
+    yield Step(Verb.FORGET, departure.home)
 
 
 def all_of(key: UnitKey, cluster: str) -> Ref:

@@ -19,6 +19,7 @@ from reconciler.planning.changes import Action, Change
 from reconciler.planning.compare import differences
 
 _LABELS: Final = "/metadata/labels"
+_CLAIMS: Final = "/spec/permissionClaims"
 _WHOLE: Final = (_LABELS, "/metadata/annotations")
 # All that an adoption writes (mapping.md 0, Ownership): our labels, and these annotations.
 _MARKS: Final = {
@@ -100,6 +101,8 @@ def _updated(
         return replace(draft, action=Action.NOOP, reason="in sync")
     only_labels = all(one.path.startswith(_LABELS) for one in fields)
     reason = "labels only" if only_labels else "differs from the files"
+    if any(one.path.startswith(_CLAIMS) for one in fields):
+        reason += "; the original konnector heeds claims only when it starts again"
     if former:
         reason += f"; its cluster was called {former}"
     return replace(draft, action=Action.UPDATE, reason=reason, fields=fields, after=stated)

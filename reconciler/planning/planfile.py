@@ -189,6 +189,7 @@ def _change(change: Change) -> dict[str, JSON]:
         "fields": [_field(one) for one in change.fields] or None,
         "steps": [_step(one) for one in change.steps] or None,
         "keepsData": change.keeps_data or None,
+        "held": list(change.held) or None,
     }
     return {key: value for key, value in stated.items() if value is not None}
 

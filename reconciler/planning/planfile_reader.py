@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, TypeVar
 
 from reconciler.core.diff import FieldChange
@@ -17,10 +18,12 @@ from reconciler.planning.changes import (
     Plan,
     Step,
     UnseenCluster,
+    Verb,
     WidenedClaim,
 )
 
 T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 
 _NAMES: Final[Mapping[type, str]] = {str: "text", int: "a number", bool: "true or false"}
 
@@ -121,7 +124,7 @@ def _change(found: _Object) -> Change:
         cluster=found.text("cluster"),
         subject=found.text("subject"),
         ref=_ref(found.object("ref")),
-        action=_action(found),
+        action=_word(found, "action", Action),
         reason=found.text("reason"),
         origin=_origin(found.optional("origin")),
         unit=None if unit is None else _unit(unit),
@@ -131,15 +134,16 @@ def _change(found: _Object) -> Change:
         fields=found.each("fields", _field),
         steps=found.each("steps", _step),
         keeps_data=found.flag("keepsData"),
+        held=found.texts("held"),
     )
 
 
-def _action(found: _Object) -> Action:
-    word = found.text("action")
-    if word not in set(Action):
-        known = ", ".join(Action)
-        raise ConfigError(f"must be one of {known}", where=f"{found.place}/action")
-    return Action(word)
+def _word(found: _Object, key: str, known: type[E]) -> E:
+    word = found.text(key)
+    if word not in set(known):
+        listed = ", ".join(known)
+        raise ConfigError(f"must be one of {listed}", where=f"{found.place}/{key}")
+    return known(word)
 
 
 def _field(found: _Object) -> FieldChange:
@@ -147,7 +151,7 @@ def _field(found: _Object) -> FieldChange:
 
 
 def _step(found: _Object) -> Step:
-    return Step(found.text("verb"), _ref(found.object("ref")), found.text("note"))
+    return Step(_word(found, "verb", Verb), _ref(found.object("ref")), found.text("note"))
 
 
 def _ref(found: _Object) -> Ref:

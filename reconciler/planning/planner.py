@@ -82,16 +82,15 @@ def plan(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Pl
 def _plan(fleet: Fleet, live: Live, draft: _Draft) -> Plan:
     known = set(fleet.units) | {one.unit for one in draft.changes if one.unit is not None}
     extent = guards.Extent(wanted=len(fleet.units), known=len(known))
-    held = [
-        *draft.held,
-        *guards.held_units(fleet.guards, draft.changes, draft.in_use, draft.consented),
-        *guards.held_back(fleet.guards, draft.changes, extent),
-    ]
+    in_use = guards.units_in_use(fleet.guards, draft.changes, draft.in_use, draft.consented)
+    whole_run = guards.held_back(fleet.guards, draft.changes, extent)
+    changes = guards.marked(draft.changes, in_use, whole_run)
+    held = [*draft.held, *(in_use[unit] for unit in sorted(in_use)), *whole_run]
     made = Plan(
         fleet=fleet.name,
         revision=fleet.revision,
         digest=fleet.digest,
-        changes=tuple(draft.changes),
+        changes=changes,
         sections=draft.sections,
         widened=tuple(draft.widened),
         held=tuple(held),
@@ -142,7 +141,7 @@ def _leave(
             draft.sections[app.name] = plane_name
             for departure in gone.departures:
                 _depart(draft, gone.site, departure)
-            draft.changes.append(leavers.change_of(gone))
+            draft.changes.append(replace(leavers.change_of(gone), footing=gone.site.footing))
 
 
 def _depart(draft: _Draft, site: Site, departure: leaving.Departure) -> None:
@@ -150,12 +149,18 @@ def _depart(draft: _Draft, site: Site, departure: leaving.Departure) -> None:
     count = _count(draft, site.app, departure.key)
     if departure.own is DeletionPolicy.DELETE:
         draft.consented.add(departure.key)
-    draft.changes.append(leaving.change_of(site, departure, in_use=count))
+    change = leaving.change_of(site, departure, in_use=count)
+    draft.changes.append(replace(change, footing=site.footing))
 
 
 def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]) -> None:
-    fleet = site.fleet
+    fleet, first = site.fleet, len(draft.changes)
     direct = fleet.control_planes[cluster.control_plane].mode is Mode.DIRECT
+    rules = leaving if direct else app_cluster_bindings
+    for departure in rules.interrupted(site, cluster.name):
+        resumed = leaving.change_of(site, replace(departure, policy=DeletionPolicy.RELEASE))
+        reason = "its release had not come to its end, and the files want it again"
+        draft.changes.append(replace(resumed, reason=reason))
     if wanted or site.control_plane.get(NAMESPACE, "", site.footing.space) is not None:
         needs = plan_cluster(site, cluster, wanted)
         draft.changes += needs
@@ -167,11 +172,23 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
         draft.bodies |= planned.bodies
         if any(one.action is Action.REPLACE and not one.keeps_data for one in planned.changes):
             _count(draft, site.app, unit.key)
-    rules = leaving if direct else app_cluster_bindings
     draft.warnings |= rules.unmanaged(site, cluster.name)
     if fleet.guards.mode is not PruneMode.OFF:
         for departure in rules.departures(site, cluster.name):
             _depart(draft, site, departure)
+            if wanted and departure.policy is DeletionPolicy.RELEASE:
+                draft.warnings.add(_endangered(departure))
+    draft.changes[first:] = [
+        replace(one, footing=site.footing) if one.acts else one for one in draft.changes[first:]
+    ]
+
+
+def _endangered(departure: leaving.Departure) -> str:
+    """Warn of what the original does to copies whose space others still use (mapping.md 9)."""
+    return (
+        f"{departure.key}: its released copies stay beside those of other units; the original "
+        "konnector and backend delete them with their app namespace"
+    )
 
 
 def _address_warnings(

@@ -23,7 +23,7 @@ from reconciler.fleet.compile import Wanted, unit_objects
 from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import Claim, Fleet, Unit
 from reconciler.planning import claims as claiming
-from reconciler.planning.changes import Action, Change, Step, WidenedClaim
+from reconciler.planning.changes import Action, Change, Step, Verb, WidenedClaim
 from reconciler.planning.compare import is_of, sealed
 from reconciler.planning.index import Index
 from reconciler.planning.objects import obstacle, owned_changes
@@ -149,8 +149,8 @@ def _request_change(site: Site, unit: Unit, wanted: Wanted) -> Change:
 
 
 def _replaced(change: Change, live: Manifest | None, reason: str) -> Change:
-    removal = () if live is None else (Step("delete", change.ref, "the old request"),)
-    steps = (*removal, Step("create", change.ref, "a new request"))
+    removal = () if live is None else (Step(Verb.DELETE, change.ref, "the old request"),)
+    steps = (*removal, Step(Verb.CREATE, change.ref, "a new request"))
     return replace(change, action=Action.REPLACE, reason=reason, steps=steps)
 
 
@@ -186,9 +186,9 @@ def _binding_changes(site: Site, unit: Unit, wanted: Wanted) -> tuple[Change, ..
     if live is not None and _leads_elsewhere(live, wanted):
         crd = Ref(site.app.name, CRD, "", unit.key.name)
         steps = (
-            Step("delete", wanted.ref, "propagationPolicy Orphan: the CRD stays"),
-            Step("create", wanted.ref),
-            Step("patch", crd, "ownerReference to the new binding"),
+            Step(Verb.ORPHAN, wanted.ref, "the CRD stays, and every instance"),
+            Step(Verb.CREATE, wanted.ref),
+            Step(Verb.OWN, crd, "ownerReference to the new binding"),
         )
         reason = "kubeconfigSecretRef differs and cannot be changed"
         after = wanted.manifest
@@ -269,4 +269,5 @@ def draft_of(unit: Unit, wanted: Wanted, live: Manifest | None) -> Change:
         origin=unit.origin,
         unit=unit.key,
         uid="" if live is None else uid_of(live),
+        wanted=wanted,
     )

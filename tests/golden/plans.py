@@ -15,6 +15,7 @@ from reconciler.planning.changes import (
     Plan,
     Step,
     UnseenCluster,
+    Verb,
     WidenedClaim,
 )
 from reconciler.planning.planfile import identified
@@ -89,8 +90,8 @@ CHANGES = (
         origin=Origin("bindings/reports.yaml", 7, 1),
         unit=REPORTS,
         steps=(
-            Step("delete", request(REPORTS), "the old request"),
-            Step("create", request(REPORTS)),
+            Step(Verb.DELETE, request(REPORTS), "the old request"),
+            Step(Verb.CREATE, request(REPORTS)),
         ),
     ),
     change(

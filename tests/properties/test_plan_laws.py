@@ -23,6 +23,7 @@ from reconciler.planning.changes import (
     Plan,
     Step,
     UnseenCluster,
+    Verb,
     WidenedClaim,
 )
 
@@ -56,7 +57,7 @@ CHANGES = st.builds(
     uid=TEXTS,
     after=st.none() | st.dictionaries(TEXTS, JSONS, max_size=3),
     fields=st.lists(st.builds(FieldChange, TEXTS, JSONS, JSONS), max_size=2).map(tuple),
-    steps=st.lists(st.builds(Step, TEXTS, REFS, TEXTS), max_size=2).map(tuple),
+    steps=st.lists(st.builds(Step, st.sampled_from(Verb), REFS, TEXTS), max_size=2).map(tuple),
     keeps_data=st.booleans(),
 )
 

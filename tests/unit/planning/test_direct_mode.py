@@ -211,13 +211,15 @@ def test_a_removed_binding_is_released_with_its_steps():
     assert change.subject == "orders-db"
     assert "3 instances stay" in change.reason
     assert [step.verb for step in change.steps] == [
-        "apply",
+        "remember",
+        "set-deletion-policy",
+        "delete-orphaning",
+        "await-stop",
         "delete",
-        "wait",
         "delete",
-        "delete",
-        "patch",
-        "patch",
+        "release-copies",
+        "free-instances",
+        "forget",
     ]
     assert not plan.held
 

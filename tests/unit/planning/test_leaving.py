@@ -68,7 +68,7 @@ def test_a_release_never_deletes_the_space_and_takes_the_access_away():
     assert ("Secret", "klutch-binder") in deleted
     assert ("Secret", "kubeconfig") in deleted
     assert all(kind != "Namespace" for kind, _ in deleted)
-    assert cluster.steps[-1].verb == "apply", "the space is marked as released"
+    assert cluster.steps[-1].verb == "retire", "the space is marked as released"
 
 
 def test_a_released_cluster_is_not_released_again():

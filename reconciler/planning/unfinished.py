@@ -1,0 +1,27 @@
+"""Which units of an app cluster are being let go, as its home on the control plane remembers.
+
+A unit's objects go one by one, and after the first of them nothing else tells that the rest is
+still to do. So the space, or the AppClusterBinding, carries the annotation `leaving` from before
+the first step until after the last (mapping.md 9).
+"""
+
+from collections.abc import Mapping
+
+from reconciler.core import keys
+from reconciler.core.manifest import Manifest, annotations_of
+from reconciler.fleet.values import DeletionPolicy
+
+
+def remembered(home: Manifest | None) -> Mapping[str, DeletionPolicy]:
+    """Return the units (`plural.group`) that are being let go, and how each."""
+    text = "" if home is None else annotations_of(home).get(keys.LEAVING, "")
+    pairs = (entry.partition("=") for entry in text.split(",") if entry)
+    return {
+        name: DeletionPolicy(policy) if policy in set(DeletionPolicy) else DeletionPolicy.RELEASE
+        for name, _, policy in pairs
+    }
+
+
+def told(units: Mapping[str, DeletionPolicy]) -> str:
+    """Return the annotation's value that `remembered` reads, "" for no units."""
+    return ",".join(f"{name}={units[name].value}" for name in sorted(units))
