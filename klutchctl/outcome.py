@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from klutchctl.exit_codes import ExitCode
+from reconciler.apply.outcomes import GOOD, Report, Status
 from reconciler.planning.changes import Action, Plan
 
 PRECEDENCE: Final = (
@@ -26,6 +27,19 @@ PRECEDENCE: Final = (
 _MEANT: Final = frozenset({"report", "suspended"})
 
 
+# What was skipped or cut short is told by what caused it.
+_OF_OUTCOMES: Final = {
+    Status.DONE: ExitCode.SUCCESS,
+    Status.UNCHANGED: ExitCode.SUCCESS,
+    Status.STALE: ExitCode.STALE,
+    Status.HELD: ExitCode.HELD_BACK,
+    Status.FAILED: ExitCode.PARTIAL,
+    Status.SKIPPED: ExitCode.SUCCESS,
+    Status.UNCONFIRMED: ExitCode.UNHEALTHY,
+    Status.INTERRUPTED: ExitCode.SUCCESS,
+}
+
+
 def first(codes: Iterable[ExitCode]) -> ExitCode:
     """Return the code that wins where several hold; SUCCESS where none does."""
     return min(codes, key=PRECEDENCE.index, default=ExitCode.SUCCESS)
@@ -38,6 +52,23 @@ def exit_code(plan: Plan, *, detailed: bool, allow_unreachable: bool) -> ExitCod
     that knows none never is.
     """
     return first(_holding(plan, detailed=detailed, allow_unreachable=allow_unreachable))
+
+
+def apply_code(report: Report, *, allow_unreachable: bool, signalled: ExitCode | None) -> ExitCode:
+    """Return the exit code of an apply: what its plan could not do counts as well."""
+    planned = exit_code(report.plan, detailed=False, allow_unreachable=allow_unreachable)
+    found = {_OF_OUTCOMES[one.status] for one in report.outcomes}
+    failed = {one.change.cluster for one in report.outcomes if one.status is Status.FAILED}
+    done = any(one.status in GOOD for one in report.outcomes)
+    if failed and not done and failed >= report.plan.sections.keys():
+        found.add(ExitCode.FAILED)
+    if report.not_ready:
+        found.add(ExitCode.UNHEALTHY)
+    if report.lock_lost:
+        found.add(ExitCode.LOCKED)
+    if signalled is not None:
+        found.add(signalled)
+    return first({planned, *found})
 
 
 def _holding(plan: Plan, *, detailed: bool, allow_unreachable: bool) -> Iterator[ExitCode]:

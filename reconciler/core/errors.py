@@ -2,6 +2,7 @@
 
 KlutchError                    a sentence: what, where, what to do next
 ├─ ConfigError        NEVER    what a person wrote is wrong (a kubeconfig, a file, an option)
+├─ StalePlan          NEVER    a saved plan does not fit the files or the clusters any more
 ├─ HostError         NEVER    the machine lacks something (a port, disk space, a toolchain)
 └─ ClusterError                an API server said no, or nothing; carries cluster, object, verb
    ├─ Unreachable     LATER    network, time-out, 5xx, 429, a cut answer
@@ -54,6 +55,10 @@ class HostError(KlutchError):
     def __init__(self, message: str, *, hint: str = "") -> None:
         self.message, self.hint = message, hint
         super().__init__(f"{message}. {hint}" if hint else message)
+
+
+class StalePlan(KlutchError):
+    """A saved plan does not fit any more. Nothing was written; plan again."""
 
 
 class ClusterError(KlutchError):

@@ -22,6 +22,7 @@ from reconciler.core.refs import (
     NAMESPACE,
     SECRET,
     SERVICE_ACCOUNT,
+    Ref,
 )
 from reconciler.fleet import parts
 from reconciler.fleet.footing import Footing
@@ -46,11 +47,17 @@ def cluster_objects(
         token=footing.token,
         marks=parts.ownership(fleet, cluster.name),
     )
+    made_of = parts.kubeconfig_source(
+        cluster,
+        footing,
+        Ref(cluster.name, SECRET, names.KLUTCH_NAMESPACE, _ACCOUNT),
+        namespace=names.KLUTCH_NAMESPACE,
+    )
     whole = _app_cluster_binding(fleet, cluster, footing, units)
     return (
         *_account(fleet, cluster, units),
         Step(3, place, new).of_cluster(cluster, NAMESPACE, shared),
-        Step(4, place, Rule.KUBECONFIG).of_cluster(cluster, SECRET, kubeconfig),
+        Step(4, place, Rule.KUBECONFIG).of_cluster(cluster, SECRET, kubeconfig, kubeconfig=made_of),
         # As the backend makes it, which would not keep a label of ours.
         Step(5, place, new).of_cluster(cluster, NAMESPACE, space.namespace(footing.space)),
         Step(7, place).of_cluster(cluster, APP_CLUSTER_BINDING, whole),

@@ -18,6 +18,7 @@ from reconciler.core.refs import (
     NAMESPACE,
     SECRET,
     SERVICE_ACCOUNT,
+    Ref,
 )
 from reconciler.fleet import parts
 from reconciler.fleet.footing import Footing
@@ -105,8 +106,10 @@ def _space(fleet: Fleet, cluster: AppCluster, footing: Footing) -> Iterator[Want
 def _kubeconfigs(fleet: Fleet, cluster: AppCluster, footing: Footing) -> Iterator[Wanted]:
     """The konnector mirrors the first over the second, so only the first is ever changed."""
     place = control_plane_ref_name(cluster.control_plane)
-    destination = parts.destination(
-        fleet.control_planes[cluster.control_plane], footing, namespace=footing.space
+    plane = fleet.control_planes[cluster.control_plane]
+    destination = parts.destination(plane, footing, namespace=footing.space)
+    made_of = parts.kubeconfig_source(
+        plane, footing, Ref(place, SECRET, footing.space, names.BINDER), namespace=footing.space
     )
     source = (footing.kubeconfig_namespace, footing.kubeconfig_name)
     copy = (names.KLUTCH_NAMESPACE, footing.consumer_secret)
@@ -121,7 +124,7 @@ def _kubeconfigs(fleet: Fleet, cluster: AppCluster, footing: Footing) -> Iterato
             token=footing.token,
             marks=parts.ownership(fleet, cluster.name),
         )
-        yield step.of_cluster(cluster, SECRET, secret)
+        yield step.of_cluster(cluster, SECRET, secret, kubeconfig=made_of)
 
 
 def _konnector(

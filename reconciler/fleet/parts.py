@@ -13,6 +13,7 @@ from reconciler.blueprints.rights import Claimed
 from reconciler.core import keys
 from reconciler.core.live import Address
 from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import Ref
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
 from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import (
@@ -25,6 +26,7 @@ from reconciler.fleet.values import (
     Rbac,
     Unit,
 )
+from reconciler.fleet.wanted import KubeconfigSource
 
 
 def ownership(
@@ -70,6 +72,13 @@ def destination(
         tls_server_name="" if target.endpoint else address.tls_server_name,
         namespace=namespace,
     )
+
+
+def kubeconfig_source(
+    target: ControlPlane | AppCluster, footing: Footing, token: Ref, *, namespace: str
+) -> KubeconfigSource:
+    """Return what the kubeconfig that leads to `target` is made of once `token` is filled."""
+    return KubeconfigSource(token, namespace, target.endpoint, target.ca, footing.address)
 
 
 def konnector_rules(cluster: AppCluster, units: Iterable[Unit]) -> tuple[Manifest, ...] | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
+from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest, name_of, namespace_of
 from reconciler.core.origin import Origin
 from reconciler.core.refs import Kind, Ref
@@ -16,6 +17,21 @@ class Rule(Enum):
     OWNED = "owned"  # fields that differ are written
     KUBECONFIG = "kubeconfig"  # the same; its data is compared by where it leads, not by bytes
     REQUEST = "request"  # the table of mapping.md 5
+
+
+@dataclass(frozen=True, slots=True)
+class KubeconfigSource:
+    """What a kubeconfig is made of, once there is a token.
+
+    `token` is the Secret of a service account. `server` and `ca` are what the files say, "" for
+    what they leave open: then a live kubeconfig keeps its own, and a new one gets `fallback`.
+    """
+
+    token: Ref
+    namespace: str
+    server: str
+    ca: str
+    fallback: Address | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +52,12 @@ class Wanted:
     unit: UnitKey | None
     rule: Rule
     compared: Manifest | None = field(default=None, repr=False)
+    kubeconfig: KubeconfigSource | None = None
+
+    @property
+    def stated(self) -> Manifest:
+        """What a live object is held against, and gets."""
+        return self.manifest if self.compared is None else self.compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +78,7 @@ class Step:
         manifest: Manifest,
         *,
         compared: Manifest | None = None,
+        kubeconfig: KubeconfigSource | None = None,
     ) -> Wanted:
         """Want an object that the cluster needs once."""
         return Wanted(
@@ -67,6 +90,7 @@ class Step:
             unit=None,
             rule=self.rule,
             compared=compared,
+            kubeconfig=kubeconfig,
         )
 
     def of_unit(

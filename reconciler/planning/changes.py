@@ -132,7 +132,7 @@ class UnseenCluster:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that would happen. `id` is a digest of all but `revision`, `clusters_read`.
+    """Everything that would happen. `id` is a digest of all but `revision` and `repository`.
 
     `changes` are sorted by cluster, then by the order of application; noops are counted, and
     listed too. `sections` maps an app cluster to its control plane. `warnings` and `notes` are
@@ -150,3 +150,5 @@ class Plan:
     warnings: tuple[str, ...] = ()
     clusters_total: int = 0
     id: str = ""
+    # The folder that it was made from, for an apply of the saved plan; "" where nobody saved it.
+    repository: str = ""

@@ -63,8 +63,7 @@ def sealed(change: Change, live: Manifest | None, wanted: Wanted) -> Change:
     """Return a line with the digest of the live object, where the line touches one."""
     if live is None or not change.acts:
         return change
-    compared = wanted.manifest if wanted.compared is None else wanted.compared
-    return replace(change, before=before_digest(live, compared, whole=wanted.manifest))
+    return replace(change, before=before_digest(live, wanted.stated, whole=wanted.manifest))
 
 
 def _dropped(live: Manifest, stated: Manifest) -> frozenset[tuple[str, ...]]:

@@ -39,7 +39,7 @@ def owned_changes(
     An object that is not ours yet is adopted by its labels alone; what differs beside them is a
     line of its own.
     """
-    stated = wanted.manifest if wanted.compared is None else wanted.compared
+    stated = wanted.stated
     if live is None:
         made = replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest)
         return (made,)

@@ -38,7 +38,7 @@ def place(
         listed = ", ".join(sorted(map(name_of, found)))
         return Misplaced("ambiguous-space", f"several binding spaces fit this cluster: {listed}")
     if not found:
-        return _new(fleet, cluster, control_plane, app)
+        return _unknowable(fleet, cluster, app) or _new(fleet, cluster, control_plane, app)
     return _known(fleet, cluster, found[0], control_plane, app)
 
 
@@ -113,6 +113,23 @@ def _referenced(app: Index) -> Iterator[Manifest]:
         if secret is not None and (namespace, name) not in seen:
             seen.add((namespace, name))
             yield secret
+
+
+def _unknowable(fleet: Fleet, cluster: AppCluster, app: Index) -> Misplaced | None:
+    """Refuse a new space for a unit whose present one cannot be told: that holds its data."""
+    wanted = {unit.name for unit in fleet.units if unit.cluster == cluster.name}
+    for binding in bindings(app):
+        namespace, name = secret_of(binding)
+        secret = app.get(SECRET, namespace, name)
+        unread = secret is None or facts_of(secret) is None
+        if unread and name_of(binding) in wanted and not is_of(binding, fleet, cluster.name):
+            problem = "does not exist" if secret is None else "holds no kubeconfig"
+            reason = (
+                f"{name_of(binding)} is bound already, and where to cannot be told: its Secret "
+                f"{namespace}/{name} {problem}; repair the Secret first"
+            )
+            return Misplaced("unreadable-kubeconfig", reason)
+    return None
 
 
 def bindings(app: Index) -> Sequence[Manifest]:

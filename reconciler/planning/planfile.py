@@ -29,7 +29,7 @@ MAX_BYTES: Final = 512 << 20
 ID_LENGTH: Final = 32
 
 # Facts of one run beside what the plan says: they are in the document and not in its id.
-_NOT_IDENTITY: Final = frozenset({"format", "version", "id", "revision", "summary"})
+_NOT_IDENTITY: Final = frozenset({"format", "version", "id", "revision", "repository", "summary"})
 # Digests of values, and of the tokens and CAs in kubeconfigs.
 _DIGEST: Final = re.compile(r"[0-9a-f]{16}|[0-9a-f]{32}")
 # What may stand in the place of a Secret's value: these words, digests, and kubeconfig facts.
@@ -60,6 +60,8 @@ def document(plan: Plan) -> dict[str, JSON]:
         "version": f"{MAJOR}.{MINOR}",
         "id": _identity(content),
     }
+    if plan.repository:
+        head["repository"] = plan.repository
     return {**head, **content}
 
 

@@ -108,6 +108,7 @@ def read(document: JSON, path: str) -> Plan:
         warnings=found.texts("warnings"),
         clusters_total=found.number("clusters"),
         id=found.text("id"),
+        repository=found.text("repository"),
     )
 
 

@@ -1,0 +1,91 @@
+"""How far an apply is: a line for each cluster on a terminal, plain lines elsewhere."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol, TextIO
+
+from klutchctl.render import plan_rows
+from klutchctl.render.visible import visible
+from reconciler.apply import Outcome
+
+_SHOWN: Final = 20  # clusters at once; a terminal has so many lines
+
+
+class Progress(Protocol):
+    """Hears what happens."""
+
+    def stage(self, text: str) -> None:
+        """The run as a whole has come to something new."""
+
+    def outcome(self, outcome: Outcome) -> None:
+        """A line has been done, or will not be."""
+
+
+@contextmanager
+def progress(stream: TextIO) -> Iterator[Progress]:
+    """Show progress on a stream for as long as the block lasts."""
+    if not stream.isatty():
+        yield Lines(stream)
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    board = _Board()
+    with Live(
+        get_renderable=board.text,
+        console=Console(file=stream),
+        refresh_per_second=8,
+        transient=True,
+    ):
+        yield board
+
+
+class Lines:
+    """A line for each outcome, for logs."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def stage(self, text: str) -> None:
+        """Print it."""
+        print(f"{text} ...", file=self._stream, flush=True)
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Print it."""
+        row = plan_rows.row(outcome.change)
+        told = f": {visible(outcome.message)}" if outcome.message else ""
+        print(
+            f"{visible(outcome.change.cluster)}: {outcome.status.value}: {row.action.value} "
+            f"{row.subject} {row.what}{told}",
+            file=self._stream,
+            flush=True,
+        )
+
+
+class _Board:
+    """The clusters that something happened in last, one line each."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._counts: dict[str, Counter[str]] = {}
+
+    def stage(self, text: str) -> None:
+        """Show it."""
+        self._stage = text
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Count it."""
+        name = outcome.change.cluster
+        # The cluster goes to the end: the ones that moved last are shown.
+        counts = self._counts.pop(name, Counter())
+        counts[outcome.status.value] += 1
+        self._counts[name] = counts
+
+    def text(self) -> str:
+        """Return what is shown now."""
+        lines = [f"{self._stage} ..."]
+        for name in list(self._counts)[-_SHOWN:]:
+            counts = ", ".join(f"{n} {word}" for word, n in sorted(self._counts[name].items()))
+            lines.append(f"  {visible(name)}: {counts}")
+        return "\n".join(lines)

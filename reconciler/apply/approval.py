@@ -1,0 +1,88 @@
+"""Which lines of a fresh plan are those that were approved, and which are not any more. Pure.
+
+Lines of one unit belong together, and so do those of what a cluster needs once: if one of them
+is not as it was approved, none of them is done (mapping.md 0, Staleness).
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from reconciler.apply.outcomes import Outcome, Status
+from reconciler.core.manifest import JSON, canonical
+from reconciler.fleet.values import UnitKey
+from reconciler.planning.changes import Change, Plan
+
+Group: TypeAlias = tuple[str, UnitKey | None]  # an app cluster, and a unit or what comes once
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """What may be done, by app cluster and in the order of the plan, and what may not."""
+
+    lines: Mapping[str, Sequence[Change]]
+    refused: tuple[Outcome, ...]
+
+
+def clusters_to_change(plan: Plan) -> frozenset[str]:
+    """Return the app clusters for which an apply of this plan would write anything."""
+    return frozenset(one.cluster for one in plan.changes if one.acts and not one.held)
+
+
+def match(approved: Plan, fresh: Plan) -> Approved:
+    """Hold a plan that somebody approved against one made a moment ago, under the lock."""
+    now = _groups(fresh)
+    unseen = {one.name: one.reason for one in fresh.unseen}
+    lines: dict[str, list[Change]] = defaultdict(list)
+    refused: list[Outcome] = []
+    for group, wanted in _groups(approved).items():
+        found = now.get(group, [])
+        if group[0] in unseen:
+            told = f"it cannot be read any more: {unseen[group[0]]}"
+            refused += (Outcome(one, Status.FAILED, told) for one in wanted)
+        elif not found:
+            done = "it is so already"
+            refused += (Outcome(one, Status.UNCHANGED, done) for one in wanted)
+        elif [_said(one) for one in found] != [_said(one) for one in wanted]:
+            refused += (Outcome(one, Status.STALE, _difference(wanted, found)) for one in wanted)
+        else:
+            lines[group[0]] += found
+    return Approved({name: _ordered(lines[name], fresh) for name in sorted(lines)}, tuple(refused))
+
+
+def _groups(plan: Plan) -> Mapping[Group, list[Change]]:
+    groups: dict[Group, list[Change]] = defaultdict(list)
+    for change in plan.changes:
+        if change.acts:
+            groups[change.cluster, change.unit].append(change)
+    return groups
+
+
+def _ordered(lines: Sequence[Change], plan: Plan) -> Sequence[Change]:
+    places = {id(change): place for place, change in enumerate(plan.changes)}
+    return sorted(lines, key=lambda one: places[id(one)])
+
+
+def _said(change: Change) -> bytes:
+    """Return what an approval covers: what is written where, and over what."""
+    said: dict[str, JSON] = {
+        "action": change.action.value,
+        "ref": str(change.ref),
+        "uid": change.uid,
+        "before": change.before,
+        "after": change.after,
+        "steps": [[step.verb.value, str(step.ref)] for step in change.steps],
+    }
+    return canonical(said)
+
+
+def _difference(wanted: Sequence[Change], found: Sequence[Change]) -> str:
+    known = {one.ref: one for one in found}
+    for one in wanted:
+        other = known.get(one.ref)
+        if other is None:
+            return f"{one.ref.object} is not as the plan saw it: plan again"
+        if _said(one) != _said(other):
+            return f"{one.ref.object} has changed since the plan: plan again"
+    return "more would have to be done than was approved: plan again"

@@ -1,0 +1,224 @@
+"""The lines of one app cluster, done in their order: what comes once, its units, its leaving.
+
+A line that fails stops what builds upon it and nothing else: a unit its own later lines, what a
+cluster needs once all its units.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.apply import lines, services, steps
+from reconciler.apply.gate import Stopped
+from reconciler.apply.lines import Clusters, Unfilled
+from reconciler.apply.outcomes import GOOD, Outcome, Status
+from reconciler.apply.readiness import Readiness
+from reconciler.apply.served import Refused, Space
+from reconciler.apply.steps import Performer, Terms, Unconfirmed
+from reconciler.apply.writes import Stale
+from reconciler.core.errors import KlutchError
+from reconciler.core.refs import CRD, Ref
+from reconciler.fleet.values import Mode, UnitKey
+from reconciler.planning.changes import Action, Change
+
+Told = Callable[[Outcome], None]
+
+_AT_ONCE: Final = 8  # units of one cluster
+_SIMPLE: Final = frozenset({Action.CREATE, Action.UPDATE, Action.ADOPT})
+_ESTABLISHED_WAIT: Final = 30.0  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One app cluster's share of an apply.
+
+    `depends_on` are the units that have to be Ready before a unit, all of this cluster. `told`
+    hears each outcome as soon as it is known.
+    """
+
+    name: str
+    mode: Mode
+    lines: Sequence[Change]
+    clusters: Clusters
+    terms: Terms
+    readiness: Readiness
+    depends_on: Mapping[UnitKey, Collection[UnitKey]]
+    told: Told
+
+
+async def run(job: Job) -> list[Outcome]:
+    """Do all lines of one app cluster, and return what became of each."""
+    worker = _Worker(job)
+    once = [one for one in job.lines if one.unit is None and not _leaves(one)]
+    # With the bindings there before it, the backend finds them and keeps their claims.
+    last = [one for one in once if worker.makes_app_cluster_binding and _is_whole(one)]
+    first = [one for one in once if one not in last]
+    good = await worker.chain(first)
+    units = _by_unit(job.lines)
+    if good:
+        await asyncio.gather(*(worker.unit(key, units[key]) for key in units))
+        good = await worker.chain(last)
+    else:
+        told = f"{job.name}: what the cluster needs first was not done"
+        worker.skip([one for found in units.values() for one in found] + last, told)
+    for change in (one for one in job.lines if one.unit is None and _leaves(one)):
+        if all(one.status in GOOD for one in worker.outcomes):
+            await worker.chain([change])
+        else:
+            worker.skip([change], f"{job.name}: not all of its units have been let go")
+    return worker.outcomes
+
+
+@dataclass(slots=True)
+class _Worker:
+    job: Job
+    outcomes: list[Outcome] = field(default_factory=list)
+    done: dict[UnitKey, asyncio.Event] = field(default_factory=dict)
+    failed: set[UnitKey] = field(default_factory=set)
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    spaces: dict[tuple[str, str], Space] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.done = {one.unit: asyncio.Event() for one in self.job.lines if one.unit is not None}
+
+    @property
+    def makes_app_cluster_binding(self) -> bool:
+        return any(_is_whole(one) and one.action is Action.CREATE for one in self.job.lines)
+
+    async def unit(self, key: UnitKey, changes: Sequence[Change]) -> None:
+        """Do the lines of one unit, after all that it depends on."""
+        try:
+            reason = await self._waits(key)
+            if reason:
+                self.failed.add(key)
+                self.skip(changes, reason)
+                return
+            async with self.slots:
+                if not await self.chain(changes):
+                    self.failed.add(key)
+        finally:
+            self.done[key].set()
+
+    async def _waits(self, key: UnitKey) -> str:
+        """Wait for the units that this one depends on; return why it may not go on, or ""."""
+        others = self.job.depends_on.get(key, ())
+        for other in others:
+            if other in self.done:
+                await self.done[other].wait()
+            if other in self.failed:
+                return f"it depends on {other.name}, which was not done"
+        # What is all of one AppClusterBinding becomes Ready only after that has been made.
+        if not others or self.makes_app_cluster_binding:
+            return ""
+        try:
+            late = await self.job.readiness.wait(others, seconds=self.job.terms.wait)
+        except Stopped as stop:
+            return str(stop)
+        return "".join(f"it depends on {one.unit}: {one.reason}" for one in late[:1])
+
+    async def chain(self, changes: Sequence[Change]) -> bool:
+        """Do lines one after another, up to the first that fails; tell whether none did."""
+        for place, change in enumerate(changes):
+            outcome = await self._line(change)
+            self._tell(outcome)
+            if outcome.status not in GOOD:
+                self.skip(changes[place + 1 :], f"after {change.ref.object}, which was not done")
+                return False
+        return True
+
+    def skip(self, changes: Sequence[Change], reason: str) -> None:
+        """Leave lines undone."""
+        stopped = self.job.readiness.gate.closed
+        for change in changes:
+            status = Status.INTERRUPTED if stopped else Status.SKIPPED
+            self._tell(Outcome(change, Status.HELD if change.held else status, reason))
+
+    def _tell(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        self.job.told(outcome)
+
+    async def _line(self, change: Change) -> Outcome:
+        if change.held:
+            return Outcome(change, Status.HELD, f"held back: {', '.join(change.held)}")
+        try:
+            self.job.readiness.gate.check()
+            return await self._do(change)
+        except Stale as stale:
+            return Outcome(change, Status.STALE, f"{stale}: plan again")
+        except Unconfirmed as late:
+            return Outcome(change, Status.UNCONFIRMED, str(late))
+        except Stopped as stop:
+            return Outcome(change, Status.INTERRUPTED, str(stop))
+        except (KlutchError, Unfilled, Refused) as error:
+            return Outcome(change, Status.FAILED, str(error))
+
+    async def _do(self, change: Change) -> Outcome:
+        if change.action not in _SIMPLE:
+            return await self._steps(change)
+        if change.ref.kind == API_SERVICE_BINDING and change.action is Action.CREATE:
+            return await self._bind(change)
+        outcome = await lines.do(change, self.job.clusters)
+        if change.ref.kind == CRD:
+            await self._established(change.ref)
+        return outcome
+
+    async def _steps(self, change: Change) -> Outcome:
+        if change.action is Action.REPLACE and change.before:
+            await lines.check(change, self.job.clusters)
+        performer = Performer(change, self.job.clusters, self.job.terms)
+        notes = [await performer.do(step) for step in change.steps]
+        return Outcome(change, Status.DONE, "; ".join(note for note in notes if note))
+
+    async def _bind(self, change: Change) -> Outcome:
+        """Make an APIServiceBinding once that has something to bind (mapping.md 3, 8)."""
+        assert change.unit is not None, change
+        if self.job.mode is Mode.DIRECT:
+            await self._space(change).export(change.unit.name)
+            outcome = await lines.do(change, self.job.clusters)
+            app = self.job.clusters(change.ref.cluster)
+            made = await app.read(change.ref)
+            if made is not None:
+                await steps.own(app, change.unit.name, made)
+            return outcome
+        if self.makes_app_cluster_binding:
+            return await lines.do(change, self.job.clusters)
+        live = await self._space(change).binding(change.unit.name)
+        return await lines.accept_claims(change, live, self.job.clusters)
+
+    def _space(self, change: Change) -> Space:
+        assert change.footing is not None, change
+        assert change.wanted is not None, change
+        plane, space = self.job.readiness.control_plane, change.footing.space
+        key = plane.cluster.name, space
+        if key not in self.spaces:
+            self.spaces[key] = Space(plane, space, wait=self.job.terms.wait)
+        return self.spaces[key]
+
+    async def _established(self, ref: Ref) -> None:
+        """Wait until the API server serves what a CRD defines."""
+        app = self.job.clusters(ref.cluster)
+
+        async def look() -> bool | None:
+            return True if await services.is_established(app, ref) else None
+
+        if await app.gate.until(look, seconds=_ESTABLISHED_WAIT) is None:
+            raise Unconfirmed(f"{ref}: not Established after {_ESTABLISHED_WAIT:.0f} s")
+
+
+def _by_unit(changes: Sequence[Change]) -> Mapping[UnitKey, Sequence[Change]]:
+    found: dict[UnitKey, list[Change]] = {}
+    for change in changes:
+        if change.unit is not None:
+            found.setdefault(change.unit, []).append(change)
+    return found
+
+
+def _leaves(change: Change) -> bool:
+    return change.action in (Action.RELEASE, Action.DELETE)
+
+
+def _is_whole(change: Change) -> bool:
+    return change.ref.kind == APP_CLUSTER_BINDING and not _leaves(change)

@@ -1,0 +1,80 @@
+"""Secrets that came down into an app cluster with a service, when that service is deleted."""
+
+from collections.abc import Iterator, Sequence
+
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.apply import services
+from reconciler.apply.writes import Stale, Writes
+from reconciler.core import keys, names
+from reconciler.core.errors import Forbidden
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get_maps,
+    get_text,
+    get_texts,
+    name_of,
+    uid_of,
+)
+from reconciler.core.refs import SECRET, Ref
+from reconciler.fleet.footing import Footing
+from reconciler.kube.cluster import Propagation
+
+_ANY = "*"
+
+
+async def delete(app: Writes, plane: Writes, footing: Footing) -> str:
+    """Delete the Secrets that the provider owns and no other live binding claims (mapping.md 9).
+
+    Returns a sentence about those that may not be looked for, or "". Looks only into namespaces
+    that hold, or held, instances.
+    """
+    place = "" if footing.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
+    bindings = (await app.cluster.list(API_SERVICE_BINDING, namespace=place)).items
+    claims = [claim for one in bindings for claim in _down(one)]
+    unread = []
+    for namespace in sorted(await services.service_namespaces(plane, footing.space)):
+        try:
+            found = await app.cluster.list(SECRET, namespace=namespace, metadata_only=True)
+        except Forbidden:
+            unread.append(namespace)
+            continue
+        for secret in found.items:
+            if _is_copy(secret) and not _is_claimed(claims, namespace, name_of(secret)):
+                await _remove(app, namespace, secret)
+    if not unread:
+        return ""
+    return f"no right to list Secrets in {', '.join(unread)}: copies that came down stay there"
+
+
+async def _remove(app: Writes, namespace: str, secret: Manifest) -> None:
+    ref = Ref(app.cluster.name, SECRET, namespace, name_of(secret))
+    try:
+        await app.delete(ref, uid=uid_of(secret), propagation=Propagation.BACKGROUND)
+    except Stale:  # it was made again by somebody: that one is not ours
+        return
+
+
+def _is_copy(secret: Manifest) -> bool:
+    return annotations_of(secret).get(keys.RESOURCE_OWNER) == keys.OWNER_PROVIDER
+
+
+def _down(binding: Manifest) -> Iterator[Manifest]:
+    """Yield the accepted claims by which Secrets of the provider come down."""
+    for claim in get_maps(binding, "spec", "permissionClaims"):
+        secrets = (get_text(claim, "group"), get_text(claim, "resource")) == ("", "secrets")
+        down = get_text(claim, "selector", "owner") in ("", keys.OWNER_PROVIDER)
+        if secrets and down and get_text(claim, "state") == "Accepted":
+            yield claim
+
+
+def _is_claimed(claims: Sequence[Manifest], namespace: str, name: str) -> bool:
+    return any(
+        _selects(get_texts(claim, "selector", "namespaces"), namespace)
+        and _selects(get_texts(claim, "selector", "names"), name)
+        for claim in claims
+    )
+
+
+def _selects(listed: Sequence[str], name: str) -> bool:
+    return not listed or _ANY in listed or name in listed

@@ -1,0 +1,81 @@
+"""Whether this run may still write. Asked before every single write and every wait."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+
+
+class Stopped(Exception):
+    """The run was ended: no write starts any more."""
+
+
+class Gate:
+    """Open until it is closed; then it stays so.
+
+    A write that has been sent is always waited for: `write` finishes although its task is
+    cancelled, because a write without an answer is a write of which nobody can tell.
+    """
+
+    def __init__(self) -> None:
+        self._closed = asyncio.Event()
+        self.reason = ""
+        self.lock_lost = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether no write may start any more."""
+        return self._closed.is_set()
+
+    def close(self, reason: str) -> None:
+        """Let no further write start; the first reason counts."""
+        self.reason = self.reason or reason
+        self._closed.set()
+
+    def lose_lock(self, reason: str) -> None:
+        """Close, because another run may have begun."""
+        self.lock_lost = not self.closed
+        self.close(reason)
+
+    def check(self) -> None:
+        """Raise Stopped where the gate is closed."""
+        if self.closed:
+            raise Stopped(self.reason)
+
+    async def write(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make one write, if any may be made. Raises Stopped."""
+        self.check()
+        task = asyncio.ensure_future(call())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait({task})
+            raise
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep, or less where the gate closes meanwhile. Raises Stopped then."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._closed.wait()
+        except TimeoutError:
+            return
+        self.check()
+
+    async def until(self, look: Callable[[], Awaitable[T | None]], *, seconds: float) -> T | None:
+        """Return what `look` finds, or None where it has found nothing in time.
+
+        Looks at least once, and again after pauses that grow. Raises Stopped.
+        """
+        loop = asyncio.get_running_loop()
+        end, pause = loop.time() + seconds, _FIRST_PAUSE
+        while True:
+            found = await look()
+            left = end - loop.time()
+            if found is not None or left <= 0:
+                return found
+            await self.pause(min(pause, left))
+            pause = min(pause * 1.5, _LONGEST_PAUSE)

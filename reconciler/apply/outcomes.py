@@ -1,0 +1,55 @@
+"""What an apply did, line by line. Values only."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reconciler.planning.changes import Change, Plan
+
+
+class Status(StrEnum):
+    """What became of one line; the values are the words that people read."""
+
+    DONE = "done"
+    UNCHANGED = "unchanged"  # it was so already when its turn came
+    STALE = "stale"  # the object is not what the plan saw: nothing was written
+    HELD = "held"  # by a guard
+    FAILED = "failed"
+    SKIPPED = "skipped"  # what it builds upon was not done
+    UNCONFIRMED = "unconfirmed"  # as far as it could be done; something did not happen in time
+    INTERRUPTED = "interrupted"  # the run was ended before its turn, or within it
+
+
+GOOD = frozenset({Status.DONE, Status.UNCHANGED})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One line of the plan and what became of it. `message` is a sentence, "" where none is due."""
+
+    change: Change
+    status: Status
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NotReady:
+    """A unit that was not Ready in time, and why."""
+
+    unit: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that a run did, in the order of the plan.
+
+    `ended` tells why the run stopped before its end, "" where it did not: a signal, or the lock
+    that was lost. `ready` counts the units that were waited for and became Ready.
+    """
+
+    plan: Plan
+    outcomes: tuple[Outcome, ...]
+    not_ready: tuple[NotReady, ...] = ()
+    ready: int = 0
+    ended: str = ""
+    lock_lost: bool = False

@@ -1,0 +1,62 @@
+"""Waits until units of one app cluster are Ready (mapping.md 11)."""
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+
+from reconciler.apply.gate import Gate
+from reconciler.apply.outcomes import NotReady
+from reconciler.apply.writes import Writes
+from reconciler.fleet.values import UnitKey
+from reconciler.health import Place, health_of
+
+
+class Readiness:
+    """The units of one app cluster. `now` is the time in UTC."""
+
+    def __init__(
+        self,
+        *,
+        place: Place | None,
+        control_plane: Writes,
+        app: Writes,
+        gate: Gate,
+        now: Callable[[], datetime],
+    ) -> None:
+        self.control_plane, self.gate = control_plane, gate
+        self._place, self._app, self._now = place, app, now
+        self._ready: set[UnitKey] = set()
+
+    async def wait(self, units: Collection[UnitKey], *, seconds: float) -> Sequence[NotReady]:
+        """Wait for all of the units; return those that were not Ready in time, and why.
+
+        Raises Stopped.
+        """
+        late: Sequence[NotReady] = ()
+
+        async def look() -> bool | None:
+            nonlocal late
+            late = await self._not_ready(units)
+            return None if late else True
+
+        await self.gate.until(look, seconds=seconds)
+        return late
+
+    async def _not_ready(self, units: Collection[UnitKey]) -> Sequence[NotReady]:
+        if self._place is None:
+            return [NotReady(str(one), "its cluster leaves the fleet") for one in units]
+        open_ = [one for one in units if one not in self._ready]
+        if not open_:
+            return ()
+        found = await health_of(
+            open_,
+            place=self._place,
+            control_plane=self.control_plane.cluster,
+            app=self._app.cluster,
+            now=self._now,
+        )
+        self._ready |= {unit for unit, health in found.items() if health.ready}
+        return [
+            NotReady(str(unit), f"{health.state.value}: {health.message}")
+            for unit, health in sorted(found.items())
+            if not health.ready
+        ]

@@ -1,0 +1,231 @@
+"""A whole apply: lock, look again, hold against what was approved, do it, wait, tell."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from reconciler.apply import approval, cluster
+from reconciler.apply.cluster import Job
+from reconciler.apply.gate import Gate, Stopped
+from reconciler.apply.lock import Lock
+from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
+from reconciler.apply.readiness import Readiness
+from reconciler.apply.steps import Terms
+from reconciler.apply.writes import Writes
+from reconciler.core.errors import KlutchError
+from reconciler.core.live import Live, Unseen
+from reconciler.core.refs import Ref
+from reconciler.fleet.compile import units_by_cluster
+from reconciler.fleet.values import Access, Fleet, UnitKey
+from reconciler.health import Place, board, place_at
+from reconciler.observe import Clusters, Pace, answer, leaving, observe
+from reconciler.planning import planner
+from reconciler.planning.changes import Change, Plan
+
+_AT_ONCE: Final = 256  # clusters: most of them wait for a peer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How an apply is done. `wait_seconds` bounds each wait for a peer, and for Ready.
+
+    `wait`: end only when all units are Ready, or late. `holder` names this run in the lock.
+    """
+
+    holder: str
+    now: Callable[[], datetime]
+    pace: Pace
+    wait: bool = False
+    wait_seconds: float = 120.0
+    force: bool = False
+    break_lock: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ears:
+    """Who hears of what happens, as it happens."""
+
+    outcome: Callable[[Outcome], None]
+    stage: Callable[[str], None]
+
+
+async def apply(
+    fleet: Fleet, approved: Plan, clusters: Clusters, *, options: Options, gate: Gate, ears: Ears
+) -> Report:
+    """Do what was approved and still fits, and nothing else; return what became of each line.
+
+    Writes nothing at all where the plan holds nothing to do. Raises Locked, and ClusterErrors of
+    the lock. What fails for one cluster is told in the report.
+    """
+    run = _Run(fleet, approved, clusters, options, gate, ears)
+    changing = approval.clusters_to_change(approved)
+    asked = frozenset(approved.sections) if options.wait else changing
+    if not changing:
+        live = await observe(fleet, clusters, only=asked, pace=options.pace) if asked else None
+        return await run.report([], live)
+    async with AsyncExitStack() as locks:
+        ears.stage("taking the lock")
+        for plane in sorted({approved.sections[name] for name in changing}):
+            reached = await clusters.control_plane(plane)
+            lock = Lock(reached.cluster, fleet.name, holder=options.holder, now=options.now)
+            await locks.enter_async_context(lock.held(gate, break_it=options.break_lock))
+        ears.stage("reading again")
+        live, fresh = await run.look(asked)
+        matched = approval.match(approved, fresh)
+        for outcome in matched.refused:
+            ears.outcome(outcome)
+        ears.stage("applying")
+        done = await run.lines(live, matched.lines)
+    return await run.report([*done, *matched.refused], live)
+
+
+class _Run:
+    """What all parts of one apply share."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        approved: Plan,
+        clusters: Clusters,
+        options: Options,
+        gate: Gate,
+        ears: Ears,
+    ) -> None:
+        self._fleet, self._approved, self._clusters = fleet, approved, clusters
+        self._options, self._gate, self._ears = options, gate, ears
+        self._terms = Terms(wait=options.wait_seconds, force=options.force, now=options.now)
+        self._units = units_by_cluster(fleet)
+        self._slots = asyncio.Semaphore(max(_AT_ONCE, options.pace.parallelism))
+
+    async def look(self, names: Collection[str]) -> tuple[Live, Plan]:
+        """Read the clusters that are to be changed, and plan them anew."""
+        fleet, clusters, pace = self._fleet, self._clusters, self._options.pace
+        live = await observe(fleet, clusters, only=names, pace=pace)
+        decided = planner.decide(fleet, live, only=names)
+        if decided.questions.in_use or decided.questions.bodies:
+            live = await answer(fleet, live, clusters, decided.questions, pace=pace)
+            return live, planner.plan(fleet, live, only=names)
+        return live, decided.plan
+
+    async def lines(self, live: Live, lines: Mapping[str, Sequence[Change]]) -> list[Outcome]:
+        """Do the lines of all clusters at once."""
+        places = _places(self._fleet, live)
+        done = await asyncio.gather(
+            *(self._lines(live, places.get(name), name, lines[name]) for name in lines)
+        )
+        return [outcome for one in done for outcome in one]
+
+    async def _lines(
+        self, live: Live, place: Place | None, name: str, lines: Sequence[Change]
+    ) -> list[Outcome]:
+        try:
+            async with self._slots, self._reached(live, name) as (plane, app):
+                both = {plane.cluster.name: plane, app.cluster.name: app}
+                job = Job(
+                    name=name,
+                    mode=self._fleet.control_planes[self._approved.sections[name]].mode,
+                    lines=lines,
+                    clusters=both.__getitem__,
+                    terms=self._terms,
+                    readiness=self._readiness(place, plane, app),
+                    depends_on={unit.key: unit.depends_on for unit in self._units.get(name, ())},
+                    told=self._ears.outcome,
+                )
+                return await cluster.run(job)
+        except KlutchError as error:  # the way to it is gone since it was read
+            failed = [Outcome(one, Status.FAILED, str(error)) for one in lines]
+            for outcome in failed:
+                self._ears.outcome(outcome)
+            return failed
+
+    async def report(self, done: Sequence[Outcome], live: Live | None) -> Report:
+        """Wait for the units where that is asked, and tell everything."""
+        late, ready = ((), 0) if live is None else await self._waited(live)
+        by_line = {_line(one.change): one for one in done}
+        outcomes = [
+            by_line.get(_line(one)) or _held(one)
+            for one in self._approved.changes
+            if one.acts and (one.held or _line(one) in by_line)
+        ]
+        return Report(
+            plan=self._approved,
+            outcomes=tuple(outcomes),
+            not_ready=tuple(late),
+            ready=ready,
+            ended=self._gate.reason,
+            lock_lost=self._gate.lock_lost,
+        )
+
+    async def _waited(self, live: Live) -> tuple[Sequence[NotReady], int]:
+        if not self._options.wait:
+            return (), 0
+        self._ears.stage("waiting until all is ready")
+        places = _places(self._fleet, live)
+        found = await asyncio.gather(
+            *(
+                self._ready(live, places.get(name), name, [one.key for one in units])
+                for name, units in self._units.items()
+                if name in live.clusters and self._fleet.clusters[name].suspended is None
+            )
+        )
+        late = sorted((one for some in found for one in some), key=lambda one: one.unit)
+        asked = sum(len(units) for name, units in self._units.items() if name in live.clusters)
+        return late, asked - len(late)
+
+    async def _ready(
+        self, live: Live, place: Place | None, name: str, units: Sequence[UnitKey]
+    ) -> Sequence[NotReady]:
+        if place is None:
+            return [
+                NotReady(str(one), "its cluster could not be read, or is held back")
+                for one in units
+            ]
+        try:
+            async with self._slots, self._reached(live, name) as (plane, app):
+                readiness = self._readiness(place, plane, app)
+                return await readiness.wait(units, seconds=self._options.wait_seconds)
+        except (KlutchError, Stopped) as error:
+            return [NotReady(str(one), str(error)) for one in units]
+
+    def _readiness(self, place: Place | None, plane: Writes, app: Writes) -> Readiness:
+        return Readiness(
+            place=place, control_plane=plane, app=app, gate=self._gate, now=self._options.now
+        )
+
+    @asynccontextmanager
+    async def _reached(self, live: Live, name: str) -> AsyncIterator[tuple[Writes, Writes]]:
+        """Reach a cluster and its control plane, and give the cluster's connections back."""
+        known = self._fleet.clusters.get(name)
+        if known is None:
+            leaver = leaving.leavers(self._fleet, live.control_planes)[name]
+            assert not isinstance(leaver, Unseen), name
+            access: Access = leaver.access
+        else:
+            access = known.access
+        plane_name = self._approved.sections[name]
+        plane = await self._clusters.control_plane(plane_name)
+        app = await self._clusters.app_cluster(name, access, control_plane=plane_name)
+        try:
+            yield Writes(plane.cluster, self._gate), Writes(app.cluster, self._gate)
+        finally:
+            await self._clusters.close(name)
+
+
+def _places(fleet: Fleet, live: Live) -> Mapping[str, Place]:
+    spots = board.scene(fleet, live, only=live.clusters).spots
+    return {
+        name: place_at(spot.site, fleet.control_planes[spot.control_plane].mode)
+        for name, spot in spots.items()
+    }
+
+
+def _line(change: Change) -> tuple[str, Ref, str, UnitKey | None]:
+    """Return what tells one line of a plan from all others."""
+    return change.cluster, change.ref, change.action.value, change.unit
+
+
+def _held(change: Change) -> Outcome:
+    return Outcome(change, Status.HELD, f"held back: {', '.join(change.held)}")

@@ -1,0 +1,195 @@
+"""The objects of a service: instances in an app cluster, copies on its control plane.
+
+Finds them in whichever version the cluster serves, and counts, frees, releases and deletes them.
+Decides nothing about when.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.apply.writes import Stale, Writes
+from reconciler.core import keys
+from reconciler.core.diff import pointer
+from reconciler.core.durations import format_time
+from reconciler.core.errors import NotServed
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    finalizers_of,
+    get_bool,
+    get_maps,
+    get_text,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from reconciler.core.refs import CRD, Kind, Ref
+from reconciler.kube.cluster import Propagation
+
+_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service's kind as one cluster serves it, and its CRD there."""
+
+    kind: Kind
+    crd: Ref
+    uid: str
+
+
+async def served(writes: Writes, name: str) -> Service | None:
+    """Return the service named `plural.group`, or None where the cluster has no such CRD.
+
+    Raises NotServed where there is a CRD that serves no version: it may hold objects.
+    """
+    ref = Ref(writes.cluster.name, CRD, "", name)
+    crd = await writes.read(ref)
+    if crd is None:
+        return None
+    versions = [one for one in get_maps(crd, "spec", "versions") if get_bool(one, "served")]
+    if not versions:
+        raise NotServed("the CRD serves no version", ref=ref, verb="list")
+    stored = next((one for one in versions if get_bool(one, "storage")), versions[0])
+    kind = Kind(
+        get_text(crd, "spec", "group"),
+        get_text(stored, "name"),
+        get_text(crd, "spec", "names", "kind"),
+        get_text(crd, "spec", "names", "plural"),
+        namespaced=get_text(crd, "spec", "scope") != "Cluster",
+    )
+    return Service(kind, ref, uid_of(crd))
+
+
+async def is_established(writes: Writes, crd: Ref) -> bool:
+    """Tell whether the API server serves what a CRD defines."""
+    live = await writes.read(crd)
+    found = get_maps(live or {}, "status", "conditions")
+    return any(
+        (get_text(one, "type"), get_text(one, "status")) == ("Established", "True") for one in found
+    )
+
+
+async def count(writes: Writes, name: str) -> int:
+    """Return how many objects of a service there are now, of all namespaces."""
+    service = await served(writes, name)
+    if service is None:
+        return 0
+    page = await writes.cluster.first_page(service.kind, limit=1, metadata_only=True)
+    if page.more and page.remaining is None:
+        return len((await writes.cluster.list(service.kind, metadata_only=True)).items)
+    return len(page.items) + (page.remaining or 0)
+
+
+async def service_namespaces(plane: Writes, space: str) -> Mapping[str, str]:
+    """Return the service namespaces of a space by the app namespaces that they stand for."""
+    found = await plane.cluster.list(API_SERVICE_NAMESPACE, namespace=space)
+    pairs = ((name_of(one), get_text(one, "status", "namespace")) for one in found.items)
+    return {name: namespace for name, namespace in pairs if namespace}
+
+
+async def copies(plane: Writes, name: str, space: str) -> Sequence[tuple[Kind, Manifest]]:
+    """Return the copies on a control plane that stand for instances of one app cluster."""
+    service = await served(plane, name)
+    if service is None:
+        return []
+    kind = service.kind
+    if not kind.namespaced:
+        everything = await plane.cluster.list(kind, metadata_only=True)
+        return [
+            (kind, one)
+            for one in everything.items
+            if annotations_of(one).get(keys.CLUSTER_NAMESPACE) == space
+        ]
+    namespaces = sorted(set((await service_namespaces(plane, space)).values()))
+    found = [
+        await plane.cluster.list(kind, namespace=namespace, metadata_only=True)
+        for namespace in namespaces
+    ]
+    return [(kind, one) for listing in found for one in listing.items]
+
+
+async def release_copies(plane: Writes, name: str, space: str, *, now: datetime) -> int:
+    """Unbind the copies of one app cluster and mark them as released; return how many.
+
+    A konnector deletes bound copies whose twin is gone, and adopts unbound ones (mapping.md 9).
+    """
+
+    def unbind(live: Manifest) -> list[Manifest] | None:
+        annotations = annotations_of(live)
+        if keys.BOUND not in annotations:
+            return None
+        path = pointer("metadata", "annotations")
+        kept: dict[str, JSON] = {k: v for k, v in annotations.items() if k != keys.BOUND}
+        kept[keys.RELEASED] = format_time(now)
+        return [{"op": "replace", "path": path, "value": kept}]
+
+    bound = [
+        Ref(plane.cluster.name, kind, namespace_of(one), name_of(one))
+        for kind, one in await copies(plane, name, space)
+        if keys.BOUND in annotations_of(one)
+    ]
+    await _each(bound, lambda ref: plane.change(ref, unbind))
+    return len(bound)
+
+
+async def free_instances(app: Writes, name: str) -> int:
+    """Take the konnector's finalizer off all instances; return how many had it."""
+
+    def free(live: Manifest) -> list[Manifest] | None:
+        kept = [one for one in finalizers_of(live) if one != keys.SYNCER]
+        if len(kept) == len(finalizers_of(live)):
+            return None
+        return [{"op": "replace", "path": pointer("metadata", "finalizers"), "value": kept}]
+
+    bound = [ref for ref, one in await _instances(app, name) if keys.SYNCER in finalizers_of(one)]
+    await _each(bound, lambda ref: app.change(ref, free))
+    return len(bound)
+
+
+async def delete_instances(app: Writes, name: str) -> int:
+    """Ask for the deletion of all instances; the konnector carries it. Return how many."""
+    found = await _instances(app, name)
+
+    async def delete(ref: Ref, uid: str) -> None:
+        # Another of that name was made meanwhile: the count that follows will find it.
+        try:
+            await app.delete(ref, uid=uid, propagation=Propagation.BACKGROUND)
+        except Stale:
+            return
+
+    uids = {ref: uid_of(one) for ref, one in found}
+    await _each(uids, lambda ref: delete(ref, uids[ref]))
+    return len(found)
+
+
+async def _instances(app: Writes, name: str) -> list[tuple[Ref, Manifest]]:
+    service = await served(app, name)
+    if service is None:
+        return []
+    found = await app.cluster.list(service.kind, metadata_only=True)
+    return [
+        (Ref(app.cluster.name, service.kind, namespace_of(one), name_of(one)), one)
+        for one in found.items
+    ]
+
+
+async def _each(refs: Iterable[Ref], do: Callable[[Ref], Awaitable[object]]) -> None:
+    """Do it for each, a few at once; the first failure ends it."""
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(ref: Ref) -> None:
+        async with slots:
+            await do(ref)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for ref in sorted(refs):
+                group.create_task(one(ref))
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None

@@ -1,0 +1,152 @@
+"""Writes to one object that fit only the object as it was read (mapping.md 0, preconditions).
+
+Decides nothing about which object or what for; whoever calls says what must still be true.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+from reconciler.apply.gate import Gate
+from reconciler.core import keys
+from reconciler.core.errors import AlreadyExists, Conflict, Missing, Replaced, Unreachable
+from reconciler.core.manifest import JSON, Manifest, get, resource_version_of, uid_of
+from reconciler.core.refs import Kind, Ref
+from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+
+T = TypeVar("T")
+
+_TRIES: Final = 5  # each with what was read anew (mapping.md 0)
+_PATIENCE: Final = (0.3, 1.0, 3.0)  # seconds before an unreachable cluster is tried again
+
+Patch = Sequence[Manifest]
+
+
+class Stale(Exception):
+    """The object is not what the plan saw. Nothing was written."""
+
+
+class Writes:
+    """One cluster, written to through the gate of this run. Raises Stopped besides what is told."""
+
+    def __init__(self, cluster: Cluster, gate: Gate) -> None:
+        self.cluster, self.gate = cluster, gate
+
+    async def read(self, ref: Ref) -> Manifest | None:
+        """Return an object as it is now."""
+        return await self.cluster.get(ref)
+
+    async def create(self, manifest: Manifest, kind: Kind) -> Manifest | None:
+        """POST, or return None where the name is taken.
+
+        A write without an answer may have happened: then what is there now is returned as made.
+        """
+        ref = _ref(self.cluster.name, kind, manifest)
+        for pause in (*_PATIENCE, None):
+            try:
+                return await self.gate.write(
+                    lambda: self.cluster.create(manifest, kind, manager=keys.MANAGER_CLI)
+                )
+            except AlreadyExists:
+                return None
+            except Unreachable as error:
+                if error.outcome_unknown and (made := await self.cluster.get(ref)) is not None:
+                    return made if _made_by_us(made) else None
+                if pause is None:
+                    raise
+            await self.gate.pause(pause)
+        raise AssertionError("the last try returns or raises")
+
+    async def apply(self, body: Manifest, kind: Kind) -> Manifest:
+        """Server-side apply by force. Raises Conflict, and Replaced for another uid."""
+        return await self._patiently(
+            lambda: self.cluster.apply(body, kind, manager=keys.MANAGER_CLI, force=True)
+        )
+
+    async def patch(self, ref: Ref, patch: Patch, *, manager: str = keys.MANAGER_CLI) -> Manifest:
+        """RFC 6902. Raises Missing, and Conflict where a test in it fails."""
+        return await self._patiently(lambda: self.cluster.json_patch(ref, patch, manager=manager))
+
+    async def change(
+        self,
+        ref: Ref,
+        decide: Callable[[Manifest], Patch | None],
+        *,
+        manager: str = keys.MANAGER_CLI,
+    ) -> bool:
+        """Patch an object by what is read of it, until that held; False where it is absent.
+
+        `decide` returns operations, to which a test of the resourceVersion is added, or None
+        where nothing is to be done. Raises Stale where others keep writing.
+        """
+
+        async def attempt() -> bool:
+            live = await self.cluster.get(ref)
+            if live is None:
+                return False
+            operations = decide(live)
+            if operations is not None:
+                await self.patch(ref, [unchanged(live), *operations], manager=manager)
+            return True
+
+        return await self.again(attempt, ref)
+
+    async def delete(self, ref: Ref, *, uid: str, propagation: Propagation) -> bool:
+        """Delete this one object; False where it is absent. Raises Stale for another uid.
+
+        `uid` "" stands for whatever bears the name now.
+        """
+
+        async def attempt() -> bool:
+            live = await self.cluster.get(ref, metadata_only=True)
+            if live is None:
+                return False
+            if uid and uid_of(live) != uid:
+                raise Stale(f"{ref.object} was deleted and made again")
+            known = Preconditions(uid_of(live), resource_version_of(live))
+            return await self._patiently(
+                lambda: self.cluster.delete(ref, preconditions=known, propagation=propagation)
+            )
+
+        return await self.again(attempt, ref)
+
+    async def again(self, attempt: Callable[[], Awaitable[T]], ref: Ref) -> T:
+        """Make an attempt anew after each Conflict. Raises Stale after the last."""
+        for _ in range(_TRIES):
+            try:
+                return await attempt()
+            except (Replaced, Missing) as error:
+                raise Stale(f"{ref.object} was deleted or made again meanwhile") from error
+            except Conflict:
+                await asyncio.sleep(0)
+        raise Stale(f"others keep writing to {ref.object}")
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a write that fits only one state of the object, so it may be sent twice."""
+        for pause in _PATIENCE:
+            try:
+                return await self.gate.write(call)
+            except Unreachable:
+                await self.gate.pause(pause)
+        return await self.gate.write(call)
+
+
+def unchanged(live: Manifest) -> dict[str, JSON]:
+    """Return the test that an object is still as it was read."""
+    return {
+        "op": "test",
+        "path": "/metadata/resourceVersion",
+        "value": resource_version_of(live),
+    }
+
+
+def _made_by_us(live: Manifest) -> bool:
+    entries = get(live, "metadata", "managedFields")
+    return isinstance(entries, list) and any(
+        get(entry, "manager") == keys.MANAGER_CLI for entry in entries
+    )
+
+
+def _ref(cluster: str, kind: Kind, manifest: Manifest) -> Ref:
+    metadata = get(manifest, "metadata")
+    return Ref(cluster, kind, str(get(metadata, "namespace") or ""), str(get(metadata, "name")))

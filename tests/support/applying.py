@@ -1,0 +1,220 @@
+"""A fleet of one app cluster and one service, applied with the real program and real clusters.
+
+The stand-ins for backend and konnector run in the test's own event loop, so the program is
+started without blocking it.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import names
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
+from reconciler.fleet.values import Mode
+from tests.support.clusters import LiveCluster
+from tests.support.stand_in_backend import StandInBackend
+from tests.support.stand_in_konnector import StandInKonnector
+from tests.support.stand_in_offer import Offer
+
+KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
+
+_FLEET = """
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Fleet
+metadata: {{name: {fleet}}}
+spec:
+  prune: {{{prune}}}
+---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: ControlPlane
+metadata: {{name: eu}}
+spec:
+  access: {{kubeconfigContext: control-plane}}
+  mode: {mode}
+  namespace: {fleet}
+"""
+_CLUSTER = """---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Cluster
+metadata: {name: shop}
+spec:
+  access: {kubeconfigContext: app-1}
+  controlPlane: eu
+"""
+_BINDING = """---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Binding
+metadata: {{name: {name}}}
+spec:
+  resources: [{{group: {group}, resource: databases}}]
+  clusters: {{names: [shop]}}
+  deletionPolicy: {policy}
+{claims}"""
+CLAIMS = """  claims:
+    - {group: "", resource: secrets, version: v1, owner: Provider, state: Accepted}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run of the program came to."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def report(self) -> Any:
+        """The JSON report, or plan."""
+        return json.loads(self.stdout)
+
+    @property
+    def statuses(self) -> list[tuple[str, str, str]]:
+        """(status, action, kind) of each line."""
+        return [(o["status"], o["action"], o["kind"]) for o in self.report["outcomes"]]
+
+
+@dataclass
+class Fleet:
+    """The files of a fleet, as a test changes them."""
+
+    folder: Path
+    name: str
+    mode: Mode
+    group: str
+    prune: str = "maxDeletes: 100, maxDeletePercent: 100, allowEmpty: true"
+    policy: str = "Release"
+    binding: str = "orders-db"
+    claims: str = CLAIMS
+    bound: bool = True
+    listed: bool = True
+    extra: str = ""
+
+    def write(self) -> None:
+        """Write fleet.yaml."""
+        text = _FLEET.format(fleet=self.name, prune=self.prune, mode=self.mode.value)
+        text += _CLUSTER if self.listed else ""
+        if self.bound and self.listed:
+            text += _BINDING.format(
+                name=self.binding, group=self.group, policy=self.policy, claims=self.claims
+            )
+        (self.folder / "fleet.yaml").write_text(text + self.extra)
+
+
+@dataclass
+class Scene:
+    """A fleet, the two clusters that it names, and what the stand-ins play."""
+
+    fleet: Fleet
+    plane: LiveCluster
+    app: LiveCluster
+    offer: Offer
+    app_namespace: str
+    kubeconfig: Path
+    options: tuple[str, ...] = field(default=("--wait-timeout", "20"))
+
+    @property
+    def space(self) -> str:
+        """The binding space."""
+        if self.fleet.mode is Mode.DIRECT:
+            return names.direct_space(self.fleet.name, "shop")
+        return names.app_cluster_binding_space(self.fleet.name, "shop")
+
+    async def klutchctl(self, *arguments: str) -> Run:
+        """Run the program."""
+        self.fleet.write()
+        process = await asyncio.create_subprocess_exec(
+            KLUTCHCTL,
+            "--kubeconfig",
+            str(self.kubeconfig),
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert process.returncode is not None
+        return Run(process.returncode, out.decode(), err.decode())
+
+    async def apply(self, *arguments: str, code: int | None = 0) -> Run:
+        """Plan and apply; `code` is the exit code that is expected, None for any."""
+        run = await self.klutchctl(
+            "apply",
+            str(self.fleet.folder),
+            "--auto-approve",
+            "-o",
+            "json",
+            *self.options,
+            *arguments,
+        )
+        assert code is None or run.code == code, run.stdout + run.stderr
+        return run
+
+    async def lines(self) -> list[tuple[str, str]]:
+        """(action, kind) of all that a plan would do."""
+        run = await self.klutchctl("plan", str(self.fleet.folder), "-o", "json")
+        return [
+            (one["action"], one["ref"]["kind"])
+            for one in run.report["changes"]
+            if one["action"] != "noop"
+        ]
+
+    @asynccontextmanager
+    async def peers(self) -> AsyncIterator[tuple[StandInBackend, StandInKonnector]]:
+        """Let backend and konnector work."""
+        async with (
+            StandInBackend(self.plane.connection, {self.space}) as backend,
+            StandInKonnector(
+                self.app.connection, self.plane.connection, self.space, mode=self.fleet.mode
+            ) as konnector,
+        ):
+            yield backend, konnector
+
+    @property
+    def request(self) -> Ref:
+        return self._in_space(API_SERVICE_EXPORT_REQUEST)
+
+    @property
+    def export(self) -> Ref:
+        return self._in_space(API_SERVICE_EXPORT)
+
+    @property
+    def binding(self) -> Ref:
+        if self.fleet.mode is not Mode.DIRECT:
+            return self._in_space(API_SERVICE_BINDING)
+        bind = names.KLUTCH_NAMESPACE
+        return Ref(self.app.name, API_SERVICE_BINDING, bind, self.offer.name)
+
+    @property
+    def whole(self) -> Ref:
+        return Ref(self.plane.name, APP_CLUSTER_BINDING, self.fleet.name, "shop")
+
+    @property
+    def home(self) -> Ref:
+        return Ref(self.plane.name, NAMESPACE, "", self.space)
+
+    @property
+    def crd(self) -> Ref:
+        return Ref(self.app.name, CRD, "", self.offer.name)
+
+    def _in_space(self, kind: Kind) -> Ref:
+        return Ref(self.plane.name, kind, self.space, self.offer.name)
+
+    async def at(self, ref: Ref) -> Manifest | None:
+        """Return an object of either cluster."""
+        live = self.app if ref.cluster == self.app.name else self.plane
+        return await live.cluster.get(ref)
+
+    def marks(self) -> list[Any]:
+        """Return where both audit logs are."""
+        return [(live.audit, live.audit.mark()) for live in (self.plane, self.app)]
