@@ -1,0 +1,172 @@
+"""`klutchctl doctor`: can this machine, with these credentials, plan and apply this fleet?"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from klutchctl import outputs, reach
+from klutchctl.exit_codes import ExitCode
+from klutchctl.settings import Settings
+
+if TYPE_CHECKING:
+    from klutchctl.reach import Reach
+    from reconciler.core.manifest import Manifest
+    from reconciler.fleet.values import Fleet
+    from reconciler.health.diagnosis import Examination
+    from reconciler.health.rights import Side, Task
+
+_FORMATS: Final = ("text", "json")
+
+
+class Purpose(StrEnum):
+    """What the credentials are for."""
+
+    PLAN = "plan"
+    APPLY = "apply"
+
+
+class Manifests(StrEnum):
+    """What --print can write."""
+
+    CONTROL_PLANE_RIGHTS = "control-plane-rights"
+    APP_CLUSTER_RIGHTS = "app-cluster-rights"
+    CONTROL_PLANE_CRDS = "control-plane-crds"
+    APP_CLUSTER_CRDS = "app-cluster-crds"
+
+
+def doctor(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
+    purpose: Annotated[
+        Purpose, typer.Option("--for", help="What the credentials have to be good for.")
+    ] = Purpose.APPLY,
+    printed: Annotated[
+        Manifests | None,
+        typer.Option("--print", help="Contact nothing; print manifests for kubectl apply."),
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+    ] = None,
+) -> int:
+    """Check connections, clocks, CRDs and rights. Prints what mends them, and changes nothing."""
+    wanted = outputs.parse(output or [], known=_FORMATS)
+    from klutchctl import repository
+    from reconciler.health.rights import Task
+
+    settings = context.obj
+    assert isinstance(settings, Settings)
+    how = reach.of(context)
+    task = Task(purpose.value)
+    fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
+    chosen = repository.chosen(fleet, how)
+    if printed is not None:
+        typer.echo(_manifests(fleet, printed, task), nl=False)
+        return ExitCode.SUCCESS
+    import uvloop
+
+    found = uvloop.run(_examined(fleet, how, settings, chosen, task=task))
+    _print(found, wanted, path=path, task=task, color=settings.color)
+    return exit_code(found, allow_unreachable=how.allow_unreachable)
+
+
+def exit_code(found: "Sequence[Examination]", *, allow_unreachable: bool) -> ExitCode:
+    """Return what a plan or an apply would come to: 5 where it could not read a cluster, 1 where
+    none, 6 where something would stop it.
+    """
+    from klutchctl.outcome import first
+
+    return first(_holding(found, allow_unreachable=allow_unreachable))
+
+
+def _holding(found: "Sequence[Examination]", *, allow_unreachable: bool) -> Iterator[ExitCode]:
+    from reconciler.health.diagnosis import Level
+
+    unreadable = [one for one in found if not one.readable]
+    if found and len(unreadable) == len(found):
+        yield ExitCode.FAILED
+    elif unreadable and not allow_unreachable:
+        yield ExitCode.PARTIAL
+    if any(one.readable and one.level is Level.PROBLEM for one in found):
+        yield ExitCode.HELD_BACK
+
+
+async def _examined(
+    fleet: "Fleet",
+    how: "Reach",
+    settings: Settings,
+    chosen: frozenset[str] | None,
+    *,
+    task: "Task",
+) -> "tuple[Examination, ...]":
+    from reconciler.health.examine import examine
+    from reconciler.kube import registry
+
+    def now() -> datetime:
+        return datetime.now(UTC)
+
+    async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
+        return await examine(fleet, clusters, task=task, now=now, only=chosen, pace=reach.pace(how))
+
+
+def _manifests(fleet: "Fleet", printed: Manifests, task: "Task") -> str:
+    from reconciler.health.rights import Side
+    from reconciler.kube import crds
+
+    match printed:
+        case Manifests.CONTROL_PLANE_RIGHTS:
+            return _rights(fleet, Side.CONTROL_PLANE, task)
+        case Manifests.APP_CLUSTER_RIGHTS:
+            return _rights(fleet, Side.APP_CLUSTER, task)
+        case Manifests.CONTROL_PLANE_CRDS:
+            return _documents(crds.load(*crds.CONTROL_PLANE))
+        case Manifests.APP_CLUSTER_CRDS:
+            return _documents(crds.load(*crds.APP_CLUSTER))
+
+
+def _rights(fleet: "Fleet", side: "Side", task: "Task") -> str:
+    from reconciler.core.names import KLUTCH_NAMESPACE
+    from reconciler.health import roles
+    from reconciler.health.rights import scope_of_fleet
+
+    account = f"{KLUTCH_NAMESPACE}/{roles.account(fleet.name, task)}"
+    kind = side.replace("-", " ")
+    head = (
+        f"# What ServiceAccount {account} may do on each {kind} of fleet {fleet.name}: all\n"
+        f"# that `klutchctl {task}` does there, and nothing else. Made by `klutchctl doctor --for\n"
+        f"# {task} --print {side}-rights`; make it anew when the fleet binds other services.\n"
+    )
+    return head + _documents(roles.manifests(task, side, scope_of_fleet(fleet)))
+
+
+def _documents(manifests: "Sequence[Manifest]") -> str:
+    from klutchctl.render import yaml_writer
+
+    return "".join("\n".join(["---", *yaml_writer.lines(one), ""]) for one in manifests)
+
+
+def _print(
+    found: "Sequence[Examination]",
+    wanted: tuple[outputs.Output, ...],
+    *,
+    path: Path,
+    task: "Task",
+    color: bool,
+) -> None:
+    from klutchctl.render import doctor_json, doctor_text
+
+    where = str(path)
+
+    def text(to: Path | None) -> str:
+        shown = color and to is None and sys.stdout.isatty()
+        return doctor_text.render(found, path=where, task=task, color=shown)
+
+    outputs.write(
+        wanted,
+        {"text": text, "json": lambda _: doctor_json.render(found, path=where, task=task)},
+    )

@@ -1,0 +1,181 @@
+"""`klutchctl status`: how every binding in every cluster is. Never writes to any of them."""
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from klutchctl import outputs, reach
+from klutchctl.exit_codes import ExitCode
+from klutchctl.settings import Settings
+
+if TYPE_CHECKING:
+    from klutchctl.reach import Reach
+    from reconciler.fleet.values import Fleet
+    from reconciler.health.board import Board
+
+_FORMATS: Final = ("text", "json", "jsonl")
+_WATCHED: Final = ("text", "jsonl")
+_CLEAR: Final = "\x1b[H\x1b[2J"
+
+
+def status(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again and again, until interrupted.")
+    ] = False,
+    every: Annotated[
+        float,
+        typer.Option(min=1, max=86_400, metavar="SECONDS", help="With --watch: from look to look."),
+    ] = 10.0,
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+    ] = None,
+) -> int:
+    """Show clusters x bindings: state, age, reason. Exit code 9: some are not healthy."""
+    wanted = outputs.parse(output or [], known=_WATCHED if watch else _FORMATS)
+    if watch and (len(wanted) > 1 or wanted[0].path is not None):
+        raise typer.BadParameter("--watch prints one format, to standard output")
+    import uvloop
+
+    from klutchctl import repository
+
+    settings = context.obj
+    assert isinstance(settings, Settings)
+    how = reach.of(context)
+    fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
+    chosen = repository.chosen(fleet, how)
+    show = _watcher(wanted[0], settings) if watch else _printer(wanted, color=settings.color)
+    pause = every if watch else None
+    board = uvloop.run(_look(fleet, how, settings, chosen, show=show, every=pause))
+    return exit_code(board, allow_unreachable=how.allow_unreachable)
+
+
+def _watcher(output: outputs.Output, settings: Settings) -> "Callable[[Board], None]":
+    if output.format == "text" and sys.stdout.isatty():
+        return _screen(color=settings.color)
+    return _log(as_json=output.format == "jsonl")
+
+
+def exit_code(board: "Board", *, allow_unreachable: bool) -> ExitCode:
+    """Return 9 where a unit that is wanted is not healthy, 5 where a cluster was not read.
+
+    What is Progressing may still become Ready in time. `allow_unreachable` forgives what was not
+    read, unless that is everything (1).
+    """
+    from klutchctl.outcome import first
+
+    return first(_holding(board, allow_unreachable=allow_unreachable))
+
+
+def _holding(board: "Board", *, allow_unreachable: bool) -> Iterator[ExitCode]:
+    from reconciler.health.verdict import State
+
+    not_read = (State.UNKNOWN, State.SUSPENDED)
+    if board.unread and all(cluster.state in not_read for cluster in board.clusters):
+        yield ExitCode.FAILED
+    if board.unread and not allow_unreachable:
+        yield ExitCode.PARTIAL
+    silent = {
+        one.health.state
+        for cluster in board.clusters
+        if cluster.state is not State.UNKNOWN
+        for one in cluster.units
+        if not one.leaving
+    }
+    whole = {cluster.state for cluster in board.clusters} & {State.DEGRADED}
+    if (silent | whole) & {State.DEGRADED, State.UNKNOWN}:
+        yield ExitCode.UNHEALTHY
+
+
+async def _look(
+    fleet: "Fleet",
+    how: "Reach",
+    settings: Settings,
+    chosen: frozenset[str] | None,
+    *,
+    show: "Callable[[Board], None]",
+    every: float | None,
+) -> "Board":
+    """Look at the clusters and show what was seen; again and again where `every` says so."""
+    from reconciler.health.board import remembering
+    from reconciler.health.survey import survey
+    from reconciler.kube import registry
+
+    def now() -> datetime:
+        return datetime.now(UTC)
+
+    pace = reach.pace(how)
+    before: Board | None = None
+    async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
+        while True:
+            board = await survey(fleet, clusters, now=now, only=chosen, pace=pace)
+            board = board if before is None else remembering(before, board)
+            show(board)
+            if every is None:
+                return board
+            before = board
+            await asyncio.sleep(every)
+
+
+def _printer(wanted: tuple[outputs.Output, ...], *, color: bool) -> "Callable[[Board], None]":
+    from klutchctl.render import status_json, status_text
+
+    def show(board: "Board") -> None:
+        def text(path: Path | None) -> str:
+            watched = path is None and sys.stdout.isatty()
+            return status_text.render(board, color=color and watched)
+
+        outputs.write(
+            wanted,
+            {
+                "text": text,
+                "json": lambda _: status_json.render(board),
+                "jsonl": lambda _: status_json.events(board),
+            },
+        )
+
+    return show
+
+
+def _screen(*, color: bool) -> "Callable[[Board], None]":
+    """Draw each look over the one before. What does not fit is cut, and said to be."""
+    from klutchctl.render import status_text
+
+    def show(board: "Board") -> None:
+        text = status_text.render(board, color=color)
+        lines, room = text.splitlines(), shutil.get_terminal_size().lines - 1
+        if len(lines) > room > 2:
+            cut = len(lines) - room + 2
+            lines = [*lines[: room - 2], f"... {cut} more lines", lines[-1]]
+        typer.echo(_CLEAR + "\n".join(lines))
+
+    return show
+
+
+def _log(*, as_json: bool) -> "Callable[[Board], None]":
+    """Write the first look as it is, and of each later one what changed."""
+    from klutchctl.render import status_changes, status_json, status_text
+
+    before: Board | None = None
+
+    def show(board: "Board") -> None:
+        nonlocal before
+        if before is None:
+            text = status_json.events(board) if as_json else status_text.render(board)
+        elif as_json:
+            text = status_json.events(board, changed=status_changes.changed(before, board))
+        else:
+            text = status_changes.lines(before, board)
+        before = board
+        if text:
+            typer.echo(text, nl=False)
+
+    return show

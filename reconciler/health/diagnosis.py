@@ -1,0 +1,181 @@
+"""What is wrong with one cluster, out of what was asked of it, and how to mend it. Pure."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.fleet.values import Mode
+from reconciler.health.rights import Right, Side, Task
+
+# Below the first nobody notices; beyond the second, ages and heartbeats are judged wrongly.
+CLOCK_WARNING: Final = timedelta(seconds=10)
+CLOCK_PROBLEM: Final = timedelta(seconds=60)
+
+_CRDS: Final = (
+    CLUSTER_BINDING,
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_EXPORT_TEMPLATE,
+    API_SERVICE_NAMESPACE,
+)
+_CRDS_OF_MODE: Final = {
+    Mode.DIRECT: (),
+    Mode.APP_CLUSTER_BINDING: (API_SERVICE_BINDING, APP_CLUSTER_BINDING),
+}
+
+
+class Level(StrEnum):
+    """How bad a finding is: nothing; may matter; a plan or an apply would not succeed."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+class Check(StrEnum):
+    """What was looked at."""
+
+    CONNECTION = "connection"
+    CLOCK = "clock"
+    CRDS = "crds"
+    RIGHTS = "rights"
+
+
+class Mend(StrEnum):
+    """Which manifests mend a finding."""
+
+    CRDS = "crds"
+    RIGHTS = "rights"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence about a cluster. `remedy` says what to do, `mend` which manifests do it."""
+
+    check: Check
+    level: Level
+    message: str
+    remedy: str = ""
+    mend: Mend | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """All about one cluster. `readable`: a plan can read it. `access` is how it was reached."""
+
+    name: str
+    side: Side
+    access: str
+    context: str  # of the kubeconfig, "" where access is by other ways
+    findings: tuple[Finding, ...]
+    user: str = ""
+    server: str = ""
+    readable: bool = True
+
+    @property
+    def level(self) -> Level:
+        """The worst of its findings."""
+        levels = {finding.level for finding in self.findings}
+        return next((one for one in (Level.PROBLEM, Level.WARNING) if one in levels), Level.OK)
+
+
+def clock(skew: timedelta | None, doubt: timedelta) -> Finding:
+    """Judge how far the server is ahead of us; `doubt` is how wrong that may be. None = unknown."""
+    if skew is None:
+        told = "the API server does not tell its time"
+        return Finding(Check.CLOCK, Level.WARNING, told)
+    off = max(abs(skew) - doubt, timedelta())
+    if off < CLOCK_WARNING:
+        return Finding(Check.CLOCK, Level.OK, "its clock agrees with ours")
+    way = "ahead of" if skew > timedelta() else "behind"
+    told = f"its clock is {round(off.total_seconds())} s {way} ours"
+    level = Level.PROBLEM if off >= CLOCK_PROBLEM else Level.WARNING
+    return Finding(Check.CLOCK, level, told, "Set both by NTP: ages and heartbeats are compared")
+
+
+def crds(side: Side, modes: Collection[Mode], there: Collection[str]) -> Finding:
+    """Judge which of Klutch's CRDs a cluster has, by their names."""
+    if side is Side.APP_CLUSTER:
+        if API_SERVICE_BINDING.resource in there or Mode.DIRECT not in modes:
+            return Finding(Check.CRDS, Level.OK, "no CRD is missing")
+        told = f"{API_SERVICE_BINDING.resource} is absent; an apply, or a konnector, installs it"
+        return Finding(Check.CRDS, Level.OK, told)
+    wanted = [*_CRDS, *(kind for mode in modes for kind in _CRDS_OF_MODE[mode])]
+    missing = sorted({kind.resource for kind in wanted} - set(there))
+    if not missing:
+        return Finding(Check.CRDS, Level.OK, "no CRD is missing")
+    return Finding(
+        Check.CRDS,
+        Level.PROBLEM,
+        f"missing CRDs: {', '.join(missing)}",
+        "Install them, or a backend that brings them",
+        Mend.CRDS,
+    )
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Question:
+    """One verb on one resource, or on one object, as an API server is asked about it."""
+
+    namespace: str
+    group: str
+    resource: str
+    verb: str
+    name: str = ""
+
+
+def questions(rights: Iterable[Right]) -> tuple[Question, ...]:
+    """Return what to ask about these rights, in order."""
+    return tuple(
+        sorted(
+            Question(right.namespace, right.group, right.resource, verb, name)
+            for right in rights
+            for verb in right.verbs
+            for name in right.only or ("",)
+        )
+    )
+
+
+def rights(task: Task, refused: Collection[Question], asked: int) -> Finding:
+    """Judge which rights are missing, of so many that were asked about."""
+    if not refused:
+        told = f"all rights that {_article(task)} needs"
+        return Finding(Check.RIGHTS, Level.OK, told)
+    listed = "; ".join(_sentences(refused))
+    told = f"{len(refused)} of {asked} rights that {_article(task)} needs are missing: {listed}"
+    return Finding(
+        Check.RIGHTS,
+        Level.PROBLEM,
+        told,
+        "Grant them, or use credentials that have them",
+        Mend.RIGHTS,
+    )
+
+
+def _article(task: Task) -> str:
+    return "a plan" if task is Task.PLAN else "an apply"
+
+
+def _sentences(refused: Iterable[Question]) -> Iterator[str]:
+    """Yield `get, list secrets a, b in namespace c`, with verbs and names together."""
+    verbs: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
+    for one in refused:
+        verbs[one.namespace, one.group, one.resource, one.name].add(one.verb)
+    objects: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for (namespace, group, resource, name), found in sorted(verbs.items()):
+        objects[namespace, group, resource, tuple(sorted(found))].append(name)
+    for (namespace, group, resource, found_verbs), found_names in objects.items():
+        kind = f"{resource}.{group}" if group else resource
+        named = ", ".join(name for name in found_names if name)
+        place = f"in namespace {namespace}" if namespace else ""
+        yield " ".join(part for part in (", ".join(found_verbs), kind, named, place) if part)

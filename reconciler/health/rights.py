@@ -1,0 +1,251 @@
+"""The rights that a plan and an apply need, for each kind of cluster: the one table.
+
+`doctor` asks for each of them, and the roles that are given to whoever runs klutchctl are made of
+them. Derived from what is read and written (mapping.md 3, 4, 8, 9, 12). Pure.
+
+No row reads Secrets of all namespaces: those of binding spaces are named, and only namespace
+klutch-bind of an app cluster is read whole.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.blueprints.binding import Resource
+from reconciler.core import names
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CRD,
+    DEPLOYMENT,
+    EVENT,
+    LEASE,
+    NAMESPACE,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Kind,
+)
+from reconciler.fleet.values import AppCluster, ControlPlane, DeletionPolicy, Fleet, Mode, Unit
+
+
+class Task(StrEnum):
+    """What somebody may do with klutchctl. An apply needs all that a plan does."""
+
+    PLAN = "plan"
+    APPLY = "apply"
+
+
+class Side(StrEnum):
+    """The kinds of cluster."""
+
+    CONTROL_PLANE = "control-plane"
+    APP_CLUSTER = "app-cluster"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Right:
+    """Verbs on a resource. `namespace` "" is everywhere; `only` are object names, () is any."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    namespace: str = ""
+    only: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What of a fleet decides about rights on one cluster, or on all of one kind.
+
+    `services` are what is bound. `kubeconfigs` are namespace and name of the Secrets beside
+    AppClusterBindings, `secrets` those in namespace klutch-bind that `spec.access` names.
+    `deploys`: klutchctl makes a konnector, or its account, with rights of its own. `deletes`:
+    something that leaves the files may be deleted.
+    """
+
+    fleet: str
+    services: frozenset[Resource] = frozenset()
+    modes: frozenset[Mode] = frozenset()
+    kubeconfigs: frozenset[tuple[str, str]] = frozenset()
+    secrets: frozenset[str] = frozenset()
+    deploys: bool = False
+    deletes: bool = False
+
+
+def scope_of(
+    fleet: Fleet,
+    clusters: Iterable[AppCluster],
+    planes: Iterable[ControlPlane],
+    *,
+    units: Collection[Unit],
+) -> Scope:
+    """Return the scope of these control planes and app clusters, with all their units."""
+    chosen = {one.name: one for one in clusters}
+    modes = frozenset(one.mode for one in planes)
+    whole = {one.name for one in chosen.values() if _mode(fleet, one) is Mode.APP_CLUSTER_BINDING}
+    policies = {fleet.guards.on_cluster_leave, *(unit.deletion_policy for unit in units)}
+    accesses = (one.access.secret for one in chosen.values())
+    return Scope(
+        fleet=fleet.name,
+        services=frozenset(Resource(unit.key.group, unit.key.resource) for unit in units),
+        modes=modes,
+        kubeconfigs=frozenset(
+            (chosen[name].app_cluster_binding[0], names.app_cluster_kubeconfig_secret(name))
+            for name in whole
+        ),
+        secrets=frozenset(secret[0] for secret in accesses if secret is not None),
+        deploys=bool(whole) or any(one.konnector.deploy for one in chosen.values()),
+        deletes=DeletionPolicy.DELETE in policies,
+    )
+
+
+def scope_of_fleet(fleet: Fleet) -> Scope:
+    """Return the scope of all clusters of a fleet."""
+    everything = fleet.clusters.values(), fleet.control_planes.values()
+    return scope_of(fleet, *everything, units=fleet.units.values())
+
+
+def _mode(fleet: Fleet, cluster: AppCluster) -> Mode:
+    return fleet.control_planes[cluster.control_plane].mode
+
+
+_KONNECTOR: Final = (names.AGENTLESS_SERVICE_ACCOUNT, names.KONNECTOR)
+_KONNECTOR_ROLES: Final = (names.AGENTLESS_SERVICE_ACCOUNT, names.KONNECTOR_CLUSTER_ROLE)
+_SPACE_SECRETS: Final = (names.BINDER, names.KUBECONFIG)
+_BIND: Final = names.KLUTCH_NAMESPACE
+
+
+def needed(task: Task, side: Side, scope: Scope) -> tuple[Right, ...]:
+    """Return every right, each once, in order."""
+    rows = [*_to_plan(side, scope)]
+    if task is Task.APPLY:
+        rows += _to_apply(side, scope)
+    return tuple(merged(rows))
+
+
+def merged(rows: Iterable[Right]) -> Iterator[Right]:
+    """Yield the rights with the verbs on the same objects together."""
+    verbs: dict[tuple[str, str, str, tuple[str, ...]], set[str]] = {}
+    for row in rows:
+        verbs.setdefault((row.namespace, row.group, row.resource, row.only), set()).update(
+            row.verbs
+        )
+    for (namespace, group, resource, only), found in sorted(verbs.items()):
+        yield Right(group, resource, tuple(sorted(found)), namespace, only)
+
+
+def _to_plan(side: Side, scope: Scope) -> Iterator[Right]:
+    return _plan_on_plane(scope) if side is Side.CONTROL_PLANE else _plan_in_app(scope)
+
+
+def _to_apply(side: Side, scope: Scope) -> Iterator[Right]:
+    return _apply_on_plane(scope) if side is Side.CONTROL_PLANE else _apply_in_app(scope)
+
+
+def _plan_on_plane(scope: Scope) -> Iterator[Right]:
+    for kind in (
+        NAMESPACE,
+        CRD,
+        CLUSTER_BINDING,
+        API_SERVICE_EXPORT_REQUEST,
+        API_SERVICE_EXPORT_TEMPLATE,
+        APP_CLUSTER_BINDING,
+        API_SERVICE_BINDING,
+    ):
+        yield _right(kind, "list")
+    yield _right(API_SERVICE_EXPORT, "get", "list")
+    yield _right(SECRET, "list", only=_SPACE_SECRETS)
+    yield _right(SERVICE_ACCOUNT, "list", only=(names.BINDER,))
+    if scope.secrets:
+        yield _right(SECRET, "get", at=_BIND, only=tuple(sorted(scope.secrets)))
+    yield from _kubeconfigs(scope, "list")
+
+
+def _plan_in_app(scope: Scope) -> Iterator[Right]:
+    yield _right(NAMESPACE, "get", only=(_BIND, names.KUBE_SYSTEM))
+    yield _right(CRD, "get", "list")
+    yield _right(API_SERVICE_BINDING, "list")
+    yield _right(SECRET, "list", at=_BIND)
+    yield _right(DEPLOYMENT, "get", at=_BIND, only=(names.KONNECTOR,))
+    yield _right(SERVICE_ACCOUNT, "get", at=_BIND, only=_KONNECTOR)
+    for kind in (CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
+        yield _right(kind, "get", only=_KONNECTOR_ROLES)
+    yield from _services(scope, "list")
+
+
+def _apply_on_plane(scope: Scope) -> Iterator[Right]:
+    yield _right(NAMESPACE, "create", "get", "patch")
+    yield _right(CRD, "get")
+    yield _right(CLUSTER_BINDING, "create", "get", "patch")
+    yield _right(API_SERVICE_EXPORT_REQUEST, "create", "delete", "get", "patch")
+    yield _right(API_SERVICE_EXPORT, "delete")
+    yield _right(API_SERVICE_NAMESPACE, "list")
+    # A name cannot be granted before the object exists.
+    yield _right(SERVICE_ACCOUNT, "create")
+    yield _right(SERVICE_ACCOUNT, "get", "patch", only=(names.BINDER,))
+    yield _right(SECRET, "create")
+    yield _right(SECRET, "delete", "get", "patch", only=_SPACE_SECRETS)
+    yield from _services(scope, "get", "list", "patch")
+    yield _right(LEASE, "create", at=_BIND)
+    yield _right(LEASE, "get", "patch", at=_BIND, only=(names.lock_lease(scope.fleet),))
+    yield _right(EVENT, "create", at=_BIND)
+    if Mode.APP_CLUSTER_BINDING in scope.modes:
+        yield _right(APP_CLUSTER_BINDING, "create", "get", "patch")
+        yield _right(API_SERVICE_BINDING, "create", "get", "patch")
+        yield from _kubeconfigs(scope, "get", "patch")
+    if scope.deletes:
+        yield _right(NAMESPACE, "delete")
+        if Mode.APP_CLUSTER_BINDING in scope.modes:
+            yield _right(APP_CLUSTER_BINDING, "delete")
+
+
+def _apply_in_app(scope: Scope) -> Iterator[Right]:
+    crds = tuple(sorted(one.name for one in scope.services))
+    yield _right(NAMESPACE, "create")
+    yield _right(SECRET, "create", "delete", "get", "patch", at=_BIND)
+    yield _right(API_SERVICE_BINDING, "create", "delete", "get", "patch")
+    yield _right(CRD, "create")
+    if crds:
+        yield _right(CRD, "patch", *_deleting(scope), only=crds)
+    yield from _services(scope, "get", "patch", *_deleting(scope))
+    if scope.deploys:
+        yield from _konnector()
+
+
+def _konnector() -> Iterator[Right]:
+    yield _right(DEPLOYMENT, "create", at=_BIND)
+    yield _right(DEPLOYMENT, "delete", "patch", at=_BIND, only=(names.KONNECTOR,))
+    yield _right(SERVICE_ACCOUNT, "create", at=_BIND)
+    yield _right(SERVICE_ACCOUNT, "delete", "patch", at=_BIND, only=_KONNECTOR)
+    for kind in (CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
+        yield _right(kind, "create")
+        yield _right(kind, "delete", "patch", only=_KONNECTOR_ROLES)
+    # To give a konnector rights that one has not: `escalate` has no name to check in a POST.
+    yield _right(CLUSTER_ROLE, "escalate")
+    yield _right(CLUSTER_ROLE, "bind", only=_KONNECTOR_ROLES)
+
+
+def _services(scope: Scope, *verbs: str) -> Iterator[Right]:
+    for one in scope.services:
+        yield Right(one.group, one.plural, verbs)
+
+
+def _right(kind: Kind, *verbs: str, at: str = "", only: tuple[str, ...] = ()) -> Right:
+    return Right(kind.group, kind.plural, verbs, at, tuple(sorted(only)))
+
+
+def _deleting(scope: Scope) -> tuple[str, ...]:
+    return ("delete",) if scope.deletes else ()
+
+
+def _kubeconfigs(scope: Scope, *verbs: str) -> Iterator[Right]:
+    for namespace, name in scope.kubeconfigs:
+        yield _right(SECRET, *verbs, at=namespace, only=(name,))

@@ -1,0 +1,274 @@
+"""How one unit is, out of what is live of it: Ready, or why not, and since when (mapping.md 11).
+
+Pure: the time is passed in. Refuses to know how facts are read, and what the files want.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from reconciler.core import causes, conditions, durations
+from reconciler.core.conditions import FALSE, TRUE, Condition, Conditions
+from reconciler.core.manifest import Manifest, get_list, get_text, is_deleting
+from reconciler.fleet.values import UnitKey
+from reconciler.planning import placement
+
+PROGRESSING_FOR: Final = timedelta(minutes=2)
+# The konnector's constant (protocol-konnector.md B), where a ClusterBinding does not say it.
+HEARTBEAT_INTERVAL: Final = timedelta(minutes=5)
+
+# The original's konnector sets these anew, with a new time, at each pass (protocol-konnector.md
+# C.2): by that time a unit that will never be Ready would look as if it had just changed.
+_RESTLESS: Final = frozenset({causes.EXPORT_NOT_FOUND.reason, causes.CRD_FOREIGN.reason})
+_ESTABLISHED: Final = "Established"
+
+
+class State(StrEnum):
+    """How a unit is; the values are the words that people read."""
+
+    READY = "Ready"
+    PROGRESSING = "Progressing"
+    DEGRADED = "Degraded"
+    UNKNOWN = "Unknown"
+    SUSPENDED = "Suspended"
+    RELEASED = "Released"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFacts:
+    """What is live of one unit; None is absent.
+
+    `asked` is its APIServiceExportRequest, or an AppClusterBinding that lists it. `definition` is
+    the CRD in the app cluster, which matters only where `awaits_definition`. `secret` is the
+    namespace and name of the Secret that the APIServiceBinding has to refer to. `export` may be
+    metadata only.
+    """
+
+    secret: tuple[str, str]
+    export: Manifest | None = None
+    binding: Manifest | None = None
+    asked: Manifest | None = None
+    cluster_binding: Manifest | None = None
+    definition: Manifest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnitHealth:
+    """How one unit is.
+
+    `reason` is one CamelCase word, "" where Ready; `message` a sentence for people. `since` is
+    the last change that is known, or None. Where the state is Unknown, `last_known` is what was
+    said before, at `since`.
+    """
+
+    unit: UnitKey
+    state: State
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = None
+    last_known: State | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the unit is Ready now."""
+        return self.state is State.READY
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """The first thing that keeps a unit from being Ready."""
+
+    reason: str
+    message: str
+
+
+def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
+    """Return how a unit is at `now` (UTC).
+
+    What only the konnector says is not believed once its heartbeat is too old: then the state is
+    Unknown. What we read ourselves, such as a missing export, needs no konnector.
+    """
+    since = _last_change(facts)
+    fault = _seen_fault(unit, facts)
+    if fault is not None:
+        return _troubled(unit, fault, since, now)
+    beat = beat_of(facts.cluster_binding)
+    if beat is None:
+        silent = "no konnector has sent a heartbeat yet: see that one runs"
+        return _troubled(unit, _Fault("NoHeartbeat", silent), since, now)
+    fault = _told_fault(facts) or _definition_fault(unit, facts.definition)
+    stale = _stale(beat, now)
+    if stale is not None:
+        last = State.READY if fault is None else State.DEGRADED
+        said = stale.message if fault is None else f"{stale.message}; before: {fault.message}"
+        return UnitHealth(unit, State.UNKNOWN, stale.reason, said, min(beat.time, now), last)
+    if fault is not None:
+        return _troubled(unit, fault, since, now)
+    return UnitHealth(unit, State.READY, since=_not_after(since, now))
+
+
+def awaits_definition(unit: UnitKey, facts: UnitFacts) -> bool:
+    """Tell whether only the CRD in the app cluster can say more about a unit."""
+    return (
+        _seen_fault(unit, facts) is None
+        and beat_of(facts.cluster_binding) is not None
+        and _told_fault(facts) is None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A konnector's sign of life: when, and how often it means to send one."""
+
+    time: datetime
+    interval: timedelta
+
+
+def beat_of(cluster_binding: Manifest | None) -> Beat | None:
+    """Return the last heartbeat of a ClusterBinding, or None where there was none."""
+    time = _time(get_text(cluster_binding, "status", "lastHeartbeatTime"))
+    if time is None:
+        return None
+    try:
+        interval = durations.parse_duration(
+            get_text(cluster_binding, "status", "heartbeatInterval")
+        )
+    except ValueError:
+        interval = HEARTBEAT_INTERVAL
+    return Beat(time, interval if interval > timedelta() else HEARTBEAT_INTERVAL)
+
+
+def _stale(beat: Beat, now: datetime) -> _Fault | None:
+    age, limit = now - beat.time, 2 * beat.interval
+    said = durations.format_time(beat.time)
+    if age > limit:
+        message = f"the konnector's last heartbeat was at {said}: see whether it runs"
+        return _Fault("HeartbeatTooOld", message)
+    if age < -limit:
+        message = f"the konnector's last heartbeat is from the future, {said}: a clock is wrong"
+        return _Fault("HeartbeatInFuture", message)
+    return None
+
+
+def _seen_fault(unit: UnitKey, facts: UnitFacts) -> _Fault | None:
+    """Return what our own reads show to be missing or wrong."""
+    if facts.export is None:
+        return _without_export(unit, facts)
+    if is_deleting(facts.export):
+        return _Fault("ExportDeleting", f"APIServiceExport {unit.name} is being deleted")
+    if facts.binding is None:
+        missing = f"there is no APIServiceBinding {unit.name} yet"
+        return _Fault("BindingMissing", missing)
+    return _binding_fault(unit, facts.binding, facts)
+
+
+def _binding_fault(unit: UnitKey, binding: Manifest, facts: UnitFacts) -> _Fault | None:
+    if is_deleting(binding):
+        return _Fault("BindingDeleting", f"APIServiceBinding {unit.name} is being deleted")
+    held = placement.secret_of(binding)
+    if held != facts.secret:
+        said, wanted = "/".join(held), "/".join(facts.secret)
+        refers = f"APIServiceBinding {unit.name} refers to Secret {said}, not {wanted}"
+        return _Fault("OtherSecret", refers)
+    if facts.cluster_binding is None:
+        absent = "there is no ClusterBinding in the binding space; `klutchctl apply` makes it"
+        return _Fault("ClusterBindingMissing", absent)
+    return None
+
+
+def _without_export(unit: UnitKey, facts: UnitFacts) -> _Fault:
+    """Say why there is no export, as far as whoever has to make it says so."""
+    if facts.asked is None:
+        if facts.binding is None:
+            return _Fault("NotBound", "it is not bound yet; `klutchctl apply` binds it")
+        absent = f"the control plane has no APIServiceExport {unit.name}, and none is asked for"
+        return _Fault("ExportMissing", absent)
+    if get_text(facts.asked, "status", "phase") == "Failed":
+        told = get_text(facts.asked, "status", "terminalMessage") or "it does not say why"
+        return _Fault("RequestFailed", f"the export request failed: {told}")
+    for one in _conditions(facts.asked):
+        if one.status == FALSE and one.type != conditions.READY:
+            return _fault_of(one)
+    waiting = f"the backend has not made APIServiceExport {unit.name} yet; see that one runs"
+    return _Fault("ExportPending", waiting)
+
+
+def _told_fault(facts: UnitFacts) -> _Fault | None:
+    """Return what the konnector says is wrong. InformersSynced is not asked: see mapping.md 11."""
+    told = _conditions(facts.binding)
+    for needed in (causes.SECRET_VALID, causes.CONNECTED):
+        found = conditions.find(told, needed)
+        if found is None:
+            return _Fault(f"{needed}Missing", f"the konnector has not reported {needed} yet")
+        if found.status != TRUE:
+            return _fault_of(found)
+    beating = conditions.find(told, causes.HEARTBEATING)
+    return _fault_of(beating) if beating is not None and beating.status == FALSE else None
+
+
+def _fault_of(condition: Condition) -> _Fault:
+    said = condition.message or f"{condition.type} is {condition.status}"
+    return _Fault(condition.reason or f"Not{condition.type}", said)
+
+
+def _definition_fault(unit: UnitKey, definition: Manifest | None) -> _Fault | None:
+    if definition is None:
+        return _Fault("CrdMissing", f"the app cluster has no CRD {unit.name}")
+    if is_deleting(definition):
+        return _Fault("CrdDeleting", f"CRD {unit.name} is being deleted in the app cluster")
+    found = conditions.find(_conditions(definition), _ESTABLISHED)
+    if found is None or found.status != TRUE:
+        why = f": {found.message}" if found is not None and found.message else ""
+        return _Fault("CrdNotEstablished", f"CRD {unit.name} is not served yet{why}")
+    return None
+
+
+def _troubled(unit: UnitKey, fault: _Fault, since: datetime | None, now: datetime) -> UnitHealth:
+    fresh = since is not None and now - since < PROGRESSING_FOR
+    state = State.PROGRESSING if fresh else State.DEGRADED
+    return UnitHealth(unit, state, fault.reason, fault.message, _not_after(since, now))
+
+
+def _last_change(facts: UnitFacts) -> datetime | None:
+    """Return when a unit last changed: objects made or doomed, and conditions that turned."""
+    return max(_changes(facts), default=None)
+
+
+def _changes(facts: UnitFacts) -> Iterator[datetime]:
+    # Not the ClusterBinding: it changes with every heartbeat.
+    for one in (facts.export, facts.binding, facts.definition, facts.asked):
+        for stamp in ("creationTimestamp", "deletionTimestamp"):
+            time = _time(get_text(one, "metadata", stamp))
+            if time is not None:
+                yield time
+    for one in (facts.binding, facts.definition, facts.asked):
+        for condition in _conditions(one):
+            time = _time(condition.last_transition_time)
+            if time is not None and _tells_time(condition):
+                yield time
+
+
+def _tells_time(condition: Condition) -> bool:
+    """Ready repeats the others, and the restless ones have no time of their own."""
+    return condition.type != conditions.READY and not (
+        condition.status == FALSE and condition.reason in _RESTLESS
+    )
+
+
+def _conditions(manifest: Manifest | None) -> Conditions:
+    return conditions.parse(get_list(manifest, "status", "conditions"))
+
+
+def _time(text: str) -> datetime | None:
+    """Read a time of the wire; what is none counts as absent."""
+    try:
+        return durations.parse_time(text)
+    except ValueError:
+        return None
+
+
+def _not_after(time: datetime | None, now: datetime) -> datetime | None:
+    """Clocks differ: nothing happened after now."""
+    return None if time is None else min(time, now)

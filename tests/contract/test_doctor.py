@@ -1,0 +1,97 @@
+"""`klutchctl doctor` on real clusters, as an administrator; test_rights.py has the others."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
+V1 = "apiVersion: fleet.klutchctl.dev/v1alpha1"
+FLEET = f"""\
+{V1}
+kind: Fleet
+metadata: {{name: doctored}}
+---
+{V1}
+kind: ControlPlane
+metadata: {{name: eu}}
+spec: {{access: {{kubeconfigContext: control-plane}}, mode: Direct}}
+"""
+
+
+def cluster(name, context, plane="eu"):
+    return f"""\
+---
+{V1}
+kind: Cluster
+metadata: {{name: {name}}}
+spec: {{access: {{kubeconfigContext: {context}}}, controlPlane: {plane}}}
+"""
+
+
+@pytest.fixture
+def doctor(control_plane, app_cluster, tmp_path):
+    async def run(text: str, *arguments: str):
+        (tmp_path / "fleet.yaml").write_text(text)
+        process = await asyncio.create_subprocess_exec(
+            KLUTCHCTL,
+            "--kubeconfig",
+            str(control_plane.kubeconfig),
+            "doctor",
+            str(tmp_path),
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert err == b""
+        return process.returncode, out.decode()
+
+    return run
+
+
+async def test_an_administrator_lacks_nothing(doctor, control_plane):
+    code, out = await doctor(FLEET + cluster("shop", "app-1"), "-o", "json")
+    clusters = json.loads(out)["clusters"]
+    assert (code, [one["level"] for one in clusters]) == (0, ["ok", "ok"]), out
+    for one in clusters:
+        assert [finding["check"] for finding in one["findings"]] == [
+            "connection",
+            "clock",
+            "crds",
+            "rights",
+        ]
+        assert one["user"]
+    assert clusters[0]["server"] == control_plane.connection.server
+
+
+async def test_a_cluster_that_cannot_be_reached_spares_the_others(doctor):
+    code, out = await doctor(FLEET + cluster("away", "nowhere") + cluster("shop", "app-1"))
+    assert code == 5
+    assert "Cluster away  (context/nowhere)\n  problem  cannot be reached by context/nowhere" in out
+    assert out.endswith("Doctor: 3 clusters, 1 problem, 0 warnings.\n")
+
+
+async def test_nothing_reached_at_all(doctor):
+    code, out = await doctor(FLEET.replace("control-plane", "nowhere"), "-o", "json")
+    (plane,) = json.loads(out)["clusters"]
+    assert (code, plane["readable"]) == (1, False)
+
+
+async def test_missing_crds_come_with_the_command_that_installs_them(doctor):
+    """The app cluster has one of Klutch's CRDs, so that it makes a poor control plane."""
+    text = FLEET.replace("kubeconfigContext: control-plane", "kubeconfigContext: app-1")
+    code, out = await doctor(text)
+    assert code == 6
+    assert "missing CRDs: apiserviceexportrequests.klutch.anynines.com, " in out
+    assert "--print control-plane-crds | kubectl --context app-1 apply --server-side -f -" in out
+
+
+async def test_a_suspended_cluster_is_left_alone(doctor):
+    asleep = cluster("shop", "nowhere").replace(
+        "controlPlane", "suspend: {reason: x}, controlPlane"
+    )
+    code, out = await doctor(FLEET + asleep, "-o", "json")
+    assert (code, [one["name"] for one in json.loads(out)["clusters"]]) == (0, ["eu"])

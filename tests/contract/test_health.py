@@ -1,0 +1,163 @@
+"""Waiting for units on real clusters: what is read, and what each step of a binding changes."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.core.errors import Unreachable
+from reconciler.core.refs import Kind, Ref
+from reconciler.fleet.values import Mode
+from reconciler.health import Place, State, health_of
+from tests.support.bound_units import ByHand, condition, new_unit
+
+pytestmark = pytest.mark.usefixtures("klutch_bind")
+
+
+def clock() -> datetime:
+    return datetime.now(UTC)
+
+
+class Counted:
+    """A real cluster that counts its reads, and whose reads of one kind may fail."""
+
+    def __init__(self, cluster, failing: Kind | None = None):
+        self._cluster, self._failing = cluster, failing
+        self.calls: list[str] = []
+        self.name = cluster.name
+
+    def _count(self, verb: str, kind: Kind) -> None:
+        self.calls.append(f"{verb} {kind.plural}")
+        if kind == self._failing:
+            ref = Ref(self.name, kind, "", "")
+            raise Unreachable("it hung up", ref=ref, verb=verb)
+
+    async def get(self, ref, **more):
+        self._count("get", ref.kind)
+        return await self._cluster.get(ref, **more)
+
+    async def list(self, kind, **more):
+        self._count("list", kind)
+        return await self._cluster.list(kind, **more)
+
+    async def first_page(self, kind, **more):
+        self._count("first_page", kind)
+        return await self._cluster.first_page(kind, **more)
+
+
+@pytest.fixture
+def by_hand(namespace, on_plane, in_app):
+    return ByHand(namespace, on_plane, in_app)
+
+
+def asking(by_hand, *units, place=None, plane=None, app=None):
+    direct = Place(mode=Mode.DIRECT, space=by_hand.space, secret=by_hand.secret)
+    return health_of(
+        units,
+        place=place or direct,
+        control_plane=plane or by_hand.plane.live.cluster,
+        app=app or by_hand.app.live.cluster,
+        now=clock,
+    )
+
+
+async def test_a_unit_becomes_ready_step_by_step(by_hand):
+    unit = new_unit()
+
+    async def now():
+        (found,) = (await asking(by_hand, unit)).values()
+        return found.state, found.reason
+
+    assert await now() == (State.DEGRADED, "NotBound")
+    await by_hand.cluster_binding()
+    await by_hand.request(unit)
+    assert await now() == (State.PROGRESSING, "ExportPending")
+    missing = condition("ExportsReady", "False", severity="Error", reason="CRDNotFound")
+    await by_hand.answer(unit, missing, phase="Pending")
+    assert await now() == (State.PROGRESSING, "CRDNotFound")
+    await by_hand.export(unit)
+    assert await now() == (State.PROGRESSING, "BindingMissing")
+    await by_hand.bind(unit)
+    assert await now() == (State.PROGRESSING, "NoHeartbeat")
+    await by_hand.beat()
+    assert await now() == (State.PROGRESSING, "SecretValidMissing")
+    await by_hand.tell(unit)
+    assert await now() == (State.PROGRESSING, "CrdMissing")
+    await by_hand.install(unit)
+    assert await now() == (State.READY, "")
+    await by_hand.beat(timedelta(hours=1))
+    assert await now() == (State.UNKNOWN, "HeartbeatTooOld")
+
+
+async def test_many_units_cost_no_more_lists_than_one(by_hand):
+    ready, *others = (new_unit() for _ in range(5))
+    await by_hand.cluster_binding()
+    await by_hand.beat()
+    await by_hand.make_ready(ready)
+    plane, app = Counted(by_hand.plane.live.cluster), Counted(by_hand.app.live.cluster)
+    found = await asking(by_hand, ready, *others, plane=plane, app=app)
+    assert [unit for unit, health in found.items() if health.ready] == [ready]
+    assert sorted(plane.calls) == [
+        "get clusterbindings",
+        "list apiserviceexportrequests",
+        "list apiserviceexports",
+    ]
+    assert app.calls == ["list apiservicebindings", "get customresourcedefinitions"]
+
+
+async def test_a_read_that_fails_makes_all_unknown_and_says_why(by_hand):
+    unit = new_unit()
+    failing = Counted(by_hand.plane.live.cluster, APP_CLUSTER_BINDING)
+    whole = Place(
+        mode=Mode.APP_CLUSTER_BINDING,
+        space=by_hand.space,
+        secret=(by_hand.space, "kubeconfig"),
+        app_cluster_binding=(by_hand.space, "shop"),
+    )
+    (found,) = (await asking(by_hand, unit, place=whole, plane=failing)).values()
+    assert (found.state, found.reason) == (State.UNKNOWN, "NotRead")
+    assert "it hung up" in found.message
+
+
+async def test_a_cluster_without_the_kind_has_no_bindings(by_hand):
+    """An app cluster that no konnector has prepared is no failure, and not Ready."""
+    unit = new_unit()
+    await by_hand.export(unit)
+
+    class Bare(Counted):
+        async def list(self, kind, **more):
+            return await self._cluster.list(kind_nowhere(kind), **more)
+
+    def kind_nowhere(kind: Kind) -> Kind:
+        return Kind(f"nowhere.{kind.group}", kind.version, kind.kind, kind.plural)
+
+    (found,) = (await asking(by_hand, unit, app=Bare(by_hand.app.live.cluster))).values()
+    assert found.reason == "BindingMissing"
+
+
+async def test_app_cluster_binding_mode_looks_into_the_space(by_hand):
+    unit, unlisted = new_unit(), new_unit()
+    by_hand.secret = (by_hand.space, "shop-kubeconfig")
+    place = Place(
+        mode=Mode.APP_CLUSTER_BINDING,
+        space=by_hand.space,
+        secret=by_hand.secret,
+        app_cluster_binding=(by_hand.space, "shop"),
+    )
+    spec = {
+        "kubeconfigSecretRef": {
+            "name": "shop-kubeconfig",
+            "namespace": by_hand.space,
+            "key": "kubeconfig",
+        },
+        "apiExports": [{"group": unit.group, "resource": unit.resource}],
+    }
+    await by_hand.plane.create(APP_CLUSTER_BINDING, "shop", namespace=by_hand.space, spec=spec)
+    found = await asking(by_hand, unit, unlisted, place=place)
+    assert (found[unit].state, found[unit].reason) == (State.PROGRESSING, "ExportPending")
+    assert found[unlisted].reason == "NotBound"
+    await by_hand.cluster_binding()
+    await by_hand.beat()
+    await by_hand.make_ready(unit)
+    found = await asking(by_hand, unit, place=place)
+    assert found[unit].ready, found

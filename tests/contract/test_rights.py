@@ -1,0 +1,231 @@
+"""`klutchctl plan` on real clusters with exactly the roles that klutchctl prints for it."""
+
+import asyncio
+import json
+import re
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import keys, names
+from reconciler.core.errors import Forbidden
+from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind, Ref
+from reconciler.fleet.load import load
+from reconciler.fleet.values import Fleet
+from reconciler.health.rights import Side, Task
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.source import folder
+from tests.support.bound_units import ByHand, new_unit
+from tests.support.observing import BIND, kubeconfig
+from tests.support.role_holders import as_holder, role_holder
+from tests.support.role_holders import kubeconfig as kubeconfig_of
+
+pytestmark = pytest.mark.usefixtures("klutch_bind")
+
+KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
+V1 = "apiVersion: fleet.klutchctl.dev/v1alpha1"
+FLEET = f"""\
+{V1}
+kind: Fleet
+metadata: {{name: NAME}}
+spec:
+  konnector: {{image: registry.example.com/konnector:1}}
+---
+{V1}
+kind: ControlPlane
+metadata: {{name: eu}}
+spec: {{access: {{kubeconfigContext: control-plane}}, mode: MODE}}
+---
+{V1}
+kind: Cluster
+metadata: {{name: shop}}
+spec: {{access: {{kubeconfigContext: app-1}}, controlPlane: eu, konnector: {{deploy: true}}}}
+---
+{V1}
+kind: Binding
+metadata: {{name: orders-db}}
+spec:
+  resources: [{{group: GROUP, resource: databases}}]
+  clusters: {{names: [shop]}}
+"""
+
+
+@dataclass
+class Scene:
+    """A fleet, its clusters, and the same clusters as who has only the role of a task."""
+
+    path: Path
+    fleet: Fleet
+    by_hand: ByHand
+    admin: Path
+    holder: Path
+    plane: KubeCluster
+    app: KubeCluster
+    unit: Any
+
+    async def run(self, command: str, *arguments: str, kubeconfig: Path | None = None) -> Any:
+        process = await asyncio.create_subprocess_exec(
+            KLUTCHCTL,
+            "--kubeconfig",
+            str(kubeconfig or self.holder),
+            command,
+            str(self.path),
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        return process.returncode, out.decode(), err.decode()
+
+
+@pytest.fixture(params=["Direct", "AppClusterBinding"])
+async def scene(request, namespace, on_plane, in_app, tmp_path):
+    unit, name = new_unit(), namespace.removeprefix("test-")
+    text = FLEET.replace("NAME", name).replace("MODE", request.param)
+    path = tmp_path / "fleet"
+    path.mkdir()
+    (path / "fleet.yaml").write_text(text.replace("GROUP", unit.group))
+    fleet, problems = load(folder.read(path, check_owner=False))
+    assert fleet is not None, problems
+    plane, app = on_plane.live, in_app.live
+    async with AsyncExitStack() as stack:
+        tokens = {
+            live: await stack.enter_async_context(role_holder(live, fleet, Task.PLAN, side))
+            for live, side in ((plane, Side.CONTROL_PLANE), (app, Side.APP_CLUSTER))
+        }
+        yield Scene(
+            path,
+            fleet,
+            ByHand(names.direct_space(name, "shop"), on_plane, in_app),
+            plane.kubeconfig,
+            kubeconfig_of(tmp_path, tokens),
+            await stack.enter_async_context(as_holder(plane, tokens[plane])),
+            await stack.enter_async_context(as_holder(app, tokens[app])),
+            unit,
+        )
+
+
+async def test_a_plan_with_the_role_sees_all_that_an_administrator_does(scene):
+    code, out, err = await scene.run("plan", "-o", "json")
+    plan = json.loads(out)
+    assert (plan["unseen"], err) == ([], "")
+    other, admin, _ = await scene.run("plan", "-o", "json", kubeconfig=scene.admin)
+    assert (code, plan["id"]) == (other, json.loads(admin)["id"])
+
+
+async def test_so_do_a_snapshot_and_status_and_none_of_them_tries_to_write(scene):
+    hands = (scene.by_hand.plane, scene.by_hand.app)
+    marks = [(hand.live.audit, hand.live.audit.mark()) for hand in hands]
+    for command in ("plan", "doctor"):
+        await scene.run(command)
+    file = scene.path / "snapshot"
+    code, _, err = await scene.run("snapshot", "--out", str(file))
+    assert (code, err) == (0, "")
+    code, out, err = await scene.run("status", "-o", "json")
+    document = json.loads(out)
+    assert (document["unread"], err) == ([], "")
+    user = f"system:serviceaccount:klutch-bind:klutchctl-{scene.fleet.name}-plan"
+    for audit, mark in marks:
+        assert [one for one in audit.writes_since(mark) if one.user == user] == []
+
+
+@pytest.mark.parametrize("scene", ["Direct"], indirect=True)
+async def test_a_release_counts_instances_with_the_role(scene):
+    """The questions that a plan asks beyond the usual reads."""
+    hand, unit = scene.by_hand, scene.unit
+    labels = {keys.FLEET: scene.fleet.name, keys.CLUSTER: "shop"}
+    identity = {keys.IDENTITY: names.direct_identity(scene.fleet.name, "shop")}
+    metadata = {"labels": labels, "annotations": identity}
+    await hand.plane.create(NAMESPACE, hand.space, metadata=metadata)
+    await hand.cluster_binding()
+    await hand.export(unit)
+    await hand.bind(unit, labels=labels)
+    await hand.install(unit)
+    kind = Kind(unit.group, "v1", unit.resource.title(), unit.resource)
+    await hand.app.create(kind, "orders", namespace=BIND)
+    text = (scene.path / "fleet.yaml").read_text()
+    (scene.path / "fleet.yaml").write_text(
+        text[: text.rindex("---")].replace("spec:\n", "spec:\n  prune: {allowEmpty: true}\n", 1)
+    )
+    code, out, _ = await scene.run("plan", "-o", "json")
+    plan = json.loads(out)
+    assert plan["unseen"] == []
+    (line,) = [one for one in plan["changes"] if one["action"] == "release"]
+    assert "1" in line["reason"], (code, line)
+
+
+REFUSED = {
+    "namespaces": (NAMESPACE, "", "somewhere"),
+    "Secrets": (SECRET, BIND, "some"),
+    "accounts": (SERVICE_ACCOUNT, BIND, "some"),
+    "CRDs": (CRD, "", "x.example.com"),
+    "rights": (CLUSTER_ROLE, "", "some"),
+    "bindings": (API_SERVICE_BINDING, BIND, "x.example.com"),
+    "requests": (API_SERVICE_EXPORT_REQUEST, BIND, "x.example.com"),
+}
+
+
+async def test_the_role_may_write_nothing(scene):
+    for what, (kind, place, name) in REFUSED.items():
+        metadata = {"name": name, "namespace": place} if place else {"name": name}
+        manifest = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        for cluster in (scene.plane, scene.app):
+            for verb, write in writes(cluster, Ref(cluster.name, kind, place, name), manifest):
+                assert await is_refused(write), f"may {verb} {what} in {cluster.name}"
+
+
+async def is_refused(call) -> bool:
+    try:
+        await call
+    except Forbidden:
+        return True
+    return False
+
+
+def writes(cluster, ref, manifest):
+    patch = {"metadata": {"labels": {"a": "b"}}}
+    known, keep = Preconditions(uid=None), Propagation.ORPHAN
+    yield "create", cluster.create(manifest, ref.kind, manager="tests", dry_run=True)
+    applied = cluster.apply(manifest, ref.kind, manager="tests", force=True, dry_run=True)
+    yield "apply", applied
+    yield "patch", cluster.merge_patch(ref, patch, manager="tests", dry_run=True)
+    yield "delete", cluster.delete(ref, preconditions=known, propagation=keep, dry_run=True)
+
+
+async def test_the_role_reads_no_secret_that_it_has_no_business_with(scene):
+    hand = scene.by_hand
+    data = {"stringData": {"password": "canary"}}
+    await hand.app.create(SECRET, "own", namespace="default", **data)
+    await hand.plane.create(SECRET, "own", namespace="default", **data)
+    held = kubeconfig(hand.space)
+    await hand.plane.create(SECRET, "kubeconfig", namespace="default", stringData={"x": held})
+    for cluster in (scene.plane, scene.app):
+        with pytest.raises(Forbidden):
+            await cluster.list(SECRET)
+        with pytest.raises(Forbidden):
+            await cluster.list(SECRET, namespace="default")
+        with pytest.raises(Forbidden):
+            await cluster.get(Ref(cluster.name, SECRET, "default", "own"))
+    found = await scene.plane.list(SECRET, fields="metadata.name=kubeconfig")
+    assert "default" in {one["metadata"]["namespace"] for one in found.items}
+
+
+async def test_a_doctor_finds_nothing_missing_for_a_plan_and_much_for_an_apply(scene):
+    code, out, err = await scene.run("doctor", "--for", "plan", "-o", "json")
+    assert (code, err) == (0, ""), out
+    assert {one["level"] for one in json.loads(out)["clusters"]} == {"ok"}
+    code, out, _ = await scene.run("doctor", "-o", "json")
+    assert code == 6
+    for one in json.loads(out)["clusters"]:
+        (finding,) = [f for f in one["findings"] if f["level"] == "problem"]
+        assert finding["check"] == "rights"
+        assert re.search(r"create[a-z, ]* namespaces", finding["message"])
+        assert "--for apply --print" in finding["command"]
+        assert one["user"].endswith(f"klutchctl-{scene.fleet.name}-plan")

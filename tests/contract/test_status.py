@@ -1,0 +1,216 @@
+"""`klutchctl status` against real clusters: what it shows, and how it ends."""
+
+import asyncio
+import contextlib
+import json
+import os
+import pty
+import signal
+import sys
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.core import keys, names
+from reconciler.core.refs import NAMESPACE, Ref
+from tests.support.bound_units import ByHand, condition, new_unit
+from tests.support.eventually import eventually
+from tests.support.observing import BIND
+
+pytestmark = pytest.mark.usefixtures("klutch_bind")
+
+KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
+V1 = "apiVersion: fleet.klutchctl.dev/v1alpha1"
+FLEET = f"""\
+{V1}
+kind: Fleet
+metadata: {{name: NAME}}
+---
+{V1}
+kind: ControlPlane
+metadata: {{name: eu}}
+spec: {{access: {{kubeconfigContext: control-plane}}, mode: Direct}}
+---
+{V1}
+kind: Cluster
+metadata: {{name: shop}}
+spec: {{access: {{kubeconfigContext: app-1}}, controlPlane: eu}}
+"""
+
+
+def binding(unit, clusters="shop"):
+    return f"""\
+---
+{V1}
+kind: Binding
+metadata: {{name: orders-db}}
+spec:
+  resources: [{{group: {unit.group}, resource: {unit.resource}}}]
+  clusters: {{names: [{clusters}]}}
+"""
+
+
+@dataclass
+class Scene:
+    """A fleet repository with one unit, and its two clusters."""
+
+    folder: Path
+    fleet: str
+    unit: Any
+    by_hand: ByHand
+
+    def write(self, *more: str) -> None:
+        text = FLEET.replace("NAME", self.fleet) + binding(self.unit) + "".join(more)
+        (self.folder / "fleet.yaml").write_text(text)
+
+    def command(self, *arguments: str) -> list[str]:
+        kubeconfig = str(self.by_hand.plane.live.kubeconfig)
+        return [KLUTCHCTL, "--kubeconfig", kubeconfig, "status", str(self.folder), *arguments]
+
+    async def status(self, *arguments: str) -> tuple[int, str, str]:
+        process = await asyncio.create_subprocess_exec(
+            *self.command(*arguments),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert "Traceback" not in err.decode()
+        assert process.returncode is not None
+        return process.returncode, out.decode(), err.decode()
+
+    async def units(self) -> tuple[int, list[tuple[str, str]]]:
+        code, out, _ = await self.status("-o", "json")
+        document = json.loads(out)
+        found = [one for cluster in document["clusters"] for one in cluster["units"]]
+        return code, [(one["state"], one["reason"]) for one in found]
+
+
+@pytest.fixture
+async def scene(namespace, on_plane, in_app, tmp_path):
+    """A binding space as an apply of a fleet with a name of its own would leave it."""
+    fleet = namespace.removeprefix("test-")
+    space = names.direct_space(fleet, "shop")
+    metadata = {
+        "labels": {keys.FLEET: fleet, keys.CLUSTER: "shop"},
+        "annotations": {keys.IDENTITY: names.direct_identity(fleet, "shop")},
+    }
+    await on_plane.create(NAMESPACE, space, metadata=metadata)
+    by_hand = ByHand(space, on_plane, in_app, secret=(BIND, names.kubeconfig_secret(space)))
+    made = Scene(tmp_path, fleet, new_unit(), by_hand)
+    made.write()
+    await by_hand.cluster_binding()
+    return made
+
+
+async def test_from_not_bound_to_ready_and_silent(scene):
+    by_hand, unit = scene.by_hand, scene.unit
+    assert await scene.units() == (9, [("Degraded", "NotBound")])
+    await by_hand.beat()
+    await by_hand.make_ready(unit)
+    assert await scene.units() == (0, [("Ready", "")])
+    failed = condition("Connected", "False", severity="Error", reason="APIServiceExportInvalid")
+    await by_hand.tell(unit, condition("SecretValid"), failed)
+    assert await scene.units() == (0, [("Progressing", "APIServiceExportInvalid")])
+    await by_hand.tell(unit)
+    await by_hand.beat(timedelta(hours=1))
+    assert await scene.units() == (9, [("Unknown", "HeartbeatTooOld")])
+
+
+async def test_the_table_names_the_unit_its_state_and_why(scene):
+    code, out, err = await scene.status()
+    assert (code, err) == (9, "")
+    (line,) = [line for line in out.splitlines() if line.startswith("shop")]
+    assert line.split()[:5] == ["shop", "orders-db", scene.unit.name, "!", "Degraded"]
+    assert "klutchctl apply" in line
+    assert out.endswith("Status: 1 Degraded.\n")
+
+
+async def test_a_cluster_that_is_not_read_is_unknown_and_spares_the_others(scene):
+    await scene.by_hand.beat()
+    await scene.by_hand.make_ready(scene.unit)
+    text = FLEET.replace("NAME", scene.fleet)
+    away = text[text.rindex("---") :].replace("shop", "away").replace("app-1", "nowhere")
+    (scene.folder / "fleet.yaml").write_text(text + away + binding(scene.unit, "shop, away"))
+    code, units = await scene.units()
+    assert (code, units) == (5, [("Unknown", "NotRead"), ("Ready", "")])
+    code, _, _ = await scene.status("--allow-unreachable")
+    assert code == 0
+    code, out, _ = await scene.status("--cluster", "shop")
+    assert (code, "away" in out) == (0, False)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_watching_prints_what_changes_until_it_is_interrupted(scene, number, code):
+    process = await asyncio.create_subprocess_exec(
+        *scene.command("--watch", "--every", "1", "-o", "jsonl"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    lines = process.stdout
+    first = json.loads(await lines.readline())
+    assert (first["state"], first["reason"]) == ("Degraded", "NotBound")
+    assert json.loads(await lines.readline())["event"] == "summary"
+    await scene.by_hand.beat()
+    await scene.by_hand.make_ready(scene.unit)
+    while (seen := json.loads(await lines.readline())).get("state") != "Ready":
+        assert seen["event"] in ("unit", "summary"), seen
+    process.send_signal(number)
+    out, err = await process.communicate()
+    assert (process.returncode, err.decode()) == (code, ""), out
+
+
+async def test_watching_as_text_prints_the_table_once_and_then_lines(scene):
+    process = await asyncio.create_subprocess_exec(
+        *scene.command("--watch", "--every", "1"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    while not (await process.stdout.readline()).startswith(b"Status:"):
+        pass
+    await scene.by_hand.request(scene.unit)
+    line = (await process.stdout.readline()).decode()
+    assert f"shop/{scene.unit.name}: Degraded -> Progressing: ExportPending" in line
+    process.send_signal(signal.SIGINT)
+    await process.communicate()
+    assert process.returncode == 130
+
+
+async def test_watching_on_a_terminal_draws_anew(scene):
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *scene.command("--watch", "--every", "1"), stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    os.set_blocking(ours, False)
+    drawn = b""
+
+    def screens() -> bytes:
+        nonlocal drawn
+        with contextlib.suppress(BlockingIOError):
+            drawn += os.read(ours, 1 << 16)
+        return drawn
+
+    await eventually(lambda: screens().count(b"\x1b[H\x1b[2J") >= 2)
+    process.send_signal(signal.SIGINT)
+    assert await process.wait() == 130
+    os.close(ours)
+    assert b"Degraded" in drawn
+    assert b"Traceback" not in drawn
+
+
+async def test_a_released_cluster_is_shown_without_a_document(scene):
+    time = "2026-11-01T00:00:00Z"
+    patch = {"metadata": {"annotations": {keys.RELEASED: time}}}
+    plane = scene.by_hand.plane.live
+    ref = Ref(plane.name, NAMESPACE, "", scene.by_hand.space)
+    await plane.cluster.merge_patch(ref, patch, manager="tests")
+    text = FLEET.replace("NAME", scene.fleet)
+    (scene.folder / "fleet.yaml").write_text(text[: text.rindex("---")])
+    code, out, _ = await scene.status("-o", "json")
+    (cluster,) = json.loads(out)["clusters"]
+    assert (code, cluster["state"], cluster["since"]) == (0, "Released", time)

@@ -1,0 +1,124 @@
+"""A bound unit, made by hand on real API servers as backend and konnector would leave it."""
+
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core.durations import format_time
+from reconciler.core.refs import CRD, Kind, Ref
+from reconciler.fleet.values import UnitKey
+from tests.support.observing import BIND, Hand, established
+from tests.support.wire_objects import MANAGER
+
+USUAL: Final = ("SecretValid", "Connected", "Heartbeating")
+OLD: Final = timedelta(days=1)
+_VERSION: Final[Any] = {
+    "name": "v1",
+    "served": True,
+    "storage": True,
+    "schema": {"openAPIV3Schema": {"type": "object"}},
+}
+
+
+def condition(kind: str, status: str = "True", **more: Any) -> dict[str, Any]:
+    time = format_time(datetime.now(UTC) - OLD)
+    return {"type": kind, "status": status, "lastTransitionTime": time, **more}
+
+
+def new_unit(cluster: str = "shop", plural: str = "databases") -> UnitKey:
+    """Return a unit of a group that no other test uses."""
+    return UnitKey(cluster, f"g{uuid.uuid4().hex[:8]}.example", plural)
+
+
+@dataclass
+class ByHand:
+    """Plays backend and konnector, at the test's word, for one space and one app cluster.
+
+    `bindings` is where the APIServiceBindings are: in namespace klutch-bind of the app cluster, or
+    in the space.
+    """
+
+    space: str
+    plane: Hand
+    app: Hand
+    secret: tuple[str, str] = (BIND, "kubeconfig-byhand")
+
+    @property
+    def bindings(self) -> tuple[Hand, str]:
+        return (self.app, BIND) if self.secret[0] == BIND else (self.plane, self.space)
+
+    async def cluster_binding(self) -> None:
+        spec = {
+            "kubeconfigSecretRef": {"name": "kubeconfig", "key": "kubeconfig"},
+            "providerPrettyName": "Shop Inc",
+        }
+        await self.plane.create(CLUSTER_BINDING, "cluster", namespace=self.space, spec=spec)
+
+    async def beat(self, ago: timedelta = timedelta()) -> None:
+        status = {
+            "lastHeartbeatTime": format_time(datetime.now(UTC) - ago),
+            "heartbeatInterval": "5m0s",
+        }
+        await self._status(self.plane, CLUSTER_BINDING, self.space, "cluster", status)
+
+    async def request(self, unit: UnitKey) -> None:
+        spec = {"resources": [{"group": unit.group, "resource": unit.resource}]}
+        await self.plane.create(
+            API_SERVICE_EXPORT_REQUEST, unit.name, namespace=self.space, spec=spec
+        )
+
+    async def answer(self, unit: UnitKey, *conditions: Any, phase: str) -> None:
+        status = {"phase": phase, "conditions": list(conditions)}
+        await self._status(self.plane, API_SERVICE_EXPORT_REQUEST, self.space, unit.name, status)
+
+    async def export(self, unit: UnitKey) -> None:
+        spec = {
+            "group": unit.group,
+            "names": {"plural": unit.resource, "kind": unit.resource.title()},
+            "scope": "Namespaced",
+            "informerScope": "Namespaced",
+            "versions": [_VERSION],
+        }
+        await self.plane.create(API_SERVICE_EXPORT, unit.name, namespace=self.space, spec=spec)
+
+    async def bind(self, unit: UnitKey, **metadata: Any) -> None:
+        namespace, name = self.secret
+        spec = {"kubeconfigSecretRef": {"namespace": namespace, "name": name, "key": "kubeconfig"}}
+        hand, place = self.bindings
+        await hand.create(
+            API_SERVICE_BINDING, unit.name, namespace=place, spec=spec, metadata=metadata
+        )
+
+    async def tell(self, unit: UnitKey, *conditions: Any) -> None:
+        """Set the conditions of a binding; the usual ones, all True, where none is given."""
+        told = list(conditions) or [condition(kind) for kind in USUAL]
+        hand, place = self.bindings
+        await self._status(hand, API_SERVICE_BINDING, place, unit.name, {"conditions": told})
+
+    async def install(self, unit: UnitKey) -> None:
+        spec = {
+            "group": unit.group,
+            "names": {"plural": unit.resource, "kind": unit.resource.title()},
+            "scope": "Namespaced",
+            "versions": [_VERSION],
+        }
+        await self.app.create(CRD, unit.name, spec=spec)
+        kind = Kind(unit.group, "v1", unit.resource.title(), unit.resource)
+        await established(self.app.live.cluster, kind)
+
+    async def make_ready(self, unit: UnitKey) -> None:
+        """Do all that a unit needs in a space that has its ClusterBinding and a heartbeat."""
+        await self.export(unit)
+        await self.bind(unit)
+        await self.install(unit)
+        await self.tell(unit)
+
+    async def _status(self, hand: Hand, kind: Kind, namespace: str, name: str, status: Any) -> None:
+        cluster = hand.live.cluster
+        ref = Ref(cluster.name, kind, namespace, name)
+        await cluster.merge_patch(ref, {"status": status}, manager=MANAGER, subresource="status")

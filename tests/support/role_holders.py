@@ -1,0 +1,130 @@
+"""ServiceAccounts with just the roles that klutchctl prints, on real clusters."""
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from reconciler.core import names
+from reconciler.core.manifest import Manifest, get_bool, get_text, ref_of
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    NAMESPACE,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE_ACCOUNT,
+    Kind,
+)
+from reconciler.core.secret import Secret
+from reconciler.fleet.values import Fleet
+from reconciler.health import roles
+from reconciler.health.diagnosis import Question, questions
+from reconciler.health.examine import ACCESS_REVIEW
+from reconciler.health.rights import Side, Task, needed, scope_of_fleet
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.connection import Token
+from tests.support.eventually import eventually
+from tests.support.observing import context
+
+if TYPE_CHECKING:
+    from tests.support.clusters import LiveCluster
+
+_KINDS: Final = {
+    kind.kind: kind
+    for kind in (
+        NAMESPACE,
+        SERVICE_ACCOUNT,
+        ROLE,
+        ROLE_BINDING,
+        CLUSTER_ROLE,
+        CLUSTER_ROLE_BINDING,
+    )
+}
+_TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
+_MANAGER: Final = "tests"
+
+
+@asynccontextmanager
+async def role_holder(
+    live: "LiveCluster", fleet: Fleet, task: Task, side: Side
+) -> AsyncIterator[str]:
+    """Give the roles to their ServiceAccount, and take them away again; yield a token of it."""
+    made = roles.manifests(task, side, scope_of_fleet(fleet))
+    try:
+        for manifest in made:
+            kind = _KINDS[get_text(manifest, "kind")]
+            await live.cluster.apply(manifest, kind, manager=_MANAGER, force=True)
+        token = await _token(live, roles.account(fleet.name, task))
+        asked = questions(needed(task, side, scope_of_fleet(fleet)))
+        async with as_holder(live, token) as holder:
+
+            async def hears():
+                return all([await _may(holder, question) for question in asked])
+
+            await eventually(hears)
+        yield token
+    finally:
+        for manifest in made:
+            await _remove(live, manifest)
+
+
+async def _token(live: "LiveCluster", account: str) -> str:
+    request: Manifest = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": _TOKEN_REQUEST.kind,
+        "metadata": {"name": account, "namespace": names.KLUTCH_NAMESPACE},
+        "spec": {"expirationSeconds": 600},
+    }
+    answer = await live.cluster.create(
+        request, _TOKEN_REQUEST, manager=_MANAGER, subresource="token"
+    )
+    return get_text(answer, "status", "token")
+
+
+async def _may(cluster: KubeCluster, question: Question) -> bool:
+    """Ask the API server, which hears of a new role a little later."""
+    named = {key: value for key, value in asdict(question).items() if value}
+    review: Manifest = {
+        "apiVersion": ACCESS_REVIEW.api_version,
+        "kind": ACCESS_REVIEW.kind,
+        "spec": {"resourceAttributes": named},
+    }
+    answer = await cluster.create(review, ACCESS_REVIEW, manager=_MANAGER)
+    return get_bool(answer, "status", "allowed")
+
+
+async def _remove(live: "LiveCluster", manifest: Manifest) -> None:
+    kind = _KINDS[get_text(manifest, "kind")]
+    if kind == NAMESPACE:  # other tests share it
+        return
+    await live.cluster.delete(
+        ref_of(live.name, kind, manifest),
+        preconditions=Preconditions(uid=None),
+        propagation=Propagation.BACKGROUND,
+    )
+
+
+@asynccontextmanager
+async def as_holder(live: "LiveCluster", token: str) -> AsyncIterator[KubeCluster]:
+    """Connect with a token instead of as an administrator."""
+    connection = replace(live.connection, credential=Token(Secret(token)))
+    async with KubeCluster(connection) as cluster:
+        yield cluster
+
+
+def kubeconfig(folder: Path, tokens: "dict[LiveCluster, str]") -> Path:
+    """Write a kubeconfig with the usual contexts and these tokens."""
+    whole: dict[str, Any] = {}
+    for live, token in tokens.items():
+        one = yaml.safe_load(context(live, live.context, user={"token": token}))
+        for key, value in one.items():
+            whole[key] = whole.get(key, []) + value if isinstance(value, list) else value
+    path = folder / f"kubeconfig-{uuid.uuid4().hex[:8]}"
+    path.write_text(yaml.safe_dump(whole))
+    return path

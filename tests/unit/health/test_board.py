@@ -1,0 +1,273 @@
+"""What `status` shows of a fleet, out of what was seen of it."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import keys, names
+from reconciler.core.durations import format_time
+from reconciler.core.live import Unseen
+from reconciler.core.manifest import put
+from reconciler.core.refs import NAMESPACE, SECRET
+from reconciler.health.board import board, remembering, scene
+from reconciler.health.verdict import State
+from tests.support.scenes import (
+    SEARCH,
+    applied,
+    binding,
+    change,
+    cluster,
+    fleet,
+    foreign_binding,
+    plane,
+    secret_leading_to,
+    space_of,
+)
+from tests.support.worlds import POSTGRES
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+PLANE = "control-plane/eu"
+CONDITIONS = [
+    {"type": kind, "status": "True", "lastTransitionTime": "2026-11-20T00:00:00Z"}
+    for kind in ("SecretValid", "Connected", "Heartbeating")
+]
+CRD = {"status": {"conditions": [{"type": "Established", "status": "True"}]}}
+FLEET = fleet(plane(), cluster(), binding())
+EMPTY = fleet(plane(), cluster())
+
+
+def beating(here, ago=timedelta(minutes=1)):
+    time = format_time(NOW - ago)
+    change(here, PLANE, CLUSTER_BINDING, "cluster", time, "status", "lastHeartbeatTime")
+
+
+def healthy(mode="Direct"):
+    """Return a world in which a konnector has done its work."""
+    here = applied(mode=mode)
+    where = "shop" if mode == "Direct" else PLANE
+    change(here, where, API_SERVICE_BINDING, POSTGRES, CONDITIONS, "status", "conditions")
+    if mode == "Direct":
+        beating(here)
+    return here
+
+
+def shown(here, of=FLEET, crds=None, only=None):
+    made = scene(of, here.live(of), only=only)
+    read = {name: dict.fromkeys(spot.awaited(), CRD) for name, spot in made.spots.items()}
+    return board(made, read if crds is None else crds, now=NOW)
+
+
+def states(made):
+    return [(str(one.health.unit), one.health.state, one.health.reason) for one in made.units]
+
+
+UNIT = f"shop/{POSTGRES}"
+
+
+def test_a_fleet_that_is_fine():
+    made = shown(healthy())
+    (of,) = made.clusters
+    assert (of.name, of.control_plane, of.state) == ("shop", "eu", None)
+    (one,) = of.units
+    assert (one.binding, one.leaving) == ("postgresqlinstances", False)
+    assert states(made) == [(UNIT, State.READY, "")]
+    assert made.unread == ()
+
+
+def test_only_what_is_otherwise_fine_asks_for_its_crd():
+    here = healthy()
+    assert scene(FLEET, here.live(FLEET)).spots["shop"].awaited() == {POSTGRES}
+    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    assert scene(FLEET, here.live(FLEET)).spots["shop"].awaited() == frozenset()
+
+
+def test_a_crd_that_is_not_there():
+    assert states(shown(healthy(), crds={"shop": {POSTGRES: None}})) == [
+        (UNIT, State.DEGRADED, "CrdMissing")
+    ]
+
+
+def test_a_cluster_whose_crds_could_not_be_read_is_unknown_and_unread():
+    made = shown(healthy(), crds={"shop": Unseen("it hung up", "look")})
+    assert states(made) == [(UNIT, State.UNKNOWN, "NotRead")]
+    assert [(one.name, one.reason, one.remedy) for one in made.unread] == [
+        ("shop", "it hung up", "look")
+    ]
+
+
+def test_an_unread_cluster_shows_when_its_konnector_last_spoke():
+    here = healthy()
+    here.unseen.add("shop")
+    made = shown(here)
+    assert states(made) == [(UNIT, State.UNKNOWN, "NotRead")]
+    (one,) = made.units
+    assert one.health.since == NOW - timedelta(minutes=1)
+    assert "no answer in time" in one.health.message
+    assert "2026-11-21T11:59:00Z" in one.health.message
+    assert [one.name for one in made.unread] == ["shop"]
+
+
+def test_an_unread_control_plane_makes_what_is_behind_it_unknown():
+    here = healthy()
+    here.unseen.add("eu")
+    made = shown(here)
+    assert states(made) == [(UNIT, State.UNKNOWN, "NotRead")]
+    assert [one.name for one in made.unread] == [PLANE]
+    assert next(made.units).health.since is None
+
+
+def test_a_suspended_cluster_is_left_alone_and_not_missed():
+    asleep = fleet(plane(), cluster(more=", suspend: {reason: moving}"), binding())
+    here = healthy()
+    here.unseen.add("shop")
+    made = shown(here, asleep)
+    assert states(made) == [(UNIT, State.SUSPENDED, "Suspended")]
+    assert made.clusters[0].message == "moving"
+    assert made.unread == ()
+
+
+def test_a_cluster_that_a_plan_would_hold_back_says_why():
+    here = healthy()
+    other = fleet(
+        plane(), cluster(more=", identity: 6f1c9c0e-5a4e-4c1a-9a7e-2f0b2d1f9f11"), binding()
+    )
+    made = shown(here, other)
+    assert states(made) == [(UNIT, State.DEGRADED, "HeldBack")]
+    assert "identity" in next(made.units).health.message
+
+
+def test_a_unit_that_left_the_files_is_shown_as_leaving():
+    (one,) = shown(healthy(), EMPTY).units
+    assert (one.leaving, one.binding, one.health.state) == (True, "", State.READY)
+
+
+def test_a_cluster_that_left_the_files_is_shown_with_its_units():
+    made = shown(healthy(), fleet(plane()))
+    (of,) = made.clusters
+    assert (of.name, of.control_plane) == ("shop", "eu")
+    assert [(one.leaving, one.health.state) for one in of.units] == [(True, State.READY)]
+
+
+def test_a_released_cluster_says_since_when():
+    here = healthy()
+    here.remove("shop", API_SERVICE_BINDING, POSTGRES)
+    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    space = space_of(here)
+    told = "2026-11-01T00:00:00Z"
+    change(here, PLANE, NAMESPACE, space, told, "metadata", "annotations", keys.RELEASED)
+    (of,) = shown(here, fleet(plane())).clusters
+    assert (of.name, of.state, of.units) == ("shop", State.RELEASED, ())
+    assert of.since == datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def test_a_cluster_that_came_back_shows_its_units_again():
+    here = healthy()
+    told = "2026-11-01T00:00:00Z"
+    change(here, PLANE, NAMESPACE, space_of(here), told, "metadata", "annotations", keys.RELEASED)
+    assert states(shown(here)) == [(UNIT, State.READY, "")]
+
+
+def test_a_binding_may_keep_another_secret_only_where_that_leads_to_the_space_as_well():
+    both = (binding(), binding("searches"))
+    here = applied(*both)
+    beating(here)
+    for name in (POSTGRES, SEARCH):
+        change(here, "shop", API_SERVICE_BINDING, name, CONDITIONS, "status", "conditions")
+    path, space = ("spec", "kubeconfigSecretRef", "name"), space_of(here)
+    change(here, "shop", API_SERVICE_BINDING, SEARCH, "second", *path)
+    here.objects("shop").append(secret_leading_to(space, space, "second"))
+    of = fleet(plane(), cluster(), *both)
+    assert {state for _, state, _ in states(shown(here, of))} == {State.READY}
+    here.remove("shop", SECRET, "second")
+    here.objects("shop").append(secret_leading_to(space, "another", "second"))
+    assert states(shown(here, of)) == [
+        (UNIT, State.READY, ""),
+        (f"shop/{SEARCH}", State.DEGRADED, "OtherSecret"),
+    ]
+
+
+def test_a_foreign_binding_is_nobodys_unit():
+    here = healthy()
+    here.objects("shop").append(foreign_binding("other.example"))
+    assert [unit for unit, _, _ in states(shown(here))] == [UNIT]
+
+
+def test_only_the_clusters_that_are_asked_for():
+    two = fleet(plane(), cluster(), cluster("store"), binding(clusters="shop, store"))
+    here = healthy()
+    here.clusters["store"] = []
+    assert {one.name for one in shown(here, two).clusters} == {"shop", "store"}
+    made = shown(here, two, only={"shop"})
+    assert [one.name for one in made.clusters] == ["shop"]
+    assert made.unread == ()
+
+
+def test_app_cluster_binding_mode_looks_at_the_control_plane():
+    of = fleet(plane(mode="AppClusterBinding"), cluster(), binding())
+    here = healthy("AppClusterBinding")
+    assert states(shown(here, of)) == [(UNIT, State.DEGRADED, "ExportPending")]
+    space = names.app_cluster_binding_space("klutch-fleet", "shop")
+    for kind, name, status in (
+        (API_SERVICE_EXPORT, POSTGRES, {}),
+        (CLUSTER_BINDING, "cluster", {"lastHeartbeatTime": format_time(NOW)}),
+    ):
+        metadata = {"name": name, "namespace": space}
+        typed = {"apiVersion": kind.api_version, "kind": kind.kind}
+        here.control_plane.append({**typed, "metadata": metadata, "status": status})
+    assert states(shown(here, of)) == [(UNIT, State.READY, "")]
+    change(here, PLANE, APP_CLUSTER_BINDING, "shop", [], "spec", "apiExports")
+    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    assert states(shown(here, of)) == [(UNIT, State.DEGRADED, "ExportMissing")]
+
+
+def test_the_order_does_not_depend_on_how_things_were_found():
+    first = fleet(plane(), cluster("b"), cluster("a"), binding(clusters="b, a"))
+    second = fleet(plane(), cluster("a"), cluster("b"), binding(clusters="a, b"))
+    here = healthy()
+    here.clusters = {"b": [], "a": []}
+    assert [one.name for one in shown(here, first).clusters] == ["a", "b"]
+    assert shown(here, first).clusters == shown(here, second).clusters
+
+
+MEMORY = {
+    "it was Ready": (healthy, State.READY),
+    "it was Degraded": (applied, State.DEGRADED),
+}
+
+
+@pytest.mark.parametrize(("world", "last"), MEMORY.values(), ids=MEMORY.keys())
+def test_what_is_not_read_any_more_keeps_its_last_known_state_and_time(world, last):
+    here = world()
+    before = shown(here)
+    here.unseen.add("shop")
+    after = remembering(before, shown(here))
+    (one,) = after.units
+    assert (one.health.state, one.health.last_known) == (State.UNKNOWN, last)
+    assert one.health.since == before.time
+    again = remembering(after, shown(here))
+    assert next(again.units).health == one.health
+    here.unseen.clear()
+    assert remembering(again, shown(here)) == shown(here)
+
+
+def test_an_old_heartbeat_keeps_its_own_memory():
+    here = healthy()
+    before = shown(here)
+    beating(here, timedelta(hours=1))
+    (one,) = remembering(before, shown(here)).units
+    assert (one.health.state, one.health.last_known) == (State.UNKNOWN, State.READY)
+    assert one.health.since == NOW - timedelta(hours=1)
+
+
+def test_an_unreadable_release_time_is_no_time():
+    here = healthy()
+    here.remove("shop", API_SERVICE_BINDING, POSTGRES)
+    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    live = here.remove(PLANE, NAMESPACE, space_of(here))
+    here.control_plane.append(put(live, "once", "metadata", "annotations", keys.RELEASED))
+    (of,) = shown(here, fleet(plane())).clusters
+    assert (of.state, of.since) == (State.RELEASED, None)
