@@ -181,6 +181,16 @@ class Scene:
             yield backend, konnector
 
     @property
+    def home_of_units(self) -> Ref:
+        """What remembers the units that are being let go."""
+        return self.home if self.fleet.mode is Mode.DIRECT else self.whole
+
+    @property
+    def service_namespace(self) -> str:
+        """Where the copies of the app namespace are."""
+        return names.service_namespace(self.space, self.app_namespace)
+
+    @property
     def request(self) -> Ref:
         return self._in_space(API_SERVICE_EXPORT_REQUEST)
 

@@ -32,6 +32,7 @@ class Write:
     resource: str
     namespace: str
     name: str
+    agent: str = ""  # the User-Agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,4 +114,5 @@ def _write(event: Mapping[str, object]) -> Write:
         resource=target["resource"],
         namespace=target.get("namespace", ""),
         name=target.get("name", ""),
+        agent=str(event.get("userAgent", "")),
     )

@@ -1,0 +1,150 @@
+"""The files in tests/captures: who wrote what where, and what fills their blanks."""
+
+import base64
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core.manifest import Manifest, get_text
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CONFIG_MAP,
+    CRD,
+    DEPLOYMENT,
+    LEASE,
+    NAMESPACE,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Kind,
+)
+
+FOLDER: Final = Path(__file__).parents[1] / "captures"
+DATABASE: Final = Kind("shop.example", "v1", "Database", "databases")
+REGION: Final = Kind("shop.example", "v1", "Region", "regions", namespaced=False)
+NOTE: Final = Kind("shop.example", "v1", "Note", "notes")
+_KINDS: Final[Mapping[tuple[str, str], Kind]] = {
+    (kind.api_version, kind.kind): kind
+    for kind in (
+        *(NAMESPACE, SECRET, CONFIG_MAP, SERVICE_ACCOUNT, DEPLOYMENT, LEASE, CRD),
+        *(ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING),
+        *(API_SERVICE_BINDING, API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST),
+        *(API_SERVICE_EXPORT_TEMPLATE, API_SERVICE_NAMESPACE),
+        *(APP_CLUSTER_BINDING, CLUSTER_BINDING, DATABASE, REGION, NOTE),
+    )
+}
+_WRITER: Final = re.compile(
+    r"# (?P<place>[\w-]+): (?P<manager>\S+) (?P<operation>Update|Apply)"
+    r"(; (?P<on_status>\S+) Update on status)?\n"
+)
+_WAY: Final = re.compile(r"<way to (?P<place>\S+) as (?P<namespace>\S+)/(?P<account>\S+)>")
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One document: who wrote it where, and who its status, "" for the same or nobody."""
+
+    place: str
+    manager: str
+    applied: bool
+    on_status: str
+    manifest: Manifest
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of what is written."""
+        return _KINDS[get_text(self.manifest, "apiVersion"), get_text(self.manifest, "kind")]
+
+    @property
+    def ways(self) -> "Iterator[Way]":
+        """The kubeconfigs that stand in it."""
+        for text in _texts(self.manifest):
+            if found := _WAY.fullmatch(text):
+                yield Way(text, found["place"], found["namespace"], found["account"])
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A kubeconfig that leads to a place with the token of a service account."""
+
+    blank: str
+    place: str
+    namespace: str
+    account: str
+
+
+@dataclass
+class Blanks:
+    """What stands for the blanks of a capture, one value for each."""
+
+    values: dict[str, str] = field(default_factory=dict)
+
+    def filled(self, manifest: Manifest) -> Manifest:
+        """Return a manifest without blanks, but for its own uid, which the server makes up."""
+        found = self._fill(manifest)
+        assert isinstance(found, dict)
+        return found
+
+    def _fill(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._fill(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._fill(item) for item in value]
+        if not isinstance(value, str) or "<" not in value:
+            return value
+        if value.startswith("<redacted-"):
+            fresh = base64.b64encode(uuid.uuid4().bytes).decode()
+            return self.values.setdefault(value, fresh)
+        now = datetime.now(UTC)
+        value = value.replace("<time>", now.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        value = value.replace("<precise-time>", now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+        for blank, known in self.values.items():
+            value = value.replace(blank, known)
+        return value
+
+
+def fleet(name: str, contexts: Mapping[str, str]) -> str:
+    """Return the fleet.yaml that an operator would write to take an installation over."""
+    text = (FOLDER / f"{name}.fleet.yaml").read_text()
+    for place, context in contexts.items():
+        text = text.replace(f"<{place}>", context)
+    return text
+
+
+def read(name: str) -> Iterator[Write]:
+    """Yield the documents of a capture, in the order in which they are to be written."""
+    head, *documents = (FOLDER / f"{name}.yaml").read_text().split("---\n")
+    assert head.startswith("# "), "the head tells what is recorded"
+    for text in documents:
+        writer = _WRITER.match(text)
+        assert writer is not None, text.partition("\n")[0]
+        yield Write(
+            place=writer["place"],
+            manager=writer["manager"],
+            applied=writer["operation"] == "Apply",
+            on_status=writer["on_status"] or "",
+            manifest=yaml.safe_load(text),
+        )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)

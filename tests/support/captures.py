@@ -1,0 +1,325 @@
+"""Installations of the original, as captures recorded them, made again in real clusters.
+
+`tests/captures/README.md` tells what is recorded and how it is written down. What a server or a
+person makes up (uids, times, tokens, values of Secrets) is made up anew; all else is as recorded:
+names, specs, statuses, generations, owners, finalizers, and who wrote what.
+"""
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import filelock
+
+from klutchctl.sandbox import lifecycle
+from klutchctl.sandbox.control_planes import Program
+from klutchctl.sandbox.layout import named
+from klutchctl.sandbox.progress import Quiet
+from klutchctl.sandbox.state import Role, Wanted
+from reconciler.blueprints import kubeconfig
+from reconciler.core import names
+from reconciler.core.errors import NotServed
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    drop,
+    finalizers_of,
+    get_int,
+    get_map,
+    get_text,
+    is_deleting,
+    ref_of,
+    strip_server_fields,
+    uid_of,
+)
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
+from reconciler.core.secret import Secret
+from reconciler.kube.cluster import Preconditions, Propagation
+from tests.support import capture_files, clusters
+from tests.support.capture_files import Blanks, Way, Write
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.observing import established
+
+CONTROL_PLANE: Final = "control-plane"
+APP_CLUSTER: Final = "app-cluster"
+SECOND_APP_CLUSTER: Final = "app-cluster-2"
+PROVIDER: Final = "catalogue"  # what every installation stands on
+_WHATEVER: Final = Preconditions(uid=None)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a take-over must leave alone in one object: all but its marks and what ticks.
+
+    `content` is all beside metadata and status: the spec, or data, rules, subjects.
+    """
+
+    uid: str
+    generation: int | None
+    content: Manifest
+    status: Manifest
+    owners: JSON
+    finalizers: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A capture that was made again.
+
+    `recorded` holds its objects as they were written last, in the order of their making. What a
+    test makes beside them, and wants to be taken away as well, goes into `beside`.
+    """
+
+    places: Mapping[str, LiveCluster]
+    recorded: Mapping[Ref, Manifest] = field(repr=False)
+    beside: list[Ref] = field(default_factory=list)
+
+    @property
+    def refs(self) -> tuple[Ref, ...]:
+        """All objects of the capture."""
+        return tuple(self.recorded)
+
+    def ref(self, place: str, kind: Kind, path: str) -> Ref:
+        """Return one object by `namespace/name`, or by its name."""
+        namespace, _, name = path.rpartition("/")
+        return Ref(self.places[place].name, kind, namespace, name)
+
+    def live(self, ref: Ref) -> LiveCluster:
+        """Return the cluster of a ref."""
+        return next(one for one in self.places.values() if one.name == ref.cluster)
+
+    async def states(self) -> dict[Ref, State]:
+        """Return how every object is now, those that are gone left out."""
+        found = {}
+        for ref in self.refs:
+            manifest = await self.live(ref).cluster.get(ref)
+            if manifest is not None:
+                found[ref] = _state(manifest)
+        return found
+
+    async def versions(self) -> dict[Ref, str]:
+        """Return the resourceVersion of every object: equal means that nobody wrote."""
+        found = {}
+        for ref in self.refs:
+            manifest = await self.live(ref).cluster.get(ref)
+            found[ref] = get_text(manifest, "metadata", "resourceVersion")
+        return found
+
+    @contextlib.asynccontextmanager
+    async def altered(
+        self, ref: Ref, change: Manifest, *, subresource: str = ""
+    ) -> AsyncIterator[None]:
+        """Change an object as a person would, and undo that change at the end."""
+        cluster = self.live(ref).cluster
+        before = await cluster.get(ref)
+        assert before is not None, ref
+        await cluster.merge_patch(ref, change, manager="operator", subresource=subresource)
+        yield
+        back = _inverse(change, before)
+        await cluster.merge_patch(ref, back, manager="operator", subresource=subresource)
+
+    @contextlib.asynccontextmanager
+    async def without(self, ref: Ref) -> AsyncIterator[None]:
+        """Delete an object as a person would, and make it again at the end."""
+        live = self.live(ref)
+        before = await live.cluster.get(ref)
+        assert before is not None, ref
+        await _delete(live, ref)
+        await _gone(live, ref)
+        yield
+        body = strip_server_fields(before, keep_status=False)
+        await live.cluster.create(body, ref.kind, manager="operator")
+        if status := get_map(before, "status"):
+            patch: Manifest = {"status": status}
+            await live.cluster.merge_patch(ref, patch, manager="operator", subresource="status")
+
+
+def fleet(name: str, places: Mapping[str, LiveCluster]) -> str:
+    """Return the fleet.yaml that an operator would write to take an installation over."""
+    contexts = {place: live.context for place, live in places.items()}
+    return capture_files.fleet(name, contexts)
+
+
+@contextlib.asynccontextmanager
+async def provided(control_plane: LiveCluster) -> AsyncIterator[None]:
+    """Publish what every installation binds; CRDs are slow to come and go, so once is best.
+
+    Captures have names of their own, so only one process at a time makes them.
+    """
+    lock = filelock.FileLock(
+        control_plane.kubeconfig.with_name("captures.lock"), thread_local=False
+    )
+    await asyncio.to_thread(lock.acquire)
+    making = _Making({CONTROL_PLANE: control_plane})
+    try:
+        for write in capture_files.read(PROVIDER):
+            await making.write(write)
+        yield
+    finally:
+        await making.undo()
+        lock.release()
+
+
+@contextlib.asynccontextmanager
+async def installed(
+    places: Mapping[str, LiveCluster], *captures: str
+) -> AsyncIterator[Installation]:
+    """Make captures in these clusters, and take all of it away at the end.
+
+    Their services are `provided`. In the app clusters of other tests, whoever calls holds the
+    fixture `klutch_bind`. What they left of that namespace is removed: it is part of captures.
+    """
+    for place, live in places.items():
+        if place != CONTROL_PLANE:
+            bind = Ref(live.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
+            await _delete(live, bind)
+            await _gone(live, bind)
+    making = _Making(places)
+    try:
+        for capture in captures:
+            for write in capture_files.read(capture):
+                await making.write(write)
+        yield Installation(places, making.made, making.beside)
+    finally:
+        await making.undo()
+
+
+@contextlib.asynccontextmanager
+async def app_clusters(
+    state_home: Path, programs: Mapping[Program, Path], *contexts: str
+) -> AsyncIterator[tuple[LiveCluster, ...]]:
+    """Start app clusters in a sandbox of their own, which no other test uses."""
+    layout = named("captures", state_home=state_home)
+    wanted = [Wanted(context, Role.APP_CLUSTER) for context in contexts]
+    plan = lifecycle.Plan(programs, wanted, tuning=clusters.TUNING)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(lifecycle.down, layout, delete=True, progress=Quiet())
+        members = lifecycle.up(layout, plan, progress=Quiet()).members
+        live = [await clusters.connect(layout, member) for member in members]
+        for each in live:
+            stack.push_async_callback(each.cluster.close)
+        yield tuple(live)
+
+
+class _Making:
+    """Writes documents, and remembers what they became."""
+
+    def __init__(self, places: Mapping[str, LiveCluster]) -> None:
+        self.made: dict[Ref, Manifest] = {}
+        self.beside: list[Ref] = []
+        self._places = places
+        self._blanks = Blanks()
+
+    async def write(self, write: Write) -> None:
+        live, kind = self._places[write.place], write.kind
+        for way in write.ways:
+            self._blanks.values[way.blank] = await self._kubeconfig(way)
+        filled = self._blanks.filled(write.manifest)
+        ref = ref_of(live.name, kind, filled)
+        body = strip_server_fields(filled, keep_status=not write.on_status)
+        if write.applied:
+            made = await live.cluster.apply(body, kind, manager=write.manager, force=False)
+        elif ref in self.made:
+            made = await live.cluster.merge_patch(ref, body, manager=write.manager)
+        else:
+            made = await live.cluster.create(body, kind, manager=write.manager)
+        self.made[ref] = drop(filled, "metadata", "uid")
+        self._remember(write, made)
+        if write.on_status:
+            patch = {"status": get_map(filled, "status")}
+            await live.cluster.merge_patch(
+                ref, patch, manager=write.on_status, subresource="status"
+            )
+        if is_deleting(filled):
+            await _delete(live, ref)
+        if kind == CRD:
+            plural = get_text(filled, "spec", "names", "plural")
+            defined = Kind(get_text(filled, "spec", "group"), "", "", plural)
+            await established(live.cluster, defined)
+
+    async def undo(self) -> None:
+        """Take everything away, whatever holds it, and wait until it is gone."""
+        known = {live.name: live for live in self._places.values()}
+        placed = [(known[ref.cluster], ref) for ref in reversed([*self.made, *self.beside])]
+        for live, ref in placed:
+            found = await _get(live, ref)
+            if found is not None and finalizers_of(found):
+                free: Manifest = {"metadata": {"finalizers": None}}
+                await live.cluster.merge_patch(ref, free, manager="operator")
+            await _delete(live, ref)
+        for live, ref in placed:
+            await _gone(live, ref)
+
+    def _remember(self, write: Write, made: Manifest) -> None:
+        values = self._blanks.values
+        if blank := get_text(write.manifest, "metadata", "uid"):
+            values[blank] = uid_of(made)
+        if write.kind == NAMESPACE and get_text(made, "metadata", "name") == names.KLUTCH_NAMESPACE:
+            # As default mode calls an app cluster.
+            values["<cluster-id>"] = names.cluster_id(uid_of(made))
+
+    async def _kubeconfig(self, way: Way) -> str:
+        """Return a kubeconfig as a Secret holds it.
+
+        Its context has a namespace where that is a binding space, as the backend makes it.
+        """
+        live = self._places[way.place]
+        ref = Ref(live.name, SECRET, way.namespace, way.account)
+
+        async def token() -> str:
+            return get_text(await live.cluster.get(ref), "data", "token")
+
+        to = kubeconfig.Destination(
+            server=live.connection.server,
+            ca=live.connection.ca or "",
+            tls_server_name="",
+            namespace=way.namespace if way.place == CONTROL_PLANE else "",
+        )
+        issued = base64.b64decode(await eventually(token)).decode()
+        return base64.b64encode(kubeconfig.text(to, Secret(issued)).encode()).decode()
+
+
+def _inverse(change: Manifest, before: Manifest) -> dict[str, JSON]:
+    """Return the merge patch that takes another back."""
+    return {
+        key: _inverse(value, get_map(before, key))
+        if isinstance(value, dict) and isinstance(before.get(key), dict)
+        else before.get(key)
+        for key, value in change.items()
+    }
+
+
+def _state(manifest: Manifest) -> State:
+    content = drop(drop(manifest, "metadata"), "status")
+    return State(
+        uid=uid_of(manifest),
+        generation=get_int(manifest, "metadata", "generation"),
+        content=content,
+        status=get_map(manifest, "status"),
+        owners=get_map(manifest, "metadata").get("ownerReferences"),
+        finalizers=finalizers_of(manifest),
+    )
+
+
+async def _get(live: LiveCluster, ref: Ref) -> Manifest | None:
+    try:
+        return await live.cluster.get(ref)
+    except NotServed:  # its CRD is gone, and so is the object
+        return None
+
+
+async def _delete(live: LiveCluster, ref: Ref) -> None:
+    await live.cluster.delete(ref, preconditions=_WHATEVER, propagation=Propagation.BACKGROUND)
+
+
+async def _gone(live: LiveCluster, ref: Ref) -> None:
+    async def absent() -> bool:
+        return await _get(live, ref) is None
+
+    gone: bool = await eventually(absent, within=60)
+    assert gone

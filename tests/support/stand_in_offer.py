@@ -1,0 +1,132 @@
+"""A service of its own for one test: a CRD and a template, and all traces removed at the end."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.blueprints.binding import Resource
+from reconciler.blueprints.objects import build
+from reconciler.core.errors import Missing, NotServed
+from reconciler.core.manifest import Manifest, ref_of
+from reconciler.core.refs import CRD, Kind, Ref
+from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+from tests.support.observing import established
+
+MANAGER: Final = "provider"
+CREDENTIALS: Final[Manifest] = {
+    "group": "",
+    "resource": "secrets",
+    "version": "v1",
+    "required": True,
+    "selector": {"owner": "Provider"},
+}
+_SCHEMA: Final[Manifest] = {
+    "type": "object",
+    "properties": {
+        key: {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        for key in ("spec", "status")
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A service in a group that no other test has."""
+
+    group: str
+    scope: Literal["Namespaced", "Cluster"]
+
+    @property
+    def resource(self) -> Resource:
+        return Resource(self.group, "databases")
+
+    @property
+    def name(self) -> str:
+        """The name of its CRD, export and binding."""
+        return self.resource.name
+
+    @property
+    def kind(self) -> Kind:
+        """What its instances are."""
+        namespaced = self.scope == "Namespaced"
+        return Kind(self.group, "v1", "Database", "databases", namespaced=namespaced)
+
+    def instance(self, name: str, *, namespace: str = "", spec: Manifest) -> Manifest:
+        return build(self.kind, name, namespace=namespace, spec=spec)
+
+
+@contextlib.asynccontextmanager
+async def offered(
+    control_plane: Cluster,
+    *app_clusters: Cluster,
+    namespace: str,
+    claims: Sequence[Manifest] = (CREDENTIALS,),
+    scope: Literal["Namespaced", "Cluster"] = "Namespaced",
+    template: bool = True,
+) -> AsyncIterator[Offer]:
+    """Publish a service on a control plane, its template in `namespace`.
+
+    At the end its CRDs go everywhere, and all instances with them, finalizers or not.
+    """
+    offer = Offer(f"s{uuid.uuid4().hex[:10]}.example", scope)
+    await control_plane.create(_crd(offer), CRD, manager=MANAGER)
+    try:
+        if template:
+            await publish_template(control_plane, offer, namespace=namespace, claims=claims)
+        await established(control_plane, offer.kind)
+        yield offer
+    finally:
+        for cluster in (*app_clusters, control_plane):
+            await _withdraw(cluster, offer)
+
+
+async def publish_template(
+    control_plane: Cluster,
+    offer: Offer,
+    *,
+    namespace: str,
+    claims: Sequence[Manifest] = (CREDENTIALS,),
+) -> None:
+    """Let the backend export a service."""
+    spec: Manifest = {
+        "APIServiceSelector": offer.resource.wire,
+        "permissionClaims": list(claims),
+    }
+    kind = API_SERVICE_EXPORT_TEMPLATE
+    name = f"{offer.resource.plural}-{offer.group.partition('.')[0]}"
+    made = build(kind, name, namespace=namespace, spec=spec)
+    await control_plane.create(made, kind, manager=MANAGER)
+
+
+async def _withdraw(cluster: Cluster, offer: Offer) -> None:
+    with contextlib.suppress(NotServed):
+        for instance in (await cluster.list(offer.kind)).items:
+            ref = ref_of(cluster.name, offer.kind, instance)
+            with contextlib.suppress(Missing):
+                nothing: Manifest = {"metadata": {"finalizers": None}}
+                await cluster.merge_patch(ref, nothing, manager=MANAGER)
+    await cluster.delete(
+        Ref(cluster.name, CRD, "", offer.name),
+        preconditions=Preconditions(uid=None),
+        propagation=Propagation.ORPHAN,
+    )
+
+
+def _crd(offer: Offer) -> Manifest:
+    version: Manifest = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": _SCHEMA},
+        "subresources": {"status": {}},
+    }
+    spec: Manifest = {
+        "group": offer.group,
+        "names": {"plural": offer.resource.plural, "kind": offer.kind.kind},
+        "scope": offer.scope,
+        "versions": [version],
+    }
+    return build(CRD, offer.name, spec=spec)

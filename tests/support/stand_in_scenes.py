@@ -1,0 +1,346 @@
+"""A service, a space and an app cluster for one test, and short questions about all of them."""
+
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.blueprints import binding as blueprint
+from reconciler.blueprints import kubeconfig
+from reconciler.blueprints import space as spaces
+from reconciler.blueprints.objects import UNMARKED, Marks, build
+from reconciler.core import names
+from reconciler.core.errors import AlreadyExists, NotServed, Unreachable
+from reconciler.core.manifest import (
+    Manifest,
+    finalizers_of,
+    get_maps,
+    get_text,
+    uid_of,
+)
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
+from reconciler.core.secret import Secret
+from reconciler.fleet.values import Mode
+from reconciler.kube.cluster import Preconditions, Propagation
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.stand_in_backend import StandInBackend
+from tests.support.stand_in_konnector import StandInKonnector
+from tests.support.stand_in_offer import CREDENTIALS, Offer, offered
+
+MANAGER: Final = "klutchctl"
+BIND: Final = names.KLUTCH_NAMESPACE
+ACCEPTED: Final[Manifest] = {**CREDENTIALS, "state": "Accepted"}
+
+
+@dataclass
+class Scene:
+    """A service, and one space for one app cluster, bound in Direct mode by hand."""
+
+    plane: LiveCluster
+    app: LiveCluster
+    offer: Offer
+    space: str
+    app_namespace: str
+
+    @property
+    def secret(self) -> str:
+        return names.kubeconfig_secret(self.space)
+
+    @property
+    def service_namespace(self) -> str:
+        return f"{self.space}-{self.app_namespace}"
+
+    def backend(self) -> StandInBackend:
+        return StandInBackend(self.plane.connection, {self.space})
+
+    def konnector(self) -> StandInKonnector:
+        return StandInKonnector(self.app.connection, self.plane.connection, self.space)
+
+    async def make_space(self) -> None:
+        plane, space = self.plane.cluster, self.space
+        cluster_binding = spaces.cluster_binding(
+            space, kubeconfig_name=names.KUBECONFIG, pretty_name="Shop Inc", marks=UNMARKED
+        )
+        await plane.create(spaces.namespace(space), NAMESPACE, manager=MANAGER)
+        await plane.create(cluster_binding, CLUSTER_BINDING, manager=MANAGER)
+        await self.make_secret(self.plane, space, names.KUBECONFIG)
+        await self.make_secret(self.app, BIND, self.secret)
+
+    async def make_secret(self, live: LiveCluster, namespace: str, name: str) -> None:
+        connection = self.plane.connection
+        to = kubeconfig.Destination(connection.server, connection.ca or "", "", self.space)
+        made = spaces.kubeconfig_secret(
+            namespace, name, destination=to, token=Secret("a.b.c"), marks=UNMARKED
+        )
+        await live.cluster.create(made, SECRET, manager=MANAGER)
+
+    async def request(self) -> None:
+        made = blueprint.export_request(
+            self.space, self.offer.resource, parameters={}, marks=UNMARKED
+        )
+        await self.plane.cluster.create(made, API_SERVICE_EXPORT_REQUEST, manager=MANAGER)
+
+    async def bind(self, *claims: Manifest) -> Manifest:
+        made = blueprint.service_binding(
+            self.offer.resource,
+            namespace=BIND,
+            secret=(BIND, self.secret),
+            claims=claims,
+            marks=Marks(),
+        )
+        return await self.app.cluster.create(made, API_SERVICE_BINDING, manager=MANAGER)
+
+    async def unbind(self) -> None:
+        """Delete the binding. The CRD stays, because its owner is in a namespace."""
+        await remove(self.app, API_SERVICE_BINDING, BIND, self.offer.name)
+
+    async def on_plane(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
+        where = self.space if namespace is None else namespace
+        return await read(self.plane, kind, where, name)
+
+    async def in_app(self, kind: Kind, name: str, namespace: str = BIND) -> Any:
+        return await read(self.app, kind, namespace, name)
+
+    async def binding(self) -> Any:
+        return await self.in_app(API_SERVICE_BINDING, self.offer.name)
+
+    async def export(self) -> Any:
+        return await self.on_plane(API_SERVICE_EXPORT, self.offer.name)
+
+    async def instance(self, name: str = "orders") -> Any:
+        return await self.in_app(self.offer.kind, name, self.app_namespace)
+
+    async def copy(self, name: str = "orders") -> Any:
+        return await self.on_plane(self.offer.kind, name, self.service_namespace)
+
+    async def create_instance(self, name: str = "orders", **spec: Any) -> Manifest:
+        made = self.offer.instance(name, namespace=self.app_namespace, spec=spec)
+        return await self.app.cluster.create(made, self.offer.kind, manager="developer")
+
+    async def patch_instance(self, patch: Manifest) -> None:
+        ref = Ref(self.app.name, self.offer.kind, self.app_namespace, "orders")
+        await self.app.cluster.merge_patch(ref, patch, manager="developer")
+
+    async def patch_copy(self, patch: Manifest, *, subresource: str = "") -> None:
+        ref = Ref(self.plane.name, self.offer.kind, self.service_namespace, "orders")
+        await self.plane.cluster.merge_patch(
+            ref, patch, manager="provider", subresource=subresource
+        )
+
+    async def own_crd(self, binding: Manifest) -> None:
+        """As klutchctl does after it has made a binding again."""
+        owner: Manifest = {
+            "apiVersion": API_SERVICE_BINDING.api_version,
+            "kind": API_SERVICE_BINDING.kind,
+            "name": self.offer.name,
+            "uid": uid_of(binding),
+            "controller": True,
+        }
+        ref = Ref(self.app.name, CRD, "", self.offer.name)
+        patch: Manifest = {"metadata": {"ownerReferences": [owner]}}
+        await self.app.cluster.merge_patch(ref, patch, manager=MANAGER)
+
+    async def bound(self, *claims: Manifest) -> None:
+        await self.make_space()
+        await self.request()
+        await self.bind(*claims)
+        await until(lambda: says(self.binding(), "Ready"))
+        await until(lambda: served(self.app, self.offer.kind))
+
+
+@dataclass
+class Managed:
+    """A service, and an AppClusterBinding `shop` in the test's namespace for one app cluster."""
+
+    plane: LiveCluster
+    app: LiveCluster
+    offer: Offer
+    namespace: str
+
+    @property
+    def space(self) -> str:
+        return f"klutch-bind-{self.namespace}-shop"
+
+    @property
+    def app_namespace(self) -> str:
+        return self.namespace.replace("test-", "dev-")
+
+    @property
+    def service_namespace(self) -> str:
+        return f"{self.space}-{self.app_namespace}"
+
+    def backend(self) -> StandInBackend:
+        return StandInBackend(self.plane.connection, {self.space})
+
+    def konnector(self) -> StandInKonnector:
+        return StandInKonnector(
+            self.app.connection,
+            self.plane.connection,
+            self.space,
+            mode=Mode.APP_CLUSTER_BINDING,
+        )
+
+    async def make_secret(self, content: str | None = None) -> None:
+        connection = self.app.connection
+        to = kubeconfig.Destination(connection.server, connection.ca or "", "", "")
+        made = spaces.kubeconfig_secret(
+            self.namespace,
+            "shop-kubeconfig",
+            destination=to,
+            token=Secret("a.b.c"),
+            marks=UNMARKED,
+        )
+        if content is not None:
+            made = {**made, "data": {"kubeconfig": b64(content)}}
+        await self.plane.cluster.create(made, SECRET, manager=MANAGER)
+
+    async def apply(self, *resources: blueprint.Resource) -> None:
+        made = blueprint.app_cluster_binding(
+            (self.namespace, "shop"),
+            secret=(self.namespace, "shop-kubeconfig"),
+            resources=resources,
+            konnector={"deploy": False},
+            marks=UNMARKED,
+        )
+        await self.plane.cluster.apply(made, APP_CLUSTER_BINDING, manager=MANAGER, force=True)
+
+    async def let_go(self) -> None:
+        """Let the AppClusterBinding go where no backend does."""
+        live = await self.itself()
+        if live is not None and finalizers_of(live):
+            nothing: Manifest = {"metadata": {"finalizers": None}}
+            ref = Ref("", APP_CLUSTER_BINDING, self.namespace, "shop")
+            await self.plane.cluster.merge_patch(ref, nothing, manager=MANAGER)
+
+    async def read(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
+        return await read(self.plane, kind, namespace or self.space, name)
+
+    async def itself(self) -> Any:
+        return await self.read(APP_CLUSTER_BINDING, "shop", self.namespace)
+
+    async def answered(self) -> Any:
+        """Return the one request, once it has succeeded."""
+        kind = API_SERVICE_EXPORT_REQUEST
+        (request,) = (await self.plane.cluster.list(kind, namespace=self.space)).items
+        return request if get_text(request, "status", "phase") == "Succeeded" else None
+
+    async def binding(self, offer: Offer | None = None) -> Any:
+        return await self.read(API_SERVICE_BINDING, (offer or self.offer).name)
+
+    async def export(self, offer: Offer | None = None) -> Any:
+        return await self.read(API_SERVICE_EXPORT, (offer or self.offer).name)
+
+
+@contextlib.asynccontextmanager
+async def direct_scene(
+    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
+) -> AsyncIterator[Scene]:
+    """Publish a service, and name a space that is yet to be made. All of it goes at the end."""
+    unique = namespace.removeprefix("test-")
+    async with offered(control_plane.cluster, app_cluster.cluster, namespace=namespace) as offer:
+        scene = Scene(control_plane, app_cluster, offer, f"cluster-{unique}", f"dev-{unique}")
+        for name in (BIND, scene.app_namespace):
+            with contextlib.suppress(AlreadyExists):
+                made = spaces.namespace(name)
+                await app_cluster.cluster.create(made, NAMESPACE, manager="tests")
+        try:
+            yield scene
+        finally:
+            await scene.unbind()
+            await remove(app_cluster, SECRET, BIND, scene.secret)
+            await remove(app_cluster, NAMESPACE, "", scene.app_namespace)
+            for name in (scene.space, scene.service_namespace):
+                await remove(control_plane, NAMESPACE, "", name)
+
+
+@contextlib.asynccontextmanager
+async def managed_scene(
+    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
+) -> AsyncIterator[Managed]:
+    async with offered(control_plane.cluster, app_cluster.cluster, namespace=namespace) as offer:
+        managed = Managed(control_plane, app_cluster, offer, namespace)
+        made = spaces.namespace(managed.app_namespace)
+        await app_cluster.cluster.create(made, NAMESPACE, manager="tests")
+        try:
+            yield managed
+        finally:
+            await managed.let_go()
+            await remove(app_cluster, NAMESPACE, "", managed.app_namespace)
+            for name in (managed.space, managed.service_namespace):
+                await remove(control_plane, NAMESPACE, "", name)
+
+
+async def read(live: LiveCluster, kind: Kind, namespace: str, name: str) -> Any:
+    where = namespace if kind.namespaced else ""
+    return await live.cluster.get(Ref(live.name, kind, where, name))
+
+
+async def remove(live: LiveCluster, kind: Kind, namespace: str, name: str) -> None:
+    ref = Ref(live.name, kind, namespace, name)
+    await live.cluster.delete(
+        ref, preconditions=Preconditions(uid=None), propagation=Propagation.BACKGROUND
+    )
+
+
+async def says(reading: Any, condition: str, status: str = "True", reason: str = "") -> bool:
+    found = conditions(await reading).get(condition, {})
+    return (found.get("status"), found.get("reason", "")) == (status, reason)
+
+
+def conditions(live: Any) -> dict[str, Any]:
+    return {get_text(one, "type"): one for one in get_maps(live, "status", "conditions")}
+
+
+def shown(live: Any) -> list[tuple[str, ...]]:
+    """Return the conditions in their order, without message and time."""
+    texts = ("type", "status", "severity", "reason")
+    found = live["status"]["conditions"]
+    return [tuple(one[text] for text in texts if text in one) for one in found]
+
+
+def managers(live: Any) -> set[tuple[str, str, str]]:
+    fields = live["metadata"]["managedFields"]
+    return {(one["manager"], one["operation"], one.get("subresource", "")) for one in fields}
+
+
+async def has(reading: Any, value: str, *path: str) -> bool:
+    return get_text(await reading, *path) == value
+
+
+def b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def secret(name: str, namespace: str, **labels: str) -> Manifest:
+    data = {"password": b64("old")}
+    return build(
+        SECRET,
+        name,
+        namespace=namespace,
+        marks=Marks(labels),
+        type="connection.example/v1",
+        data=data,
+    )
+
+
+async def served(live: LiveCluster, kind: Kind) -> bool:
+    with contextlib.suppress(NotServed, Unreachable):
+        await live.cluster.list(kind)
+        return True
+    return False
+
+
+async def until(probe: Callable[[], Awaitable[Any]], *, within: float = 30) -> Any:
+    """Namespaces go slowly, and API servers take a second to serve a new kind."""
+    return await eventually(probe, within=within)
+
+
+async def gone(reading: Any) -> bool:
+    return await reading is None

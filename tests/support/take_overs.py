@@ -1,0 +1,116 @@
+"""A fleet repository that means to take an installation over, and what `klutchctl` says to it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from reconciler.core.refs import Kind, Ref
+from tests.support import captures
+from tests.support.captures import (
+    APP_CLUSTER,
+    CONTROL_PLANE,
+    SECOND_APP_CLUSTER,
+    Installation,
+    State,
+)
+from tests.support.clusters import LiveCluster, Write
+
+KLUTCHCTL: Final = str(Path(sys.executable).with_name("klutchctl"))
+# The Cluster documents of the fleets in tests/captures.
+_PLACES: Final = {"shop": APP_CLUSTER, "geo": APP_CLUSTER, "billing": SECOND_APP_CLUSTER}
+
+
+@dataclass
+class Scene:
+    """An installation, and a fleet repository that means to take it over."""
+
+    name: str
+    folder: Path
+    installation: Installation
+    before: Mapping[Ref, State]  # of all objects, as they were recorded
+    applied: Any = None  # what the take-over reported
+
+    @property
+    def places(self) -> Mapping[str, LiveCluster]:
+        return self.installation.places
+
+    @property
+    def text(self) -> str:
+        return captures.fleet(self.name, self.places)
+
+    def klutchctl(self, *arguments: str) -> str:
+        kubeconfigs = {str(live.kubeconfig): None for live in self.places.values()}
+        surroundings = os.environ | {"KUBECONFIG": os.pathsep.join(kubeconfigs)}
+        command = [KLUTCHCTL, *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=surroundings
+        )
+        assert done.returncode in (0, 6), done.stdout + done.stderr
+        return done.stdout
+
+    def plan(self, *, fleet: str | None = None, **files: str) -> Any:
+        """Plan the fleet of the capture, or another text, with more files beside it."""
+        for old in self.folder.glob("*.yaml"):
+            old.unlink()
+        for name, text in {"fleet": self.text if fleet is None else fleet, **files}.items():
+            (self.folder / f"{name}.yaml").write_text(text)
+        return json.loads(self.klutchctl("plan", str(self.folder), "-o", "json"))
+
+    def ref(self, place: str, kind: Kind, path: str) -> Ref:
+        return self.installation.ref(place, kind, path)
+
+    def marks(self) -> dict[str, int]:
+        return {place: live.audit.mark() for place, live in self.places.items()}
+
+    def writes_since(self, marks: Mapping[str, int]) -> list[Write]:
+        """Return what klutchctl has written since."""
+        return [
+            write
+            for place, live in self.places.items()
+            for write in live.audit.writes_since(marks[place])
+            if write.agent.startswith("klutchctl")
+        ]
+
+    def apply(self) -> Any:
+        """Apply the fleet of the capture. What that creates is taken away with the capture."""
+        for change in self.plan()["changes"]:
+            if change["action"] == "create":
+                ref = change["ref"]
+                names_of = ("group", "version", "kind", "plural", "namespaced")
+                live = self.places[_PLACES.get(ref["cluster"], CONTROL_PLANE)]
+                made = Ref(live.name, Kind(*map(ref.get, names_of)), ref["namespace"], ref["name"])
+                self.installation.beside.append(made)
+        done = self.klutchctl("apply", str(self.folder), "--auto-approve", "-o", "json")
+        return json.loads(done)
+
+
+def lines(plan: Any) -> list[str]:
+    return [
+        f"{change['action']} {change['ref']['cluster']}: {change['ref']['kind']} "
+        + "/".join(part for part in (change["ref"]["namespace"], change["ref"]["name"]) if part)
+        for change in plan["changes"]
+        if change["action"] != "noop"
+    ]
+
+
+def fields(plan: Any) -> set[str]:
+    """Return the paths that adoptions and updates of a plan write."""
+    return {field["path"] for change in plan["changes"] for field in change.get("fields", ())}
+
+
+def change_of(plan: Any, action: str, kind: Kind) -> Any:
+    (found,) = [
+        change
+        for change in plan["changes"]
+        if (change["action"], change["ref"]["kind"]) == (action, kind.kind)
+    ]
+    return found
+
+
+def guards(plan: Any) -> list[str]:
+    return [held["guard"] for held in plan["held"]]
