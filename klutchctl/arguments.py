@@ -8,13 +8,16 @@ GLOBAL: Final[Mapping[str, bool]] = {
     "--allow-unreachable": False,
     "--burst": True,
     "--chdir": True,
+    "--cluster": True,
     "--connect-timeout": True,
     "--git-owner-check": True,
     "--kubeconfig": True,
     "--no-color": False,
     "--parallelism": True,
     "--qps": True,
+    "--selector": True,
     "--timeout": True,
+    "-l": True,
 }
 
 
@@ -30,7 +33,7 @@ def globals_first(arguments: Sequence[str]) -> list[str]:
         if argument == "--":
             rest += [argument, *waiting]
             break
-        name, has_value, _ = argument.partition("=")
+        name, has_value = _name(argument)
         if name not in GLOBAL:
             rest.append(argument)
             continue
@@ -38,6 +41,14 @@ def globals_first(arguments: Sequence[str]) -> list[str]:
         if GLOBAL[name] and not has_value:
             moved += [value for value in [next(waiting, None)] if value is not None]
     return [*moved, *rest]
+
+
+def _name(argument: str) -> tuple[str, bool]:
+    """Return the option that an argument is, and whether its value is in it, as in `-lenv=prod`."""
+    if argument.startswith("-l") and argument != "-l":
+        return "-l", True
+    name, has_value, _ = argument.partition("=")
+    return name, bool(has_value)
 
 
 def is_verbose(arguments: Sequence[str]) -> bool:

@@ -10,13 +10,15 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from klutchctl import reach, settings
 from klutchctl.arguments import globals_first, is_verbose
 from klutchctl.commands import (
+    apply,
+    doctor,
     init,
     plan,
     render,
@@ -24,11 +26,12 @@ from klutchctl.commands import (
     schema,
     show,
     snapshot,
+    status,
     validate,
     version,
 )
 from klutchctl.exit_codes import ExitCode
-from reconciler.core.errors import ConfigError, KlutchError
+from reconciler.core.errors import ConfigError, KlutchError, StalePlan
 from reconciler.core.problems import InvalidRepository
 
 app = typer.Typer(
@@ -44,10 +47,17 @@ app.command("init")(init.init)
 app.command("validate")(validate.validate)
 app.command("render")(render.render)
 app.command("plan")(plan.plan)
+app.command("apply")(apply.apply)
 app.command("show")(show.show)
 app.command("snapshot")(snapshot.snapshot)
+app.command("status")(status.status)
+app.command("doctor")(doctor.doctor)
 app.command("schema")(schema.schema)
 app.add_typer(sandbox.app, name="sandbox")
+
+
+# An option that narrows what is done must not be ignored.
+_ALWAYS_WHOLE: Final = frozenset({"init", "sandbox", "schema", "show", "validate", "version"})
 
 
 class OnOff(StrEnum):
@@ -73,6 +83,19 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
     git_owner_check: Annotated[
         OnOff, typer.Option(help="off: read also a Git checkout that belongs to another user.")
     ] = OnOff.ON,
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option("--cluster", metavar="NAME", help="Only this app cluster; repeatable."),
+    ] = None,
+    selector: Annotated[
+        str | None,
+        typer.Option(
+            "--selector",
+            "-l",
+            metavar="LABELS",
+            help="Only app clusters with these labels, as env=prod,region in (eu,us),!beta.",
+        ),
+    ] = None,
     kubeconfig: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Instead of $KUBECONFIG and ~/.kube/config."),
@@ -104,7 +127,13 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
         no_color=no_color,
         git_owner_check=git_owner_check is OnOff.ON,
     )
+    if (cluster or selector is not None) and context.invoked_subcommand in _ALWAYS_WHOLE:
+        raise typer.BadParameter(
+            f"`{context.invoked_subcommand}` has no use for --cluster and --selector"
+        )
     options = reach.Reach(
+        clusters=tuple(cluster or ()),
+        selector=reach.selector(selector),
         kubeconfig=kubeconfig,
         parallelism=parallelism,
         qps=qps,
@@ -180,6 +209,8 @@ def sentence(error: BaseException) -> str:
 
 def code_of(error: BaseException) -> ExitCode:
     """Return the exit code that `error` stands for."""
+    if isinstance(error, StalePlan):
+        return ExitCode.STALE
     if isinstance(error, InvalidRepository) and not error.invalid:
         return ExitCode.DENIED
     return ExitCode.INVALID if isinstance(error, ConfigError) else ExitCode.FAILED

@@ -1,4 +1,4 @@
-"""How clusters are reached, as global options say it: one value for every command that does."""
+"""Which clusters are meant and how they are reached, as global options say it: one value."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -7,6 +7,7 @@ import typer
 
 if TYPE_CHECKING:
     from klutchctl.settings import Settings
+    from reconciler.fleet.documents import Selector
     from reconciler.kube.registry import Surroundings
     from reconciler.observe import Pace
 
@@ -16,9 +17,12 @@ class Reach:
     """Times are in seconds; `qps` and `burst` hold for each cluster, `timeout` for all its reads.
 
     `kubeconfig` None: the files of $KUBECONFIG, else ~/.kube/config. `allow_unreachable`: not
-    to have read every cluster is no failure.
+    to have read every cluster is no failure. `clusters` and `selector` both narrow which app
+    clusters are meant; empty and None are all of them (`repository.chosen`).
     """
 
+    clusters: tuple[str, ...] = ()
+    selector: "Selector | None" = None
     kubeconfig: str | None = None
     parallelism: int = 32
     qps: float = 100.0
@@ -26,6 +30,19 @@ class Reach:
     timeout: float = 60.0
     connect_timeout: float = 10.0
     allow_unreachable: bool = False
+
+
+def selector(text: str | None) -> "Selector | None":
+    """Return what --selector means. Raises typer.BadParameter."""
+    if text is None:
+        return None
+    from reconciler.core.errors import ConfigError
+    from reconciler.fleet import label_query
+
+    try:
+        return label_query.parse(text)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="'--selector' / '-l'") from None
 
 
 def set_on(context: typer.Context, reach: Reach) -> None:

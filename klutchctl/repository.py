@@ -1,33 +1,101 @@
 """From a path to a checked fleet, for every command that needs one."""
 
 import sys
-from collections.abc import Collection
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final, TypeVar
 
+from klutchctl.reach import Reach
 from reconciler.core.errors import ConfigError
-from reconciler.core.problems import InvalidRepository
+from reconciler.core.problems import InvalidRepository, Problem
+from reconciler.core.tree import Tree
+from reconciler.fleet import review, select
 from reconciler.fleet.load import load
+from reconciler.fleet.review import Base, Review
 from reconciler.fleet.values import Fleet
 from reconciler.source import folder
 
+T = TypeVar("T")
 
-def fleet_in(path: Path, *, check_owner: bool) -> Fleet:
+_LABELS_SHOWN: Final = 20
+
+
+def tree_in(path: Path, *, ref: str | None, check_owner: bool) -> Tree:
+    """Return the files of the fleet in a folder or file: as they are there, or at a Git ref.
+
+    Raises InvalidRepository, ConfigError and HostError.
+    """
+    if ref is None:
+        return folder.read(path, check_owner=check_owner)
+    from reconciler.source import git  # takes 80 ms
+
+    return git.read_at(path, ref, check_owner=check_owner)
+
+
+def fleet_in(path: Path, *, check_owner: bool, ref: str | None = None) -> Fleet:
     """Return the fleet in a folder or file, and tell its warnings on standard error.
 
     Raises InvalidRepository with all its problems.
     """
-    fleet, problems = load(folder.read(path, check_owner=check_owner))
-    if fleet is None:
+    fleet, problems = load(tree_in(path, ref=ref, check_owner=check_owner))
+    return _usable(fleet, problems)
+
+
+def base_in(path: Path, ref: str, *, check_owner: bool) -> Base:
+    """Return the fleet of a protected branch. Raises ConfigError where it cannot be judged by."""
+    try:
+        tree = tree_in(path, ref=ref, check_owner=check_owner)
+    except InvalidRepository as error:
+        raise review.unusable(ref, error.problems) from None
+    return review.base(ref, tree)
+
+
+def review_in(path: Path, *, base: str, check_owner: bool, ref: str | None = None) -> Review:
+    """Return the pull request in a folder or file, as the branch `base` judges it.
+
+    Raises and tells what `fleet_in` does.
+    """
+    judge = base_in(path, base, check_owner=check_owner)
+    tree = tree_in(path, ref=ref, check_owner=check_owner)
+    found, problems = review.load_against(judge, tree)
+    return _usable(found, problems)
+
+
+def _usable(found: T | None, problems: Sequence[Problem]) -> T:
+    if found is None:
         raise InvalidRepository(problems)
     for problem in problems:
         print(f"Warning: {problem}", file=sys.stderr)
-    return fleet
+    return found
 
 
-def chosen(fleet: Fleet, clusters: Collection[str]) -> frozenset[str] | None:
-    """Return the named app clusters; None, all of them, where none is named."""
-    unknown = sorted(set(clusters) - set(fleet.clusters))
+def chosen(fleet: Fleet, how: Reach) -> frozenset[str] | None:
+    """Return the app clusters that --cluster and --selector leave; None, all, without both.
+
+    Raises ConfigError where that is none, or a name is unknown.
+    """
+    if not how.clusters and how.selector is None:
+        return None
+    unknown = sorted(set(how.clusters) - set(fleet.clusters))
     if unknown:
         known = ", ".join(sorted(fleet.clusters)) or "none"
         raise ConfigError(f"no such cluster: {', '.join(unknown)}", hint=f"There are: {known}")
-    return frozenset(clusters) or None
+    labels = {name: fleet.clusters[name].labels for name in how.clusters or fleet.clusters}
+    if how.selector is None:
+        return frozenset(labels)
+    found = frozenset(select.selected(how.selector, labels))
+    if not found:
+        raise ConfigError(
+            f"matches no cluster of {len(labels)}",
+            where="--selector",
+            hint=_known_labels({pair for one in labels.values() for pair in one.items()}),
+        )
+    return found
+
+
+def _known_labels(pairs: Iterable[tuple[str, str]]) -> str:
+    known = [f"{key}={value}" for key, value in sorted(pairs)]
+    if not known:
+        return "They have no labels"
+    more = f" and {len(known) - _LABELS_SHOWN} more" if len(known) > _LABELS_SHOWN else ""
+    return f"Their labels: {', '.join(known[:_LABELS_SHOWN])}{more}"

@@ -5,6 +5,7 @@ from typing import Final
 
 _API_VERSION: Final = "apiVersion: fleet.klutchctl.dev/v1alpha1\n"
 
+_SCHEMA: Final = "fleet.schema.json"
 _FILES: Final[Mapping[str, str]] = {
     "fleet.yaml": f"""{_API_VERSION}kind: Fleet
 metadata: {{name: NAME}}
@@ -66,6 +67,17 @@ spec:
 }
 
 
-def files(name: str) -> dict[str, str]:
-    """Return the files of a fleet of this name, by path."""
-    return {path: text.replace("NAME", name) for path, text in _FILES.items()}
+def files(name: str, schema: str) -> dict[str, str]:
+    """Return the files of a fleet of this name, by path.
+
+    `schema` is the text of the JSON Schema, which an editor finds by the first line of each file.
+    """
+    found = {
+        path: f"# yaml-language-server: $schema={_way_up(path)}{_SCHEMA}\n{text}"
+        for path, text in _FILES.items()
+    }
+    return {path: text.replace("NAME", name) for path, text in found.items()} | {_SCHEMA: schema}
+
+
+def _way_up(path: str) -> str:
+    return "../" * path.count("/") or "./"

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import sys
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _FORMATS: Final = ("text", "json", "junit")
 _DOCUMENTS: Final = (".yaml", ".yml")
+_COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _NOT_APPROVED: Final = (
     "Nothing was applied: nobody approved the plan. Give --auto-approve where there is no "
     "terminal, or apply a plan that was saved with `klutchctl plan --out`."
@@ -134,6 +136,10 @@ def _saved(target: Path, settings: Settings) -> "tuple[Fleet, Plan]":
     plan = planfile.parse(target.read_bytes(), str(target))
     here = Path(plan.repository) if plan.repository else Path()
     fleet = repository.fleet_in(here, check_owner=settings.git_owner_check)
+    if fleet.digest != plan.digest and _COMMIT.fullmatch(plan.revision):
+        # It may have been made from a commit that is not checked out.
+        owner = settings.git_owner_check
+        fleet = repository.fleet_in(here, ref=plan.revision, check_owner=owner)
     if fleet.digest != plan.digest:
         raise StalePlan(
             f"{target}: the fleet repository in {here.resolve()} is not the one that the plan was "

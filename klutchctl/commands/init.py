@@ -14,13 +14,14 @@ def init(
 ) -> int:
     """Write the files with which a fleet repository begins. Overwrites nothing."""
     from klutchctl import scaffold
+    from klutchctl.commands.schema import as_text
     from reconciler.core.errors import ConfigError
     from reconciler.fleet.formats import NAME
     from reconciler.fleet.includes import ENTRY_NAMES
 
     if problem := NAME.problem_of(name):
         raise ConfigError(f"the name {problem}", where="--name")
-    files = scaffold.files(name)
+    files = scaffold.files(name, as_text())
     taken = [one for one in sorted({*files, *ENTRY_NAMES}) if _exists(path / one)]
     if taken:
         raise ConfigError(

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -13,8 +14,12 @@ from klutchctl.settings import Settings
 
 if TYPE_CHECKING:
     from reconciler.core.live import Live
+    from reconciler.fleet.review import Review
     from reconciler.fleet.values import Fleet
+    from reconciler.kube.registry import Registry
+    from reconciler.observe import Clusters
     from reconciler.planning.changes import Plan
+    from reconciler.planning.edits import Against
 
 _FORMATS: Final = ("text", "json", "markdown")
 
@@ -31,9 +36,15 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
             "--snapshot", metavar="FILE", help="Plan against a snapshot; contact no cluster."
         ),
     ] = None,
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option("--cluster", metavar="NAME", help="Only these app clusters."),
+    ref: Annotated[
+        str | None,
+        typer.Option("--ref", metavar="REF", help="The files in this branch, tag or commit."),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base", metavar="REF", help="As a pull request to REF: by its Policies and guards."
+        ),
     ] = None,
     detailed_exitcode: Annotated[
         bool, typer.Option("--detailed-exitcode", help="Exit with 2 where there are changes.")
@@ -54,17 +65,57 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     settings = context.obj
     assert isinstance(settings, Settings)
     how = reach.of(context)
-    fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
-    chosen = repository.chosen(fleet, cluster or ())
+    subject = _subject(path, ref, base, check_owner=settings.git_owner_check)
+    chosen = repository.chosen(subject.fleet, how)
     seconds: float | None = None
     if snapshot is None:
-        made, seconds = uvloop.run(_planned(fleet, how, settings, chosen))
+        made, seconds = uvloop.run(_planned(subject, how, settings, chosen))
     else:
-        made = planner.plan(fleet, _from_file(snapshot), only=chosen)
-    _print(made, wanted, seconds=seconds, color=settings.color)
+        made = planner.plan(subject.fleet, _from_file(snapshot), only=chosen)
+    shown = _Shown(made, subject.against(), seconds)
+    _print(shown, wanted, color=settings.color)
     if out is not None:
-        files.write(out, planfile.dump(made))
+        saved = replace(made, repository=str(path.resolve()))
+        files.write(out, planfile.dump(saved))
     return exit_code(made, detailed=detailed_exitcode, allow_unreachable=how.allow_unreachable)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What is planned; `review` where it is a pull request."""
+
+    fleet: "Fleet"
+    review: "Review | None"
+
+    def clusters(self, registry: "Registry") -> "Clusters":
+        """Return the clusters that may be contacted."""
+        if self.review is None:
+            return registry
+        from klutchctl.protected import Protected
+        from reconciler.fleet.review import new_ways
+
+        base = self.review.base
+        planes, clusters = new_ways(base.loaded.fleet, self.fleet)
+        return Protected(registry, base.ref, planes, clusters)
+
+    def against(self) -> "Against | None":
+        """Return what the pull request changes."""
+        if self.review is None:
+            return None
+        from reconciler.planning.edits import Against, edits
+
+        base = self.review.base
+        found = edits(base.loaded, self.review.head)
+        return Against(base.ref, base.loaded.fleet.revision, found)
+
+
+def _subject(path: Path, ref: str | None, base: str | None, *, check_owner: bool) -> _Subject:
+    from klutchctl import repository
+
+    if base is None:
+        return _Subject(repository.fleet_in(path, ref=ref, check_owner=check_owner), None)
+    review = repository.review_in(path, base=base, ref=ref, check_owner=check_owner)
+    return _Subject(review.fleet, review)
 
 
 def _from_file(path: Path) -> "Live":
@@ -74,16 +125,17 @@ def _from_file(path: Path) -> "Live":
 
 
 async def _planned(
-    fleet: "Fleet", how: Reach, settings: Settings, chosen: frozenset[str] | None
+    subject: _Subject, how: Reach, settings: Settings, chosen: frozenset[str] | None
 ) -> "tuple[Plan, float]":
     """Read the clusters, and what planning asks beyond the usual; return how long that took."""
     from reconciler.kube import registry
     from reconciler.observe import answer, observe
     from reconciler.planning import planner
 
-    pace = reach.pace(how)
+    fleet, pace = subject.fleet, reach.pace(how)
     began = time.monotonic()
-    async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
+    async with registry.of(fleet, reach.surroundings(how, settings)) as opened:
+        clusters = subject.clusters(opened)
         live = await observe(fleet, clusters, only=chosen, pace=pace)
         read = time.monotonic()
         decided = planner.decide(fleet, live, only=chosen)
@@ -93,21 +145,35 @@ async def _planned(
         return planner.plan(fleet, live, only=chosen), time.monotonic() - began
 
 
-def _print(
-    made: "Plan", wanted: tuple[outputs.Output, ...], *, seconds: float | None, color: bool
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What is printed; `seconds` is how long reading took."""
+
+    plan: "Plan"
+    against: "Against | None"
+    seconds: float | None
+
+
+def _print(shown: _Shown, wanted: tuple[outputs.Output, ...], *, color: bool) -> None:
     from klutchctl.render import plan_json, plan_markdown, plan_text
+
+    made, against = shown.plan, shown.against
 
     def text(path: Path | None) -> str:
         # In a file or pipe, the same plan is the same bytes.
         watched = path is None and sys.stdout.isatty()
-        return plan_text.render(made, seconds=seconds if watched else None, color=color and watched)
+        return plan_text.render(
+            made,
+            seconds=shown.seconds if watched else None,
+            color=color and watched,
+            against=against,
+        )
 
     outputs.write(
         wanted,
         {
             "text": text,
-            "json": lambda _: plan_json.render(made),
-            "markdown": lambda _: plan_markdown.render(made),
+            "json": lambda _: plan_json.render(made, against=against),
+            "markdown": lambda _: plan_markdown.render(made, against=against),
         },
     )

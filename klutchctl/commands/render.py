@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import outputs
+from klutchctl import outputs, reach
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings
 
@@ -20,9 +20,9 @@ _FORMATS: Final = ("text", "json")
 def render(
     context: typer.Context,
     path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option("--cluster", metavar="NAME", help="Only these app clusters."),
+    ref: Annotated[
+        str | None,
+        typer.Option("--ref", metavar="REF", help="The files in this branch, tag or commit."),
     ] = None,
     output: Annotated[
         list[str] | None,
@@ -39,8 +39,8 @@ def render(
 
     settings = context.obj
     assert isinstance(settings, Settings)
-    fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
-    objects = _objects(fleet, repository.chosen(fleet, cluster or ()))
+    fleet = repository.fleet_in(path, check_owner=settings.git_owner_check, ref=ref)
+    objects = _objects(fleet, repository.chosen(fleet, reach.of(context)))
     outputs.write(
         wanted,
         {

@@ -19,12 +19,9 @@ def schema(
     """Print the JSON Schema of the documents of a fleet repository, for editors."""
     if check and file is None:
         raise typer.BadParameter("--check needs a FILE")
-    import json
-
     from reconciler.core.errors import ConfigError
-    from reconciler.fleet.schema import schema as generate
 
-    text = json.dumps(generate(), indent=2) + "\n"
+    text = as_text()
     if file is None:
         typer.echo(text, nl=False)
     elif not check:
@@ -33,3 +30,12 @@ def schema(
         hint = f"`klutchctl schema {file}` writes it"
         raise ConfigError("is not the schema of this klutchctl", where=str(file), hint=hint)
     return ExitCode.SUCCESS
+
+
+def as_text() -> str:
+    """Return the JSON Schema as the text of a file."""
+    import json
+
+    from reconciler.fleet.schema import schema as generate
+
+    return json.dumps(generate(), indent=2) + "\n"

@@ -34,19 +34,21 @@ def snapshot(
     assert isinstance(settings, Settings)
     how = reach.of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
-    live = asyncio.run(_observe(fleet, how, settings))
+    live = asyncio.run(_observe(fleet, how, settings, repository.chosen(fleet, how)))
     files.write(out, livefile.dump(live))
     return _report(fleet, live, out, allow_unreachable=how.allow_unreachable)
 
 
-async def _observe(fleet: "Fleet", how: Reach, settings: Settings) -> "Live":
+async def _observe(
+    fleet: "Fleet", how: Reach, settings: Settings, chosen: frozenset[str] | None
+) -> "Live":
     from reconciler.kube import registry
     from reconciler.observe import answer, observe
     from reconciler.observe.questions import all_questions
 
     pace = reach.pace(how)
     async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
-        live = await observe(fleet, clusters, pace=pace)
+        live = await observe(fleet, clusters, only=chosen, pace=pace)
         return await answer(fleet, live, clusters, all_questions(fleet, live), pace=pace)
 
 

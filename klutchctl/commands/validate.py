@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from klutchctl.render.problems import Findings
+    from reconciler.core.problems import Problem
+    from reconciler.core.tree import Tree
+    from reconciler.fleet.review import Base
     from reconciler.fleet.values import Fleet
 
 
@@ -26,6 +29,14 @@ def validate(
     path: Annotated[
         Path, typer.Argument(help="The repository's folder, or the file to begin with.")
     ] = Path(),
+    ref: Annotated[
+        str | None,
+        typer.Option("--ref", metavar="REF", help="The files in this branch, tag or commit."),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="REF", help="As a pull request: by the Policies at REF."),
+    ] = None,
     output: Annotated[
         list[str] | None,
         typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
@@ -35,25 +46,27 @@ def validate(
     wanted = outputs.parse(output or [], known=_FORMATS)
     settings = context.obj
     assert isinstance(settings, Settings)
-    found, in_git = _findings(path, check_owner=settings.git_owner_check)
+    found, in_git = _findings(path, ref, base, check_owner=settings.git_owner_check)
     outputs.write(wanted, _renderers(found, in_git, color=settings.color))
     return _exit_code(found)
 
 
-def _findings(path: Path, *, check_owner: bool) -> "tuple[Findings, Findings]":
+def _findings(
+    path: Path, ref: str | None, base: str | None, *, check_owner: bool
+) -> "tuple[Findings, Findings]":
     """Return what was found, with paths from here, and with paths from the top of Git's tree."""
+    from klutchctl import repository
     from klutchctl.render.problems import Findings
     from reconciler.core.problems import InvalidRepository
-    from reconciler.fleet.load import load
-    from reconciler.source import folder
 
     here = _prefix(path)
+    judge = None if base is None else repository.base_in(path, base, check_owner=check_owner)
     try:
-        tree = folder.read(path, check_owner=check_owner)
+        tree = repository.tree_in(path, ref=ref, check_owner=check_owner)
     except InvalidRepository as error:
         found = Findings(error.problems, here)
         return found, found
-    fleet, problems = load(tree)
+    fleet, problems = _judged(tree, judge)
     if fleet is None:
         found = Findings(problems, here)
     else:
@@ -61,9 +74,20 @@ def _findings(path: Path, *, check_owner: bool) -> "tuple[Findings, Findings]":
     return found, replace(found, folder=tree.folder) if tree.revision else found
 
 
+def _judged(tree: "Tree", base: "Base | None") -> "tuple[Fleet | None, tuple[Problem, ...]]":
+    from reconciler.fleet import load, review
+
+    if base is None:
+        return load.load(tree)
+    found, problems = review.load_against(base, tree)
+    return found.fleet if found else None, problems
+
+
 def _prefix(path: Path) -> str:
     """Return what stands before the paths of problems, so that they can be opened from here."""
-    folder = path if path.is_dir() else path.parent
+    # What is only in a commit can be told by its name alone.
+    is_file = path.is_file() or (not path.exists() and path.suffix in (".yaml", ".yml"))
+    folder = path.parent if is_file else path
     return "" if folder == Path() else f"{folder.as_posix().rstrip('/')}/"
 
 

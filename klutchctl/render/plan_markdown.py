@@ -10,15 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from klutchctl.render import plan_rows, plan_text
+from klutchctl.render import edit_rows, plan_rows, plan_text
 from klutchctl.render.plan_rows import Section
 from klutchctl.render.visible import visible
 from reconciler.planning.changes import Action, Plan
+from reconciler.planning.edits import Against
 
 MAX_BYTES: Final = 60_000
 
 # Every part has its own room, so that a thousand deletes do not hide one widened claim. What
 # the first parts leave over goes to the clusters.
+_ROOM_EDITS: Final = 10_000
 _ROOM_TAKEN: Final = 16_000
 _ROOM_WIDENED: Final = 8_000
 _ROOM_REMARK: Final = 5_000
@@ -33,10 +35,16 @@ _BACKTICKS: Final = re.compile("`+")
 _MARKS: Final = re.compile(r"[^A-Za-z0-9 +,-]")
 
 
-def render(plan: Plan) -> str:
-    """Return the comment: UTF-8 text of at most `MAX_BYTES` bytes that ends in a newline."""
+def render(plan: Plan, *, against: Against | None = None) -> str:
+    """Return the comment: UTF-8 text of at most `MAX_BYTES` bytes that ends in a newline.
+
+    `against` is what the pull request changes.
+    """
     found = plan_rows.sections(plan)
     blocks = [_head(plan)]
+    if against is not None:
+        title = f"Changed against {_code(against.ref)}"
+        blocks += _block(title, edit_rows.lines(against), _ROOM_EDITS)
     blocks += _block("Deleted, replaced or released", _only(found, _TAKING), _ROOM_TAKEN)
     blocks += _block(
         "Claims widened", plan_text.named_lines(plan_rows.widened(plan)), _ROOM_WIDENED

@@ -94,8 +94,8 @@ def row(change: Change) -> Row:
         action=change.action,
         subject=visible(change.subject),
         what=visible(_what(change) + _held(change)),
-        origin=_place(change.origin),
-        details=(*map(_difference, change.fields), *_steps(change.steps)),
+        origin=place(change.origin),
+        details=(*map(difference, change.fields), *_steps(change.steps)),
     )
 
 
@@ -113,14 +113,15 @@ def _held(change: Change) -> str:
     return f"  (held back: {', '.join(change.held)})" if change.held else ""
 
 
-def _place(origin: Origin | None) -> str:
+def place(origin: Origin | None) -> str:
     """Return file and line; the column helps only an editor."""
     if origin is None:
         return ""
     return visible(f"{origin.path}:{origin.line}" if origin.line else origin.path)
 
 
-def _difference(field: FieldChange) -> str:
+def difference(field: FieldChange) -> str:
+    """Return one field that differs, such as `/spec/x: 1 -> 2`."""
     return f"{visible(field.path)}: {_value(field.before)} -> {_value(field.after)}"
 
 
@@ -144,10 +145,10 @@ def widened(plan: Plan) -> tuple[tuple[str, str], ...]:
     clusters: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for claim in plan.widened:
         sentence = f"{claim.claim}: {claim.before} -> {claim.after}{_GAP}{claim.unit.name}"
-        alike = (claim.binding, sentence, _place(claim.origin))
+        alike = (claim.binding, sentence, place(claim.origin))
         clusters[alike].append(claim.unit.cluster)
     return tuple(
-        (visible(binding), visible(f"{sentence} in {_names(names)}{_GAP}{origin}".rstrip()))
+        (visible(binding), visible(f"{sentence} in {few(names)}{_GAP}{origin}".rstrip()))
         for (binding, sentence, origin), names in clusters.items()
     )
 
@@ -157,7 +158,7 @@ def held(plan: Plan) -> tuple[tuple[str, str], ...]:
     return tuple(
         (
             visible(one.guard),
-            visible(one.message + (f"{_GAP}in {_names(one.clusters)}" if one.clusters else "")),
+            visible(one.message + (f"{_GAP}in {few(one.clusters)}" if one.clusters else "")),
         )
         for one in plan.held
     )
@@ -182,8 +183,13 @@ def heading(plan: Plan) -> str:
 
 
 def revision(plan: Plan) -> str:
-    """Return the commit as people quote it; what is not a commit as it is."""
-    commit, plus, rest = plan.revision.partition("+")
+    """Return the commit of the files as people quote it."""
+    return short_commit(plan.revision)
+
+
+def short_commit(revision: str) -> str:
+    """Return the first characters of a commit; what is not a commit as it is."""
+    commit, plus, rest = revision.partition("+")
     is_commit = len(commit) in (40, 64) and set(commit) <= set("0123456789abcdef")
     return visible(f"{commit[:_COMMIT_SHOWN] if is_commit else commit}{plus}{rest}")
 
@@ -197,7 +203,7 @@ def reading(plan: Plan, seconds: float | None) -> tuple[str, str]:
         return read, ""
     names = [visible(one.name) for one in plan.unseen]
     why = f" ({visible(plan.unseen[0].reason)})" if len(names) == 1 else ""
-    return read, f"{len(names)} unreachable: {_names(names)}{why}"
+    return read, f"{len(names)} unreachable: {few(names)}{why}"
 
 
 def summary(plan: Plan) -> str:
@@ -218,7 +224,8 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _names(names: Sequence[str]) -> str:
+def few(names: Sequence[str]) -> str:
+    """Return the first names, and how many there are more."""
     if len(names) <= _NAMES_SHOWN:
         return ", ".join(names)
     return f"{', '.join(names[:_NAMES_SHOWN])} and {len(names) - _NAMES_SHOWN} more"

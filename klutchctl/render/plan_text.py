@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from klutchctl.render import plan_rows
+from klutchctl.render import edit_rows, plan_rows
 from klutchctl.render.plan_rows import SYMBOLS, Row
 from reconciler.planning.changes import Action, Plan
+from reconciler.planning.edits import Against
 
 _GAP: Final = "   "
 _SYMBOL_WIDTH: Final = 3
@@ -28,15 +29,23 @@ _COLORS: Final[Mapping[Action, str]] = {
 }
 
 
-def render(plan: Plan, *, seconds: float | None = None, color: bool = False) -> str:
+def render(
+    plan: Plan,
+    *,
+    seconds: float | None = None,
+    color: bool = False,
+    against: Against | None = None,
+) -> str:
     """Return the plan as text that ends in a newline.
 
-    `seconds` is how long reading took; left out, equal plans are equal texts.
+    `seconds` is how long reading took; left out, equal plans are equal texts. `against` is what a
+    pull request changes.
     """
     found = plan_rows.sections(plan)
     widths = column_widths([row for section in found for row in section.rows])
     blocks = [
         _head(plan, seconds),
+        *_changed(against, color=color),
         *(
             [_bold(one.title, color=color), *section_lines(one.rows, widths, color=color)]
             for one in found
@@ -99,6 +108,11 @@ def _head(plan: Plan, seconds: float | None) -> list[str]:
         f"{heading:<{width}}{_GAP}plan {plan.id[: plan_rows.ID_SHOWN]}".rstrip(),
         f"{read:<{width}}{_GAP}{missing}".rstrip(),
     ]
+
+
+def _changed(against: Against | None, *, color: bool) -> Iterator[list[str]]:
+    if against is not None:
+        yield [_bold(edit_rows.title(against), color=color), *edit_rows.lines(against)]
 
 
 def _bold(text: str, *, color: bool) -> str:

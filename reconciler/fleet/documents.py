@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    ConfigDict,
     Field,
     JsonValue,
     StrictBool,
@@ -125,6 +126,8 @@ class SecretRef(Strict):
 
 class Access(Strict):
     """How klutchctl reaches a cluster: exactly one of these."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
     kubeconfig_context: Line | None = None
     secret_ref: SecretRef | None = None
@@ -264,6 +267,10 @@ class Selector(Strict):
 
 class BindingSpec(Strict):
     """A service in some clusters."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["template"]}, {"required": ["resources"]}]}
+    )
 
     template: Name | None = Field(default=None, description="Either a Template ...")
     resources: list[Resource] | None = Field(

@@ -53,7 +53,8 @@ class Form:
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return handler(schema) | {"pattern": rf"^({self.pattern})$|\$\{{"}
+        fits = rf"^(?=.{{0,{self.most}}}$)({self.pattern})$"
+        return handler(schema) | {"pattern": rf"{fits}|\$\{{"}
 
     def _check(self, text: str) -> str:
         if REFERENCE_MARK not in text and (problem := self.problem_of(text)):

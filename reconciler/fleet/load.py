@@ -35,16 +35,40 @@ from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Guards, P
 M = TypeVar("M", bound=Strict)
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What came out right of a repository, also where other things in it did not."""
+
+    fleet: Fleet
+    repository: Repository
+    scene: Scene
+    bound: Sequence[Bound]
+    templates: Sequence[Document[TemplateDocument]]
+    policies: Sequence[Document[PolicyDocument]]
+
+
 def load(tree: Tree) -> tuple[Fleet | None, tuple[Problem, ...]]:
     """Return the fleet that the files describe, and all problems in the order of their places.
 
     The fleet is None where a problem is INVALID or DENIED.
     """
     problems: list[Problem] = []
+    loaded = load_what_is_right(tree, problems)
+    return loaded.fleet if loaded and allowed(problems) else None, in_order(problems)
+
+
+def load_what_is_right(tree: Tree, problems: list[Problem]) -> Loaded | None:
+    """Return what can be understood, None where that is no fleet, and add all problems.
+
+    A fleet with problems lacks what they are about: nothing may be planned by it.
+    """
     repository = read(tree, problems)
-    fleet = None if repository is None else _Loader(repository, tree, problems).fleet()
-    stopped = any(problem.severity is not Severity.WARNING for problem in problems)
-    return None if stopped else fleet, in_order(problems)
+    return None if repository is None else _Loader(repository, tree, problems).loaded()
+
+
+def allowed(problems: Iterable[Problem]) -> bool:
+    """Tell whether a fleet may be used in spite of these problems."""
+    return all(problem.severity is Severity.WARNING for problem in problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +79,26 @@ class _Loader:
     tree: Tree
     problems: list[Problem]
 
-    def fleet(self) -> Fleet:
-        document, ca_files = self.repository.fleet, CaFiles(self.tree)
+    def loaded(self) -> Loaded:
+        ca_files = CaFiles(self.tree)
         scene = self._scene(ca_files)
-        bound = self._bound(scene)
-        units = bindings.units(bound, scene=scene, problems=self.problems)
-        self._check_policies(bound, scene)
-        paths = self.repository.paths | ca_files.used
+        templates = self._of("Template", TemplateDocument, scene)
+        bound = self._bound(templates, scene)
+        rules = self._of("Policy", PolicyDocument, scene)
+        found = [policies.policy(one, scene=scene, problems=self.problems) for one in rules]
+        self.problems.extend(policies.check(found, bound, self.repository.documents))
+        fleet = self._fleet(scene, bound, self.repository.paths | ca_files.used)
+        return Loaded(fleet, self.repository, scene, bound, templates, rules)
+
+    def _fleet(self, scene: Scene, bound: Sequence[Bound], paths: Iterable[str]) -> Fleet:
+        document = self.repository.fleet
         return Fleet(
             name=document.name,
             origin=document.origin,
             guards=_guards(document.model.spec.prune),
             control_planes=scene.control_planes,
             clusters=scene.clusters,
-            units=units,
+            units=bindings.units(bound, scene=scene, problems=self.problems),
             digest=_digest({path: self.tree.files[path] for path in paths}),
             revision=self.tree.revision,
             documents=Counter(written.kind for written in self.repository.documents),
@@ -108,20 +138,12 @@ class _Loader:
                 yield cluster
         self.problems.extend(everywhere.problems())
 
-    def _bound(self, scene: Scene) -> list[Bound]:
-        found = self._of("Template", TemplateDocument, scene)
-        templates = {template.name: template for template in found}
+    def _bound(self, templates: Iterable[Document[TemplateDocument]], scene: Scene) -> list[Bound]:
+        by_name = {template.name: template for template in templates}
         return [
-            bindings.bound(binding, templates, scene=scene, problems=self.problems)
+            bindings.bound(binding, by_name, scene=scene, problems=self.problems)
             for binding in self._of("Binding", BindingDocument, scene)
         ]
-
-    def _check_policies(self, bound: Sequence[Bound], scene: Scene) -> None:
-        found = [
-            policies.policy(document, scene=scene, problems=self.problems)
-            for document in self._of("Policy", PolicyDocument, scene)
-        ]
-        self.problems.extend(policies.check(found, bound, self.repository.documents))
 
     def _of(self, kind: str, model: type[M], scene: Scene) -> list[Document[M]]:
         scope = Scope(scene.variables)

@@ -43,15 +43,53 @@ def read(
     `refs/.../`, or a whole commit id. `folder` and `entry` are as in `Tree`. Raises
     InvalidRepository, ConfigError for a repository or ref that cannot be used, and HostError.
     """
-    opened = _open(repository, check_owner=check_owner)
-    if opened is None:
-        raise ConfigError("there is no Git repository here", where=str(repository))
+    opened = _opened(repository, check_owner=check_owner)
+    return _read(opened, _commit(opened, ref), folder, entry)
+
+
+def read_at(path: Path, ref: str, *, check_owner: bool = True) -> Tree:
+    """Return the fleet that a path means, as it is in a commit of the repository it lies in.
+
+    `path` is a folder or first file as in `folder.read`; it need not be there now, only in the
+    commit. `ref` and errors are as in `read`.
+    """
+    there = next(one for one in (path, *path.absolute().parents) if one.is_dir())
+    opened = _opened(there, check_owner=check_owner)
     commit = _commit(opened, ref)
-    top = _subfolder(opened, commit, folder)
-    store = _Commit(opened, top)
+    inside = _inside(opened, there, path)
+    if not inside:
+        return _read(opened, commit, "", "")
+    above, _, name = inside.rpartition("/")
+    if _is_file(opened, commit, inside):
+        return _read(opened, commit, f"{above}/" if above else "", name)
+    return _read(opened, commit, f"{inside}/", "")
+
+
+def _read(opened: pygit2.Repository, commit: pygit2.Commit, folder: str, entry: str) -> Tree:
+    store = _Commit(opened, _subfolder(opened, commit, folder))
     name = entry or gather.find_entry(store)
     found = gather.gather(store, name)
     return Tree(found.files, str(commit.id), name, found.unread, folder)
+
+
+def _inside(opened: pygit2.Repository, there: Path, path: Path) -> str:
+    """Return where `path` lies in the repository's trees; `there` is what of it exists."""
+    top = Path(opened.workdir or opened.path).resolve()
+    missing = path.absolute().relative_to(there.absolute()).parts
+    try:
+        found = there.resolve().relative_to(top).parts
+    except ValueError:
+        raise ConfigError(f"it is outside the work tree {top}", where=str(path)) from None
+    return "/".join((*found, *missing))
+
+
+def _is_file(opened: pygit2.Repository, commit: pygit2.Commit, path: str) -> bool:
+    if globs.path_problem(path):
+        return False  # as a folder, it is refused with that problem
+    try:
+        return _type_of(_descend(opened, commit.tree, path.split("/"))) is not EntryType.FOLDER
+    except Unreadable:
+        return False
 
 
 def work_tree(top: Path, gathered: Gathered, *, check_owner: bool) -> tuple[str, str]:
@@ -62,9 +100,8 @@ def work_tree(top: Path, gathered: Gathered, *, check_owner: bool) -> tuple[str,
     repository = _open(top, check_owner=check_owner)
     if repository is None or repository.workdir is None or repository.head_is_unborn:
         return "", ""
-    root = Path(repository.workdir).resolve()
-    relative = top.resolve().relative_to(root).as_posix()
-    folder = "" if relative == "." else f"{relative}/"
+    inside = _inside(repository, top, top)
+    folder = f"{inside}/" if inside else ""
     commit = _commit(repository, "HEAD")
     dirty = "+dirty" if _differs(repository, commit, folder, gathered) else ""
     return folder, f"{commit.id}{dirty}"
@@ -83,6 +120,13 @@ def _differs(
     except (ConfigError, Unreadable):
         return True
     return not committed <= gathered.files.keys()
+
+
+def _opened(path: Path, *, check_owner: bool) -> pygit2.Repository:
+    found = _open(path, check_owner=check_owner)
+    if found is None:
+        raise ConfigError("there is no Git repository here", where=str(path))
+    return found
 
 
 def _open(path: Path, *, check_owner: bool) -> pygit2.Repository | None:
@@ -119,7 +163,7 @@ def _commit(repository: pygit2.Repository, ref: str) -> pygit2.Commit:
     except (pygit2.GitError, KeyError, ValueError) as error:
         raise ConfigError(f"{ref!r} is no commit: {_reason(error)}", where="ref") from None
     if not found:
-        hint = "Write HEAD, a branch, a tag or a whole commit id"
+        hint = "Write HEAD, a branch, a tag or a whole commit id; what a shallow clone lacks, fetch"
         raise ConfigError(f"{ref!r} is not in the repository", where="ref", hint=hint)
     if len({commit.id for commit in found.values()}) > 1:
         hint = f"Write one of {', '.join(found)}"

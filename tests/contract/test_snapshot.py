@@ -133,6 +133,16 @@ async def test_a_cluster_that_is_missing_is_named_and_the_rest_is_written(
     assert list(livefile.parse(out.read_bytes(), "x").clusters) == ["lost", "shop"]
 
 
+async def test_a_cluster_that_is_not_chosen_is_not_read(
+    control_plane: LiveCluster, app_cluster: LiveCluster, service: str, tmp_path: Path
+) -> None:
+    contexts = {"eu": control_plane.context, "shop": app_cluster.context, "lost": "nowhere"}
+    write_fleet(tmp_path, service=service, contexts=contexts)
+    out = tmp_path / "live.json"
+    assert await take(control_plane, tmp_path, out, "--cluster", "shop") == 0
+    assert list(livefile.parse(out.read_bytes(), "x").clusters) == ["shop"]
+
+
 async def test_nothing_to_be_seen_is_a_failure(
     control_plane: LiveCluster, service: str, tmp_path: Path
 ) -> None:

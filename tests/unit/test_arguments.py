@@ -7,6 +7,9 @@ from klutchctl.arguments import globals_first, is_verbose
 LINES = {
     "before the command": ("--qps 5 plan .", "--qps 5 plan ."),
     "after it": ("plan . --kubeconfig k -o json", "--kubeconfig k plan . -o json"),
+    "a short one": ("plan -l env=prod .", "-l env=prod plan ."),
+    "a short one with its value": ("plan -lenv=prod .", "-lenv=prod plan ."),
+    "one that is repeated": ("plan --cluster a . --cluster=b", "--cluster a --cluster=b plan ."),
     "with an equals sign": ("plan --timeout=5 x", "--timeout=5 plan x"),
     "a flag takes no value": ("plan --no-color x", "--no-color plan x"),
     "what follows -- is not an option": ("plan -- --qps 5", "plan -- --qps 5"),

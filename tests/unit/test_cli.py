@@ -69,6 +69,16 @@ def test_usage_errors_are_64_not_2(capsys, home, arguments, says):
     assert not list(home.iterdir())
 
 
+WHOLE = [["sandbox", "down", "--delete"], ["validate"], ["show", "x"], ["init"], ["version"]]
+
+
+@pytest.mark.parametrize("arguments", WHOLE, ids=" ".join)
+@pytest.mark.parametrize("option", [["--cluster", "app-1"], ["-lenv=test"]], ids=" ".join)
+def test_an_option_that_narrows_is_not_ignored(capsys, home, arguments, option):
+    assert main.run([*arguments, *option]) == 64
+    assert "has no use for --cluster and --selector" in capsys.readouterr().err
+
+
 INVALID = {
     "a fleet that is not there": (["sandbox", "up", "--fleet", "/nowhere"], "/nowhere: cannot"),
 }

@@ -150,6 +150,44 @@ def test_one_cluster_alone(capsys):
     assert alone.count("# cluster shop-eu-1,") == alone.count("# cluster ") > 0
 
 
+NARROWED = {
+    "by name": (["--cluster", "shop-eu-1", "--cluster", "shop-eu-2"], "shop-eu-1 shop-eu-2"),
+    "by labels": (["-l", "team=team-a,env=prod"], "shop-eu-1"),
+    "by both": (["--selector=team=team-a", "--cluster=shop-eu-2"], "shop-eu-2"),
+    "by neither": ([], "analytics-eu-1 shop-eu-1 shop-eu-2"),
+}
+
+
+@pytest.mark.parametrize(("options", "want"), NARROWED.values(), ids=NARROWED.keys())
+def test_options_narrow_the_clusters(capsys, options, want):
+    lines = run(capsys, str(EXAMPLE), *options)[1].out.splitlines()
+    found = {line.split()[2].rstrip(",") for line in lines if line.startswith("# cluster ")}
+    assert found == set(want.split())
+
+
+NONE_LEFT = {
+    "labels of no cluster": (
+        ["-l", "env=dev"],
+        3,
+        "--selector: matches no cluster of 3. Their labels: env=prod, env=staging",
+    ),
+    "labels of another cluster than is named": (
+        ["-l", "team=team-a", "--cluster", "analytics-eu-1"],
+        3,
+        "--selector: matches no cluster of 1. Their labels: env=prod",
+    ),
+    "no selector": (["-l", "env>1"], 64, "'env>1' is no condition on a label"),
+    "an empty selector": (["-l", ""], 64, "an empty part is no condition"),
+}
+
+
+@pytest.mark.parametrize(("options", "code", "says"), NONE_LEFT.values(), ids=NONE_LEFT.keys())
+def test_a_choice_that_leaves_no_cluster_says_what_there_is(capsys, options, code, says):
+    status, answer = run(capsys, str(EXAMPLE), *options)
+    assert (status, answer.out) == (code, "")
+    assert says in answer.err
+
+
 def test_the_same_files_elsewhere_give_the_same_bytes(capsys, tmp_path):
     shutil.copytree(EXAMPLE, tmp_path / "copy")
     first, second = (run(capsys, str(path))[1].out for path in (EXAMPLE, tmp_path / "copy"))

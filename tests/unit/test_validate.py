@@ -193,6 +193,7 @@ def test_init_makes_a_fleet_that_validates(repo, capsys):
     capsys.readouterr()
     assert main.run(["validate", "repo"]) == 0
     assert capsys.readouterr().out == SUMMARY.replace("acme", "shops")
+    assert main.run(["schema", "--check", "repo/fleet.schema.json"]) == 0
 
 
 def test_init_overwrites_nothing(repo, capsys):

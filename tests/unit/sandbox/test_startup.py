@@ -77,6 +77,25 @@ def test_a_server_that_never_becomes_ready(layout, program, monkeypatch):
         ensure(layout, [server(layout, SLEEPS)], program)
 
 
+LOOKS = {
+    "a moment without a command line, looked at twice": "seen missed missed seen",
+    "moments that do not follow each other": "seen missed missed " * 3,
+}
+
+
+@pytest.mark.parametrize("script", LOOKS.values(), ids=LOOKS.keys())
+def test_a_process_that_is_becoming_a_server_has_not_ended(layout, program, monkeypatch, script):
+    looks, observe = script.split(), processes.observe
+    monkeypatch.setattr(startup, "is_ready", lambda server: not looks)
+    monkeypatch.setattr(startup, "_POLL", 0.0)
+    monkeypatch.setattr(
+        processes, "observe", lambda layout: observe(layout) if looks.pop(0) == "seen" else ()
+    )
+    ensure(layout, [server(layout, SLEEPS)], program)
+    assert looks == []
+    assert len(observe(layout)) == 1
+
+
 async def test_a_server_that_hangs_is_restarted(layout, program, monkeypatch):
     monkeypatch.setattr(startup, "_RECOVERY_GRACE", 0.1)
     monkeypatch.setattr(startup, "_START_DEADLINE", 0.3)

@@ -80,6 +80,71 @@ def test_a_fleet_below_the_top(repository):
         git.read(where(repository), "main", folder="../x")
 
 
+def checkout(tmp_path, files):
+    """Make a repository with a work tree in which only a folder `kept` is left."""
+    repository = pygit2.init_repository(tmp_path / "work", initial_head="main")
+    commit(repository, files)
+    (tmp_path / "work" / "kept").mkdir()
+    (tmp_path / "work" / "kept" / "fleet.yaml").write_bytes(b"not what is committed")
+    return tmp_path / "work"
+
+
+AT = {
+    "the top": ("", "", ""),
+    "a folder that is not there now": ("deep/er", "deep/er/", ""),
+    "a folder that is": ("kept", "kept/", ""),
+    "a first file": ("kept/fleet.yaml", "kept/", "fleet.yaml"),
+    "a first file that is not there now": ("deep/er/fleet.yaml", "deep/er/", "fleet.yaml"),
+}
+
+
+@pytest.mark.parametrize(("path", "folder", "entry"), AT.values(), ids=AT.keys())
+def test_a_path_means_the_same_place_in_a_commit(tmp_path, path, folder, entry):
+    work = checkout(tmp_path, {f"{folder}{name}": text for name, text in FILES.items()})
+    tree = git.read_at(work / path, "main")
+    assert (tree.files, tree.folder, tree.entry) == (FILES, folder, entry or "fleet.yaml")
+
+
+def test_a_path_in_a_bare_repository(repository):
+    commit(repository, {f"deep/{path}": content for path, content in FILES.items()})
+    assert git.read_at(where(repository) / "deep", "main").files == FILES
+
+
+NOT_AT = {
+    "no such folder": ("nowhere", "there is no folder 'nowhere'"),
+    "a way out": ("nowhere/../../x", "leaves the repository"),
+    "a name that Git cannot have": ("no\nwhere", "folder: "),
+}
+
+
+@pytest.mark.parametrize(("path", "says"), NOT_AT.values(), ids=NOT_AT.keys())
+def test_a_path_that_is_in_no_commit(tmp_path, path, says):
+    with pytest.raises(ConfigError, match=says):
+        git.read_at(checkout(tmp_path, FILES) / path, "main")
+
+
+def test_a_first_file_that_is_a_link_in_the_commit(tmp_path):
+    work = checkout(tmp_path, FILES)
+    repository = pygit2.Repository(work)
+    link = (FileMode.LINK, repository.create_blob(b"/etc/passwd"))
+    commit(repository, {**FILES, "x.yaml": link})
+    _, problems = load(git.read_at(work / "x.yaml", "main"))
+    assert [one.code for one in problems] == ["not-a-file"]
+
+
+def test_a_path_outside_of_any_repository(tmp_path):
+    with pytest.raises(ConfigError, match="no Git repository"):
+        git.read_at(tmp_path / "nowhere" / "at" / "all", "main")
+
+
+def test_a_work_tree_that_is_elsewhere(tmp_path):
+    work = checkout(tmp_path, FILES)
+    (tmp_path / "other").mkdir()
+    pygit2.Repository(work).config["core.worktree"] = str(tmp_path / "other")
+    with pytest.raises(ConfigError, match="outside the work tree"):
+        git.read_at(work, "main")
+
+
 REFS = {
     "HEAD": "HEAD",
     "a branch": "main",

@@ -1,0 +1,129 @@
+"""A pull request: a fleet that is judged by what the protected branch says, not by itself.
+
+Else whoever writes the files could grant themselves what they ask for. From the protected branch,
+the base, come:
+
+- the Policies, and the labels of its clusters, by which Policies allow. A cluster that is new has
+  the labels that the pull request gives it. The Policies of the pull request hold beside them:
+  after the merge they will be all there is.
+- the guards: of each, the stricter one holds.
+- the way to each cluster: where it is new or another one, the cluster must not be contacted.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from reconciler.core.errors import ConfigError
+from reconciler.core.problems import Problem, Severity, in_order
+from reconciler.core.tree import Tree
+from reconciler.fleet import policies
+from reconciler.fleet.load import Loaded, allowed, load_what_is_right
+from reconciler.fleet.values import DeletionPolicy, Fleet, Guards, PruneMode
+
+_MODES: Final = (PruneMode.OFF, PruneMode.REPORT, PruneMode.AUTO)
+_LEAVES: Final = (DeletionPolicy.BLOCK, DeletionPolicy.RELEASE, DeletionPolicy.DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The fleet on the protected branch. `ref` is how the branch was named."""
+
+    ref: str
+    loaded: Loaded
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A pull request that is allowed.
+
+    `fleet` is what to plan: that of the pull request, with the stricter guards. `head` is the
+    pull request as it is written.
+    """
+
+    fleet: Fleet
+    base: Base
+    head: Loaded
+
+
+def base(ref: str, tree: Tree) -> Base:
+    """Return the fleet to judge by. Raises ConfigError where it is invalid itself."""
+    problems: list[Problem] = []
+    loaded = load_what_is_right(tree, problems)
+    invalid = [one for one in in_order(problems) if one.severity is Severity.INVALID]
+    if loaded is None or invalid:
+        raise unusable(ref, invalid)
+    return Base(ref, loaded)
+
+
+def unusable(ref: str, problems: Sequence[Problem]) -> ConfigError:
+    """Return the error of a base that cannot be judged by; there is at least one problem."""
+    more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+    return ConfigError(
+        f"invalid itself, so nothing can be judged by it: {problems[0]}{more}",
+        where=f"--base {ref}",
+        hint="Mend it there first",
+    )
+
+
+def load_against(base: Base, tree: Tree) -> tuple[Review | None, tuple[Problem, ...]]:
+    """Return the pull request whose files these are, and all its problems, as `load` does."""
+    problems: list[Problem] = []
+    head = load_what_is_right(tree, problems)
+    if head is not None:
+        problems.extend(_denied(base, head, problems))
+    if head is None or not allowed(problems):
+        return None, in_order(problems)
+    guards = _stricter(base.loaded.fleet.guards, head.fleet.guards)
+    return Review(replace(head.fleet, guards=guards), base, head), in_order(problems)
+
+
+def new_ways(base: Fleet, head: Fleet) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the control planes and the clusters of `head` that `base` does not lead to so."""
+    planes = frozenset(
+        name
+        for name, plane in head.control_planes.items()
+        if name not in base.control_planes or base.control_planes[name].access != plane.access
+    )
+    clusters = frozenset(
+        name
+        for name, cluster in head.clusters.items()
+        if name not in base.clusters
+        or base.clusters[name].access != cluster.access
+        # Its Secret lies on its control plane: elsewhere it is another Secret.
+        or (cluster.access.secret and base.clusters[name].control_plane != cluster.control_plane)
+    )
+    return planes, clusters
+
+
+def _denied(base: Base, head: Loaded, known: Iterable[Problem]) -> list[Problem]:
+    """Return what the Policies of the base deny beyond what is known already."""
+    told = {(one.origin, one.code, one.message) for one in known}
+    scene = base.loaded.scene
+    judged = replace(scene, labels={**head.scene.labels, **scene.labels})
+    mended: list[Problem] = []  # the base has none, and new clusters make none
+    rules = [policies.policy(one, scene=judged, problems=mended) for one in base.loaded.policies]
+    found = policies.check(rules, head.bound, head.repository.documents)
+    said = f"So says {base.ref}; what is changed here counts once it is merged"
+    return [
+        replace(one, hint=f"{one.hint}. {said}" if one.hint else said)
+        for one in found
+        if (one.origin, one.code, one.message) not in told
+    ]
+
+
+def _stricter(base: Guards, head: Guards) -> Guards:
+    """Return guards that let nothing happen that either of them would not.
+
+    A looser mode is shown, and not done; a looser `onClusterLeave` waits for a person.
+    """
+    mode = min(head.mode, max(base.mode, PruneMode.REPORT, key=_MODES.index), key=_MODES.index)
+    looser = _LEAVES.index(head.on_cluster_leave) > _LEAVES.index(base.on_cluster_leave)
+    return Guards(
+        mode=mode,
+        max_deletes=min(base.max_deletes, head.max_deletes),
+        max_delete_percent=min(base.max_delete_percent, head.max_delete_percent),
+        allow_empty=base.allow_empty and head.allow_empty,
+        keep_if_in_use=base.keep_if_in_use or head.keep_if_in_use,
+        on_cluster_leave=DeletionPolicy.BLOCK if looser else head.on_cluster_leave,
+    )

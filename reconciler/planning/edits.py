@@ -1,0 +1,299 @@
+"""What a pull request changes in the files: the difference of two fleets, gravest first.
+
+This is about files alone; what of it would happen where is for the plan to say.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from reconciler.core.diff import FieldChange, pointer
+from reconciler.core.manifest import JSON, Manifest, canonical, digest
+from reconciler.core.origin import Origin
+from reconciler.fleet import parts
+from reconciler.fleet.load import Loaded
+from reconciler.fleet.strict import Strict
+from reconciler.fleet.values import (
+    AppCluster,
+    Claim,
+    ControlPlane,
+    DeletionPolicy,
+    Fleet,
+    Guards,
+    Unit,
+)
+from reconciler.planning import claims
+
+
+class Effect(StrEnum):
+    """What an edit comes to once it is merged, gravest first."""
+
+    DELETE = "delete"
+    REPLACE = "replace"
+    WIDEN = "widen"  # a permission claim reaches further
+    RIGHTS = "rights"  # who may do what, and who is trusted: Policies, access, guards, ...
+    BLOCK = "block"
+    RELEASE = "release"
+    REMOVE = "remove"
+    CHANGE = "change"
+    ADD = "add"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One thing that the files say otherwise.
+
+    `kind` is that of a document. Of a Binding, `resource` (`plural.group`) and `clusters` say which
+    units are meant; both are empty else. `origin` is where it stands, or stood.
+    """
+
+    effect: Effect
+    kind: str
+    name: str
+    origin: Origin
+    resource: str = ""
+    clusters: tuple[str, ...] = ()
+    fields: tuple[FieldChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """The edits since the commit `revision`, which was named `ref`."""
+
+    ref: str
+    revision: str
+    edits: tuple[Edit, ...]
+
+
+_Things: TypeAlias = Mapping[tuple[str, str], tuple[Origin, Manifest]]
+
+_LEAVING: Final = {
+    DeletionPolicy.DELETE: Effect.DELETE,
+    DeletionPolicy.RELEASE: Effect.RELEASE,
+    DeletionPolicy.BLOCK: Effect.BLOCK,
+}
+# Keys that decide over rights or trust. Of the other kinds, every key does.
+_HARMLESS: Final[Mapping[str, frozenset[str]]] = {
+    "Fleet": frozenset(),
+    "ControlPlane": frozenset({"prettyName"}),
+    "Cluster": frozenset({"suspended"}),
+}
+_NOWHERE: Final = Origin("")
+_GRAVITY: Final = tuple(Effect)
+_DIGEST_SHOWN: Final = 8
+
+
+def edits(base: Loaded, head: Loaded) -> tuple[Edit, ...]:
+    """Return the difference of two repositories, both as they are written."""
+    found = [*_of_documents(base, head), *_of_units(base.fleet, head.fleet)]
+    return tuple(
+        sorted(
+            found, key=lambda one: (_GRAVITY.index(one.effect), one.kind, one.name, one.clusters)
+        )
+    )
+
+
+def _of_documents(base: Loaded, head: Loaded) -> Iterator[Edit]:
+    before, after = _things(base), _things(head)
+    leave = _LEAVING[head.fleet.guards.on_cluster_leave]
+    for kind, name in sorted(before.keys() | after.keys()):
+        old, new = before.get((kind, name)), after.get((kind, name))
+        if old is None:
+            assert new is not None
+            effect = Effect.RIGHTS if kind == "Policy" else Effect.ADD
+            yield Edit(effect, kind, name, new[0])
+        elif new is None:
+            effect = {"Cluster": leave, "Policy": Effect.RIGHTS}.get(kind, Effect.REMOVE)
+            yield Edit(effect, kind, name, old[0])
+        elif fields := _fields(old[1], new[1]):
+            yield Edit(_changed(kind, fields), kind, name, new[0], fields=fields)
+
+
+def _changed(kind: str, fields: tuple[FieldChange, ...]) -> Effect:
+    keys = {one.path.split("/")[1] for one in fields}
+    harmless = keys <= _HARMLESS.get(kind, frozenset())
+    return Effect.CHANGE if harmless else Effect.RIGHTS
+
+
+def _things(loaded: Loaded) -> _Things:
+    """Return the documents other than Bindings, as far as the difference is about them."""
+    fleet = loaded.fleet
+    found: dict[tuple[str, str], tuple[Origin, Manifest]] = {
+        ("Fleet", ""): (fleet.origin, {"name": fleet.name, "prune": _guards(fleet.guards)})
+    }
+    for name, plane in fleet.control_planes.items():
+        found["ControlPlane", name] = plane.origin, _control_plane(plane)
+    for name, cluster in fleet.clusters.items():
+        found["Cluster", name] = cluster.origin, _cluster(cluster)
+    for template in loaded.templates:
+        found["Template", template.name] = template.origin, _spec(template.model.spec)
+    for policy in loaded.policies:
+        found["Policy", policy.name] = policy.origin, _spec(policy.model.spec)
+    return found
+
+
+def _spec(spec: Strict) -> Manifest:
+    return spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def _guards(guards: Guards) -> Manifest:
+    return {
+        "mode": guards.mode.value,
+        "maxDeletes": guards.max_deletes,
+        "maxDeletePercent": guards.max_delete_percent,
+        "allowEmpty": guards.allow_empty,
+        "keepIfInUse": guards.keep_if_in_use,
+        "onClusterLeave": guards.on_cluster_leave.value,
+    }
+
+
+def _control_plane(plane: ControlPlane) -> Manifest:
+    return {
+        "access": str(plane.access),
+        "mode": plane.mode.value,
+        "endpoint": plane.endpoint,
+        "caFile": _shown(plane.ca),
+        "namespace": plane.namespace,
+        "prettyName": plane.pretty_name,
+    }
+
+
+def _cluster(cluster: AppCluster) -> Manifest:
+    konnector = cluster.konnector
+    return {
+        "labels": dict(cluster.labels),
+        "access": str(cluster.access),
+        "controlPlane": cluster.control_plane,
+        "identity": cluster.identity,
+        "endpoint": cluster.endpoint,
+        "caFile": _shown(cluster.ca),
+        "konnector": {
+            "deploy": konnector.deploy,
+            "image": konnector.image,
+            "rbac": konnector.rbac.value,
+            "overrides": konnector.overrides,
+        },
+        "suspended": cluster.suspended,
+        "appClusterBinding": "/".join(cluster.app_cluster_binding),
+    }
+
+
+def _shown(certificates: str) -> str:
+    return f"sha256 {digest(certificates)[:_DIGEST_SHOWN]}" if certificates else ""
+
+
+def _of_units(base: Fleet, head: Fleet) -> Iterator[Edit]:
+    """Yield the edits of units; those that differ only in their cluster come as one."""
+    alike: dict[tuple[Effect, str, str, bytes], tuple[Edit, list[str]]] = {}
+    for key in sorted(base.units.keys() | head.units.keys()):
+        for edit in _of_unit(base.units.get(key), head.units.get(key)):
+            said = [[one.path, one.before, one.after] for one in edit.fields]
+            group = (edit.effect, edit.name, edit.resource, canonical(said))
+            alike.setdefault(group, (edit, []))[1].append(key.cluster)
+    for edit, clusters in alike.values():
+        yield replace(edit, clusters=tuple(clusters))
+
+
+def _of_unit(before: Unit | None, after: Unit | None) -> Iterator[Edit]:
+    """Yield the edits of one unit, which is in one of the fleets at least."""
+    if after is None:
+        assert before is not None
+        yield _edit(_LEAVING[before.deletion_policy], before)
+    elif before is None:
+        yield _edit(Effect.ADD, after, _fields({"claims": {}}, {"claims": _claims(after)}))
+    elif _bare(before) != _bare(after):
+        fields = _fields(_content(before), _content(after))
+        replaced = any(one.path.startswith("/parameters") for one in fields)
+        others = tuple(one for one in fields if not one.path.startswith("/claims"))
+        if others:
+            yield _edit(Effect.REPLACE if replaced else Effect.CHANGE, after, others)
+        if claimed := tuple(one for one in fields if one.path.startswith("/claims")):
+            widened = _widened(before.claims, after.claims)
+            yield _edit(Effect.WIDEN if widened else Effect.CHANGE, after, claimed)
+
+
+def _edit(effect: Effect, unit: Unit, fields: tuple[FieldChange, ...] = ()) -> Edit:
+    return Edit(effect, "Binding", unit.binding, unit.origin, unit.key.name, (), fields)
+
+
+def _bare(unit: Unit) -> Unit:
+    """Return the unit without places, which move with every line above them."""
+    claimed = tuple(replace(one, origin=_NOWHERE) for one in unit.claims)
+    return replace(unit, origin=_NOWHERE, claims=claimed)
+
+
+def _content(unit: Unit) -> Manifest:
+    depends_on: list[JSON] = [one.name for one in unit.depends_on]
+    return {
+        "binding": unit.binding,
+        "template": unit.template,
+        "parameters": unit.parameters,
+        "claims": _claims(unit),
+        "deletionPolicy": unit.deletion_policy.value,
+        "dependsOn": depends_on,
+        "labels": dict(unit.labels),
+    }
+
+
+def _claims(unit: Unit) -> Manifest:
+    """Return how far the claims of each kind of object reach."""
+    found: dict[str, list[str]] = {}
+    for claim in unit.claims:
+        kind = ".".join(filter(None, (claim.resource, claim.group)))
+        of = f"{kind} {claim.version} of {claim.owner.value}"
+        found.setdefault(of, []).append(_reach(claim))
+    return {of: "; ".join(sorted(reaches)) for of, reaches in found.items()}
+
+
+def _reach(claim: Claim) -> str:
+    said = [
+        f"{what} [{', '.join(names)}]"
+        for what, names in (("names", claim.names), ("namespaces", claim.namespaces))
+        if names != (claims.ANY,)
+    ]
+    labels = (",".join(f"{key}={value}" for key, value in one) for one in claim.labels)
+    if claim.labels:
+        said.append(f"labels {' or '.join(labels)}")
+    return f"{' '.join(said) or 'all'}{'' if claim.accepted else ' rejected'}"
+
+
+def _fields(before: JSON, after: JSON) -> tuple[FieldChange, ...]:
+    return tuple(_differences(before, after, ()))
+
+
+def _differences(before: JSON, after: JSON, steps: tuple[str, ...]) -> Iterator[FieldChange]:
+    if before == after:
+        return
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted(before.keys() | after.keys()):
+            yield from _differences(before.get(key), after.get(key), (*steps, key))
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _list_differences(before, after, steps)
+    else:
+        yield FieldChange(pointer(*steps), before, after)
+
+
+def _list_differences(
+    before: list[JSON], after: list[JSON], steps: tuple[str, ...]
+) -> Iterator[FieldChange]:
+    """Yield what differs item by item, or, where the lengths differ, what only one of them has.
+
+    RFC 6902 tells by index: whoever puts something first would seem to change everything.
+    """
+    path = pointer(*steps)
+    gone = [one for one in before if one not in after]
+    more = [one for one in after if one not in before]
+    if len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _differences(old, new, (*steps, str(index)))
+    elif gone or more:
+        yield from (FieldChange(path, one, None) for one in gone)
+        yield from (FieldChange(path, None, one) for one in more)
+    else:
+        yield FieldChange(path, before, after)
+
+
+def _widened(before: tuple[Claim, ...], after: tuple[Claim, ...]) -> bool:
+    than = parts.wire_claims(before, ())
+    return any(claims.is_wider(one, than) for one in parts.wire_claims(after, ()))

@@ -1,0 +1,90 @@
+"""The JSON Schema as an editor uses it: what is right has no mark, most of what is wrong has."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from klutchctl import scaffold
+from reconciler.source import folder
+from tests.support.bad_fleets import FORMS
+from tests.support.fleet_texts import ACB_CONTROL_PLANE, GOOD, POLICY
+
+# A real validator, not one of ours. Loaded so because it has no types.
+jsonschema: Any = pytest.importorskip("jsonschema")
+
+ROOT = Path(__file__).parents[3]
+FILE = ROOT / "schemas" / "fleet.schema.json"
+EXAMPLE = folder.read(ROOT / "fleet-example", check_owner=False).files
+
+
+@pytest.fixture(scope="module")
+def validator():
+    schema = json.loads(FILE.read_text("utf-8"))
+    found = jsonschema.validators.validator_for(schema)
+    assert found is jsonschema.Draft7Validator
+    found.check_schema(schema)
+    return found(schema)
+
+
+def marks(validator: Any, text: str | bytes) -> Iterator[str]:
+    for document in yaml.safe_load_all(text):
+        yield from (error.message for error in validator.iter_errors(document))
+
+
+@pytest.mark.parametrize("text", EXAMPLE.values(), ids=EXAMPLE.keys())
+def test_the_example_has_no_mark(validator, text):
+    assert list(marks(validator, text)) == []
+
+
+WRITTEN = {
+    **GOOD,
+    "a policy": POLICY,
+    "the other mode": ACB_CONTROL_PLANE,
+    "a long text with a reference": GOOD["bindings/db.yaml"].replace(
+        "template: pg", f"template: '${{vars.{'x' * 60}}}'"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN.keys())
+def test_what_is_right_has_no_mark(validator, text):
+    assert list(marks(validator, text)) == []
+
+
+# What JSON Schema cannot say, or only in words that nobody understands.
+BEYOND = {
+    "a label value",
+    "a path that leaves the repository",
+    "all and some names",
+    "an absolute path",
+    "an endpoint with a password",
+    "an endpoint without TLS",
+    "an infinite parameter",
+    "an operator without values",
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_is_wrong_in_its_form_has_a_mark(validator, name):
+    changes: Any = FORMS[name][0]
+    marked = any(list(marks(validator, text)) for text in changes.values() if text is not None)
+    assert marked == (name not in BEYOND)
+
+
+INITIAL = scaffold.files("acme", FILE.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("path", [path for path in INITIAL if path.endswith(".yaml")])
+def test_what_init_writes_leads_to_the_schema_and_has_no_mark(validator, path, tmp_path):
+    first, _, _ = INITIAL[path].partition("\n")
+    found = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", first)
+    assert found
+    # An editor resolves it from the file's folder.
+    leads_to = (tmp_path / path).parent.joinpath(found[1]).resolve().relative_to(tmp_path)
+    assert INITIAL[str(leads_to)] == FILE.read_text("utf-8")
+    assert list(marks(validator, INITIAL[path])) == []

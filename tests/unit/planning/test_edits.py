@@ -1,0 +1,298 @@
+"""What a pull request changes in the files, and how grave it is."""
+
+import pytest
+
+from reconciler.core.diff import FieldChange
+from reconciler.core.problems import Problem
+from reconciler.fleet.load import load_what_is_right
+from reconciler.planning.edits import Edit, Effect, edits
+from tests.support.fleet_texts import (
+    BINDING,
+    CLUSTER,
+    CONTROL_PLANE,
+    POLICY,
+    TEMPLATE,
+    document,
+    tree,
+)
+
+
+def loaded(changes):
+    problems: list[Problem] = []
+    found = load_what_is_right(tree(changes), problems)
+    assert problems == []
+    assert found is not None
+    return found
+
+
+def found(base, head):
+    """Return the edits as texts, with their differences below them."""
+    return [line for edit in edits(loaded(base), loaded(head)) for line in lines(edit)]
+
+
+def lines(edit: Edit):
+    words = (edit.effect, edit.kind, edit.name, edit.resource, *edit.clusters)
+    yield " ".join(filter(None, words))
+    for one in edit.fields:
+        yield f"  {one.path} {one.before!r} {one.after!r}"
+
+
+def binding(more, name="db"):
+    return document("Binding", name, f"{{template: pg, clusters: {{names: [shop]}}, {more}}}")
+
+
+def claims(*names, **more):
+    state = "".join(f", {key}: {value}" for key, value in more.items())
+    listed = ", ".join(names)
+    return (
+        f"claims: [{{resource: secrets, version: v1, owner: Provider, names: [{listed}]{state}}}]"
+    )
+
+
+DB = "bindings/db.yaml"
+SECRETS = "/claims/secrets v1 of Provider"
+PLAIN = {DB: binding("deletionPolicy: Release")}
+SECOND = CLUSTER.replace("shop", "mall")
+UNITS = {
+    "nothing": (PLAIN, PLAIN, []),
+    "other places": (PLAIN, {DB: f"# one line more\n{PLAIN[DB]}"}, []),
+    "another order of claims": (
+        {DB: binding(claims("a", "b"))},
+        {DB: binding(claims("b", "a"))},
+        [],
+    ),
+    "a Binding more": (
+        {DB: None},
+        {},
+        ["add Binding db pgs.g.io shop", f"  {SECRETS} None 'names [a, b]'"],
+    ),
+    "a Binding less": ({}, {DB: None}, ["release Binding db pgs.g.io shop"]),
+    "a Binding less that keeps": (
+        {DB: binding("deletionPolicy: Block")},
+        {DB: None},
+        ["block Binding db pgs.g.io shop"],
+    ),
+    "a Binding less that deletes": (
+        {DB: binding("deletionPolicy: Delete")},
+        {DB: None},
+        ["delete Binding db pgs.g.io shop"],
+    ),
+    "another name": (
+        PLAIN,
+        {DB: binding("deletionPolicy: Release", "new")},
+        ["change Binding new pgs.g.io shop", "  /binding 'db' 'new'"],
+    ),
+    "other parameters": (
+        {DB: binding("parameters: {size: 1, zones: [a, b]}")},
+        {DB: binding("parameters: {size: 2, zones: [x, a, b]}")},
+        [
+            "replace Binding db pgs.g.io shop",
+            "  /parameters/size 1 2",
+            "  /parameters/zones None 'x'",
+        ],
+    ),
+    "another deletionPolicy": (
+        PLAIN,
+        {DB: binding("deletionPolicy: Delete")},
+        ["change Binding db pgs.g.io shop", "  /deletionPolicy 'Release' 'Delete'"],
+    ),
+    "a wider claim": (
+        {DB: binding(claims("a"))},
+        {DB: binding(claims("a", "b"))},
+        ["widen Binding db pgs.g.io shop", f"  {SECRETS} 'names [a]' 'names [a, b]'"],
+    ),
+    "a narrower claim": (
+        {DB: binding(claims("a", "b"))},
+        {DB: binding(claims("a"))},
+        ["change Binding db pgs.g.io shop", f"  {SECRETS} 'names [a, b]' 'names [a]'"],
+    ),
+    "a claim that is accepted now": (
+        {DB: binding(claims("a", state="Rejected"))},
+        {DB: binding(claims("a"))},
+        ["widen Binding db pgs.g.io shop", f"  {SECRETS} 'names [a] rejected' 'names [a]'"],
+    ),
+    "a claim that asks for fewer labels": (
+        {DB: binding(claims("a", labels="{a: b, c: d}"))},
+        {DB: binding(claims("a", labels="{a: b}"))},
+        [
+            "widen Binding db pgs.g.io shop",
+            f"  {SECRETS} 'names [a] labels a=b,c=d' 'names [a] labels a=b'",
+        ],
+    ),
+    "a claim more than none": (
+        {DB: binding("claims: []")},
+        {DB: binding(claims("a"))},
+        ["widen Binding db pgs.g.io shop", f"  {SECRETS} None 'names [a]'"],
+    ),
+    "a wider claim and other parameters": (
+        {DB: binding(f"{claims('a')}, parameters: {{size: 1}}")},
+        {DB: binding(f"{claims('b')}, parameters: {{size: 2}}")},
+        [
+            "replace Binding db pgs.g.io shop",
+            "  /parameters/size 1 2",
+            "widen Binding db pgs.g.io shop",
+            f"  {SECRETS} 'names [a]' 'names [b]'",
+        ],
+    ),
+    "alike in several clusters": (
+        {"clusters/mall.yaml": SECOND},
+        {"clusters/mall.yaml": SECOND, DB: None},
+        ["release Binding db pgs.g.io mall shop"],
+    ),
+    "a cluster more that it selects": (
+        {},
+        {"clusters/mall.yaml": SECOND},
+        [
+            "add Binding db pgs.g.io mall",
+            f"  {SECRETS} None 'names [a, b]'",
+            "add Cluster mall",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("base", "head", "want"), UNITS.values(), ids=UNITS.keys())
+def test_units(base, head, want):
+    assert found(base, head) == want
+
+
+def fleet(prune, name="acme"):
+    return {"fleet.yaml": document("Fleet", name, f"{{include: ['*/*.yaml'], prune: {prune}}}")}
+
+
+def shop(more, labels="{env: prod}"):
+    spec = f"{{access: {{kubeconfigContext: shop}}, controlPlane: eu, {more}}}"
+    return {"clusters/shop.yaml": document("Cluster", "shop", spec, labels=labels)}
+
+
+CA = "-----BEGIN CERTIFICATE-----"
+TEAM = {"policies/p.yaml": POLICY}
+DOCUMENTS = {
+    "a budget": (
+        fleet("{maxDeletes: 10}"),
+        fleet("{maxDeletes: 20}"),
+        ["rights Fleet", "  /prune/maxDeletes 10 20"],
+    ),
+    "the name of the fleet": (
+        {},
+        fleet("{}", "other"),
+        ["rights Fleet", "  /name 'acme' 'other'"],
+    ),
+    "access to a cluster": (
+        {},
+        {"clusters/shop.yaml": CLUSTER.replace("Context: shop", "Context: bank")},
+        ["rights Cluster shop", "  /access 'context/shop' 'context/bank'"],
+    ),
+    "labels of a cluster": (
+        {},
+        shop("suspend: {reason: x}", "{env: prod, a: b}"),
+        ["rights Cluster shop", "  /labels/a None 'b'", "  /suspended None 'x'"],
+    ),
+    "a cluster is suspended": (
+        {},
+        shop("suspend: {reason: moving}"),
+        ["change Cluster shop", "  /suspended None 'moving'"],
+    ),
+    "the rights of a konnector": (
+        shop("konnector: {rbac: Minimal}"),
+        shop("konnector: {rbac: Full}"),
+        ["rights Cluster shop", "  /konnector/rbac 'Minimal' 'Full'"],
+    ),
+    "where a control plane is": (
+        {},
+        {
+            "planes/eu.yaml": CONTROL_PLANE.replace(
+                "cp}}", "cp}, endpoint: 'https://x.example', prettyName: X}"
+            )
+        },
+        ["rights ControlPlane eu", "  /endpoint '' 'https://x.example'", "  /prettyName '' 'X'"],
+    ),
+    "what a control plane is called": (
+        {},
+        {"planes/eu.yaml": CONTROL_PLANE.replace("cp}}", "cp}, prettyName: X}")},
+        ["change ControlPlane eu", "  /prettyName '' 'X'"],
+    ),
+    "a Policy more": ({}, TEAM, ["rights Policy team"]),
+    "a Policy less": (TEAM, {}, ["rights Policy team"]),
+    "what a Policy allows": (
+        TEAM,
+        {
+            "policies/p.yaml": POLICY.replace("env: prod", "team: a"),
+            **shop("", "{env: prod, team: a}"),
+        },
+        [
+            "rights Cluster shop",
+            "  /labels/team None 'a'",
+            "rights Policy team",
+            "  /allow/0/clusters/matchLabels/env 'prod' None",
+            "  /allow/0/clusters/matchLabels/team None 'a'",
+        ],
+    ),
+    "a ceiling": (
+        {},
+        {
+            "templates/pg.yaml": TEMPLATE.replace("[a, b]", "[a, b, c]"),
+            DB: binding(claims("a", "b")),
+        },
+        ["rights Template pg", "  /claims/0/names None 'c'"],
+    ),
+    "a Template more": (
+        {},
+        {"templates/x.yaml": TEMPLATE.replace("name: pg", "name: x")},
+        ["add Template x"],
+    ),
+    "a Template less": (
+        {"templates/x.yaml": TEMPLATE.replace("name: pg", "name: x")},
+        {},
+        ["remove Template x"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("base", "head", "want"), DOCUMENTS.values(), ids=DOCUMENTS.keys())
+def test_documents(base, head, want):
+    base = {DB: binding(claims("a", "b")), **base} if head.get(DB) else base
+    assert found(base, head) == want
+
+
+LEAVING = {"Release": "release", "Delete": "delete", "Block": "block"}
+
+
+@pytest.mark.parametrize(("policy", "effect"), LEAVING.items())
+def test_a_cluster_leaves_as_the_fleet_says(policy, effect):
+    before = {"clusters/mall.yaml": SECOND.replace("env: prod", "env: test")}
+    prune = fleet(f"{{onClusterLeave: {policy}}}")
+    assert found({**before, **prune}, prune) == [f"{effect} Cluster mall"]
+
+
+def test_the_gravest_come_first():
+    base = {
+        DB: binding(f"deletionPolicy: Delete, {claims('a')}"),
+        "bindings/x.yaml": document(
+            "Binding",
+            "x",
+            "{resources: [{group: g, resource: xs}], clusters: {names: [shop]},"
+            " parameters: {a: 1}}",
+        ),
+        "clusters/mall.yaml": SECOND,
+    }
+    head = {
+        DB: None,
+        "bindings/x.yaml": base["bindings/x.yaml"].replace("a: 1", "a: 2"),
+        "bindings/new.yaml": BINDING.replace("name: db", "name: new").replace("env: prod", "a: b"),
+        "clusters/mall.yaml": SECOND.replace("env: prod", "a: b"),
+        "policies/p.yaml": document("Policy", "team", "{paths: ['elsewhere/*']}"),
+    }
+    effects = [one.effect for one in edits(loaded(base), loaded(head))]
+    assert effects == sorted(effects, key=list(Effect).index)
+    assert effects[:2] == [Effect.DELETE, Effect.REPLACE]
+    assert Effect.RIGHTS in effects
+    assert effects[-1] is Effect.ADD
+
+
+def test_a_list_that_is_only_longer_is_told_whole():
+    base = {DB: binding("parameters: {zones: [a]}")}
+    (edit,) = edits(loaded(base), loaded({DB: binding("parameters: {zones: [a, a]}")}))
+    (field,) = edit.fields
+    assert field == FieldChange("/parameters/zones", None, None)
+    assert (field.before, field.after) == (["a"], ["a", "a"])

@@ -1,0 +1,243 @@
+"""`--ref` and `--base` of validate, render and plan, as a pipeline runs them."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pygit2
+import pytest
+
+from klutchctl import main
+from reconciler.core import livefile
+from reconciler.core.live import Live
+from tests.support.fleet_texts import (
+    BINDING,
+    CLUSTER,
+    CONTROL_PLANE,
+    GOOD,
+    POLICY,
+    TEMPLATE,
+    document,
+)
+from tests.support.listener import Listener, hang_up
+
+PERSON = pygit2.Signature("t", "t@example.com", 1_700_000_000, 0)
+SUMMARY = "acme: 1 control plane, 1 cluster, 1 template, 1 binding -> 1 unit\n"
+ASKED = {
+    "templates/x.yaml": TEMPLATE.replace("name: pg", "name: x").replace("pgs", "xs"),
+    "bindings/x.yaml": BINDING.replace("name: db", "name: x").replace(
+        "template: pg", "template: x"
+    ),
+}
+GRANTED = {"policies/p.yaml": POLICY.replace("[pg]", "[pg, x]"), **ASKED}
+
+
+class Checkout:
+    """A Git repository to stand in, with a fleet in `repo`."""
+
+    def __init__(self, top: Path) -> None:
+        self.git = pygit2.init_repository(top, initial_head="main")
+        self.folder = top / "repo"
+
+    def write(self, changes):
+        for name, text in changes.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def commit(self, branch="main") -> str:
+        self.git.index.add_all(["repo"])
+        parents = [] if self.git.head_is_unborn else [self.git.head.target]
+        tree = self.git.index.write_tree()
+        ref = f"refs/heads/{branch}"
+        head = self.git.create_commit(ref, PERSON, PERSON, "x", tree, parents)
+        self.git.set_head(ref)
+        return str(head)
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = Checkout(tmp_path)
+    made.write({**GOOD, "policies/p.yaml": POLICY})
+    return made
+
+
+def test_the_files_of_a_ref_are_read_instead_of_the_folder(checkout, capsys):
+    checkout.commit()
+    checkout.write({"bindings/db.yaml": "wrong", "bindings/y.yaml": "wrong"})
+    assert main.run(["validate", "repo"]) == 3
+    capsys.readouterr()
+    for path in ("repo", "repo/fleet.yaml"):
+        assert main.run(["validate", path, "--ref", "main"]) == 0
+        assert capsys.readouterr().out == SUMMARY
+    assert main.run(["render", "repo", "--ref", "main"]) == 0
+    assert "APIServiceExportRequest" in capsys.readouterr().out
+
+
+def test_problems_at_a_ref_have_the_paths_of_the_folder(checkout, capsys):
+    checkout.write({"bindings/db.yaml": BINDING.replace("pg", "gp")})
+    checkout.commit()
+    for path in ("repo", "repo/fleet.yaml"):
+        assert main.run(["validate", path, "--ref", "HEAD"]) == 3
+        assert capsys.readouterr().out.startswith("repo/bindings/db.yaml:4:18: ")
+    checkout.folder.rename("elsewhere")
+    for path in ("repo", "repo/fleet.yaml"):
+        assert main.run(["validate", path, "--ref", "HEAD"]) == 3
+        assert capsys.readouterr().out.startswith("repo/bindings/db.yaml:4:18: ")
+
+
+REFUSED = {
+    "a ref that is not there": (["repo", "--ref", "nope"], "'nope' is not in the repository"),
+    "a revision": (["repo", "--ref", "HEAD~1"], "'HEAD~1' is not in the repository"),
+    "a base that is not there": (["repo", "--base", "nope"], "'nope' is not in the repository"),
+    "a base without a fleet": (
+        ["repo", "--base", "bare"],
+        "there is no folder 'repo' in commit",
+    ),
+    "a base that is invalid": (["repo", "--base", "broken"], "--base broken: invalid itself"),
+    "a base with too little": (["repo", "--base", "empty"], "--base empty: invalid itself"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "says"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_what_cannot_be_read(checkout, capsys, command, arguments, says):
+    checkout.commit()
+    checkout.write({"bindings/db.yaml": "wrong"})
+    checkout.commit("broken")
+    empty = checkout.git.TreeBuilder()
+    bare = checkout.git.create_commit("refs/heads/bare", PERSON, PERSON, "x", empty.write(), [])
+    assert bare
+    inner = checkout.git.TreeBuilder()
+    inner.insert("README", checkout.git.create_blob(b""), pygit2.enums.FileMode.BLOB)
+    empty.insert("repo", inner.write(), pygit2.enums.FileMode.TREE)
+    checkout.git.create_commit("refs/heads/empty", PERSON, PERSON, "x", empty.write(), [])
+    checkout.write({"bindings/db.yaml": GOOD["bindings/db.yaml"]})
+    assert main.run([command, *arguments]) == 3
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert says in answer.err
+
+
+def test_a_pull_request_is_judged_by_the_base(checkout, capsys):
+    checkout.commit()
+    checkout.write(GRANTED)
+    assert main.run(["validate", "repo"]) == 0
+    capsys.readouterr()
+    assert main.run(["validate", "repo", "--base", "main"]) == 4
+    assert capsys.readouterr().out == (
+        "repo/bindings/x.yaml:4:18: denied: Policy team does not allow Template x in shop"
+        " [policy-denied]\n"
+        "    So says main; what is changed here counts once it is merged\n"
+        "1 denied by policy\n"
+    )
+    assert main.run(["plan", "repo", "--base", "main"]) == 4
+    assert "does not allow Template x" in capsys.readouterr().err
+    checkout.commit("pr")
+    assert main.run(["validate", "repo", "--ref", "pr", "--base", "main"]) == 4
+    assert main.run(["validate", "repo", "--ref", "main", "--base", "pr"]) == 0
+
+
+@pytest.fixture
+def snapshot(tmp_path):
+    """A snapshot in which no cluster was read."""
+    file = tmp_path / "live.json"
+    file.write_bytes(livefile.dump(Live({}, {}, {})))
+    return ["--snapshot", str(file)]
+
+
+def test_a_plan_tells_what_the_pull_request_changes(checkout, capsys, snapshot):
+    head = checkout.commit()
+    checkout.write(
+        {"fleet.yaml": document("Fleet", "acme", "{include: ['*/*.yaml'], prune: {mode: 'off'}}")}
+    )
+    (checkout.folder / "bindings" / "db.yaml").unlink()
+    (checkout.folder / "policies" / "p.yaml").unlink()
+    checkout.write({"bindings/new.yaml": BINDING.replace("name: db", "name: new")})
+    assert main.run(["plan", "repo", "--base", "main", *snapshot]) == 1
+    assert capsys.readouterr().out.split("\n\n")[1].splitlines() == [
+        f"Changed against main ({head[:7]})",
+        "  ! rights   -      Fleet              fleet.yaml:3",
+        '               /prune/mode: "auto" -> "off"',
+        "  ! rights   team   Policy             policies/p.yaml:3",
+        "  ~ change   new    pgs.g.io in shop   bindings/new.yaml:3",
+        '               /binding: "db" -> "new"',
+    ]
+    main.run(["plan", "repo", "--base", "main", *snapshot, "-o", "json"])
+    plan = json.loads(capsys.readouterr().out)
+    assert [one["effect"] for one in plan["summary"]["against"]["edits"]] == [
+        "rights",
+        "rights",
+        "change",
+    ]
+    assert plan["revision"] == f"{head}+dirty"
+    main.run(["plan", "repo", "--base", "main", *snapshot, "-o", "markdown"])
+    assert "#### Changed against <code>main</code>" in capsys.readouterr().out
+
+
+def test_a_plan_names_the_commit_that_it_is_of(checkout, capsys, snapshot):
+    head = checkout.commit()
+    main.run(["plan", "repo", *snapshot])
+    assert capsys.readouterr().out.startswith(f"Fleet acme @ {head[:7]} ")
+    checkout.write({"bindings/db.yaml": f"# more\n{BINDING}"})
+    main.run(["plan", "repo", *snapshot])
+    assert capsys.readouterr().out.startswith(f"Fleet acme @ {head[:7]}+dirty ")
+    main.run(["plan", "repo", "--ref", "main", *snapshot])
+    assert capsys.readouterr().out.startswith(f"Fleet acme @ {head[:7]} ")
+
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+clusters:
+- {name: known, cluster: {server: "http://127.0.0.1:%d"}}
+- {name: bank, cluster: {server: "http://127.0.0.1:%d"}}
+users: [{name: u, user: {token: t}}]
+contexts:
+- {name: cp, context: {cluster: known, user: u}}
+- {name: shop, context: {cluster: known, user: u}}
+- {name: bank, context: {cluster: bank, user: u}}
+"""
+
+
+@pytest.fixture
+async def servers():
+    """Two servers that take connections, count them and hang up."""
+
+    async def serve(reader, writer):
+        hang_up(writer, "rst")
+
+    made = Listener(serve), Listener(serve)
+    for one in made:
+        await one.accept()
+    yield made
+    for one in made:
+        await one.close()
+
+
+TO_THE_BANK = {
+    "a cluster": {"clusters/shop.yaml": CLUSTER.replace("Context: shop", "Context: bank")},
+    "a new cluster": {"clusters/new.yaml": CLUSTER.replace("shop", "bank")},
+    "a control plane": {"planes/eu.yaml": CONTROL_PLANE.replace("Context: cp", "Context: bank")},
+    "a new control plane": {
+        "planes/us.yaml": CONTROL_PLANE.replace("eu", "us").replace("Context: cp", "Context: bank")
+    },
+}
+
+
+@pytest.mark.parametrize("changes", TO_THE_BANK.values(), ids=TO_THE_BANK.keys())
+async def test_a_pull_request_leads_us_to_no_other_cluster(checkout, capsys, servers, changes):
+    known, bank = servers
+    checkout.commit()
+    checkout.write(changes)
+    checkout.write({"kubeconfig": KUBECONFIG % (known.port, bank.port)})
+    plan = ["--kubeconfig", "repo/kubeconfig", "--timeout", "2", "plan", "repo"]
+    assert await asyncio.to_thread(main.run, [*plan, "--base", "main"]) == 1
+    assert known.accepted > 0
+    assert bank.accepted == 0
+    # What is behind an unseen control plane is told to be that.
+    refused = "main does not lead there, so it is not contacted" in capsys.readouterr().out
+    assert refused == any(path.startswith("planes/") for path in changes)
+    await asyncio.to_thread(main.run, plan)
+    assert bank.accepted > 0, "without --base it is an ordinary change"
