@@ -20,7 +20,7 @@ from reconciler.apply.served import Refused, Space
 from reconciler.apply.steps import Performer, Terms, Unconfirmed
 from reconciler.apply.writes import Stale
 from reconciler.core.errors import KlutchError
-from reconciler.core.refs import CRD, Ref
+from reconciler.core.refs import CLUSTER_ROLE, CRD, Ref
 from reconciler.fleet.values import Mode, UnitKey
 from reconciler.planning.changes import Action, Change
 
@@ -55,20 +55,22 @@ async def run(job: Job) -> list[Outcome]:
     once = [one for one in job.lines if one.unit is None and not _leaves(one)]
     # With the bindings there before it, the backend finds them and keeps their claims.
     last = [one for one in once if worker.makes_app_cluster_binding and _is_whole(one)]
-    first = [one for one in once if one not in last]
-    good = await worker.chain(first)
+    # What leaves needs its rights until it has left.
+    leaving = any(one.unit is not None and _leaves(one) for one in job.lines)
+    rights = [one for one in once if leaving and _is_right(one)]
+    first = [one for one in once if one not in last and one not in rights]
     units = _by_unit(job.lines)
-    if good:
+    if await worker.chain(first):
         await asyncio.gather(*(worker.unit(key, units[key]) for key in units))
-        good = await worker.chain(last)
+        await worker.chain(last)
     else:
-        told = f"{job.name}: what the cluster needs first was not done"
+        told = "what the cluster needs first was not done"
         worker.skip([one for found in units.values() for one in found] + last, told)
-    for change in (one for one in job.lines if one.unit is None and _leaves(one)):
-        if all(one.status in GOOD for one in worker.outcomes):
-            await worker.chain([change])
-        else:
-            worker.skip([change], f"{job.name}: not all of its units have been let go")
+    whole = [one for one in job.lines if one.unit is None and _leaves(one)]
+    if worker.all_good:
+        await worker.chain([*rights, *whole])
+    else:
+        worker.skip([*rights, *whole], "not all that leaves has been let go")
     return worker.outcomes
 
 
@@ -87,6 +89,11 @@ class _Worker:
     @property
     def makes_app_cluster_binding(self) -> bool:
         return any(_is_whole(one) and one.action is Action.CREATE for one in self.job.lines)
+
+    @property
+    def all_good(self) -> bool:
+        """Whether nothing has failed, or was left undone, so far."""
+        return all(one.status in GOOD for one in self.outcomes)
 
     async def unit(self, key: UnitKey, changes: Sequence[Change]) -> None:
         """Do the lines of one unit, after all that it depends on."""
@@ -175,18 +182,25 @@ class _Worker:
     async def _bind(self, change: Change) -> Outcome:
         """Make an APIServiceBinding once that has something to bind (mapping.md 3, 8)."""
         assert change.unit is not None, change
+        name, clusters = change.unit.name, self.job.clusters
         if self.job.mode is Mode.DIRECT:
-            await self._space(change).export(change.unit.name)
-            outcome = await lines.do(change, self.job.clusters)
-            app = self.job.clusters(change.ref.cluster)
-            made = await app.read(change.ref)
-            if made is not None:
-                await steps.own(app, change.unit.name, made)
-            return outcome
-        if self.makes_app_cluster_binding:
-            return await lines.do(change, self.job.clusters)
-        live = await self._space(change).binding(change.unit.name)
-        return await lines.accept_claims(change, live, self.job.clusters)
+            await self._space(change).export(name)
+        if self.job.mode is Mode.DIRECT or self.makes_app_cluster_binding:
+            outcome = await lines.do(change, clusters)
+        else:
+            live = await self._space(change).binding(name)
+            outcome = await lines.accept_claims(change, live, clusters)
+        await self._own(change, name)
+        return outcome
+
+    async def _own(self, change: Change, name: str) -> None:
+        """Give a CRD that is there from before its new binding as the owner."""
+        assert change.footing is not None, change
+        made = await self.job.clusters(change.ref.cluster).read(change.ref)
+        # The garbage collector would look for a cluster-scoped owner, and delete the CRD.
+        astray = self.job.mode is not Mode.DIRECT and change.footing.bindings_cluster_scoped
+        if made is not None and not astray:
+            await steps.own(self.job.clusters(self.job.name), name, made)
 
     def _space(self, change: Change) -> Space:
         assert change.footing is not None, change
@@ -218,6 +232,10 @@ def _by_unit(changes: Sequence[Change]) -> Mapping[UnitKey, Sequence[Change]]:
 
 def _leaves(change: Change) -> bool:
     return change.action in (Action.RELEASE, Action.DELETE)
+
+
+def _is_right(change: Change) -> bool:
+    return change.ref.kind == CLUSTER_ROLE and change.action is Action.UPDATE
 
 
 def _is_whole(change: Change) -> bool:

@@ -215,7 +215,7 @@ class _Run:
 
 
 def _places(fleet: Fleet, live: Live) -> Mapping[str, Place]:
-    spots = board.scene(fleet, live, only=live.clusters).spots
+    spots = board.scene(fleet, live, only=live.clusters.keys() & fleet.clusters.keys()).spots
     return {
         name: place_at(spot.site, fleet.control_planes[spot.control_plane].mode)
         for name, spot in spots.items()

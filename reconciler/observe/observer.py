@@ -62,7 +62,9 @@ async def observe(
     """
     observer = _Observer(fleet, clusters, pace)
     chosen = [one for one in fleet.clusters.values() if only is None or one.name in only]
-    needed = {one.control_plane for one in chosen} if only is not None else fleet.control_planes
+    # Which control plane knows a cluster that left is told by no document.
+    every = only is None or not fleet.clusters.keys() >= set(only)
+    needed = fleet.control_planes if every else {one.control_plane for one in chosen}
     awake = [one for one in chosen if one.suspended is None]
     planes, apps = await asyncio.gather(
         _all({name: observer.plane(name, _of_plane(fleet, name)) for name in needed}),

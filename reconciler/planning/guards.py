@@ -89,11 +89,17 @@ def marked(
 ) -> tuple[Change, ...]:
     """Return the lines, each with the guards that hold it back.
 
-    A cluster that leaves goes only after all its units, so what holds one of them holds it.
+    A cluster that leaves goes only after all its units, so what holds one of them holds it. What
+    a cluster needs once carries all that is built upon it.
     """
     leaving = {unit.cluster for unit in in_use}
+    blocked = {
+        one.cluster for one in changes if one.unit is None and one.action is Action.BLOCKED
+    }
 
     def holding(change: Change) -> Iterator[str]:
+        if change.cluster in blocked and change.acts:
+            yield "blocked"
         if change.action in PRUNING:
             if change.unit in in_use or (change.unit is None and change.cluster in leaving):
                 yield "in-use"

@@ -108,7 +108,7 @@ def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
         for name, seen in live.control_planes.items()
         if isinstance(seen, Seen) and name in fleet.control_planes
     }
-    names = sorted(fleet.clusters if only is None else only)
+    names = sorted(name for name in fleet.clusters if only is None or name in only)
     draft.unseen += _unseen(fleet, live, names)
     standings = standing.standings(fleet, live, planes, names)
     units = units_by_cluster(fleet)

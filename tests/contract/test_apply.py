@@ -2,12 +2,28 @@
 
 import pytest
 
+from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
-from reconciler.core.manifest import annotations_of, get, get_list, labels_of, uid_of
-from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from reconciler.core.manifest import (
+    annotations_of,
+    finalizers_of,
+    get,
+    get_list,
+    name_of,
+    uid_of,
+)
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    NAMESPACE,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Ref,
+)
 from reconciler.fleet.values import Mode
 from reconciler.kube.cluster import Preconditions, Propagation
 from tests.support.applying import Fleet, Scene
+from tests.support.eventually import eventually
 from tests.support.stand_in_offer import offered
 
 pytestmark = pytest.mark.usefixtures("klutch_bind")
@@ -20,7 +36,10 @@ async def scene(request, control_plane, app_cluster, namespace, tmp_path):
         name = namespace.removeprefix("test-")
         fleet = Fleet(tmp_path, name, request.param, offer.group)
         scene = Scene(fleet, control_plane, app_cluster, offer, namespace, control_plane.kubeconfig)
+        own = build(NAMESPACE, namespace)
+        await app_cluster.cluster.create(own, NAMESPACE, manager="tests")
         yield scene
+        await remove(app_cluster, Ref(app_cluster.name, NAMESPACE, "", namespace))
         await tidy(scene)
 
 
@@ -31,13 +50,34 @@ async def tidy(scene: Scene) -> None:
     bind = names.KLUTCH_NAMESPACE
     if scene.fleet.mode is Mode.DIRECT:
         await remove(scene.app, scene.binding)
-    for secret in (await scene.app.cluster.list(SECRET, namespace=bind)).items:
-        if labels_of(secret).get(keys.FLEET) == scene.fleet.name:
-            await remove(scene.app, Ref(scene.app.name, SECRET, bind, secret["metadata"]["name"]))
+    for kind in (SECRET, SERVICE_ACCOUNT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
+        place = bind if kind.namespaced else ""
+        labels = f"{keys.FLEET}={scene.fleet.name}"
+        for one in (await scene.app.cluster.list(kind, namespace=place, labels=labels)).items:
+            await remove(scene.app, Ref(scene.app.name, kind, place, name_of(one)))
 
 
 async def remove(live, ref):
     await live.cluster.delete(ref, preconditions=WHATEVER, propagation=Propagation.BACKGROUND)
+
+
+async def writes(marks):
+    """Return what klutchctl has written since."""
+    return [
+        write
+        for audit, mark in marks
+        for write in audit.writes_since(mark)
+        if write.agent == "klutchctl"
+    ]
+
+
+async def instance(scene, name="db"):
+    """Make an instance of the service, and wait until it has come up."""
+    made = scene.offer.instance(name, namespace=scene.app_namespace, spec={"size": 1})
+    await scene.app.cluster.create(made, scene.offer.kind, manager="developer")
+    copy = Ref(scene.plane.name, scene.offer.kind, scene.service_namespace, name)
+    await eventually(lambda: scene.plane.cluster.get(copy))
+    return Ref(scene.app.name, scene.offer.kind, scene.app_namespace, name), copy
 
 
 async def test_a_fleet_becomes_bindings_and_a_second_apply_writes_nothing(scene):
@@ -52,11 +92,136 @@ async def test_a_fleet_becomes_bindings_and_a_second_apply_writes_nothing(scene)
         marks = scene.marks()
         second = await scene.apply("--wait")
         assert second.statuses == []
-        ours = [
-            write
-            for audit, mark in marks
-            for write in audit.writes_since(mark)
-            if write.resource not in ("clusterbindings", "apiservicebindings", "apiserviceexports")
-        ]
-        assert ours == []
+        assert await writes(marks) == []
     assert await scene.lines() == []
+
+
+async def test_drift_is_repaired_and_a_field_that_left_the_files_goes(scene):
+    async with scene.peers():
+        await scene.apply()
+        drift = {"spec": {"permissionClaims": []}}
+        live = scene.app if scene.fleet.mode is Mode.DIRECT else scene.plane
+        await live.cluster.merge_patch(scene.binding, drift, manager="someone")
+        run = await scene.apply()
+        assert run.statuses == [("done", "update", "APIServiceBinding")]
+        bound = await scene.at(scene.binding)
+        assert len(get_list(bound, "spec", "permissionClaims")) == 1
+        scene.fleet.claims = "  claims: []\n"
+        await scene.apply()
+        bound = await scene.at(scene.binding)
+        assert get_list(bound, "spec", "permissionClaims") == []
+        assert await scene.lines() == []
+
+
+async def test_a_removed_binding_is_released_and_bound_again_without_a_delete(scene):
+    async with scene.peers():
+        await scene.apply("--wait")
+        claim, copy = await instance(scene)
+        before = {uid_of(await scene.at(ref)) for ref in (claim, copy)}
+        scene.fleet.bound = False
+        run = await scene.apply()
+        assert [one[:2] for one in run.statuses if one[1] == "release"] == [("done", "release")]
+        assert await scene.at(scene.binding) is None
+        assert await scene.at(scene.export) is None
+        assert keys.BOUND not in annotations_of(await scene.at(copy))
+        assert keys.RELEASED in annotations_of(await scene.at(copy))
+        assert finalizers_of(await scene.at(claim)) == []
+        assert keys.LEAVING not in annotations_of(await scene.at(scene.home_of_units))
+        assert await scene.at(scene.crd) is not None
+        assert await scene.lines() == []
+        scene.fleet.bound = True
+        await scene.apply("--wait")
+
+        async def held_again():
+            return keys.SYNCER in finalizers_of(await scene.at(claim))
+
+        await eventually(held_again)
+        assert {uid_of(await scene.at(ref)) for ref in (claim, copy)} == before
+        assert await scene.lines() == []
+
+
+async def test_deleting_happens_only_within_the_guards(scene):
+    scene.fleet.policy = "Delete"
+    # An AppClusterBinding has one policy for all its units, to which the cluster's adds up.
+    scene.fleet.prune += ", onClusterLeave: Delete"
+    async with scene.peers():
+        await scene.apply("--wait")
+        claim, copy = await instance(scene)
+        scene.fleet.bound = False
+        held = await scene.apply(code=6)
+        assert ("held", "delete") in [one[:2] for one in held.statuses]
+        assert not [one for one in held.statuses if one[0] == "done"]
+        assert await scene.at(claim) is not None
+        scene.fleet.prune += ", keepIfInUse: false"
+        run = await scene.apply()
+        assert ("done", "delete") in [one[:2] for one in run.statuses]
+        for ref in (scene.binding, scene.export, scene.crd):
+            assert await scene.at(ref) is None
+        assert await scene.plane.cluster.get(copy) is None
+        assert await scene.lines() == []
+
+
+async def test_a_cluster_that_leaves_the_fleet_is_released(scene):
+    async with scene.peers():
+        await scene.apply("--wait")
+        claim, copy = await instance(scene)
+        scene.fleet.listed = False
+        run = await scene.apply()
+        assert {one[:2] for one in run.statuses} == {("done", "release")}
+        home = await scene.at(scene.home_of_units)
+        assert keys.RELEASED in annotations_of(home)
+        assert await scene.at(claim) is not None
+        assert keys.BOUND not in annotations_of(await scene.at(copy))
+        assert await scene.lines() == []
+
+
+async def test_a_tripped_budget_holds_what_leaves_and_lets_the_rest_go_on(scene):
+    async with scene.peers():
+        await scene.apply()
+        scene.fleet.prune = "maxDeletes: 0, allowEmpty: true"
+        scene.fleet.bound = False
+        run = await scene.apply(code=6)
+        assert ("held", "release") in [one[:2] for one in run.statuses]
+        assert not [one for one in run.statuses if one[0] == "done"]
+        assert await scene.at(scene.binding) is not None
+
+
+async def test_a_saved_plan_is_applied_exactly_or_refused(scene):
+    async with scene.peers():
+        await scene.apply()
+        scene.fleet.claims = "  claims: []\n"
+        file = scene.fleet.folder / "saved.plan"
+        await scene.klutchctl("plan", str(scene.fleet.folder), "--out", str(file))
+        drift = {"metadata": {"annotations": {"someone": "was here"}}}
+        live = scene.app if scene.fleet.mode is Mode.DIRECT else scene.plane
+        await live.cluster.merge_patch(scene.binding, drift, manager="someone")
+        changed = {"spec": {"permissionClaims": []}}
+        before = await scene.at(scene.binding)
+        await live.cluster.merge_patch(scene.binding, changed, manager="someone")
+        await live.cluster.merge_patch(
+            scene.binding,
+            {
+                "spec": {
+                    "permissionClaims": [
+                        {**get_list(before, "spec", "permissionClaims")[0], "state": "Rejected"}
+                    ]
+                }
+            },
+            manager="someone",
+        )
+        marks = scene.marks()
+        run = await scene.klutchctl("apply", str(file), "-o", "json", *scene.options)
+        assert run.code == 7, run.stdout + run.stderr
+        assert ("stale", "update", "APIServiceBinding") in run.statuses
+        assert not [w for w in await writes(marks) if w.resource == "apiservicebindings"]
+        await scene.klutchctl("plan", str(scene.fleet.folder), "--out", str(file))
+        run = await scene.klutchctl("apply", str(file), "-o", "json", *scene.options)
+        assert run.code == 0, run.stdout + run.stderr
+        assert await scene.lines() == []
+
+
+async def test_nothing_is_applied_that_nobody_approved(scene):
+    marks = scene.marks()
+    run = await scene.klutchctl("apply", str(scene.fleet.folder))
+    assert run.code == 6
+    assert await writes(marks) == []
