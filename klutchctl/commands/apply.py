@@ -1,10 +1,8 @@
 """`klutchctl apply`: a plan becomes the state of the clusters."""
 
-import asyncio
 import os
 import re
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -170,6 +168,8 @@ def _is_approved(
 async def _applied(
     fleet: "Fleet", approved: "Plan", clusters: "Clusters", how: Reach, terms: Terms
 ) -> "tuple[Report, ExitCode | None]":
+    import socket
+
     from klutchctl.render.apply_progress import progress
     from reconciler import apply as applying
 
@@ -194,6 +194,8 @@ async def _applied(
 @contextmanager
 def _ended_by_signals(gate: "Gate") -> Iterator[list[ExitCode]]:
     """Let SIGINT and SIGTERM close the gate: what was sent is waited for and told."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     received: list[ExitCode] = []
 

@@ -1,7 +1,6 @@
 """`klutchctl plan`: what would change on all clusters. Never writes to any of them."""
 
 import sys
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -128,21 +127,12 @@ async def _planned(
     subject: _Subject, how: Reach, settings: Settings, chosen: frozenset[str] | None
 ) -> "tuple[Plan, float]":
     """Read the clusters, and what planning asks beyond the usual; return how long that took."""
+    from klutchctl import live_plan
     from reconciler.kube import registry
-    from reconciler.observe import answer, observe
-    from reconciler.planning import planner
 
-    fleet, pace = subject.fleet, reach.pace(how)
-    began = time.monotonic()
+    fleet = subject.fleet
     async with registry.of(fleet, reach.surroundings(how, settings)) as opened:
-        clusters = subject.clusters(opened)
-        live = await observe(fleet, clusters, only=chosen, pace=pace)
-        read = time.monotonic()
-        decided = planner.decide(fleet, live, only=chosen)
-        if not (decided.questions.in_use or decided.questions.bodies):
-            return decided.plan, read - began
-        live = await answer(fleet, live, clusters, decided.questions, pace=pace)
-        return planner.plan(fleet, live, only=chosen), time.monotonic() - began
+        return await live_plan.made(fleet, subject.clusters(opened), how, only=chosen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """`klutchctl status`: how every binding in every cluster is. Never writes to any of them."""
 
-import asyncio
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -105,6 +104,8 @@ async def _look(
     every: float | None,
 ) -> "Board":
     """Look at the clusters and show what was seen; again and again where `every` says so."""
+    from asyncio import sleep
+
     from reconciler.health.board import remembering
     from reconciler.health.survey import survey
     from reconciler.kube import registry
@@ -122,7 +123,7 @@ async def _look(
             if every is None:
                 return board
             before = board
-            await asyncio.sleep(every)
+            await sleep(every)
 
 
 def _printer(wanted: tuple[outputs.Output, ...], *, color: bool) -> "Callable[[Board], None]":

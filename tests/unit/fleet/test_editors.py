@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema  # a real validator, not one of ours
 import pytest
 import yaml
 
@@ -13,9 +14,6 @@ from klutchctl import scaffold
 from reconciler.source import folder
 from tests.support.bad_fleets import FORMS
 from tests.support.fleet_texts import ACB_CONTROL_PLANE, GOOD, POLICY
-
-# A real validator, not one of ours. Loaded so because it has no types.
-jsonschema: Any = pytest.importorskip("jsonschema")
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "schemas" / "fleet.schema.json"
