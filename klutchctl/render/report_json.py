@@ -4,6 +4,7 @@ import json
 from typing import Any, Final
 
 from reconciler.apply import Outcome, Report
+from reconciler.planning.changes import Action, Change
 
 FORMAT: Final = "klutchctl.dev/report"
 VERSION: Final = "1.0"
@@ -21,9 +22,21 @@ def render(report: Report) -> str:
         "notReady": [{"unit": one.unit, "reason": one.reason} for one in report.not_ready],
         "ready": report.ready,
         "ended": report.ended,
+        "held": [{"guard": one.guard, "message": one.message} for one in report.plan.held],
+        "blocked": [_blocked(one) for one in report.plan.changes if one.action is Action.BLOCKED],
         "unseen": [{"name": one.name, "reason": one.reason} for one in report.plan.unseen],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _blocked(change: Change) -> dict[str, Any]:
+    unit = None if change.unit is None else change.unit.name
+    return {
+        "cluster": change.cluster,
+        "subject": change.subject,
+        "unit": unit,
+        "reason": change.reason,
+    }
 
 
 def outcome(one: Outcome) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Final
 from klutchctl.render import plan_rows
 from klutchctl.render.visible import visible
 from reconciler.apply import Outcome, Report, Status
+from reconciler.planning.changes import Action
 
 _WIDTH: Final = max(map(len, Status))
 _RESET: Final = "\x1b[0m"
@@ -29,6 +30,15 @@ def render(report: Report, *, color: bool = False) -> str:
         [_bold(f"Cluster {visible(name)}", color=color), *_lines(list(found), color=color)]
         for name, found in groupby(report.outcomes, key=lambda one: one.change.cluster)
     ]
+    plan = report.plan
+    blocked = [plan_rows.row(one) for one in plan.changes if one.action is Action.BLOCKED]
+    for title, lines in (
+        ("Held back", [visible(one.message) for one in plan.held]),
+        ("Blocked", [f"{row.subject}   {row.what}   {row.origin}" for row in blocked]),
+        ("Not read", [f"{visible(o.name)}: {visible(o.reason)}" for o in plan.unseen]),
+    ):
+        if lines:
+            blocks.append([_bold(title, color=color), *(f"  {line}" for line in lines)])
     if report.not_ready:
         late = [f"  {visible(one.unit)}: {visible(one.reason)}" for one in report.not_ready]
         blocks.append([_bold("Not Ready", color=color), *late])
