@@ -15,6 +15,7 @@ import pytest
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints import kubeconfig
 from reconciler.blueprints import space as spaces
@@ -31,6 +32,7 @@ from reconciler.core.refs import CRD, SECRET
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import Token
 from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
 from tests.support.stand_in_backend import StandInBackend
 from tests.support.stand_in_konnector import StandInKonnector
 from tests.support.stand_in_offer import offered, publish_template
@@ -274,19 +276,21 @@ async def test_stopped_and_started_again_they_go_on(scene: Scene) -> None:
         await until(lambda: scene.copy())
 
 
-async def test_other_spaces_are_left_alone(scene: Scene) -> None:
-    other = StandInKonnector(scene.app.connection, scene.plane.connection, "elsewhere")
-    async with StandInBackend(scene.plane.connection, {"elsewhere"}) as idle, other:
+async def test_other_spaces_are_left_alone(scene: Scene, namespace: str) -> None:
+    connection, elsewhere = scene.plane.connection, replace(scene, space=namespace)
+    konnector = StandInKonnector(scene.app.connection, connection, namespace)
+    async with StandInBackend(connection, {namespace}), konnector:
         await scene.make_space()
         await scene.request()
         await scene.bind()
-        async with scene.backend():
-            # Its answer comes after the request, so the other one has seen that too.
-            await until(lambda: scene.export())
-        await idle.looked()
-        await other.looked()
+        await elsewhere.request()
+        # It was created last, so the other has been seen when it is answered.
+        await until(elsewhere.export)
+        assert await scene.export() is None
+        bindings = konnector.mirror(konnector.app, API_SERVICE_BINDING)
+        await eventually(lambda: bindings.get(BIND, scene.offer.name))
+        await konnector.looked()
         assert "status" not in await scene.binding()
-        assert await scene.in_app(CRD, scene.offer.name) is None
 
 
 async def test_a_failure_ends_the_test_that_waits(control_plane: LiveCluster) -> None:

@@ -20,13 +20,14 @@ from reconciler.core.manifest import (
     get_text,
     is_deleting,
     labels_of,
+    put,
     uid_of,
 )
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.stand_in_backend import StandInBackend
-from tests.support.stand_in_offer import offered
+from tests.support.stand_in_offer import CREDENTIALS, offered
 from tests.support.stand_in_scenes import (
     ACCEPTED,
     BIND,
@@ -213,7 +214,7 @@ async def test_an_accepted_claim_brings_the_providers_secret_down(scene: Scene) 
         return bool(await content() == b64("new"))
 
     async with scene.backend(), scene.konnector() as konnector:
-        await scene.bound()
+        await scene.bound({**CREDENTIALS, "state": "Rejected"})
         await scene.create_instance()
         await until(lambda: scene.copy())
         own = secret("unrelated", scene.app_namespace)
@@ -254,7 +255,7 @@ async def test_cluster_scoped_copies_bear_the_space(
     plane, app = control_plane.cluster, app_cluster.cluster
     backend = StandInBackend(control_plane.connection, {scene.space}, informer_scope="Cluster")
     offering = offered(plane, app, namespace=namespace, scope="Cluster")
-    async with backend, scene.konnector(), offering as offer:
+    async with backend, scene.konnector() as konnector, offering as offer:
         regions = replace(scene, offer=offer)
         await regions.bound()
         export = await regions.export()
@@ -270,9 +271,15 @@ async def test_cluster_scoped_copies_bear_the_space(
         assert copy["metadata"]["ownerReferences"] == [
             {"apiVersion": "v1", "kind": "Namespace", "name": scene.space, "uid": uid_of(space)}
         ]
-        foreign = offer.instance(f"{scene.space}-theirs", spec={})
-        await plane.create(foreign, offer.kind, manager="provider")
         await remove(app_cluster, offer.kind, "", "north")
         await until(lambda: gone(regions.on_plane(offer.kind, name)))
-        assert await regions.on_plane(offer.kind, f"{scene.space}-theirs") is not None
+
+        theirs = f"{scene.space}-2-north"  # of a space whose name begins like ours
+        marks = {keys.BOUND: keys.BOUND_VALUE, keys.CLUSTER_NAMESPACE: f"{scene.space}-2"}
+        foreign = put(offer.instance(theirs, spec={}), marks, "metadata", "annotations")
+        await plane.create(foreign, offer.kind, manager="provider")
+        copies = konnector.mirror(konnector.plane, offer.kind)
+        await eventually(lambda: copies.get("", theirs))
+        await konnector.looked()
+        assert await regions.on_plane(offer.kind, theirs) is not None
         await regions.unbind()
