@@ -121,7 +121,7 @@ class Scene:
     offer: Offer
     app_namespace: str
     kubeconfig: Path
-    options: tuple[str, ...] = field(default=("--wait-timeout", "20"))
+    options: tuple[str, ...] = field(default=("--wait-timeout", "60"))
 
     @property
     def space(self) -> str:

@@ -1,8 +1,11 @@
 """Reading, changing, comparing and hashing plain JSON values."""
 
+import json
 import math
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from reconciler.core import manifest as m
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, Ref
@@ -182,6 +185,30 @@ def test_canonical(value, want):
 def test_what_json_lacks_has_no_canonical_form(number):
     with pytest.raises(ValueError, match="JSON"):
         m.canonical(number)
+
+
+# Whole floats are written as integers, which `test_canonical` tells.
+BROKEN = st.floats(allow_nan=False, allow_infinity=False).filter(lambda one: not one.is_integer())
+LEAVES = st.none() | st.booleans() | st.integers() | st.text() | BROKEN
+TREES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+
+
+@given(TREES)
+@example('\x7f \x00 \n \u2028 \U0001f600 \\ / " <>&')
+@example({"a": [], "b": {}, "c": [[], {}], "\uffff": 1, "\U00010000": 2})
+@example({"a": "\ud800"})
+@example({"a": 1 << 64, "b": -1 << 63})
+@example({"a": 1e-7, "b": 1.5e-300})
+def test_the_text_is_that_of_the_standard_library(value):
+    in_order = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    assert m.canonical(value) == in_order
+    assert m.indented(value) == json.dumps(value, indent=2).encode()
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_what_json_lacks_has_no_indented_form(number):
+    with pytest.raises(ValueError, match="JSON"):
+        m.indented({"a": [number]})
 
 
 def test_digest_is_the_sha256_of_the_canonical_form():

@@ -192,6 +192,15 @@ def test_what_is_nested_too_deeply_is_cut() -> None:
     assert repr(seen).count("{") <= MAX_DEPTH + 2
 
 
+@pytest.mark.parametrize(("levels", "cut"), [(MAX_DEPTH - 1, False), (MAX_DEPTH, True)])
+def test_nesting_is_cut_from_the_limit_on(levels: int, cut: bool) -> None:
+    deep: Any = {}  # the manifest is a level too
+    for _ in range(levels - 1):
+        deep = {"a": deep}
+    seen: Any = observed(DEPLOYMENT, {"metadata": {}, "spec": deep})
+    assert (TOO_DEEP in repr(seen)) is cut
+
+
 def test_the_body_of_an_export_has_no_schemas() -> None:
     spec: Manifest = {"group": "g", "versions": [{"name": "v1"}], "permissionClaims": []}
     body = export_body(DEPLOYMENT, {"metadata": {"name": "x"}, "spec": spec})

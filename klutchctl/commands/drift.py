@@ -1,0 +1,77 @@
+"""`klutchctl drift`: what would have to be repaired. Never writes to any cluster."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from klutchctl import outputs, reach
+from klutchctl.reach import Reach
+from klutchctl.settings import Settings
+
+if TYPE_CHECKING:
+    from reconciler.fleet.values import Fleet
+    from reconciler.planning.changes import Plan
+
+_FORMATS: Final = ("text", "json", "markdown")
+
+
+def drift(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
+    detailed_exitcode: Annotated[
+        bool, typer.Option("--detailed-exitcode", help="Exit with 2 where there is drift.")
+    ] = False,
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+    ] = None,
+) -> int:
+    """Show what is ours and differs from the files; not what is new or leaves."""
+    wanted = outputs.parse(output or [], known=_FORMATS)
+    import uvloop
+
+    from klutchctl import repository
+    from klutchctl.outcome import exit_code
+    from reconciler.planning import drift as repairs
+
+    settings = context.obj
+    assert isinstance(settings, Settings)
+    how = reach.of(context)
+    fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
+    chosen = repository.chosen(fleet, how)
+    made, seconds = uvloop.run(_planned(fleet, how, settings, chosen))
+    found = repairs.drift(made)
+    _print(found, seconds, wanted, color=settings.color)
+    return exit_code(found, detailed=detailed_exitcode, allow_unreachable=how.allow_unreachable)
+
+
+async def _planned(
+    fleet: "Fleet", how: Reach, settings: Settings, chosen: frozenset[str] | None
+) -> "tuple[Plan, float]":
+    from klutchctl import live_plan
+    from reconciler.kube import registry
+
+    async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
+        return await live_plan.made(fleet, clusters, how, only=chosen)
+
+
+def _print(
+    plan: "Plan", seconds: float, wanted: tuple[outputs.Output, ...], *, color: bool
+) -> None:
+    from klutchctl.render import plan_json, plan_markdown, plan_text
+
+    def text(path: Path | None) -> str:
+        # In a file or pipe, the same drift is the same bytes.
+        watched = path is None and sys.stdout.isatty()
+        return plan_text.render(plan, seconds=seconds if watched else None, color=color and watched)
+
+    outputs.write(
+        wanted,
+        {
+            "text": text,
+            "json": lambda _: plan_json.render(plan),
+            "markdown": lambda _: plan_markdown.render(plan),
+        },
+    )

@@ -1,0 +1,112 @@
+"""What was approved against what is there now."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.apply.approval import clusters_to_change, match
+from reconciler.apply.outcomes import Status
+from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from reconciler.fleet.values import UnitKey
+from reconciler.planning.changes import Action, Change, Plan, UnseenCluster
+
+UNIT = UnitKey("shop", "g.example", "databases")
+SPACE = Change("shop", "space", Ref("control-plane/eu", NAMESPACE, "", "s"), Action.CREATE, "new")
+BOUND = Change(
+    "shop",
+    "orders",
+    Ref("shop", SECRET, "ns", "b"),
+    Action.UPDATE,
+    "drift",
+    unit=UNIT,
+    before="1",
+    uid="u",
+    after={"a": 1},
+)
+FIRST = Change("shop", "orders", Ref("shop", SECRET, "ns", "a"), Action.CREATE, "new", unit=UNIT)
+
+
+def plan(*changes, unseen=()):
+    return Plan("acme", "", "d", changes, {"shop": "eu"}, unseen=tuple(unseen))
+
+
+def statuses(approved, fresh):
+    return [(one.change.ref.name, one.status) for one in match(approved, fresh).refused]
+
+
+MATCHES = {
+    "the same lines": (plan(SPACE, BOUND), plan(SPACE, BOUND), ["s", "b"], []),
+    "other words for the same thing": (
+        plan(BOUND),
+        plan(replace(BOUND, reason="3 instances stay", subject="renamed")),
+        ["b"],
+        [],
+    ),
+    "an object that changed since": (
+        plan(SPACE, BOUND),
+        plan(SPACE, replace(BOUND, before="2")),
+        ["s"],
+        [("b", Status.STALE)],
+    ),
+    "an object that was made again": (
+        plan(BOUND),
+        plan(replace(BOUND, uid="v")),
+        [],
+        [("b", Status.STALE)],
+    ),
+    "something else would be written": (
+        plan(BOUND),
+        plan(replace(BOUND, after={"a": 2})),
+        [],
+        [("b", Status.STALE)],
+    ),
+    "all lines of a unit fall with one": (
+        plan(FIRST, BOUND),
+        plan(FIRST, replace(BOUND, before="2")),
+        [],
+        [("a", Status.STALE), ("b", Status.STALE)],
+    ),
+    "a line that was not approved makes its unit stale": (
+        plan(BOUND),
+        plan(FIRST, BOUND),
+        [],
+        [("b", Status.STALE)],
+    ),
+    "a unit that nobody approved is left alone": (plan(SPACE), plan(SPACE, BOUND), ["s"], []),
+    "what is so already is done": (plan(BOUND), plan(), [], [("b", Status.UNCHANGED)]),
+    "a cluster that cannot be read any more": (
+        plan(BOUND),
+        plan(unseen=[UnseenCluster("shop", "no route")]),
+        [],
+        [("b", Status.FAILED)],
+    ),
+    "a noop is nothing to approve": (
+        plan(replace(BOUND, action=Action.NOOP)),
+        plan(BOUND),
+        [],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("approved", "fresh", "done", "refused"), MATCHES.values(), ids=MATCHES.keys()
+)
+def test_only_what_was_approved_and_still_fits_is_done(approved, fresh, done, refused):
+    found = match(approved, fresh)
+    assert [one.ref.name for one in found.lines.get("shop", ())] == done
+    assert statuses(approved, fresh) == refused
+
+
+def test_a_saved_plan_matches_the_one_that_it_was_saved_from():
+    from reconciler.planning import planfile
+
+    made = planfile.identified(plan(SPACE, FIRST, BOUND))
+    read = planfile.parse(planfile.dump(made), "saved")
+    assert match(read, made).refused == ()
+
+
+def test_lines_that_a_guard_holds_are_no_reason_to_take_the_lock():
+    held = replace(BOUND, held=("max-deletes",))
+    assert clusters_to_change(plan(held)) == frozenset()
+    assert clusters_to_change(plan(held, SPACE)) == {"shop"}
