@@ -61,7 +61,10 @@ async def run(job: Job) -> list[Outcome]:
     first = [one for one in once if one not in last and one not in rights]
     units = _by_unit(job.lines)
     if await worker.chain(first):
-        await asyncio.gather(*(worker.unit(key, units[key]) for key in units))
+        # What is new comes before what leaves: its turn is over when that begins.
+        for leaves in (False, True):
+            turn = [key for key in units if _leaves(units[key][-1]) is leaves]
+            await asyncio.gather(*(worker.unit(key, units[key]) for key in turn))
         await worker.chain(last)
     else:
         told = "what the cluster needs first was not done"
@@ -81,6 +84,7 @@ class _Worker:
     done: dict[UnitKey, asyncio.Event] = field(default_factory=dict)
     failed: set[UnitKey] = field(default_factory=set)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    established: set[Ref] = field(default_factory=set)
     spaces: dict[tuple[str, str], Space] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -186,6 +190,8 @@ class _Worker:
         if self.job.mode is Mode.DIRECT:
             await self._space(change).export(name)
         if self.job.mode is Mode.DIRECT or self.makes_app_cluster_binding:
+            # A konnector that is there brings the CRD of bindings, as soon as it runs.
+            await self._established(Ref(change.ref.cluster, CRD, "", change.ref.kind.resource))
             outcome = await lines.do(change, clusters)
         else:
             live = await self._space(change).binding(name)
@@ -213,6 +219,8 @@ class _Worker:
 
     async def _established(self, ref: Ref) -> None:
         """Wait until the API server serves what a CRD defines."""
+        if ref in self.established:
+            return
         app = self.job.clusters(ref.cluster)
 
         async def look() -> bool | None:
@@ -220,6 +228,7 @@ class _Worker:
 
         if await app.gate.until(look, seconds=_ESTABLISHED_WAIT) is None:
             raise Unconfirmed(f"{ref}: not Established after {_ESTABLISHED_WAIT:.0f} s")
+        self.established.add(ref)
 
 
 def _by_unit(changes: Sequence[Change]) -> Mapping[UnitKey, Sequence[Change]]:
