@@ -11,6 +11,8 @@ from reconciler.core import keys
 from reconciler.core.manifest import (
     JSON,
     Manifest,
+    covers,
+    get,
     get_map,
     get_maps,
     get_text,
@@ -18,6 +20,7 @@ from reconciler.core.manifest import (
     resource_version_of,
     uid_of,
 )
+from reconciler.core.normalize import normalize
 
 _ITSELF = "."
 
@@ -29,12 +32,29 @@ def applied(live: Manifest, stated: Manifest, *, whole: Manifest) -> Manifest:
     keeps its live value, and what we own beyond `whole` is dropped. The body carries uid and
     resourceVersion, so that it fits only this object as it was read.
     """
+    settled = _settled(stated, live, normalize(stated), normalize(live))
     fields = _applied_fields(live)
-    body = _kept(fields, live, whole, stated)
+    body = _kept(fields, live, whole, settled)
     assert isinstance(body, Mapping)
     metadata = {**get_map(body, "metadata"), **_identity(live)}
     typed = {"apiVersion": stated["apiVersion"], "kind": stated["kind"]}
     return put({**body, **typed}, metadata, "metadata")
+
+
+def _settled(stated: JSON, live: JSON, wanted: JSON, held: JSON) -> JSON:
+    """Return `stated` with what agrees already as it stands: other words would be a change.
+
+    `wanted` and `held` are the same two, normalized.
+    """
+    if isinstance(stated, Mapping) and isinstance(live, Mapping):
+        pairs = {key: (get(wanted, key), get(held, key)) for key in stated}
+        return {
+            key: _settled(value, live.get(key), *pairs[key])
+            for key, value in stated.items()
+            if key in live or not covers(pairs[key][1], pairs[key][0])
+        }
+    both = isinstance(stated, list | tuple) and isinstance(wanted, list | tuple)
+    return live if both and isinstance(held, list | tuple) and covers(held, wanted) else stated
 
 
 def _identity(live: Manifest) -> dict[str, JSON]:

@@ -6,7 +6,7 @@ cluster needs once all its units.
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
@@ -18,10 +18,12 @@ from reconciler.apply.outcomes import GOOD, Outcome, Status
 from reconciler.apply.readiness import Readiness
 from reconciler.apply.served import Refused, Space
 from reconciler.apply.steps import Performer, Terms, Unconfirmed
+from reconciler.apply.together import together
 from reconciler.apply.writes import Stale
 from reconciler.core.errors import KlutchError
 from reconciler.core.refs import CLUSTER_ROLE, CRD, Ref
 from reconciler.fleet.values import Mode, UnitKey
+from reconciler.observe import unseen
 from reconciler.planning.changes import Action, Change
 
 Told = Callable[[Outcome], None]
@@ -50,8 +52,22 @@ class Job:
 
 
 async def run(job: Job) -> list[Outcome]:
-    """Do all lines of one app cluster, and return what became of each."""
+    """Do all lines of one app cluster, and return what became of each.
+
+    A defect of klutchctl that one cluster brings out is told for it, and holds back no other.
+    """
     worker = _Worker(job)
+    try:
+        await _all(worker)
+    except Exception as error:
+        known = {id(one.change) for one in worker.outcomes}
+        rest = [one for one in job.lines if id(one) not in known]
+        worker.fail(rest, unseen.defect(error).reason)
+    return worker.outcomes
+
+
+async def _all(worker: "_Worker") -> None:
+    job = worker.job
     once = [one for one in job.lines if one.unit is None and not _leaves(one)]
     # With the bindings there before it, the backend finds them and keeps their claims.
     last = [one for one in once if worker.makes_app_cluster_binding and _is_whole(one)]
@@ -64,7 +80,7 @@ async def run(job: Job) -> list[Outcome]:
         # What is new comes before what leaves: its turn is over when that begins.
         for leaves in (False, True):
             turn = [key for key in units if _leaves(units[key][-1]) is leaves]
-            await asyncio.gather(*(worker.unit(key, units[key]) for key in turn))
+            await together(worker.unit(key, units[key]) for key in turn)
         await worker.chain(last)
     else:
         told = "what the cluster needs first was not done"
@@ -74,7 +90,6 @@ async def run(job: Job) -> list[Outcome]:
         await worker.chain([*rights, *whole])
     else:
         worker.skip([*rights, *whole], "not all that leaves has been let go")
-    return worker.outcomes
 
 
 @dataclass(slots=True)
@@ -86,6 +101,7 @@ class _Worker:
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
     established: set[Ref] = field(default_factory=set)
     spaces: dict[tuple[str, str], Space] = field(default_factory=dict)
+    adopted: dict[Ref, str] = field(default_factory=dict)  # digests, as `Change.before`
 
     def __post_init__(self) -> None:
         self.done = {one.unit: asyncio.Event() for one in self.job.lines if one.unit is not None}
@@ -147,6 +163,11 @@ class _Worker:
             status = Status.INTERRUPTED if stopped else Status.SKIPPED
             self._tell(Outcome(change, Status.HELD if change.held else status, reason))
 
+    def fail(self, changes: Sequence[Change], reason: str) -> None:
+        """Tell that lines have failed."""
+        for change in changes:
+            self._tell(Outcome(change, Status.FAILED, reason))
+
     def _tell(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
         self.job.told(outcome)
@@ -167,11 +188,16 @@ class _Worker:
             return Outcome(change, Status.FAILED, str(error))
 
     async def _do(self, change: Change) -> Outcome:
-        if change.action not in _SIMPLE:
+        if change.action not in _SIMPLE or change.steps:
             return await self._steps(change)
         if change.ref.kind == API_SERVICE_BINDING and change.action is Action.CREATE:
             return await self._bind(change)
-        outcome = await lines.do(change, self.job.clusters)
+        # An adoption that held has left the object as the plan saw it, but for our marks.
+        known = self.adopted.get(change.ref, change.before)
+        outcome = await lines.do(replace(change, before=known), self.job.clusters)
+        outcome = replace(outcome, change=change)
+        if change.action is Action.ADOPT:
+            self.adopted[change.ref] = await lines.now(change, self.job.clusters)
         if change.ref.kind == CRD:
             await self._established(change.ref)
         return outcome

@@ -79,6 +79,14 @@ async def _update(change: Change, wanted: Wanted, writes: Writes, clusters: Clus
     return await writes.again(attempt, ref)
 
 
+async def now(change: Change, clusters: Clusters) -> str:
+    """Return the digest of an object as it is now, as `Change.before` has it."""
+    assert change.wanted is not None, change
+    live = await clusters(change.ref.cluster).read(change.ref)
+    seen = None if live is None else observed(change.ref.kind, live)
+    return before_digest(seen, change.wanted.stated, whole=change.wanted.manifest)
+
+
 async def check(change: Change, clusters: Clusters) -> None:
     """Raise Stale where an object that is to be replaced is not what the plan saw."""
     assert change.wanted is not None, change

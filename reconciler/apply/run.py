@@ -14,6 +14,7 @@ from reconciler.apply.lock import Lock
 from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
 from reconciler.apply.readiness import Readiness
 from reconciler.apply.steps import Terms
+from reconciler.apply.together import together
 from reconciler.apply.writes import Writes
 from reconciler.core.errors import KlutchError
 from reconciler.core.live import Live, Unseen
@@ -113,8 +114,8 @@ class _Run:
     async def lines(self, live: Live, lines: Mapping[str, Sequence[Change]]) -> list[Outcome]:
         """Do the lines of all clusters at once."""
         places = _places(self._fleet, live)
-        done = await asyncio.gather(
-            *(self._lines(live, places.get(name), name, lines[name]) for name in lines)
+        done = await together(
+            self._lines(live, places.get(name), name, lines[name]) for name in lines
         )
         return [outcome for one in done for outcome in one]
 
@@ -164,12 +165,10 @@ class _Run:
             return (), 0
         self._ears.stage("waiting until all is ready")
         places = _places(self._fleet, live)
-        found = await asyncio.gather(
-            *(
-                self._ready(live, places.get(name), name, [one.key for one in units])
-                for name, units in self._units.items()
-                if name in live.clusters and self._fleet.clusters[name].suspended is None
-            )
+        found = await together(
+            self._ready(live, places.get(name), name, [one.key for one in units])
+            for name, units in self._units.items()
+            if name in live.clusters and self._fleet.clusters[name].suspended is None
         )
         late = sorted((one for some in found for one in some), key=lambda one: one.unit)
         asked = sum(len(units) for name, units in self._units.items() if name in live.clusters)

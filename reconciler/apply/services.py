@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.apply.together import together
 from reconciler.apply.writes import Stale, Writes
 from reconciler.core import keys
 from reconciler.core.diff import pointer
@@ -187,9 +188,4 @@ async def _each(refs: Iterable[Ref], do: Callable[[Ref], Awaitable[object]]) -> 
         async with slots:
             await do(ref)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for ref in sorted(refs):
-                group.create_task(one(ref))
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
+    await together(one(ref) for ref in sorted(refs))

@@ -30,6 +30,7 @@ from reconciler.core.refs import CRD, Ref
 from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import DeletionPolicy
 from reconciler.kube.cluster import Propagation
+from reconciler.observe.objects import INSTALLERS
 from reconciler.planning import unfinished
 from reconciler.planning.changes import Action, Change, Step, Verb
 
@@ -117,7 +118,9 @@ class Performer:
         await self._at(step).change(step.ref, annotate(keys.DELETION_POLICY, value))
 
     async def _own(self, step: Step) -> None:
-        binding = await self.clusters(self.change.ref.cluster).read(self.change.ref)
+        assert self.change.wanted is not None, self.change
+        bound = self.change.wanted.ref
+        binding = await self.clusters(bound.cluster).read(bound)
         if binding is not None:
             await own(self._at(step), step.ref.name, binding)
 
@@ -350,7 +353,5 @@ def _is_binding(owner: Manifest) -> bool:
 
 
 def _from_konnector(crd: Manifest) -> bool:
-    makers = {keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR}
-    return any(
-        get_text(entry, "manager") in makers for entry in get_maps(crd, "metadata", "managedFields")
-    )
+    makers = {get_text(entry, "manager") for entry in get_maps(crd, "metadata", "managedFields")}
+    return not makers.isdisjoint(INSTALLERS)

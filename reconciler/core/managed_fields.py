@@ -61,12 +61,7 @@ def created_to_applied(
 
 def owned_paths(live: Manifest, manager: str) -> frozenset[Path]:
     """Return the fields that `manager` created, updated or applied, subresources left out."""
-    return frozenset(
-        path
-        for entry in get_maps(live, "metadata", "managedFields")
-        if _manager(entry) == manager and not get_text(entry, "subresource")
-        for path in _paths(get_map(entry, "fieldsV1"))
-    )
+    return frozenset(path for fields in _fields_of(live, manager) for path in _paths(fields))
 
 
 def unstated_paths(live: Manifest, *, manager: str, stated: Manifest) -> frozenset[Path]:
@@ -77,8 +72,8 @@ def unstated_paths(live: Manifest, *, manager: str, stated: Manifest) -> frozens
     """
     return frozenset(
         path
-        for path in owned_paths(live, manager)
-        if _at(stated, path) is None and _at(live, path) not in _EMPTY
+        for fields in _fields_of(live, manager)
+        for path in _unstated(fields, stated=stated, live=live)
     )
 
 
@@ -95,6 +90,13 @@ def readable(path: Path) -> str:
         else:
             text += f"[{_word(_json(rest))}]"
     return text
+
+
+def _fields_of(live: Manifest, manager: str) -> Iterator[Manifest]:
+    """Yield what a manager owns as FieldsV1, once for each of its operations."""
+    for entry in get_maps(live, "metadata", "managedFields"):
+        if _manager(entry) == manager and not get_text(entry, "subresource"):
+            yield get_map(entry, "fieldsV1")
 
 
 def _manager(entry: Manifest) -> str:
@@ -129,22 +131,33 @@ def _paths(fields: Manifest, at: Path = ()) -> Iterator[Path]:
             yield (*at, step)
 
 
-def _at(value: JSON, path: Path) -> JSON:
-    for step in path:
-        value = _step(value, step)
-    return value
+def _unstated(fields: Manifest, at: Path = (), *, stated: JSON, live: JSON) -> Iterator[Path]:
+    """Yield the paths below `at`; `stated` and `live` are what stands there."""
+    for step, parts in fields.items():
+        if step == _ITSELF:
+            if stated is None and live not in _EMPTY:
+                yield at
+            continue
+        held = _step(live, step)
+        if held in _EMPTY:
+            continue
+        wanted, path = _step(stated, step), (*at, step)
+        if parts and isinstance(parts, Mapping):
+            yield from _unstated(parts, path, stated=wanted, live=held)
+        elif wanted is None:
+            yield path
 
 
 def _step(value: JSON, step: str) -> JSON:
-    prefix, _, rest = step.partition(":")
-    if prefix == "f":
+    prefix, rest = step[:2], step[2:]
+    if prefix == "f:":
         return get(value, rest)
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, (list, tuple)):
         return None
     wanted = _json(rest)
-    if prefix == "i":
+    if prefix == "i:":
         return get(value, wanted) if isinstance(wanted, int) else None
-    if prefix == "v":
+    if prefix == "v:":
         return next((item for item in value if item == wanted), None)
     return _keyed(value, get_map(wanted))
 

@@ -8,8 +8,11 @@ value of the wanted type. Whoever must tell these apart parses the object into a
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
+
+import orjson
 
 from reconciler.core.refs import Kind, Ref
 
@@ -28,6 +31,11 @@ SERVER_FIELDS: Final = (
     "selfLink",
     "uid",
 )
+# What a value may be at run time, for isinstance: a tuple costs a fifth of a union or a Mapping.
+_SCALARS: Final = (str, int, float)
+_ARRAYS: Final = (list, tuple)
+_OBJECTS: Final = (dict, Mapping)
+_BEYOND_ASCII: Final = re.compile("[^\n -~]")
 
 
 def get(value: JSON, *path: str | int) -> JSON:
@@ -35,6 +43,8 @@ def get(value: JSON, *path: str | int) -> JSON:
     for step in path:
         if type(value) is dict:  # nearly always, and far cheaper than asking for a Mapping
             value = value.get(step)
+        elif value is None:
+            return None
         elif isinstance(step, int):
             if not isinstance(value, list | tuple) or not -len(value) <= step < len(value):
                 return None
@@ -66,20 +76,18 @@ def get_bool(value: JSON, *path: str | int) -> bool:
 def get_map(value: JSON, *path: str | int) -> Manifest:
     """Return the object at `path`, or {}."""
     found = get(value, *path)
-    if found is None or type(found) is dict:  # nearly always; asking for a Mapping is slow
-        return found or {}
-    return found if isinstance(found, Mapping) else {}
+    return found if found is not None and isinstance(found, _OBJECTS) else {}
 
 
 def get_list(value: JSON, *path: str | int) -> Sequence[JSON]:
     """Return the array at `path`, or []."""
     found = get(value, *path)
-    return found if isinstance(found, list | tuple) else []
+    return found if isinstance(found, _ARRAYS) else []
 
 
 def get_maps(value: JSON, *path: str | int) -> list[Manifest]:
     """Return the objects in the array at `path`, without its other items."""
-    return [item for item in get_list(value, *path) if isinstance(item, Mapping)]
+    return [item for item in get_list(value, *path) if isinstance(item, _OBJECTS)]
 
 
 def get_texts(value: JSON, *path: str | int) -> list[str]:
@@ -124,12 +132,10 @@ def fill(manifest: Manifest, defaults: Manifest) -> dict[str, JSON]:
     filled = dict(manifest)
     for key, default in defaults.items():
         held = filled.get(key)
-        if held is None and not default:
+        if held is None:
             filled[key] = default
-        elif isinstance(default, dict | Mapping) and isinstance(held, dict | Mapping | None):
-            filled[key] = fill(held or {}, default)
-        elif held is None:
-            filled[key] = default
+        elif isinstance(default, dict) and isinstance(held, dict):
+            filled[key] = fill(held, default)
     return filled
 
 
@@ -141,6 +147,12 @@ def name_of(manifest: Manifest) -> str:
 def namespace_of(manifest: Manifest) -> str:
     """Return metadata.namespace, "" for cluster-scoped objects."""
     return get_text(manifest, "metadata", "namespace")
+
+
+def identity_of(manifest: Manifest) -> tuple[str, str]:
+    """Return metadata.namespace and metadata.name: what tells the objects of a kind apart."""
+    metadata = get_map(manifest, "metadata")
+    return get_text(metadata, "namespace"), get_text(metadata, "name")
 
 
 def uid_of(manifest: Manifest) -> str:
@@ -193,22 +205,26 @@ def covers(live: JSON, stated: JSON) -> bool:
     defaults is not drift. Arrays agree in length and order. An absent object or array equals an
     empty one, because API servers drop empty ones of their own kinds; a null equals absence.
     """
-    if stated is None or isinstance(stated, str):
-        return live == stated
-    if isinstance(stated, dict | Mapping):
+    if stated is None or isinstance(stated, _SCALARS):
+        # A bool is an int to Python, and not to JSON.
+        return live == stated and isinstance(live, bool) == isinstance(stated, bool)
+    if isinstance(stated, _OBJECTS):
         held = {} if live is None else live
-        return isinstance(held, dict | Mapping) and all(
-            covers(held.get(key), value) for key, value in stated.items()
-        )
-    if isinstance(stated, list | tuple):
-        items = [] if live is None else live
-        return (
-            isinstance(items, list | tuple)
-            and len(items) == len(stated)
-            and all(map(covers, items, stated))
-        )
-    # A bool is an int to Python, and not to JSON.
-    return live == stated and isinstance(live, bool) == isinstance(stated, bool)
+        return isinstance(held, _OBJECTS) and _covers_all(held, stated)
+    items = [] if live is None else live
+    return (
+        isinstance(items, _ARRAYS) and len(items) == len(stated) and all(map(covers, items, stated))
+    )
+
+
+def _covers_all(held: Manifest, stated: Manifest) -> bool:
+    for key, value in stated.items():
+        if type(value) is str:  # most are, and they need no call of their own
+            if held.get(key) != value:
+                return False
+        elif not covers(held.get(key), value):
+            return False
+    return True
 
 
 def canonical(value: JSON) -> bytes:
@@ -216,13 +232,61 @@ def canonical(value: JSON) -> bytes:
 
     Raises ValueError for NaN and infinities, which JSON does not have.
     """
+    quick = _by_orjson(value, orjson.OPT_SORT_KEYS)
+    if quick is not None:
+        return quick
     text = json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text.encode()
+
+
+def indented(value: JSON) -> bytes:
+    """Return the JSON text of a value for people, in ASCII; keys stay in their order.
+
+    Raises ValueError as `canonical` does.
+    """
+    quick = _by_orjson(value, orjson.OPT_INDENT_2)
+    return json.dumps(value, indent=2, allow_nan=False).encode() if quick is None else quick
 
 
 def digest(value: JSON) -> str:
     """Return the SHA-256 of the canonical JSON in hex, so that equal values are seen as equal."""
     return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def _by_orjson(value: JSON, option: int) -> bytes | None:
+    """Return what json would write, many times faster; None where orjson writes another text.
+
+    A plan of 10,000 units is 12 MB of JSON, which is written three times.
+    """
+    if not _is_alike(value):
+        return None
+    try:
+        text = orjson.dumps(value, option=option)
+    except TypeError:  # integers beyond 64 bits, lone surrogates, very deep nesting
+        return None
+    if text.isascii() and b"\x7f" not in text:
+        return text
+    return _BEYOND_ASCII.sub(_escaped, text.decode()).encode()
+
+
+def _is_alike(value: JSON) -> bool:
+    """Tell whether orjson writes a value as json does: floats it may write otherwise."""
+    if type(value) is dict:
+        items: Iterable[JSON] = value.values()
+    elif type(value) is list or type(value) is tuple:
+        items = value
+    else:
+        return value is None or isinstance(value, str | int)
+    for item in items:  # noqa: SIM110 - twice as fast as `all`
+        if type(item) is not str and not _is_alike(item):  # most are texts: no call
+            return False
+    return True
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """Escape a character as json does; those beyond 16 bits are two, as in UTF-16."""
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def _plain(value: JSON) -> JSON:

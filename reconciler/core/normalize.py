@@ -75,7 +75,7 @@ def normalize_claim(claim: Manifest) -> Manifest:
     filled = fill(claim, _CLAIM_DEFAULTS)
     for name in ("names", "namespaces", "labelSelectors"):
         selected = get(filled, "selector", name)
-        if isinstance(selected, list):
+        if isinstance(selected, list) and len(selected) > 1:
             filled = put(filled, _as_set(selected), "selector", name)
     return filled
 
@@ -148,6 +148,11 @@ def _quantity(amount: JSON) -> JSON:
 
 
 def _claims(manifest: Manifest) -> Manifest:
+    claims = get(manifest, "spec", "permissionClaims")
+    if isinstance(claims, list):
+        # A rejected claim is none.
+        heeded = [one for one in claims if get(one, "state") != "Rejected"]
+        manifest = put(manifest, heeded, "spec", "permissionClaims")
     return _claim_set(manifest, "spec", "permissionClaims")
 
 
@@ -178,6 +183,10 @@ def _app_cluster_binding(manifest: Manifest) -> Manifest:
     exports = get(manifest, "spec", "apiExports")
     if isinstance(exports, list):
         manifest = put(manifest, _as_set(exports), "spec", "apiExports")
+    if isinstance(get(manifest, "spec"), Mapping):
+        # Nothing said is: not deployed.
+        deploy = get(manifest, "spec", "konnector", "deploy")
+        manifest = put(manifest, deploy is True, "spec", "konnector", "deploy")
     path = ("spec", "konnector", "overrides")
     overrides = get(manifest, *path)
     if not isinstance(overrides, Mapping):

@@ -19,7 +19,7 @@ from reconciler.fleet.compile import cluster_objects
 from reconciler.fleet.values import AppCluster, ControlPlane, Mode, Unit
 from reconciler.fleet.wanted import Rule, Wanted
 from reconciler.planning.changes import Action, Change
-from reconciler.planning.compare import is_ours, sealed
+from reconciler.planning.compare import is_of, is_ours, sealed
 from reconciler.planning.index import Index
 from reconciler.planning.objects import obstacle, owned_changes
 from reconciler.planning.units import Site
@@ -117,8 +117,11 @@ def _ways(site: Site, live: Manifest, index: Index) -> list[FieldChange]:
         target: ControlPlane | AppCluster = control_plane
         namespace, token = site.footing.space, index.get(SECRET, site.footing.space, names.BINDER)
     else:
-        target, namespace = cluster, names.KLUTCH_NAMESPACE
-        token = site.app.get(SECRET, namespace, names.AGENTLESS_SERVICE_ACCOUNT)
+        # Its namespace means nothing in this mode, and another's identity is another's to change.
+        target, namespace = cluster, facts.namespace
+        bind, account = names.KLUTCH_NAMESPACE, names.AGENTLESS_SERVICE_ACCOUNT
+        ours = is_of(live, site.fleet, site.app.name)
+        token = site.app.get(SECRET, bind, account) if ours else None
     issued = None if token is None else service_account_facts_of(token)
     # What the files leave open stays as it is: a kubeconfig that works is not rewritten.
     wanted = {

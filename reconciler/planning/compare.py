@@ -29,11 +29,7 @@ def differences(
     Empty = no drift. A field that is known only after the apply agrees with any live value.
     `whole` is what we state when we create the object, where less of it is compared later.
     """
-    wanted = normalize(_known(stated, live))
-    held = normalize(live)
-    changes: tuple[FieldChange, ...] = ()
-    if not covers(held, wanted):
-        changes = field_changes(_shadow(held, wanted), wanted)
+    changes = _changes(live, stated)
     dropped = _dropped(live, whole or stated)
     gone = {_pointer(path) for path in dropped}
     known = {change.path for change in changes}
@@ -64,6 +60,15 @@ def sealed(change: Change, live: Manifest | None, wanted: Wanted) -> Change:
     if live is None or not change.acts:
         return change
     return replace(change, before=before_digest(live, wanted.stated, whole=wanted.manifest))
+
+
+def _changes(live: Manifest, stated: Manifest) -> tuple[FieldChange, ...]:
+    held = normalize(live)
+    # Most objects hold all that is stated, and then nothing of it waits for the apply to be known.
+    if covers(held, normalize(stated)):
+        return ()
+    wanted = normalize(_known(stated, live))
+    return () if covers(held, wanted) else field_changes(_shadow(held, wanted), wanted)
 
 
 def _dropped(live: Manifest, stated: Manifest) -> frozenset[tuple[str, ...]]:
@@ -112,7 +117,12 @@ def _shadow(live: JSON, stated: JSON) -> Manifest:
 
 def _project(live: JSON, stated: JSON) -> JSON:
     if isinstance(stated, Mapping) and isinstance(live, Mapping):
-        return {key: _project(live[key], value) for key, value in stated.items() if key in live}
+        return {
+            key: _project(live[key], value) if key in live else value
+            for key, value in stated.items()
+            # An absent map or list is an empty one.
+            if key in live or covers(None, value)
+        }
     if (
         isinstance(stated, list | tuple)
         and isinstance(live, list | tuple)

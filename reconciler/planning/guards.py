@@ -93,9 +93,7 @@ def marked(
     a cluster needs once carries all that is built upon it.
     """
     leaving = {unit.cluster for unit in in_use}
-    blocked = {
-        one.cluster for one in changes if one.unit is None and one.action is Action.BLOCKED
-    }
+    blocked = {one.cluster for one in changes if one.unit is None and one.action is Action.BLOCKED}
 
     def holding(change: Change) -> Iterator[str]:
         if change.cluster in blocked and change.acts:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from reconciler.core.live import Seen
-from reconciler.core.manifest import Manifest, labels_of, name_of, namespace_of
+from reconciler.core.manifest import Manifest, identity_of, labels_of, namespace_of
 from reconciler.core.refs import Kind, Ref
 
 T = TypeVar("T")
@@ -28,11 +28,11 @@ class Index:
 
     def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         """Return one object, or None where it is absent."""
-        if kind not in self._by_name:
-            self._by_name[kind] = {
-                (namespace_of(item), name_of(item)): item for item in self.all(kind)
-            }
-        return self._by_name[kind].get((namespace, name))
+        named = self._by_name.get(kind)
+        if named is None:
+            named = {identity_of(item): item for item in self.all(kind)}
+            self._by_name[kind] = named
+        return named.get((namespace, name))
 
     def at(self, ref: Ref) -> Manifest | None:
         """Return the object of a ref, or None where it is absent."""
@@ -67,4 +67,4 @@ class Index:
 
     def ref(self, kind: Kind, manifest: Manifest) -> Ref:
         """Return the identity of one of its objects."""
-        return Ref(self.name, kind, namespace_of(manifest), name_of(manifest))
+        return Ref(self.name, kind, *identity_of(manifest))

@@ -254,7 +254,7 @@ def _values_at(path: str, value: JSON) -> list[JSON]:
 
 def _secret_values(value: JSON) -> list[JSON]:
     """Return the values of the Secret that `value` is, or of those in the list that it is."""
-    if not isinstance(value, Mapping):
+    if value is None or not isinstance(value, Mapping):
         return []
     if value.get("kind") in ("List", "SecretList"):
         return [found for item in get_maps(value, "items") for found in _secret_values(item)]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.core.live import Live, Questions, Seen, Unseen, control_plane_ref_name, instances
-from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
+from reconciler.core.refs import CRD, NAMESPACE, Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import (
     AppCluster,
@@ -30,6 +30,7 @@ from reconciler.planning.changes import (
     WidenedClaim,
 )
 from reconciler.planning.clusters import plan_cluster
+from reconciler.planning.crd_owners import owner_changes
 from reconciler.planning.index import Index
 from reconciler.planning.placement import Misplaced
 from reconciler.planning.planfile import identified
@@ -167,6 +168,7 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
         draft.warnings |= _address_warnings(fleet, cluster, site, needs)
     for unit, planned in _units(site, wanted, direct=direct):
         draft.changes += planned.changes
+        draft.changes += owner_changes(site, unit, planned.changes)
         draft.widened += planned.widened
         draft.warnings |= set(planned.warnings)
         draft.bodies |= planned.bodies
@@ -195,7 +197,10 @@ def _address_warnings(
     fleet: Fleet, cluster: AppCluster, site: Site, needs: Sequence[Change]
 ) -> set[str]:
     """Warn where a kubeconfig that would be made leads nowhere from the other side."""
-    made = any(one.ref.kind == SECRET and one.action is Action.CREATE for one in needs)
+    made = any(
+        one.action is Action.CREATE and one.wanted is not None and one.wanted.kubeconfig is not None
+        for one in needs
+    )
     plane = fleet.control_planes[cluster.control_plane]
     target = plane if plane.mode is Mode.DIRECT else cluster
     said = addresses.warning(target, site.footing.address) if site.footing.address else ""

@@ -71,13 +71,15 @@ class State:
 class Installation:
     """A capture that was made again.
 
-    `recorded` holds its objects as they were written last, in the order of their making. What a
-    test makes beside them, and wants to be taken away as well, goes into `beside`.
+    `recorded` holds its objects as they were written last, in the order of their making, and
+    `writers` who wrote them: (field manager, operation). What a test makes beside them, and wants
+    to be taken away as well, goes into `beside`.
     """
 
     places: Mapping[str, LiveCluster]
     recorded: Mapping[Ref, Manifest] = field(repr=False)
-    beside: list[Ref] = field(default_factory=list)
+    writers: Mapping[Ref, set[tuple[str, str]]] = field(repr=False)
+    beside: list[Ref]
 
     @property
     def refs(self) -> tuple[Ref, ...]:
@@ -184,7 +186,7 @@ async def installed(
         for capture in captures:
             for write in capture_files.read(capture):
                 await making.write(write)
-        yield Installation(places, making.made, making.beside)
+        yield Installation(places, making.made, making.writers, making.beside)
     finally:
         await making.undo()
 
@@ -211,6 +213,7 @@ class _Making:
 
     def __init__(self, places: Mapping[str, LiveCluster]) -> None:
         self.made: dict[Ref, Manifest] = {}
+        self.writers: dict[Ref, set[tuple[str, str]]] = {}
         self.beside: list[Ref] = []
         self._places = places
         self._blanks = Blanks()
@@ -229,12 +232,13 @@ class _Making:
         else:
             made = await live.cluster.create(body, kind, manager=write.manager)
         self.made[ref] = drop(filled, "metadata", "uid")
+        writers = self.writers.setdefault(ref, set())
+        writers.add((write.manager, "Apply" if write.applied else "Update"))
         self._remember(write, made)
-        if write.on_status:
+        if by := write.on_status:
             patch = {"status": get_map(filled, "status")}
-            await live.cluster.merge_patch(
-                ref, patch, manager=write.on_status, subresource="status"
-            )
+            await live.cluster.merge_patch(ref, patch, manager=by, subresource="status")
+            writers.add((by, "Update"))
         if is_deleting(filled):
             await _delete(live, ref)
         if kind == CRD:

@@ -1,0 +1,168 @@
+"""What is live and no file names, as it would stand in files (`klutchctl import`). Pure.
+
+A take-over changes nothing that is in force, so only what the files can say exactly as it is live
+is imported: whoever writes the files plans with them, and `settled` drops what would change.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from reconciler.blueprints.binding import parameters_digest
+from reconciler.core import keys
+from reconciler.core.live import Live
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    canonical,
+    get_map,
+    get_maps,
+    get_text,
+    get_text_map,
+    get_texts,
+)
+from reconciler.fleet.values import Fleet, UnitKey
+from reconciler.planning.changes import Action, Change, Plan
+from reconciler.planning.claims import ANY, title
+from reconciler.planning.placement import Misplaced
+from reconciler.planning.strangers import Stranger, standings, strangers
+
+FileClaim: TypeAlias = Mapping[str, JSON]  # as in a Binding's spec.claims
+
+_METADATA = "/metadata/"
+
+
+class _Unsayable(Exception):
+    """The files have no words for this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One resource that is bound alike in some clusters, sorted."""
+
+    group: str
+    resource: str
+    clusters: tuple[str, ...]
+    claims: tuple[FileClaim, ...]
+    parameters: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Imports:
+    """What can be imported, in order, and what is left alone: its name and why."""
+
+    found: tuple[Import, ...]
+    left: tuple[tuple[str, str], ...] = ()
+
+
+def imports(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Imports:
+    """Return what is bound beside the files in all app clusters, or `only` some."""
+    alike: dict[tuple[str, str, bytes], list[tuple[str, Import]]] = defaultdict(list)
+    left = [
+        (name, site.reason)
+        for name, site in standings(fleet, live, only=only).items()
+        if isinstance(site, Misplaced)
+    ]
+    for stranger in strangers(fleet, live, only=only):
+        try:
+            one = _import(stranger)
+        except _Unsayable as reason:
+            left.append((str(stranger.unit), str(reason)))
+            continue
+        said = canonical({"claims": list(one.claims), "parameters": one.parameters})
+        alike[one.group, one.resource, said].append((stranger.unit.cluster, one))
+    found = (
+        replace(some[0][1], clusters=tuple(sorted(name for name, _ in some)))
+        for _, some in sorted(alike.items(), key=lambda item: item[0])
+    )
+    return Imports(tuple(found), tuple(sorted(left)))
+
+
+def settled(made: Imports, plan: Plan) -> Imports:
+    """Return the imports whose units the plan of their files takes over as they are.
+
+    The others are left alone. Equal to `made` where all are.
+    """
+    lines: dict[UnitKey, list[Change]] = defaultdict(list)
+    for change in plan.changes:
+        if change.unit is not None:
+            lines[change.unit].append(change)
+    kept, left = [], list(made.left)
+    for one in made.found:
+        staying = []
+        for cluster in one.clusters:
+            unit = UnitKey(cluster, one.group, one.resource)
+            reason = _change_of(lines[unit])
+            if reason:
+                left.append((str(unit), reason))
+            else:
+                staying.append(cluster)
+        if staying:
+            kept.append(replace(one, clusters=tuple(staying)))
+    return Imports(tuple(kept), tuple(sorted(left)))
+
+
+def _change_of(lines: Sequence[Change]) -> str:
+    """Return what would change of a unit beside its marks, or ""."""
+    for line in lines:
+        touched = [one.path for one in line.fields if not one.path.startswith(_METADATA)]
+        if line.action is Action.UPDATE and touched:
+            return f"taking it over would change {', '.join(touched)}"
+        if line.action in (Action.CREATE, Action.REPLACE):
+            return f"taking it over would {line.action.value} {line.ref.kind.kind}: {line.reason}"
+        if line.action in (Action.BLOCKED, Action.UNKNOWN):
+            return line.reason
+    return ""
+
+
+def _import(stranger: Stranger) -> Import:
+    unit, binding = stranger.unit, stranger.binding
+    if stranger.elsewhere:
+        raise _Unsayable(f"its kubeconfig leads to {stranger.elsewhere}, not to this control plane")
+    if binding is None:
+        raise _Unsayable("the backend has not made its APIServiceBinding yet")
+    claims = [_claim(one) for one in get_maps(binding, "spec", "permissionClaims")]
+    return Import(
+        group=unit.group,
+        resource=unit.resource,
+        clusters=(unit.cluster,),
+        claims=tuple(sorted(claims, key=canonical)),
+        parameters=_parameters(binding, stranger.request),
+    )
+
+
+def _parameters(binding: Manifest, request: Manifest | None) -> Manifest:
+    """Return those of the request, where the binding says that they are in force.
+
+    Others stay with their request: to state them would replace it.
+    """
+    parameters = get_map(request or {}, "spec", "parameters")
+    known = annotations_of(binding).get(keys.PARAMETERS, "")
+    if known and known != parameters_digest(parameters):
+        raise _Unsayable("its parameters are known by their digest only")
+    return parameters if known else {}
+
+
+def _claim(wire: Manifest) -> FileClaim:
+    """Return a claim of an APIServiceBinding as the files say it."""
+    owner, state = get_text(wire, "selector", "owner"), get_text(wire, "state")
+    if not owner:
+        raise _Unsayable(f"its claim on {title(wire)} names no owner, and one in files has to")
+    if state not in ("Accepted", "Rejected"):
+        raise _Unsayable(f"its claim on {title(wire)} is neither accepted nor rejected")
+    return dict(_fields(wire, owner, state))
+
+
+def _fields(wire: Manifest, owner: str, state: str) -> Iterator[tuple[str, JSON]]:
+    for key in ("group", "resource", "version"):
+        yield key, get_text(wire, key)
+    yield "owner", owner
+    for key in ("names", "namespaces"):
+        listed = get_texts(wire, "selector", key)
+        yield key, sorted(listed) if listed else [ANY]
+    labels = [get_text_map(one) for one in get_maps(wire, "selector", "labelSelectors")]
+    if labels:
+        yield "labels", sorted(labels, key=canonical)
+    yield "state", state

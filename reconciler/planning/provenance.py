@@ -1,0 +1,146 @@
+"""Which lines of the files make a binding in a cluster, or keep it out of there. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.blueprints.binding import parameters_digest
+from reconciler.core.origin import Origin
+from reconciler.fleet import policies, select
+from reconciler.fleet.bindings import Bound
+from reconciler.fleet.documents import PolicyDocument, Selector
+from reconciler.fleet.forms import Document
+from reconciler.fleet.load import Loaded
+from reconciler.fleet.scene import Scene
+from reconciler.fleet.values import Claim, UnitKey
+from reconciler.planning.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One part of a selector: what it says, where, and whether it holds for the cluster."""
+
+    text: str
+    origin: Origin
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a Policy over the Binding's file says of it in the cluster."""
+
+    policy: str
+    origin: Origin  # of what allows it, else of the Policy
+    allows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """A Binding of the files in one cluster.
+
+    `clauses` are the parts of its selector; `selected` says what they come to. `template_origin`
+    is None where it names resources itself. `claims` are those of the cluster, empty where it is
+    not selected. `parameters` is a digest, "" for none.
+    """
+
+    binding: str
+    origin: Origin
+    cluster: str
+    cluster_origin: Origin
+    control_plane: str
+    control_plane_origin: Origin
+    selected: bool
+    clauses: tuple[Clause, ...]
+    template: str
+    template_origin: Origin | None
+    units: tuple[UnitKey, ...]
+    claims: tuple[Claim, ...]
+    parameters: str
+    deletion_policy: str
+    depends_on: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
+
+
+def provenance(loaded: Loaded, target: Target) -> Provenance | None:
+    """Return the Binding that a target names; None where no document has that cluster or name.
+
+    A unit is that of the Binding that binds it in the cluster, else of the first that would.
+    """
+    cluster = loaded.fleet.clusters.get(target.cluster)
+    found = _bound(loaded, target)
+    if cluster is None or found is None:
+        return None
+    spec = found.document.model.spec
+    plane = loaded.fleet.control_planes[cluster.control_plane]
+    made = [key for key in found.keys(cluster.name) if key in loaded.fleet.units]
+    first = loaded.fleet.units[made[0]] if made else None
+    return Provenance(
+        binding=found.name,
+        origin=found.document.origin,
+        cluster=cluster.name,
+        cluster_origin=cluster.origin,
+        control_plane=plane.name,
+        control_plane_origin=plane.origin,
+        selected=cluster.name in found.clusters,
+        clauses=tuple(_clauses(found, cluster.name, loaded.scene)),
+        template=spec.template or "",
+        template_origin=found.template.origin if found.template else None,
+        units=found.keys(cluster.name),
+        claims=first.claims if first else (),
+        parameters=parameters_digest(first.parameters if first else spec.parameters),
+        deletion_policy=spec.deletion_policy,
+        depends_on=tuple(spec.depends_on),
+        verdicts=tuple(_verdicts(loaded, found, cluster.name)),
+    )
+
+
+def _bound(loaded: Loaded, target: Target) -> Bound | None:
+    named = [one for one in loaded.bound if one.name == target.name]
+    binding = [
+        one for one in loaded.bound if target.name in {key.name for key in one.keys(target.cluster)}
+    ]
+    there = [one for one in binding if target.cluster in one.clusters]
+    return next(iter((*named, *there, *binding)), None)
+
+
+def _clauses(bound: Bound, cluster: str, scene: Scene) -> Iterator[Clause]:
+    selector, written = bound.document.model.spec.clusters, bound.document.written
+    labels = {cluster: scene.labels[cluster]}
+
+    def clause(text: str, steps: Sequence[str | int], **part: Any) -> Clause:
+        holds = bool(select.selected(Selector(**part), labels))
+        return Clause(text, written.at("spec", "clusters", *steps), holds)
+
+    for key, value in sorted(selector.match_labels.items()):
+        yield clause(f"{key}={value}", ("matchLabels", key), match_labels={key: value})
+    for index, one in enumerate(selector.match_expressions):
+        values = f" ({', '.join(one.values)})" if one.values else ""
+        text = f"{one.key} {one.operator}{values}"
+        yield clause(text, ("matchExpressions", index), match_expressions=[one])
+    for field, names in (("names", selector.names), ("exclude", selector.exclude)):
+        if cluster in names:
+            steps = (field, names.index(cluster))
+            yield clause(f"{field} {cluster}", steps, names=[cluster])
+
+
+def _verdicts(loaded: Loaded, bound: Bound, cluster: str) -> Iterator[Verdict]:
+    path, template = bound.document.origin.path, bound.document.model.spec.template
+    for document in loaded.policies:
+        # A fleet that was loaded has told its problems.
+        rule = policies.policy(document, scene=loaded.scene, problems=[])
+        if rule.governs(path):
+            entry = _allowing(document, template, cluster, loaded.scene.labels)
+            yield Verdict(rule.name, entry or document.origin, entry is not None)
+
+
+def _allowing(
+    document: Document[PolicyDocument],
+    template: str | None,
+    cluster: str,
+    labels: Mapping[str, Mapping[str, str]],
+) -> Origin | None:
+    """Return the first entry of a Policy that allows a template in a cluster."""
+    for index, one in enumerate(document.model.spec.allow):
+        if template in one.templates and cluster in select.selected(one.clusters, labels):
+            return document.written.at("spec", "allow", index)
+    return None

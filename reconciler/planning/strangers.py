@@ -1,0 +1,91 @@
+"""What is bound in the clusters of a fleet, and neither ours nor named by a file (mapping.md 0).
+
+Such bindings are listed and never touched; `klutchctl import` writes files for them.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core.live import Live, Seen, control_plane_ref_name
+from reconciler.core.manifest import Manifest, name_of
+from reconciler.core.refs import SECRET
+from reconciler.fleet.values import Fleet, Mode, UnitKey
+from reconciler.planning import app_cluster_bindings, leaving, placement, standing
+from reconciler.planning.index import Index
+from reconciler.planning.leaving import unit_of
+from reconciler.planning.standing import Standing
+from reconciler.planning.units import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A live binding that is not ours.
+
+    `binding` is the APIServiceBinding, None where the backend has not made it. `request` is its
+    live request. `elsewhere`: its kubeconfig leads to another space than the cluster's own, ""
+    where it leads there.
+    """
+
+    unit: UnitKey
+    binding: Manifest | None
+    request: Manifest | None
+    elsewhere: str = ""
+
+
+def standings(
+    fleet: Fleet, live: Live, *, only: Collection[str] | None = None
+) -> Mapping[str, Standing]:
+    """Return where each app cluster, or `only` some, stands, of those that were seen."""
+    planes = {
+        name: Index(control_plane_ref_name(name), seen)
+        for name, seen in live.control_planes.items()
+        if isinstance(seen, Seen) and name in fleet.control_planes
+    }
+    names = sorted(name for name in fleet.clusters if only is None or name in only)
+    return standing.standings(fleet, live, planes, names)
+
+
+def strangers(
+    fleet: Fleet, live: Live, *, only: Collection[str] | None = None
+) -> tuple[Stranger, ...]:
+    """Return what is bound beside the files, by unit. What left the files is ours, and not here."""
+    found = [
+        one
+        for name, site in standings(fleet, live, only=only).items()
+        if isinstance(site, Site)
+        for one in _of_site(fleet, name, site)
+    ]
+    return tuple(sorted(found, key=lambda one: one.unit))
+
+
+def _of_site(fleet: Fleet, cluster: str, site: Site) -> Iterator[Stranger]:
+    plane = fleet.control_planes[fleet.clusters[cluster].control_plane]
+    if plane.mode is Mode.DIRECT:
+        yield from (_direct(site, one, cluster) for one in leaving.strangers(site, cluster))
+    else:
+        yield from _listed(fleet, cluster, site)
+
+
+def _direct(site: Site, binding: Manifest, cluster: str) -> Stranger:
+    unit, space = unit_of(cluster, name_of(binding)), site.footing.space
+    secret = site.app.get(SECRET, *placement.secret_of(binding))
+    there = placement.leads_to(secret) or "nowhere that can be told"
+    request = site.control_plane.get(API_SERVICE_EXPORT_REQUEST, space, unit.name)
+    return Stranger(unit, binding, request, "" if there == space else there)
+
+
+def _listed(fleet: Fleet, cluster: str, site: Site) -> Iterator[Stranger]:
+    """Yield what the cluster's AppClusterBinding lists and we did not write."""
+    live = app_cluster_bindings.live_of(
+        fleet, fleet.clusters[cluster], site.control_plane, site.app
+    )
+    if live is None:
+        return
+    ours = {one.key for one in app_cluster_bindings.departures(site, cluster)}
+    for resource in app_cluster_bindings.resources_of(live):
+        unit = UnitKey(cluster, resource.group, resource.plural)
+        if unit not in ours and unit not in fleet.units:
+            bound = site.control_plane.get(API_SERVICE_BINDING, site.footing.space, unit.name)
+            yield Stranger(unit, bound, None)
