@@ -19,8 +19,11 @@ from klutchctl.arguments import globals_first, is_verbose
 from klutchctl.commands import (
     apply,
     doctor,
+    drift,
+    importing,
     init,
     plan,
+    release,
     render,
     sandbox,
     schema,
@@ -29,6 +32,7 @@ from klutchctl.commands import (
     status,
     validate,
     version,
+    why,
 )
 from klutchctl.exit_codes import ExitCode
 from reconciler.core.errors import ConfigError, KlutchError, StalePlan
@@ -48,6 +52,10 @@ app.command("validate")(validate.validate)
 app.command("render")(render.render)
 app.command("plan")(plan.plan)
 app.command("apply")(apply.apply)
+app.command("drift")(drift.drift)
+app.command("why")(why.why)
+app.command("import")(importing.import_)
+app.command("release")(release.release)
 app.command("show")(show.show)
 app.command("snapshot")(snapshot.snapshot)
 app.command("status")(status.status)
@@ -57,7 +65,9 @@ app.add_typer(sandbox.app, name="sandbox")
 
 
 # An option that narrows what is done must not be ignored.
-_ALWAYS_WHOLE: Final = frozenset({"init", "sandbox", "schema", "show", "validate", "version"})
+_ALWAYS_WHOLE: Final = frozenset(
+    {"init", "release", "sandbox", "schema", "show", "validate", "version", "why"}
+)
 
 
 class OnOff(StrEnum):
@@ -119,6 +129,9 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
 
     level = logging.DEBUG if verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    if not verbose:
+        # Event loops log tracebacks of connections that were cut; the calls tell that themselves.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     if chdir is not None:
         os.chdir(chdir)
     context.obj = settings.read(

@@ -22,7 +22,7 @@ from reconciler.core.errors import (
     Unreachable,
 )
 from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
-from reconciler.core.refs import Kind
+from reconciler.core.refs import LEASE, Kind
 from reconciler.kube.credentials import Auth
 from reconciler.kube.failures import failure
 from reconciler.kube.limits import Limits, TokenBucket
@@ -33,7 +33,10 @@ from reconciler.kube.transport import Answer, Transport
 
 
 class Caller:
-    """Makes calls within the limits of one cluster. Raises only ClusterErrors."""
+    """Makes calls within the limits of one cluster. Raises only ClusterErrors.
+
+    No limit but the deadline holds for a Lease: there are few such calls, and they cannot wait.
+    """
 
     def __init__(self, transport: Transport, limits: Limits) -> None:
         self._transport = transport
@@ -43,13 +46,19 @@ class Caller:
 
     async def call(self, request: Request) -> bytes:
         """Return the body of a successful answer."""
+        if request.ref.kind == LEASE:
+            # A lock that waits its turn behind the work that it guards is renewed too late.
+            return await self._served(request)
         await self._bucket.take()
         async with self._slots:
-            try:
-                return await self._call(request)
-            except NotServed as error:
-                unserved = error
-            raise await self._confirmed(request, unserved)
+            return await self._served(request)
+
+    async def _served(self, request: Request) -> bytes:
+        try:
+            return await self._call(request)
+        except NotServed as error:
+            unserved = error
+        raise await self._confirmed(request, unserved)
 
     @contextlib.asynccontextmanager
     async def stream(

@@ -5,13 +5,13 @@ Knows what the absence of a kind means; refuses to know which reads a plan needs
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from reconciler.core import keys
 from reconciler.core.errors import ClusterError, NotServed
 from reconciler.core.live import Address, Seen
-from reconciler.core.manifest import Manifest, name_of, namespace_of, uid_of
+from reconciler.core.manifest import Manifest, identity_of, uid_of
 from reconciler.core.names import KUBE_SYSTEM
 from reconciler.core.refs import NAMESPACE, Kind, Ref
 from reconciler.kube.cluster import Listing, Reader
@@ -69,8 +69,7 @@ class Reading:
                 raise
             self._unserved.add(kind)
             return
-        for item in found.items:
-            self._keep(kind, item)
+        self._keep(kind, found.items)
 
     async def get(
         self, kind: Kind, name: str, *, namespace: str = "", metadata_only: bool = False
@@ -80,7 +79,7 @@ class Reading:
         ref = Ref(self._cluster.name, kind, namespace, name)
         found = await self.one(ref, lambda: self._cluster.get(ref, metadata_only=metadata_only))
         if found is not None:
-            self._keep(kind, found)
+            self._keep(kind, (found,))
 
     async def one(self, ref: Ref, read: Callable[[], Awaitable[T]]) -> T:
         """Make any other read. It stays in `waiting` where it is cancelled."""
@@ -116,8 +115,8 @@ class Reading:
             bindings_cluster_scoped=bindings_cluster_scoped,
         )
 
-    def _keep(self, kind: Kind, item: Manifest) -> None:
-        self._objects[kind][namespace_of(item), name_of(item)] = observed(kind, item)
+    def _keep(self, kind: Kind, items: Iterable[Manifest]) -> None:
+        self._objects[kind] |= ((identity_of(item), observed(kind, item)) for item in items)
 
 
 async def together(*reads: Awaitable[T]) -> list[T]:

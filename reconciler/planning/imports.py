@@ -120,7 +120,9 @@ def _change_of(lines: Sequence[Change]) -> str:
 def _import(stranger: Stranger) -> Import:
     unit, binding = stranger.unit, stranger.binding
     if stranger.elsewhere:
-        raise _Unsayable(f"its kubeconfig leads to {stranger.elsewhere}, not to this control plane")
+        raise _Unsayable(
+            f"its kubeconfig leads to {stranger.elsewhere}, not to the binding space of its cluster"
+        )
     if binding is None:
         raise _Unsayable("the backend has not made its APIServiceBinding yet")
     claims = [_claim(one) for one in get_maps(binding, "spec", "permissionClaims")]

@@ -118,7 +118,8 @@ def change_of(gone: Leaving) -> Change:
         case DeletionPolicy.DELETE:
             last = Step(Verb.DELETE_EMPTY, change.ref, "once no instance of any kind is left")
             reason = "no document names this cluster, and prune.onClusterLeave is Delete"
-            steps = (*change.steps, last)
+            # What is marked as released is not looked at again, so it would stay for ever.
+            steps = (*(step for step in change.steps if step.verb is not Verb.RETIRE), last)
             return replace(change, action=Action.DELETE, reason=reason, steps=steps)
 
 

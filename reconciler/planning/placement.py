@@ -200,9 +200,9 @@ def _consumer_secret(fleet: Fleet, source: Manifest | None, space: str, app: Ind
     of `source` counts only where the binding is ours. So does a Secret of ours that is gone.
     """
     used = set()
-    for binding in bindings(app):
-        namespace, name = secret_of(binding)
-        ours = is_of(binding, fleet, app.name)
+    # Nearly all bindings of a cluster name one Secret, which is looked at once.
+    ways = {(*secret_of(one), is_of(one, fleet, app.name)) for one in bindings(app)}
+    for namespace, name, ours in ways:
         secret = app.get(SECRET, namespace, name)
         same = same_way(secret, source, space)
         if same or (ours and (secret is None or leads_to(secret) == space)):

@@ -71,7 +71,7 @@ def _of_site(fleet: Fleet, cluster: str, site: Site) -> Iterator[Stranger]:
 def _direct(site: Site, binding: Manifest, cluster: str) -> Stranger:
     unit, space = unit_of(cluster, name_of(binding)), site.footing.space
     secret = site.app.get(SECRET, *placement.secret_of(binding))
-    there = placement.leads_to(secret) or "nowhere that can be told"
+    there = placement.leads_to(secret) or "a place that cannot be told"
     request = site.control_plane.get(API_SERVICE_EXPORT_REQUEST, space, unit.name)
     return Stranger(unit, binding, request, "" if there == space else there)
 

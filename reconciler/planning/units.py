@@ -13,6 +13,7 @@ from reconciler.core.manifest import (
     annotations_of,
     digest,
     get_list,
+    get_map,
     get_maps,
     get_text,
     uid_of,
@@ -102,6 +103,8 @@ def _own_way(site: Site, unit: Unit) -> Footing:
     """Keep the Secret of a live binding where that leads to the space as well as K does."""
     live, footing = _live_binding(site, unit), site.footing
     namespace, name = ("", "") if live is None else secret_of(live)
+    if name == footing.consumer_secret:
+        return footing
     secret = site.app.get(SECRET, namespace, name)
     source = site.control_plane.get(SECRET, footing.kubeconfig_namespace, footing.kubeconfig_name)
     if namespace == names.KLUTCH_NAMESPACE and same_way(secret, source, footing.space):
@@ -133,7 +136,7 @@ def _request_change(site: Site, unit: Unit, wanted: Wanted) -> Change:
     export = site.control_plane.get(API_SERVICE_EXPORT, site.footing.space, unit.key.name)
     change = draft_of(unit, wanted, live)
     phase = (get_text(live, "status", "phase") or "Pending") if live is not None else ""
-    parameters = _parameters_changed(site, unit)
+    parameters = _parameters_changed(site, unit, live)
     if parameters:
         reason = f"{parameters} (this backend may ignore parameters)"
         made = replace(change, after=wanted.manifest)
@@ -163,12 +166,18 @@ def _waits_for(request: Manifest) -> str:
     return f"ExportsReady is {found.status}, {found.reason}: {found.message}"
 
 
-def _parameters_changed(site: Site, unit: Unit) -> str:
-    """Return `request: parameters OLD -> NEW` by digests, or "" where they agree."""
+def _parameters_changed(site: Site, unit: Unit, request: Manifest | None) -> str:
+    """Return `request: parameters OLD -> NEW` by digests, or "" where they agree.
+
+    The binding's annotation tells what was asked for last, unless a request of ours still says
+    it: the annotation follows the request, and whoever wrote both may have died between them.
+    """
     binding = _live_binding(site, unit)
     if binding is None:
         return ""
     before = annotations_of(binding).get(keys.PARAMETERS, "")
+    if request is not None and is_of(request, site.fleet, unit.key.cluster):
+        before = parameters_digest(get_map(request, "spec", "parameters"))
     after = parameters_digest(unit.parameters)
     if before == after:
         return ""
