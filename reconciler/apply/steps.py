@@ -5,7 +5,7 @@ Whoever dies between two of them leaves a state from which the next plan goes on
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import ClassVar, Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
@@ -17,6 +17,7 @@ from reconciler.apply.writes import Patch, Stale, Writes
 from reconciler.core import conditions, keys, names
 from reconciler.core.diff import pointer
 from reconciler.core.durations import format_time, parse_time
+from reconciler.core.live import SILENCE
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -34,7 +35,6 @@ from reconciler.observe.objects import INSTALLERS
 from reconciler.planning import unfinished
 from reconciler.planning.changes import Action, Change, Step, Verb
 
-_SILENCE: Final = timedelta(minutes=10)  # after which no konnector can be asked (mapping.md 9)
 _NOT_FOUND: Final = "APIServiceBindingNotFound"
 
 
@@ -157,7 +157,7 @@ class Performer:
             beat = _heartbeat(await plane.read(space))
             if beat is None and not _was_connected(export):
                 return ""  # no konnector has ever come to this space
-            if beat is None or self.terms.now() - beat > _SILENCE:
+            if beat is None or self.terms.now() - beat > SILENCE:
                 told = "never" if beat is None else format_time(beat)
                 return f"the konnector does not answer (last heartbeat: {told})"
             return None

@@ -75,6 +75,7 @@ def _dump_seen(seen: Seen) -> JSON:
             {"kind": _dump_kind(kind), "items": seen.objects[kind]} for kind in sorted(seen.objects)
         ],
         "unserved": [_dump_kind(kind) for kind in sorted(seen.unserved)],
+        "silent": sorted(seen.silent),
         "inUse": [
             {"kind": _dump_kind(kind), "count": seen.in_use[kind]} for kind in sorted(seen.in_use)
         ],
@@ -119,6 +120,9 @@ class _Node:
     def text(self, key: str) -> str:
         value = self.node(key).value
         return value if isinstance(value, str) else self._refuse("text", key)
+
+    def own_text(self) -> str:
+        return self.value if isinstance(self.value, str) else self._refuse("text")
 
     def flag(self, key: str) -> bool:
         value = self.node(key).value
@@ -202,6 +206,7 @@ def _seen(node: _Node) -> Seen:
             for entry in node.items("objects")
         },
         unserved=frozenset(_kind(entry) for entry in node.items("unserved")),
+        silent=frozenset(entry.own_text() for entry in node.items("silent")),
         in_use={_kind(entry.node("kind")): entry.count("count") for entry in node.items("inUse")},
         bodies={_ref(entry.node("ref")): _body(entry) for entry in node.items("bodies")},
         bindings_cluster_scoped=node.flag("bindingsClusterScoped"),

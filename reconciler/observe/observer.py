@@ -7,6 +7,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final, Protocol, TypeAlias
 
 from reconciler.core.errors import ClusterError, ConfigError
@@ -202,7 +203,8 @@ def _of_plane(fleet: Fleet, name: str) -> _Reader:
         await reads.first_of_control_plane(reading)
         async with turn.slot():
             await reads.rest_of_control_plane(reading, fleet, name)
-        return reading.seen(reached.address)
+        silent = reads.silent_spaces(reading, datetime.now(UTC))
+        return reading.seen(reached.address, silent=silent)
 
     return read
 

@@ -102,7 +102,13 @@ class Reading:
         """Tell whether a kind was read, and the cluster serves it."""
         return kind in self._objects and kind not in self._unserved
 
-    def seen(self, address: Address, *, bindings_cluster_scoped: bool = False) -> Seen:
+    def seen(
+        self,
+        address: Address,
+        *,
+        bindings_cluster_scoped: bool = False,
+        silent: frozenset[str] = frozenset(),
+    ) -> Seen:
         """Return all that was read. Raises NoIdentity."""
         system = self._objects[NAMESPACE].get(("", KUBE_SYSTEM))
         if system is None or not uid_of(system):
@@ -113,6 +119,7 @@ class Reading:
             objects={kind: self.of(kind) for kind in sorted(self._objects)},
             unserved=frozenset(self._unserved),
             bindings_cluster_scoped=bindings_cluster_scoped,
+            silent=silent,
         )
 
     def _keep(self, kind: Kind, items: Iterable[Manifest]) -> None:

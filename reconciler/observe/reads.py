@@ -5,6 +5,7 @@ of a cluster beyond that.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
@@ -14,7 +15,9 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
+from reconciler.core.durations import parse_time
 from reconciler.core.errors import NotServed
+from reconciler.core.live import SILENCE
 from reconciler.core.manifest import (
     Manifest,
     get_bool,
@@ -71,6 +74,23 @@ async def rest_of_control_plane(reading: Reading, fleet: Fleet, name: str) -> No
     }
     further = sorted(referenced - known)
     await together(*(reading.list(SECRET, namespace=ns, name=secret) for ns, secret in further))
+
+
+def silent_spaces(reading: Reading, now: datetime) -> frozenset[str]:
+    """Return the spaces whose konnector is not to be counted on at `now` (UTC)."""
+    return frozenset(
+        namespace_of(one)
+        for one in reading.of(CLUSTER_BINDING)
+        if (beat := _heartbeat(one)) is None or now - beat > SILENCE
+    )
+
+
+def _heartbeat(cluster_binding: Manifest) -> datetime | None:
+    text = get_text(cluster_binding, "status", "lastHeartbeatTime")
+    try:
+        return parse_time(text) if text else None
+    except ValueError:
+        return None
 
 
 async def first_of_app_cluster(reading: Reading) -> None:

@@ -82,13 +82,43 @@ def _subject(wanted: Wanted) -> str:
 
 
 def _create_only(site: Site, draft: Change, live: Manifest | None, wanted: Wanted) -> Change:
-    if live is not None:
+    if live is not None and is_deleting(live):
         gone = "it is being deleted; plan again once it is gone"
-        return replace(draft, action=Action.BLOCKED, reason=gone) if is_deleting(live) else draft
+        return replace(draft, action=Action.BLOCKED, reason=gone)
+    if live is not None:
+        return _mended(site, draft, live, wanted)
     installs = site.app.get(DEPLOYMENT, names.KLUTCH_NAMESPACE, names.KONNECTOR)
     if wanted.ref.kind == CRD and installs is not None:
         return replace(draft, reason="waiting: the konnector there installs it")
     return replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest)
+
+
+def _mended(site: Site, draft: Change, live: Manifest, wanted: Wanted) -> Change:
+    """Rewrite K where it leads elsewhere than its source, and no konnector can mirror that.
+
+    As long as one beats it does, and nobody else writes there (mapping.md 3, row 5).
+    """
+    footing = site.footing
+    source = site.control_plane.get(SECRET, footing.kubeconfig_namespace, footing.kubeconfig_name)
+    silent = footing.space in site.control_plane.seen.silent
+    if wanted.kubeconfig is None or source is None or not silent:
+        return draft
+    meant, held = facts_of(source), facts_of(live)
+    if meant is None or held == meant:
+        return draft
+    fields = tuple(
+        FieldChange(f"/data/kubeconfig/{name}", before, after)
+        for name, before, after in (
+            ("ca", held.ca_digest if held else None, meant.ca_digest),
+            ("namespace", held.namespace if held else None, meant.namespace),
+            ("server", held.server if held else None, meant.server),
+            ("token", held.token_digest if held else None, meant.token_digest),
+        )
+        if before != after
+    )
+    reason = "differs from its source, and the konnector that would mirror it is silent"
+    after = wanted.manifest
+    return replace(draft, action=Action.UPDATE, reason=reason, fields=fields, after=after)
 
 
 def _kubeconfig(

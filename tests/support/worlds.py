@@ -92,6 +92,7 @@ class World:
     uids: dict[str, str] = field(default_factory=dict)
     in_use: dict[str, dict[str, int]] = field(default_factory=dict)
     unseen: set[str] = field(default_factory=set)
+    silent: set[str] = field(default_factory=set)  # spaces without a heartbeat
     plane: str = "eu"
     _count: int = 0
 
@@ -200,7 +201,8 @@ class World:
         for resource, count in self.in_use.get(name, {}).items():
             plural, _, group = resource.partition(".")
             counts[instances(group, plural)] = count
-        return Seen(uid=uid, address=ADDRESS, objects=by_kind, in_use=counts)
+        silent = frozenset(self.silent)
+        return Seen(uid=uid, address=ADDRESS, objects=by_kind, in_use=counts, silent=silent)
 
 
 def _is(one: Manifest, change: Change) -> bool:
