@@ -1,7 +1,11 @@
 """The files with which a fleet repository begins. They validate as they are."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
+
+from klutchctl.render import yaml_writer
+from reconciler.core.manifest import JSON
 
 _API_VERSION: Final = "apiVersion: fleet.klutchctl.dev/v1alpha1\n"
 
@@ -67,16 +71,56 @@ spec:
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """A control plane that is there: its kubeconfig context, and who makes its binding spaces."""
+
+    context: str
+    mode: str
+
+
 def files(name: str, schema: str) -> dict[str, str]:
     """Return the files of a fleet of this name, by path.
 
     `schema` is the text of the JSON Schema, which an editor finds by the first line of each file.
     """
+    return _finished({path: text.replace("NAME", name) for path, text in _FILES.items()}, schema)
+
+
+def live_files(
+    name: str, schema: str, plane: ControlPlane, apps: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the files of a fleet whose clusters are there already, without any Binding.
+
+    `apps` are the kubeconfig contexts of the app clusters by their names.
+    """
+    patterns = ("controlplanes", "clusters", "templates", "bindings/**", "policies")
+    include: list[JSON] = [{"glob": f"{one}/*.yaml", "optional": True} for one in patterns]
+    spec: dict[str, JSON] = {"include": include, "prune": {"mode": "report"}}
+    at: dict[str, JSON] = {"access": {"kubeconfigContext": plane.context}, "mode": plane.mode}
+    found = {
+        "fleet.yaml": _document("Fleet", name, spec),
+        "controlplanes/main.yaml": _document("ControlPlane", "main", at),
+    }
+    for app, context in apps.items():
+        access = {"kubeconfigContext": context}
+        spec = {"access": access, "controlPlane": "main"}
+        found[f"clusters/{app}.yaml"] = _document("Cluster", app, spec)
+    return _finished(found, schema)
+
+
+def _document(kind: str, name: str, spec: Mapping[str, JSON]) -> str:
+    content: dict[str, JSON] = {"kind": kind, "metadata": {"name": name}, "spec": spec}
+    return _API_VERSION + "\n".join(yaml_writer.lines(content)) + "\n"
+
+
+def _finished(texts: Mapping[str, str], schema: str) -> dict[str, str]:
+    """Return the files with the line by which an editor finds the schema, and the schema."""
     found = {
         path: f"# yaml-language-server: $schema={_way_up(path)}{_SCHEMA}\n{text}"
-        for path, text in _FILES.items()
+        for path, text in texts.items()
     }
-    return {path: text.replace("NAME", name) for path, text in found.items()} | {_SCHEMA: schema}
+    return found | {_SCHEMA: schema}
 
 
 def _way_up(path: str) -> str:

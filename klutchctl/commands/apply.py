@@ -70,11 +70,61 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
         list[str] | None,
         typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
     ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            help="Follow the files until interrupted, and repair drift. It never asks: what no "
+            "guard holds back is approved by this option.",
+        ),
+    ] = False,
+    git: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="With --watch: PATH of a Git repository on a server (https or ssh). The files "
+            "named by KLUTCHCTL_GIT_TOKEN_FILE and KLUTCHCTL_GIT_SSH_KEY_FILE open it.",
+        ),
+    ] = None,
+    ref: Annotated[
+        str | None,
+        typer.Option(metavar="REF", help="With --watch: a branch or tag, not the work tree."),
+    ] = None,
+    poll: Annotated[
+        float,
+        typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="With --watch: between looks."),
+    ] = 10.0,
+    interval: Annotated[
+        float,
+        typer.Option(
+            min=1, max=86_400, metavar="SECONDS", help="With --watch: between repairs of drift."
+        ),
+    ] = 300.0,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="ADDR:PORT", help="With --watch: serve /metrics and /healthz."),
+    ] = None,
 ) -> int:
     """Apply a saved plan exactly, or plan, confirm and apply. Safe to repeat."""
     wanted = outputs.parse(output or [], known=_FORMATS)
     import uvloop
 
+    if watch:
+        from klutchctl.commands import watch as watching
+
+        options = watching.Options(
+            path=target,
+            url=watching.url(git),
+            ref=ref,
+            poll=poll,
+            interval=interval,
+            listen=watching.address(listen),
+            wait_timeout=wait_timeout,
+        )
+        refused = {"--wait": wait, "--break-lock": break_lock, "--force": force, "-o": output}
+        return watching.run(context, options, refused=refused)
+    if any(one is not None for one in (git, ref, listen)):
+        raise typer.BadParameter("--git, --ref and --listen need --watch")
     settings = context.obj
     assert isinstance(settings, Settings)
     terms = Terms(

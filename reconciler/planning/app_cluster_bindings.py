@@ -64,7 +64,10 @@ def place(
         return Misplaced("ambiguous-space", f"several AppClusterBindings are its own: {several}")
     live = found[0] if found else None
     fresh = replace(
-        default_footing(fleet, cluster), cluster_uid=app.seen.uid, address=app.seen.address
+        default_footing(fleet, cluster),
+        bindings_cluster_scoped=app.seen.bindings_cluster_scoped,
+        cluster_uid=app.seen.uid,
+        address=app.seen.address,
     )
     if live is None:
         return fresh

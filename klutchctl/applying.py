@@ -1,0 +1,128 @@
+"""A plan that somebody approves, applied: for every command that writes to clusters."""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from klutchctl import outputs, reach
+from klutchctl.exit_codes import ExitCode
+from klutchctl.reach import Reach
+
+if TYPE_CHECKING:
+    from reconciler.apply import Gate, Report
+    from reconciler.fleet.values import Fleet
+    from reconciler.observe import Clusters
+    from reconciler.planning.changes import Plan
+
+FORMATS: Final = ("text", "json", "junit")
+_SIGNALS: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the options of a command that writes say. `wait_timeout` is in seconds."""
+
+    wait_timeout: float
+    force: bool
+    break_lock: bool
+    wait: bool = False
+
+
+def is_approved(
+    plan: "Plan",
+    wanted: tuple[outputs.Output, ...],
+    *,
+    question: str,
+    auto_approve: bool,
+    color: bool,
+) -> bool:
+    """Show what would be done, and ask where there is somebody to ask.
+
+    A plan in which nothing would be done needs nobody.
+    """
+    from klutchctl.render import plan_text
+
+    if not any(one.acts and not one.held for one in plan.changes):
+        return True
+    # Standard output may be for a program; then a person reads the plan beside it.
+    quiet = any(one.path is None and one.format != "text" for one in wanted)
+    stream = sys.stderr if quiet else sys.stdout
+    print(plan_text.render(plan, color=color and stream.isatty()), file=stream)
+    if auto_approve or not sys.stdin.isatty():
+        return auto_approve
+    print(f"{question} Only `yes` does. ", end="", file=stream, flush=True)
+    return sys.stdin.readline().strip() == "yes"
+
+
+async def applied(
+    fleet: "Fleet", approved: "Plan", clusters: "Clusters", how: Reach, terms: Terms
+) -> "tuple[Report, ExitCode | None]":
+    """Apply a plan, and show how far it is; a signal that ended it is told by its exit code.
+
+    Raises Locked.
+    """
+    from klutchctl.render.apply_progress import progress
+    from reconciler import apply as applying
+
+    gate = applying.Gate()
+    options = applying.Options(
+        holder=f"{socket.gethostname()}-{os.getpid()}",
+        now=lambda: datetime.now(UTC),
+        pace=reach.pace(how),
+        wait=terms.wait,
+        wait_seconds=terms.wait_timeout,
+        force=terms.force,
+        break_lock=terms.break_lock,
+    )
+    with _ended_by_signals(gate) as received, progress(sys.stderr) as shown:
+        ears = applying.Ears(outcome=shown.outcome, stage=shown.stage)
+        report = await applying.apply(
+            fleet, approved, clusters, options=options, gate=gate, ears=ears
+        )
+    return report, received[0] if received else None
+
+
+@contextmanager
+def _ended_by_signals(gate: "Gate") -> Iterator[list[ExitCode]]:
+    """Let SIGINT and SIGTERM close the gate: what was sent is waited for and told."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    received: list[ExitCode] = []
+
+    def end(number: signal.Signals) -> None:
+        received.append(_SIGNALS[number])
+        gate.close(f"ended by {number.name}")
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, end, number)
+    try:
+        yield received
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def show(report: "Report", wanted: tuple[outputs.Output, ...], *, color: bool) -> None:
+    """Print what was done, in the formats that were asked for."""
+    from klutchctl.render import report_json, report_junit, report_text
+
+    def text(path: Path | None) -> str:
+        watched = path is None and sys.stdout.isatty()
+        return report_text.render(report, color=color and watched)
+
+    outputs.write(
+        wanted,
+        {
+            "text": text,
+            "json": lambda _: report_json.render(report),
+            "junit": lambda _: report_junit.render(report),
+        },
+    )

@@ -1,0 +1,188 @@
+"""`klutchctl import`: writes files for what is live and no file names. Writes to no cluster."""
+
+import contextlib
+import os
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from klutchctl import reach
+from klutchctl.exit_codes import ExitCode
+from klutchctl.reach import Reach
+from klutchctl.settings import Settings
+
+if TYPE_CHECKING:
+    from reconciler.core.live import Live
+    from reconciler.core.tree import Tree
+    from reconciler.fleet.load import Loaded
+    from reconciler.observe import Clusters
+    from reconciler.planning.imports import Imports
+
+_FILE: Final = "imported.yaml"
+_HEAD: Final = """\
+# What was live and in no file when `klutchctl import` ran. Rename and move it as you like.
+"""
+
+
+def import_(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", help=f"In the repository, for a new file {_FILE}."),
+    ] = None,
+) -> int:
+    """Write files for the bindings that are live and that no file names. Overwrites nothing."""
+    settings = context.obj
+    assert isinstance(settings, Settings)
+    return run(path, out, reach.of(context), settings)
+
+
+def run(path: Path, out: Path | None, how: Reach, settings: Settings) -> int:
+    """Import into the fleet at `path`, tell what was found, and return the exit code."""
+    import uvloop
+
+    from klutchctl import looking, repository
+
+    tree = repository.tree_in(path, ref=None, check_owner=settings.git_owner_check)
+    folder = path if path.is_dir() else path.parent
+    job = _Import(tree, looking.documents(tree), folder, how)
+    target = job.file(out)
+    made, unread = uvloop.run(job.found(target, settings))
+    for name, reason in unread:
+        print(f"Warning: {name} was not read: {reason}", file=sys.stderr)
+    if made.imports.found:
+        write_new(job.folder / target, made.text.encode())
+    typer.echo(_told(made, job.folder / target, whole=not unread), nl=False)
+    if made.blind:
+        return ExitCode.FAILED
+    return ExitCode.PARTIAL if unread and not how.allow_unreachable else ExitCode.SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What is imported, and the file that says so. `blind`: no app cluster could be read."""
+
+    imports: "Imports"
+    text: str
+    blind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Import:
+    """One run of the command."""
+
+    tree: "Tree"
+    loaded: "Loaded"
+    folder: Path
+    how: Reach
+
+    def file(self, out: Path | None) -> str:
+        """Return the path of the new file in the repository. Raises ConfigError."""
+        from reconciler.core.errors import ConfigError
+        from reconciler.planning.import_documents import belongs, place
+
+        if out is None:
+            path = place(self.loaded, _FILE)
+        else:
+            inside = os.path.relpath(out, self.folder)
+            path = (Path(inside) / _FILE).as_posix()
+        if path is None or not belongs(self.loaded, path):
+            hint = "Name a folder of spec.include with --out, or add imported/*.yaml to it"
+            where = str(self.loaded.fleet.origin)
+            raise ConfigError(f"no include matches {path or _FILE}", where=where, hint=hint)
+        if (self.folder / path).exists():
+            hint = "Nothing was written; name another folder with --out"
+            raise ConfigError("is there already", where=str(self.folder / path), hint=hint)
+        return path
+
+    async def found(self, target: str, settings: Settings) -> tuple[_Made, list[tuple[str, str]]]:
+        """Read the clusters; return what is imported, and what was not read and why."""
+        from klutchctl import repository
+        from reconciler.core.live import Seen, Unseen
+        from reconciler.kube import registry
+        from reconciler.observe import observe
+        from reconciler.planning.imports import imports
+
+        fleet, pace = self.loaded.fleet, reach.pace(self.how)
+        only = repository.chosen(fleet, self.how)
+        async with registry.of(fleet, reach.surroundings(self.how, settings)) as clusters:
+            live = await observe(fleet, clusters, only=only, pace=pace)
+            made = imports(fleet, live, only=only)
+            settled = await self._settled(made, live, clusters, target)
+        seen = {**live.control_planes, **live.clusters}
+        awake = {name for name, one in fleet.clusters.items() if one.suspended is None}
+        unread = [
+            (name, one.reason)
+            for name, one in sorted(seen.items())
+            if isinstance(one, Unseen) and (name in awake or name in live.control_planes)
+        ]
+        blind = bool(unread) and not any(isinstance(one, Seen) for one in live.clusters.values())
+        return replace(settled, blind=blind), unread
+
+    async def _settled(
+        self, made: "Imports", live: "Live", clusters: "Clusters", target: str
+    ) -> _Made:
+        """Drop what its own files would change, until they take over all that they name."""
+        from klutchctl import looking
+        from reconciler.planning.imports import settled
+
+        while made.found:
+            text = self._text(made)
+            files = {**self.tree.files, target: text.encode()}
+            fleet = looking.documents(replace(self.tree, files=files)).fleet
+            only = {name for one in made.found for name in one.clusters}
+            seen = await looking.planned(fleet, live, clusters, self.how, only=only)
+            kept = settled(made, seen.plan)
+            if kept == made:
+                return _Made(made, text)
+            made = kept
+        return _Made(made, "")
+
+    def _text(self, made: "Imports") -> str:
+        from klutchctl.render import yaml_writer
+        from reconciler.planning.import_documents import documents
+
+        found = ["\n".join(yaml_writer.lines(one)) for one in documents(self.loaded, made.found)]
+        return _HEAD + "\n---\n".join(found) + "\n"
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that is there whole or not at all. Raises ConfigError where there is one."""
+    from reconciler.core.errors import ConfigError
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(draft, 0o644)
+        os.link(draft, path)  # unlike a rename, it replaces nothing
+    except FileExistsError:
+        raise ConfigError("is there already", where=str(path)) from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            Path(draft).unlink()
+
+
+def _told(made: _Made, path: Path, *, whole: bool) -> str:
+    from klutchctl.render.plan_rows import plural
+    from klutchctl.render.visible import visible
+    from reconciler.planning.import_documents import units_of
+
+    found = made.imports.found
+    lines = [f"Left alone: {visible(name)}: {visible(why)}" for name, why in made.imports.left]
+    if found:
+        count = plural(units_of(found), "unit")
+        lines.append(f"Wrote {path}: {plural(len(found), 'Binding')} for {count}")
+        lines.append("`klutchctl plan` shows what taking them over writes: labels and annotations")
+    else:
+        where = "" if whole else " in the clusters that were read"
+        lines.append(f"Nothing to import was found{where}; nothing was written")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,117 @@
+"""`klutchctl release`: lets go of live bindings. Their data stays."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from klutchctl import applying, outputs, reach
+from klutchctl.exit_codes import ExitCode
+from klutchctl.reach import Reach
+from klutchctl.settings import Settings
+
+if TYPE_CHECKING:
+    from reconciler.fleet.values import Fleet
+    from reconciler.planning.targets import Target
+
+_NOT_APPROVED = (
+    "Nothing was released: nobody approved it. Give --auto-approve where there is no terminal."
+)
+
+
+def release(  # noqa: PLR0913, PLR0917 - each is an option
+    context: typer.Context,
+    target: Annotated[
+        list[str], typer.Argument(metavar="CLUSTER/BINDING...", help="Or CLUSTER/plural.group.")
+    ],
+    fleet: Annotated[
+        Path, typer.Option("--fleet", metavar="PATH", help="The fleet repository.")
+    ] = Path(),
+    auto_approve: Annotated[
+        bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal.")
+    ] = False,
+    wait_timeout: Annotated[
+        float,
+        typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="For each wait for a peer."),
+    ] = 120.0,
+    break_lock: Annotated[
+        bool, typer.Option("--break-lock", help="Take the lock over from a run that is dead.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Without the proof that sync has stopped.")
+    ] = False,
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(applying.FORMATS)),
+    ] = None,
+) -> int:
+    """Let go of bindings that the files name no more: sync stops, data and Secrets stay."""
+    wanted = outputs.parse(output or [], known=applying.FORMATS)
+    import uvloop
+
+    from klutchctl import repository
+    from reconciler.planning import narrowing, targets
+
+    settings = context.obj
+    assert isinstance(settings, Settings)
+    named = [targets.parse(one) for one in target]
+    read = repository.fleet_in(fleet, check_owner=settings.git_owner_check)
+    narrowing.check(read, named)
+    terms = applying.Terms(wait_timeout=wait_timeout, force=force, break_lock=break_lock)
+    job = _Release(reach.of(context), settings, terms, wanted, auto_approve=auto_approve)
+    return uvloop.run(job.run(read, named))
+
+
+class _Release:
+    """One run of the command."""
+
+    def __init__(
+        self,
+        how: Reach,
+        settings: Settings,
+        terms: applying.Terms,
+        wanted: tuple[outputs.Output, ...],
+        *,
+        auto_approve: bool,
+    ) -> None:
+        self._how, self._settings, self._terms = how, settings, terms
+        self._wanted, self._auto_approve = wanted, auto_approve
+
+    async def run(self, fleet: "Fleet", named: "list[Target]") -> int:
+        """Plan, ask, apply, tell; return the exit code."""
+        from klutchctl import looking
+        from klutchctl.outcome import apply_code
+        from reconciler.apply import Locked
+        from reconciler.kube import registry
+        from reconciler.planning import narrowing
+        from reconciler.planning.strangers import strangers
+
+        asked, only = narrowing.letting_go(fleet), {one.cluster for one in named}
+        color = self._settings.color
+        surroundings = reach.surroundings(self._how, self._settings)
+        async with registry.of(fleet, surroundings) as clusters:
+            seen = await looking.look(asked, clusters, self._how, only=only)
+            foreign = [one.unit for one in strangers(asked, seen.live, only=only)]
+            plan = narrowing.releases(fleet, seen.plan, named, foreign=foreign)
+            approved = applying.is_approved(
+                plan,
+                self._wanted,
+                question="Release this?",
+                auto_approve=self._auto_approve,
+                color=color,
+            )
+            if not approved:
+                print(_NOT_APPROVED, file=sys.stderr)
+                return ExitCode.HELD_BACK
+            free = narrowing.without_budgets(fleet)
+            try:
+                report, signalled = await applying.applied(
+                    free, plan, clusters, self._how, self._terms
+                )
+            except Locked as error:
+                print(f"Error: {error}", file=sys.stderr)
+                return ExitCode.LOCKED
+        applying.show(report, self._wanted, color=color)
+        allow = self._how.allow_unreachable
+        return apply_code(report, allow_unreachable=allow, signalled=signalled)

@@ -1,0 +1,257 @@
+"""`klutchctl apply --watch`: the clusters are kept as a folder, or a Git ref, says."""
+
+import asyncio
+import random
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from klutchctl import main, reach
+from klutchctl.exit_codes import ExitCode
+from klutchctl.reach import Reach
+from klutchctl.render import watch_lines
+from klutchctl.settings import Settings
+from klutchctl.watch_rounds import Rounds
+from reconciler.apply import Locked, Report, Status
+from reconciler.core.errors import ConfigError
+from reconciler.core.problems import Problem
+from reconciler.fleet.values import Fleet
+from reconciler.source import git_url
+from reconciler.source.following import Folder, Followed, GitRef
+from reconciler.source.git_url import GitUrl
+from reconciler.watch import Clock, Ears, Task, Terms, Watch, health
+from reconciler.watch.health import Signs
+
+_SIGNALS: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+_DOCUMENTS: Final = (".yaml", ".yml")
+_TOKEN_FILE: Final = "KLUTCHCTL_GIT_TOKEN_FILE"
+_SSH_KEY_FILE: Final = "KLUTCHCTL_GIT_SSH_KEY_FILE"
+_BEAT: Final = 1.0  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What is followed, and how. Times are in seconds.
+
+    `path` is a folder on disk; with `ref`, of a Git repository there, or, with `url`, of one on a
+    server.
+    """
+
+    path: Path
+    url: GitUrl | None
+    ref: str | None
+    poll: float
+    interval: float
+    listen: tuple[str, int] | None
+    wait_timeout: float
+
+
+def address(text: str | None) -> tuple[str, int] | None:
+    """Return host and port of --listen. Raises typer.BadParameter."""
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise typer.BadParameter(
+            f"{text!r} is not ADDR:PORT, such as 127.0.0.1:9090", param_hint="'--listen'"
+        )
+    return host, int(port)
+
+
+def url(text: str | None) -> GitUrl | None:
+    """Return the URL of --git. Raises typer.BadParameter."""
+    try:
+        return None if text is None else git_url.parse(text, where="--git")
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def run(context: typer.Context, options: Options, *, refused: Mapping[str, object]) -> int:
+    """Watch until a signal ends it.
+
+    Raises typer.BadParameter for options that make no sense here, by their values, and for a plan.
+    """
+    if given := [name for name, value in refused.items() if value]:
+        raise typer.BadParameter(f"{', '.join(given)} cannot be given with --watch")
+    if options.url is None and options.path.is_file() and options.path.suffix not in _DOCUMENTS:
+        raise typer.BadParameter("--watch follows the files of a fleet, not a saved plan")
+    import uvloop
+
+    settings = context.obj
+    assert isinstance(settings, Settings)
+    return uvloop.run(_watch(options, reach.of(context), settings))
+
+
+async def _watch(options: Options, how: Reach, settings: Settings) -> int:
+    rounds = Rounds(how, settings, wait_seconds=options.wait_timeout)
+    pulse = _Pulse(options.interval)
+    ears: list[Ears] = [Speaker(), pulse]
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(rounds.close)
+        received = stack.enter_context(_ended_by_signals(rounds))
+        stack.enter_context(pulse.beating())
+        if options.listen is not None:
+            ears.append(stack.enter_context(_listening(options.listen, pulse)))
+        watch = Watch(
+            await stack.enter_async_context(_followed(options, settings)),
+            rounds.make,
+            terms=Terms(interval=options.interval),
+            clock=Clock(now=time.monotonic, dice=random.random),
+            ears=ears,
+        )
+        await watch.run(rounds.stop)
+    return received[0]
+
+
+def _remote(options: Options, url: GitUrl, settings: Settings) -> Followed:
+    from reconciler.source.remote import Keys, Place, Remote
+
+    inside = options.path.as_posix().strip("/")
+    place = Place(url, options.ref or "HEAD", "" if inside in ("", ".") else f"{inside}/")
+    named = {name: settings.environ.get(name) for name in (_TOKEN_FILE, _SSH_KEY_FILE)}
+    token, ssh_key = (Path(path) if path else None for path in named.values())
+    return Remote(
+        place,
+        cache=settings.cache_home / "klutchctl" / "git",
+        keys=Keys(token=token, ssh_key=ssh_key),
+        every=options.poll,
+    )
+
+
+@asynccontextmanager
+async def _followed(options: Options, settings: Settings) -> AsyncIterator[Followed]:
+    owner = settings.git_owner_check
+    if options.url is not None:
+        yield _remote(options, options.url, settings)
+        return
+    if options.ref is not None:
+        yield GitRef(options.path, options.ref, check_owner=owner, every=options.poll)
+        return
+    async with Folder(options.path, check_owner=owner, every=options.poll) as folder:
+        yield folder
+
+
+@contextmanager
+def _ended_by_signals(rounds: Rounds) -> Iterator[list[ExitCode]]:
+    """Let SIGINT and SIGTERM end the rounds."""
+    loop = asyncio.get_running_loop()
+    received: list[ExitCode] = []
+
+    def end(number: signal.Signals) -> None:
+        received.append(_SIGNALS[number])
+        rounds.end(f"ended by {number.name}")
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, end, number)
+    try:
+        yield received
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _listening(address: tuple[str, int], pulse: "_Pulse") -> Iterator[Ears]:
+    """Serve metrics and health, and yield who counts."""
+    from reconciler.watch import listener
+    from reconciler.watch.meters import Meters
+
+    meters = Meters(time.time)
+    with listener.served(address, meters.registry, pulse.ailment) as (host, port):
+        shown = f"[{host}]" if ":" in host else host
+        print(f"Listening on http://{shown}:{port}", file=sys.stderr, flush=True)
+        yield meters
+
+
+class _Pulse:
+    """Notes the signs of life. Asked from another thread, so each note is one new value."""
+
+    def __init__(self, interval: float) -> None:
+        now = time.monotonic()
+        self._interval, self._signs = interval, Signs(beat_at=now, round_at=now)
+
+    def ailment(self) -> str:
+        """Return why the watch is not healthy, or ""."""
+        return health.ailment(self._signs, time.monotonic(), interval=self._interval)
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Note for as long as the block lasts that the event loop turns."""
+
+        async def beat() -> None:
+            while True:
+                self._signs = replace(self._signs, beat_at=time.monotonic())
+                await asyncio.sleep(_BEAT)
+
+        beating = asyncio.create_task(beat())
+        try:
+            yield
+        finally:
+            beating.cancel()
+
+    def unreadable(self, error: Exception) -> None:
+        """Note it."""
+        del error
+        self._signs = replace(self._signs, readable=False)
+
+    def read(self, fleet: Fleet, warnings: Sequence[Problem] | None) -> None:
+        """Note it."""
+        del fleet, warnings
+        self._signs = replace(self._signs, readable=True)
+
+    def ended(self, task: Task, report: Report, seconds: float) -> None:
+        """Note the time."""
+        del task, report, seconds
+        self._signs = replace(self._signs, round_at=time.monotonic())
+
+    def failed(self, task: Task, error: Exception, seconds: float) -> None:
+        """A round that did not end is no sign of life."""
+
+
+class Speaker:
+    """Tells people what is new; what was said last is not said again."""
+
+    def __init__(self) -> None:
+        self._of_source, self._of_rounds = "", ""
+        self._trouble: tuple[str, ...] | None = None
+
+    def unreadable(self, error: Exception) -> None:
+        """Say so."""
+        said = watch_lines.unreadable(main.sentence(error))
+        if said != self._of_source:
+            self._of_source = said
+            print(said, file=sys.stderr, flush=True)
+
+    def read(self, fleet: Fleet, warnings: Sequence[Problem] | None) -> None:
+        """Say what is of use now."""
+        if warnings is None and self._of_source.startswith("Fleet "):
+            return
+        self._of_source = watch_lines.source(fleet, warnings or ())
+        print(self._of_source, file=sys.stderr, flush=True)
+
+    def ended(self, task: Task, report: Report, seconds: float) -> None:
+        """Say what was done, and what is in the way where that is something else."""
+        trouble = watch_lines.trouble(report)
+        news = any(one.status is Status.DONE for one in report.outcomes)
+        if news or trouble != self._trouble:
+            now = datetime.now(UTC)
+            print(watch_lines.ended(task, report, seconds, now=now), flush=True)
+        self._of_rounds, self._trouble = "", trouble
+
+    def failed(self, task: Task, error: Exception, seconds: float) -> None:
+        """Say why."""
+        said = main.sentence(error)
+        # How long it has been held is another figure each time.
+        about = error.holder if isinstance(error, Locked) else said
+        if about != self._of_rounds:
+            self._of_rounds = about
+            print(watch_lines.failed(said), file=sys.stderr, flush=True)

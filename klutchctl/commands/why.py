@@ -1,0 +1,136 @@
+"""`klutchctl why`: where a binding in a cluster comes from, and what becomes of it. Only reads."""
+
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from klutchctl import outputs, reach
+from klutchctl.exit_codes import ExitCode
+from klutchctl.reach import Reach
+from klutchctl.settings import Settings
+
+if TYPE_CHECKING:
+    from klutchctl.looking import Look
+    from reconciler.fleet.load import Loaded
+    from reconciler.health import UnitHealth
+    from reconciler.observe import Clusters
+    from reconciler.planning.explaining import Explanation
+    from reconciler.planning.targets import Target
+
+_FORMATS: Final = ("text", "json")
+
+
+def why(
+    context: typer.Context,
+    target: Annotated[
+        str, typer.Argument(metavar="CLUSTER/BINDING", help="Or CLUSTER/plural.group.")
+    ],
+    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
+    snapshot: Annotated[
+        Path | None,
+        typer.Option("--snapshot", metavar="FILE", help="By a snapshot; contact no cluster."),
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+    ] = None,
+) -> int:
+    """Show which lines of the files make a binding, what a plan does with it, and how it is."""
+    wanted = outputs.parse(output or [], known=_FORMATS)
+    import uvloop
+
+    from klutchctl import looking, repository
+    from reconciler.planning import targets
+
+    settings = context.obj
+    assert isinstance(settings, Settings)
+    how = reach.of(context)
+    named = targets.parse(target)
+    tree = repository.tree_in(path, ref=None, check_owner=settings.git_owner_check)
+    loaded = looking.documents(tree)
+    if snapshot is None:
+        found = uvloop.run(_asked(loaded, named, how, settings))
+    else:
+        found = _Answer(_from_file(loaded, named, snapshot), ())
+    _print(found, wanted, color=settings.color)
+    unread = found.explanation.plan.unseen and not how.allow_unreachable
+    return ExitCode.PARTIAL if unread else ExitCode.SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What is printed; `health` is that of the units, where somebody looked."""
+
+    explanation: "Explanation"
+    health: "tuple[UnitHealth, ...]"
+
+
+def _from_file(loaded: "Loaded", target: "Target", path: Path) -> "Explanation":
+    from reconciler.core import livefile
+    from reconciler.planning import explaining, planner
+
+    live = livefile.parse(path.read_bytes(), str(path))
+    made = planner.plan(explaining.watching(loaded.fleet), live)
+    return explaining.explained(loaded, live, made, target)
+
+
+async def _asked(loaded: "Loaded", target: "Target", how: Reach, settings: Settings) -> _Answer:
+    from klutchctl import looking
+    from reconciler.kube import registry
+    from reconciler.planning import explaining
+
+    fleet = explaining.watching(loaded.fleet)
+    async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
+        seen = await looking.look(fleet, clusters, how, only={target.cluster})
+        found = explaining.explained(loaded, seen.live, seen.plan, target)
+        if found.prunes:
+            # Whether it is held back depends on all that the whole fleet would prune.
+            seen = await looking.look(fleet, clusters, how, only=None)
+            found = explaining.explained(loaded, seen.live, seen.plan, target)
+        return _Answer(found, await _health(loaded, seen, found, clusters))
+
+
+async def _health(
+    loaded: "Loaded", seen: "Look", found: "Explanation", clusters: "Clusters"
+) -> "tuple[UnitHealth, ...]":
+    """Return how the units are, by what was seen and the CRDs that only the cluster can tell."""
+    from reconciler.core.errors import KlutchError
+    from reconciler.core.live import Unseen
+    from reconciler.health import board, reading
+    from reconciler.observe.reading import Incomplete
+
+    name = found.target.cluster
+    cluster = loaded.fleet.clusters.get(name)
+    if cluster is None:
+        return ()
+    scene = board.scene(loaded.fleet, seen.live, only={name})
+    spot = scene.spots.get(name)
+    definitions: dict[str, board.Definitions | Unseen] = {}
+    if spot is not None and spot.awaited():
+        plane = cluster.control_plane
+        try:
+            reached = await clusters.app_cluster(name, cluster.access, control_plane=plane)
+            definitions[name] = await reading.definitions(reached.cluster, spot.awaited())
+        except KlutchError as error:
+            definitions[name] = Unseen(str(error))
+        except Incomplete as error:
+            definitions[name] = Unseen(str(error.errors[0]))
+    made = board.board(scene, definitions, now=datetime.now(UTC))
+    return tuple(one.health for one in made.units if one.health.unit in found.units)
+
+
+def _print(found: _Answer, wanted: tuple[outputs.Output, ...], *, color: bool) -> None:
+    from klutchctl.render import why_json, why_text
+
+    def text(path: Path | None) -> str:
+        watched = path is None and sys.stdout.isatty()
+        return why_text.render(found.explanation, found.health, color=color and watched)
+
+    outputs.write(
+        wanted,
+        {"text": text, "json": lambda _: why_json.render(found.explanation, found.health)},
+    )

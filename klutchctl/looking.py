@@ -1,0 +1,65 @@
+"""One look at a fleet: its documents, what is live, and the plan that these make."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from klutchctl import reach
+from klutchctl.reach import Reach
+
+if TYPE_CHECKING:
+    from reconciler.core.live import Live
+    from reconciler.core.tree import Tree
+    from reconciler.fleet.load import Loaded
+    from reconciler.fleet.values import Fleet
+    from reconciler.observe import Clusters
+    from reconciler.planning.changes import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was live at one moment, with the answers to all that planning asked, and its plan."""
+
+    live: "Live"
+    plan: "Plan"
+
+
+async def look(
+    fleet: "Fleet", clusters: "Clusters", how: Reach, *, only: Collection[str] | None
+) -> Look:
+    """Read all app clusters of a fleet, or `only` some, and plan them."""
+    from reconciler.observe import observe
+
+    live = await observe(fleet, clusters, only=only, pace=reach.pace(how))
+    return await planned(fleet, live, clusters, how, only=only)
+
+
+async def planned(
+    fleet: "Fleet",
+    live: "Live",
+    clusters: "Clusters",
+    how: Reach,
+    *,
+    only: Collection[str] | None,
+) -> Look:
+    """Plan a fleet against what is known to be live, and ask for what is missing for that."""
+    from reconciler.observe import answer
+    from reconciler.planning import planner
+
+    decided = planner.decide(fleet, live, only=only)
+    if not (decided.questions.in_use or decided.questions.bodies):
+        return Look(live, decided.plan)
+    live = await answer(fleet, live, clusters, decided.questions, pace=reach.pace(how))
+    return Look(live, planner.plan(fleet, live, only=only))
+
+
+def documents(tree: "Tree") -> "Loaded":
+    """Return a fleet with its documents. Raises InvalidRepository."""
+    from reconciler.core.problems import InvalidRepository, Problem
+    from reconciler.fleet.load import allowed, load_what_is_right
+
+    problems: list[Problem] = []
+    loaded = load_what_is_right(tree, problems)
+    if loaded is None or not allowed(problems):
+        raise InvalidRepository(problems)
+    return loaded
