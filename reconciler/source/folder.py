@@ -22,24 +22,25 @@ from reconciler.source.gather import EntryType, Unreadable
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-def read(path: Path, *, check_owner: bool = True) -> Tree:
+def read(path: Path, *, check_owner: bool = True, whole: bool = False) -> Tree:
     """Return the fleet in a folder, or that whose first file is `path`.
 
     Its revision is the commit at HEAD of the Git work tree it is in, with "+dirty" if the fleet
-    is not as committed. Raises InvalidRepository, ConfigError where the path cannot be opened, or
+    is not as committed. `whole` refuses a work tree that Git is writing, or that lacks files of
+    that commit. Raises InvalidRepository, ConfigError where the path cannot be opened, or
     the Git repository belongs to another user (unless `check_owner` is false), and HostError.
     """
-    whole = path.is_dir()
-    top = path if whole else path.parent
+    is_folder = path.is_dir()
+    top = path if is_folder else path.parent
     try:
         descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        if not whole:
+        if not is_folder:
             os.stat(path, follow_symlinks=False)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
     try:
         store = _Folder(descriptor)
-        entry = gather.find_entry(store) if whole else path.name
+        entry = gather.find_entry(store) if is_folder else path.name
         gathered = gather.gather(store, entry)
     finally:
         os.close(descriptor)
@@ -48,6 +49,8 @@ def read(path: Path, *, check_owner: bool = True) -> Tree:
         from reconciler.source import git  # takes 80 ms, and many fleets are looked at without
 
         folder, revision = git.work_tree(top, gathered, check_owner=check_owner)
+        if whole:
+            git.check_whole(top, gathered, check_owner=check_owner)
     return Tree(gathered.files, revision, entry, gathered.unread, folder)
 
 

@@ -24,6 +24,7 @@ from reconciler.source.gather import EntryType, Gathered, Unreadable
 # Earlier ones send credentials on to another host after a redirect (CVE-2026-53586).
 _OLDEST: Final = (1, 9, 5)
 _NAMESPACES: Final = ("refs/heads/", "refs/tags/", "refs/remotes/")
+_DAMAGED: Final = "A partial or damaged clone lacks objects: fetch them"
 _OBJECT_ID: Final = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
 _TYPES: Final = {
     FileMode.BLOB: EntryType.FILE,
@@ -65,6 +66,12 @@ def read_at(path: Path, ref: str, *, check_owner: bool = True) -> Tree:
     return _read(opened, commit, f"{inside}/", "")
 
 
+def commit_at(path: Path, ref: str, *, check_owner: bool = True) -> str:
+    """Return the id of the commit that `read_at` would read. Raises ConfigError and HostError."""
+    there = next(one for one in (path, *path.absolute().parents) if one.is_dir())
+    return str(_commit(_opened(there, check_owner=check_owner), ref).id)
+
+
 def _read(opened: pygit2.Repository, commit: pygit2.Commit, folder: str, entry: str) -> Tree:
     store = _Commit(opened, _subfolder(opened, commit, folder))
     name = entry or gather.find_entry(store)
@@ -87,7 +94,7 @@ def _is_file(opened: pygit2.Repository, commit: pygit2.Commit, path: str) -> boo
     if globs.path_problem(path):
         return False  # as a folder, it is refused with that problem
     try:
-        return _type_of(_descend(opened, commit.tree, path.split("/"))) is not EntryType.FOLDER
+        return _type_of(_descend(opened, _top(commit), path.split("/"))) is not EntryType.FOLDER
     except Unreadable:
         return False
 
@@ -105,6 +112,46 @@ def work_tree(top: Path, gathered: Gathered, *, check_owner: bool) -> tuple[str,
     commit = _commit(repository, "HEAD")
     dirty = "+dirty" if _differs(repository, commit, folder, gathered) else ""
     return folder, f"{commit.id}{dirty}"
+
+
+def check_whole(top: Path, gathered: Gathered, *, check_owner: bool) -> None:
+    """Refuse a work tree that may be a checkout cut short. Nothing to check without a commit.
+
+    A file of the fleet that was taken away on purpose is committed as such. Raises ConfigError
+    and HostError.
+    """
+    repository = _open(top, check_owner=check_owner)
+    if repository is None or repository.workdir is None or repository.head_is_unborn:
+        return
+    # Git holds it for as long as it writes files.
+    if (Path(repository.path) / "index.lock").exists():
+        hint = "If no Git command runs there, remove index.lock in its Git folder"
+        raise ConfigError("Git is writing to this work tree", where=str(top), hint=hint)
+    inside = _inside(repository, top, top)
+    missing = sorted(
+        _committed(repository, _commit(repository, "HEAD"), inside, gathered)
+        - gathered.files.keys()
+        - gathered.unread.keys()
+    )
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ConfigError(
+            f"the work tree lacks {missing[0]}{more}, which is committed",
+            where=str(top),
+            hint="Restore it, or commit that it was taken away",
+        )
+
+
+def _committed(
+    repository: pygit2.Repository, commit: pygit2.Commit, folder: str, gathered: Gathered
+) -> set[str]:
+    """Return the files that the includes of the gathered files mean in a commit."""
+    try:
+        store = _Commit(repository, _subfolder(repository, commit, folder))
+    except ConfigError:
+        return set()  # the folder is new
+    walked = gather.walk(store, gathered.patterns)
+    return {path for path, found in walked if found is EntryType.FILE}
 
 
 def _differs(
@@ -130,7 +177,7 @@ def _opened(path: Path, *, check_owner: bool) -> pygit2.Repository:
 
 
 def _open(path: Path, *, check_owner: bool) -> pygit2.Repository | None:
-    _check_library()
+    check_library()
     pygit2.settings.owner_validation = check_owner
     try:
         found = pygit2.discover_repository(str(path.resolve()))
@@ -144,11 +191,12 @@ def _open(path: Path, *, check_owner: bool) -> pygit2.Repository | None:
                 " `git config --global --add safe.directory <path>`",
             ) from None
         raise ConfigError(
-            f"the Git repository cannot be opened: {_reason(error)}", where=str(path)
+            f"the Git repository cannot be opened: {reason(error)}", where=str(path)
         ) from None
 
 
-def _check_library() -> None:
+def check_library() -> None:
+    """Raise HostError where libgit2 is one that must not talk to servers."""
     version = tuple(map(int, pygit2.LIBGIT2_VERSION.split(".")[:3]))
     if version < _OLDEST:
         raise HostError(
@@ -161,7 +209,7 @@ def _commit(repository: pygit2.Repository, ref: str) -> pygit2.Commit:
     try:
         found = _candidates(repository, ref)
     except (pygit2.GitError, KeyError, ValueError) as error:
-        raise ConfigError(f"{ref!r} is no commit: {_reason(error)}", where="ref") from None
+        raise ConfigError(f"{ref!r} is no commit: {reason(error)}", where="ref") from None
     if not found:
         hint = "Write HEAD, a branch, a tag or a whole commit id; what a shallow clone lacks, fetch"
         raise ConfigError(f"{ref!r} is not in the repository", where="ref", hint=hint)
@@ -188,17 +236,27 @@ def _candidates(repository: pygit2.Repository, ref: str) -> dict[str, pygit2.Com
 
 def _subfolder(repository: pygit2.Repository, commit: pygit2.Commit, folder: str) -> pygit2.Tree:
     path = folder.rstrip("/")
+    top = _top(commit)
     if not path:
-        return commit.tree
+        return top
     if problem := globs.path_problem(path):
         raise ConfigError(f"{path!r} {problem}", where="folder")
     try:
-        found = _descend(repository, commit.tree, path.split("/"))
+        found = _descend(repository, top, path.split("/"))
     except Unreadable:
         found = None
     if not isinstance(found, pygit2.Tree):
         raise ConfigError(f"there is no folder {path!r} in commit {commit.id}", where="folder")
     return found
+
+
+def _top(commit: pygit2.Commit) -> pygit2.Tree:
+    try:
+        return commit.tree
+    except pygit2.GitError as error:
+        raise ConfigError(
+            f"cannot be read: {reason(error)}", where=f"commit {commit.id}", hint=_DAMAGED
+        ) from None
 
 
 class _Commit:
@@ -258,9 +316,9 @@ def _type_of(entry: pygit2.Object) -> EntryType:
 
 
 def _broken(error: Exception) -> Unreadable:
-    hint = "A partial or damaged clone lacks objects: fetch them"
-    return Unreadable("unreadable-file", f"cannot be read: {_reason(error)}", hint)
+    return Unreadable("unreadable-file", f"cannot be read: {reason(error)}", _DAMAGED)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Return what an error of Git says."""
     return str(error.args[0]) if error.args else type(error).__name__

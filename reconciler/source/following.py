@@ -1,0 +1,170 @@
+"""A fleet repository that is followed: told as soon as it is another one, read only when whole.
+
+A file that is missing while somebody copies, or checks a commit out, must not pass for one that
+was taken away (safety.md, B1).
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import watchfiles
+
+from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import digest
+from reconciler.core.tree import Tree
+from reconciler.source import folder
+
+_QUIET: Final = 0.3  # seconds in which nothing may change
+_PATIENCE: Final = 15.0  # seconds for all changes together
+_STEP: Final = 50  # milliseconds between two looks for news
+_DEBOUNCE: Final = 1_000  # milliseconds after which news are told although more come
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The files as they are now. `mark` is not "", and another one wherever they differ."""
+
+    mark: str
+    tree: Tree
+
+
+class Followed(Protocol):
+    """A place that files come from."""
+
+    async def look(self, known: str) -> Found | None:
+        """Return the files, or None where they are still those with the mark `known`.
+
+        Raises InvalidRepository, ConfigError and HostError where they cannot be read whole.
+        """
+        ...
+
+    async def changed(self) -> None:
+        """Return when it is time for another look. May be cancelled."""
+        ...
+
+
+class Folder:
+    """A fleet in a folder, or that whose first file is `path`. Use as a context manager.
+
+    What is new is told by the kernel where it can (inotify and its like), and else found out
+    every `every` seconds. In a Git work tree, files that are committed have to be there: a
+    checkout that was cut short looks like one in which they were taken away.
+    """
+
+    def __init__(self, path: Path, *, check_owner: bool, every: float) -> None:
+        self._path, self._check_owner, self._every = path, check_owner, every
+        self._news = asyncio.Event()
+        self._listening: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._listening = asyncio.create_task(self._listen())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._listening is not None
+        self._listening.cancel()
+        await asyncio.gather(self._listening, return_exceptions=True)
+
+    async def look(self, known: str) -> Found | None:
+        """Return the files once they have been the same for a while."""
+        self._news.clear()
+        found = await self._read()
+        if found.mark == known:
+            return None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                return await self._settled(found)
+        raise ConfigError("the files keep changing", where=str(self._path))
+
+    async def changed(self) -> None:
+        """Return at the first news, and after `every` seconds at the latest."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._every):
+                await self._news.wait()
+
+    async def _settled(self, found: Found) -> Found:
+        while True:
+            await asyncio.sleep(_QUIET)
+            again = await self._read()
+            if again.mark == found.mark:
+                return again
+            found = again
+
+    async def _read(self) -> Found:
+        tree = await asyncio.to_thread(
+            folder.read, self._path, check_owner=self._check_owner, whole=True
+        )
+        return Found(mark_of(tree), tree)
+
+    async def _listen(self) -> None:
+        """Note news for as long as the task lives, whatever becomes of the folder."""
+        while True:
+            # No such folder for now, or no more watches of the kernel: looking goes on anyway.
+            with contextlib.suppress(OSError, RuntimeError):
+                await self._listen_to(self._path if self._path.is_dir() else self._path.parent)
+            await asyncio.sleep(self._every)
+
+    async def _listen_to(self, top: Path) -> None:
+        """Note news until the folder is not the same any more."""
+        one = os.stat(top).st_ino
+        async for changes in watchfiles.awatch(
+            top,
+            step=_STEP,
+            debounce=_DEBOUNCE,
+            rust_timeout=max(int(self._every * 1_000), _STEP),
+            yield_on_timeout=True,
+        ):
+            if changes:
+                self._news.set()
+            if os.stat(top).st_ino != one:
+                return
+
+
+def mark_of(tree: Tree) -> str:
+    """Return what tells these files from all others."""
+    return digest(
+        {
+            "files": {path: hashlib.sha256(text).hexdigest() for path, text in tree.files.items()},
+            "unread": {path: str(problem) for path, problem in tree.unread.items()},
+            "place": [tree.entry, tree.folder, tree.revision],
+        }
+    )
+
+
+class GitRef:
+    """The commit that a ref of a repository on disk points to, looked at every `every` seconds.
+
+    `path` is a folder or first file in it, as in `git.read_at`.
+    """
+
+    def __init__(self, path: Path, ref: str, *, check_owner: bool, every: float) -> None:
+        self._path, self._ref = path, ref
+        self._check_owner, self._every = check_owner, every
+
+    async def look(self, known: str) -> Found | None:
+        """Return the files of the commit."""
+        return await asyncio.to_thread(self._look, known)
+
+    async def changed(self) -> None:
+        """Return when it is time for another look."""
+        await asyncio.sleep(self._every)
+
+    def _look(self, known: str) -> Found | None:
+        from reconciler.source import git  # takes 80 ms
+
+        commit = git.commit_at(self._path, self._ref, check_owner=self._check_owner)
+        if commit == known:
+            return None
+        tree = git.read_at(self._path, commit, check_owner=self._check_owner)
+        return Found(commit, tree)

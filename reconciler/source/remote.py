@@ -1,0 +1,247 @@
+"""A ref of a Git repository on a server, fetched into a bare repository of our own.
+
+No redirect leads to another host, or away from TLS; a credential goes to the host and port of the
+URL and nowhere else. No server is believed that known_hosts (ssh) or a certificate (https) does not
+vouch for, and nothing of the user's Git configuration can lead elsewhere. Every wait has an end.
+"""
+
+import asyncio
+import hashlib
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pygit2
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
+from pygit2.enums import ConfigLevel, CredentialType
+
+from reconciler.core.errors import ConfigError, KlutchError
+from reconciler.core.secret import Secret, scrub
+from reconciler.source import git, git_url
+from reconciler.source.following import Found
+from reconciler.source.git_url import GitUrl
+
+_CONNECT: Final = 10.0  # seconds
+_SILENCE: Final = 20.0  # seconds
+_DEADLINE: Final = 120.0  # seconds for one fetch
+_MOST_BYTES: Final = 256 << 20  # of one fetch
+_LONGEST: Final = 300.0  # seconds between looks at a server that fails
+_FETCHED: Final = "refs/remotes/klutchctl/followed"
+_KEY_HINT: Final = "Make one with `ssh-keygen -t ed25519 -N ''`"
+_SPACES: Final = ("refs/heads/", "refs/tags/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """Files with what opens the repository, read anew for each fetch; None where there is none.
+
+    `token` holds the password of https, `ssh_key` a private key as `ssh_key` reads it.
+    """
+
+    token: Path | None = None
+    ssh_key: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A fleet on a server. `folder` is where in the repository: "", or with "/" at the end."""
+
+    url: GitUrl
+    ref: str
+    folder: str = ""
+
+
+class Remote:
+    """The commit that a ref of a repository on a server points to, asked for by and by.
+
+    `cache` is a folder of ours. `every` is in seconds; a server that fails is asked less often.
+    """
+
+    def __init__(self, place: Place, *, cache: Path, keys: Keys, every: float) -> None:
+        self._url, self._ref, self._folder = place.url, place.ref, place.folder
+        self._keys = keys
+        self._store = cache / hashlib.sha256(str(self._url).encode()).hexdigest()[:16]
+        self._every, self._failures = every, 0
+
+    async def look(self, known: str) -> Found | None:
+        """Return the files of the commit."""
+        try:
+            found = await asyncio.to_thread(self._look, known)
+        except KlutchError:
+            self._failures += 1
+            raise
+        self._failures = 0
+        return found
+
+    async def changed(self) -> None:
+        """Return when it is time for another look."""
+        longest = max(_LONGEST, self._every)
+        await asyncio.sleep(min(self._every * 2.0 ** min(self._failures, 32), longest))
+
+    def _look(self, known: str) -> Found | None:
+        store = self._prepared()
+        callbacks = _Callbacks(self._url, self._keys, now=time.monotonic)
+        try:
+            name, commit = self._pointed_to(store, callbacks)
+            if commit == known:
+                return None
+            store.remotes.create_anonymous(str(self._url)).fetch(
+                [f"+{name}:{_FETCHED}"], callbacks=callbacks, depth=1
+            )
+        except (pygit2.GitError, KeyError, ValueError, OSError) as error:
+            told = scrub(git.reason(error), callbacks.secrets)
+            raise ConfigError(f"cannot be fetched: {told}", where=str(self._url)) from None
+        fetched = git.commit_at(self._store, _FETCHED, check_owner=False)
+        if fetched == known:
+            return None
+        tree = git.read(self._store, fetched, folder=self._folder, check_owner=False)
+        return Found(fetched, tree)
+
+    def _prepared(self) -> pygit2.Repository:
+        """Return our bare repository, with all that is wide open by default closed."""
+        git.check_library()
+        self._check_host()
+        settings = pygit2.settings
+        settings.server_connect_timeout = int(_CONNECT * 1_000)
+        settings.server_timeout = int(_SILENCE * 1_000)
+        # `url.<base>.insteadOf` there would lead to another host.
+        for level in (
+            ConfigLevel.GLOBAL,
+            ConfigLevel.XDG,
+            ConfigLevel.SYSTEM,
+            ConfigLevel.PROGRAMDATA,
+        ):
+            settings.search_path[level] = ""
+        try:
+            self._store.mkdir(parents=True, exist_ok=True, mode=0o700)
+            store = pygit2.init_repository(self._store, bare=True)
+            store.config["http.followRedirects"] = False
+        except (pygit2.GitError, OSError) as error:
+            raise ConfigError(
+                f"cannot be used: {git.reason(error)}", where=str(self._store)
+            ) from None
+        return store
+
+    def _check_host(self) -> None:
+        url = self._url
+        try:
+            found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ConfigError(f"its host is not found: {error.strerror}", where=str(url)) from None
+        for *_, address in found:
+            if problem := git_url.host_problem(str(address[0]).partition("%")[0]):
+                raise ConfigError(f"cannot be fetched: {problem}", where=str(url))
+        hosts = Path(pygit2.settings.homedir or "/nonexistent") / ".ssh" / "known_hosts"
+        if url.scheme == "ssh" and not hosts.is_file():
+            raise ConfigError(
+                "cannot be fetched: nothing vouches for its host key",
+                where=str(url),
+                hint=f"Put the key, as its operator publishes it, into {hosts}",
+            )
+
+    def _pointed_to(
+        self, store: pygit2.Repository, callbacks: pygit2.RemoteCallbacks
+    ) -> tuple[str, str]:
+        """Return the full name of the ref at the server, and the commit or tag it points to."""
+        remote = store.remotes.create_anonymous(str(self._url))
+        heads = {head.name: str(head.oid) for head in remote.list_heads(callbacks=callbacks)}
+        full = self._ref == "HEAD" or self._ref.startswith(_SPACES)
+        names = [self._ref] if full else [space + self._ref for space in _SPACES]
+        found = {name: heads[name] for name in names if name and name in heads}
+        if not found:
+            hint = "Write HEAD, a branch or a tag that is there"
+            raise ConfigError(f"{self._ref!r} is not in it", where=str(self._url), hint=hint)
+        if len(found) > 1:
+            hint = f"Write one of {', '.join(found)}"
+            raise ConfigError(
+                f"{self._ref!r} has several meanings", where=str(self._url), hint=hint
+            )
+        name = next(iter(found))
+        return name, heads.get(f"{name}^{{}}", found[name])
+
+
+def ssh_key(path: Path) -> Secret:
+    """Return a private key, Ed25519 or ECDSA, without a passphrase. Raises ConfigError.
+
+    With an RSA key, libssh2 1.11.1 writes beyond its memory, so there is no way to the agent
+    either: it could use one.
+    """
+    where = str(path)
+    try:
+        text = path.read_bytes()
+        load = load_ssh_private_key if b"OPENSSH PRIVATE KEY" in text else load_pem_private_key
+        key = load(text, None)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=where) from None
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ConfigError(
+            "is no private key, or has a passphrase", where=where, hint=_KEY_HINT
+        ) from None
+    if not isinstance(key, Ed25519PrivateKey | EllipticCurvePrivateKey):
+        raise ConfigError("is a key of another kind", where=where, hint=_KEY_HINT)
+    return Secret(text.decode("ascii", "replace"))
+
+
+class _Callbacks(pygit2.RemoteCallbacks):
+    """What libgit2 asks in the course of a fetch. An exception here ends it."""
+
+    def __init__(self, url: GitUrl, keys: Keys, *, now: Callable[[], float]) -> None:
+        super().__init__()
+        self._url, self._keys, self._now = url, keys, now
+        self._end = now() + _DEADLINE
+        self._asked = 0
+        self.secrets: tuple[str, ...] = ()
+
+    def credentials(
+        self, url: str, username_from_url: str | None, allowed_types: CredentialType
+    ) -> pygit2.UserPass | pygit2.KeypairFromMemory | pygit2.Username:
+        """Give the credential to the host of the URL, once for each fetch."""
+        asking = git_url.parse(url, where="credentials")
+        here = self._url
+        if (asking.scheme, asking.host, asking.port) != (here.scheme, here.host, here.port):
+            raise self._refused("another host asks for the credential")
+        user = self._url.user or "git"
+        if allowed_types & CredentialType.USERNAME:
+            return pygit2.Username(user)
+        self._asked += 1
+        if self._asked > 2:  # once for the list of refs, and once for the fetch
+            raise self._refused("the server does not accept the credential")
+        if allowed_types & CredentialType.SSH_KEY:
+            if self._keys.ssh_key is None:
+                raise self._refused("the server asks for a key, and there is none")
+            key = ssh_key(self._keys.ssh_key)
+            self.secrets = (key.reveal(),)
+            return pygit2.KeypairFromMemory(user, "", key.reveal(), "")
+        if allowed_types & CredentialType.USERPASS_PLAINTEXT and self._keys.token is not None:
+            token = self._token(self._keys.token)
+            return pygit2.UserPass(user, token.reveal())
+        raise self._refused("the server asks for a credential, and there is none")
+
+    def certificate_check(self, certificate: None, valid: bool, host: bytes) -> bool:
+        """Believe only what the trust store, or known_hosts, vouches for."""
+        del certificate
+        return valid and host.decode("ascii", "replace").lower() == self._url.host.lower()
+
+    def transfer_progress(self, stats: pygit2.remotes.TransferProgress) -> None:
+        """End a fetch that takes too long or brings too much."""
+        if self._now() > self._end:
+            raise self._refused(f"it has not ended within {_DEADLINE:.0f} s")
+        if stats.received_bytes > _MOST_BYTES:
+            raise self._refused(f"it brings more than {_MOST_BYTES >> 20} MiB")
+
+    def _token(self, path: Path) -> Secret:
+        try:
+            token = Secret(path.read_text("utf-8").strip())
+        except (OSError, UnicodeDecodeError):
+            raise ConfigError("cannot be read", where=str(path)) from None
+        self.secrets = (token.reveal(),)
+        return token
+
+    def _refused(self, problem: str) -> ConfigError:
+        return ConfigError(f"cannot be fetched: {problem}", where=str(self._url))

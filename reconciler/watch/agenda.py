@@ -1,0 +1,135 @@
+"""What is to be done next, and when. Pure: the time and the dice are given.
+
+A narrow round always takes along what earlier rounds have left undone, held back by a guard or
+not. Else a budget that has tripped for many clusters at once would let them through one by one.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from reconciler.apply import Report, Status
+from reconciler.core.live import control_plane_ref_name
+from reconciler.fleet.values import Fleet
+from reconciler.planning.changes import Action
+from reconciler.watch.scope import Scope, union
+
+_JITTER: Final = 0.1  # of an interval, either way
+_AGAIN: Final = frozenset(
+    {Status.FAILED, Status.STALE, Status.UNCONFIRMED, Status.INTERRUPTED},
+)
+_WAITING: Final = frozenset({Status.HELD, Status.SKIPPED})
+_NOBODY: Final[frozenset[str]] = frozenset()
+
+
+class Trigger(StrEnum):
+    """Why a round is made."""
+
+    SOURCE = "source"  # the files say something new
+    RETRY = "retry"  # something was left undone
+    DRIFT = "drift"  # it is time to look whether everything is still so
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One round, and which app clusters it is about."""
+
+    trigger: Trigger
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Times in seconds: `interval` from one look at everything to the next.
+
+    A retry comes after `first_retry`, and then after twice as long each time, up to `interval`.
+    """
+
+    interval: float
+    first_retry: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a round left undone: clusters worth another try soon, and those that wait for people."""
+
+    again: Scope = _NOBODY
+    waiting: Scope = _NOBODY
+
+
+@dataclass(frozen=True, slots=True)
+class Agenda:
+    """What there is to do. Times are those of one monotonic clock.
+
+    `pending` are clusters that are not as the files say; not all of them are worth a retry.
+    """
+
+    everything_at: float
+    changed: Scope = None
+    pending: Scope = _NOBODY
+    retry_at: float | None = None
+    tries: int = 0
+
+    @property
+    def next_at(self) -> float:
+        """When something will be due that is not due by the files."""
+        if self.retry_at is None:
+            return self.everything_at
+        return min(self.everything_at, self.retry_at)
+
+
+def with_changes(agenda: Agenda, changed: Scope) -> Agenda:
+    """Return the agenda with what the files say anew; that need not be done at the first try."""
+    return replace(agenda, changed=union(agenda.changed, changed))
+
+
+def due(agenda: Agenda, now: float) -> Task | None:
+    """Return the round to make now."""
+    changed = agenda.changed is None or bool(agenda.changed)
+    if now >= agenda.everything_at:
+        return Task(Trigger.SOURCE if changed else Trigger.DRIFT, None)
+    if changed:
+        return Task(Trigger.SOURCE, union(agenda.changed, agenda.pending))
+    if agenda.retry_at is not None and now >= agenda.retry_at:
+        return Task(Trigger.RETRY, agenda.pending)
+    return None
+
+
+def after(
+    agenda: Agenda, task: Task, left: Left, *, now: float, dice: float, terms: Terms
+) -> Agenda:
+    """Return the agenda after a round that ended at `now`. `dice` is from 0 to 1."""
+    tries = 0 if task.trigger is Trigger.SOURCE else agenda.tries
+    again = left.again is None or bool(left.again)
+    everything_at = agenda.everything_at
+    if task.scope is None:
+        everything_at = now + terms.interval * (1 + _JITTER * (2 * dice - 1))
+    return Agenda(
+        everything_at=everything_at,
+        changed=_NOBODY,
+        pending=union(left.again, left.waiting),
+        retry_at=now + pause(tries, dice, first=terms.first_retry, longest=terms.interval)
+        if again
+        else None,
+        tries=tries + 1 if again else 0,
+    )
+
+
+def pause(tries: int, dice: float, *, first: float, longest: float) -> float:
+    """Return how long to wait after so many tries in vain: up to half less than it could be."""
+    exponent = min(tries, 32)  # beyond it every pause is the longest
+    return min(longest, first * 2.0**exponent) * (0.5 + dice / 2)
+
+
+def left(fleet: Fleet, report: Report) -> Left:
+    """Return what a round left undone."""
+    plan = report.plan
+    planes = {control_plane_ref_name(name) for name in fleet.control_planes}
+    again = {one.name for one in plan.unseen} - planes
+    again |= {one.change.cluster for one in report.outcomes if one.status in _AGAIN}
+    waiting = {one.change.cluster for one in report.outcomes if one.status in _WAITING}
+    waiting |= {one.cluster for one in plan.changes if one.action is Action.BLOCKED}
+    waiting |= {name for one in plan.held for name in one.clusters}
+    if report.lock_lost:
+        again |= plan.sections.keys()
+    return Left(frozenset(again), frozenset(waiting))

@@ -1,0 +1,116 @@
+"""`/metrics` and `/healthz` over HTTP, from threads of their own.
+
+So they answer while the event loop is busy, and can tell that it is stuck. Nobody who asks is
+known, so nothing is told that only some may know.
+"""
+
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from reconciler.core.errors import HostError
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+_AT_ONCE: Final = 16
+_SLOWEST: Final = 5.0  # seconds for a request to come in
+_PLAIN: Final = ("Content-Type", "text/plain; charset=utf-8")
+
+
+@contextmanager
+def served(
+    address: tuple[str, int], registry: CollectorRegistry, ailment: Callable[[], str]
+) -> Iterator[tuple[str, int]]:
+    """Serve for as long as the block lasts; yield where, as port 0 is any free one.
+
+    `ailment` tells why the program is not healthy, or "". Raises HostError.
+    """
+    app = _App(registry, ailment)
+    try:
+        server = _Server(address)
+    except OSError as error:
+        host, port = address
+        raise HostError(
+            f"cannot listen on {host} port {port}: {error.strerror}",
+            hint="Give another address with --listen",
+        ) from error
+    server.set_app(app)
+    thread = threading.Thread(target=server.serve_forever, name="listener", daemon=True)
+    thread.start()
+    try:
+        yield server.server_name, server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _App:
+    def __init__(self, registry: CollectorRegistry, ailment: Callable[[], str]) -> None:
+        self._metrics, self._ailment = make_wsgi_app(registry), ailment
+
+    def __call__(
+        self, environ: "WSGIEnvironment", start_response: "StartResponse"
+    ) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            start_response("405 Method Not Allowed", [_PLAIN, ("Allow", "GET, HEAD")])
+            return [b"only GET\n"]
+        if environ["PATH_INFO"] == "/metrics":
+            answer: Iterable[bytes] = self._metrics(environ, start_response)
+            return answer
+        if environ["PATH_INFO"] == "/healthz":
+            reason = self._ailment()
+            start_response("503 Service Unavailable" if reason else "200 OK", [_PLAIN])
+            return [f"{reason or 'ok'}\n".encode()]
+        start_response("404 Not Found", [_PLAIN])
+        return [b"there are /metrics and /healthz\n"]
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _SLOWEST
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: probes come all the time."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """Answers so many at once; the others are turned away, so that nobody can use up threads."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._slots = threading.BoundedSemaphore(_AT_ONCE)
+        super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without asking a name server who we are, which may take long."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread for a request, if one may be started."""
+        if self._slots.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and give the slot back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: whoever asked has left, or was too slow."""

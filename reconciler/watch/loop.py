@@ -1,0 +1,153 @@
+"""The loop: read the files, and if they can be read and used, bring the clusters to what they say.
+
+While they cannot, nothing is written anywhere, not even repaired: what is wanted is unknown then,
+which is not what was wanted before (safety.md, B1).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from reconciler.apply import Report
+from reconciler.apply.gate import Stopped
+from reconciler.core.problems import InvalidRepository, Problem
+from reconciler.fleet.load import load
+from reconciler.fleet.values import Fleet
+from reconciler.source.following import Followed, Found
+from reconciler.watch import agenda
+from reconciler.watch.agenda import Agenda, Left, Task, Terms
+from reconciler.watch.scope import Scope, concerned
+
+T = TypeVar("T")
+
+# Plans and applies; None for the scope is everything. Raises KlutchErrors and, when told to
+# stop before it wrote anything, Stopped.
+Round: TypeAlias = Callable[[Fleet, Scope], Awaitable[Report]]
+
+
+class Ears(Protocol):
+    """Who hears of what happens. Times are in seconds."""
+
+    def unreadable(self, error: Exception) -> None:
+        """The files cannot be read or used. Told after each look that found it so."""
+
+    def read(self, fleet: Fleet, warnings: Sequence[Problem] | None) -> None:
+        """The files can be read. `warnings` are None where they are the same as before."""
+
+    def ended(self, task: Task, report: Report, seconds: float) -> None:
+        """A round has come to its end."""
+
+    def failed(self, task: Task, error: Exception, seconds: float) -> None:
+        """A round did not come to its end: a KlutchError, such as Locked, or a defect of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """`now` is monotonic, in seconds; `dice` is from 0 to 1, so that many do not act as one."""
+
+    now: Callable[[], float]
+    dice: Callable[[], float]
+
+
+class Watch:
+    """One source that is followed. Use once, within one event loop.
+
+    `do` makes a round. It ends soon after `stop` is set, and waits for writes that were sent.
+    """
+
+    def __init__(
+        self, source: Followed, do: Round, *, terms: Terms, clock: Clock, ears: Sequence[Ears]
+    ) -> None:
+        self._source, self._do = source, do
+        self._terms, self._clock, self._ears = terms, clock, ears
+        self._agenda = Agenda(everything_at=clock.now())
+        self._mark = ""
+        self._fleet: Fleet | None = None
+        self._unusable: InvalidRepository | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Follow the source until `stop` is set."""
+        while not stop.is_set():
+            fleet = await _unless(stop, self._look())
+            if stop.is_set():
+                return
+            task = None if fleet is None else agenda.due(self._agenda, self._clock.now())
+            if fleet is not None and task is not None:
+                await self._round(fleet, task)
+            else:
+                await _unless(stop, self._rest(readable=fleet is not None))
+
+    async def _look(self) -> Fleet | None:
+        """Return the fleet as the files say now, or None where they cannot be used."""
+        warnings: Sequence[Problem] | None = None
+        try:
+            found = await self._source.look(self._mark)
+            if found is not None:
+                warnings = self._take(found)
+            if self._unusable is not None:
+                raise self._unusable
+        except Exception as error:  # a defect, too, leaves unknown what is wanted
+            for ear in self._ears:
+                ear.unreadable(error)
+            return None
+        assert self._fleet is not None
+        for ear in self._ears:
+            ear.read(self._fleet, warnings)
+        return self._fleet
+
+    def _take(self, found: Found) -> Sequence[Problem]:
+        """Take what was read as what is wanted from now on, if it is of use."""
+        fleet, problems = load(found.tree)
+        self._mark = found.mark
+        self._unusable = InvalidRepository(problems) if fleet is None else None
+        if fleet is not None:
+            changed = None if self._fleet is None else concerned(self._fleet, fleet)
+            self._agenda = agenda.with_changes(self._agenda, changed)
+            self._fleet = fleet
+        return problems
+
+    async def _round(self, fleet: Fleet, task: Task) -> None:
+        began = self._clock.now()
+        try:
+            report = await self._do(fleet, task.scope)
+        except Stopped:
+            return
+        except Exception as error:  # a defect must not end what keeps clusters right
+            undone = Left(again=task.scope)
+            seconds = self._clock.now() - began
+            for ear in self._ears:
+                ear.failed(task, error, seconds)
+        else:
+            undone = agenda.left(fleet, report)
+            seconds = self._clock.now() - began
+            for ear in self._ears:
+                ear.ended(task, report, seconds)
+        self._agenda = agenda.after(
+            self._agenda,
+            task,
+            undone,
+            now=self._clock.now(),
+            dice=self._clock.dice(),
+            terms=self._terms,
+        )
+
+    async def _rest(self, *, readable: bool) -> None:
+        """Wait until the files may be others, or, as long as they are of use, something is due."""
+        left = max(self._agenda.next_at - self._clock.now(), 0.0) if readable else None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                await self._source.changed()
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return what the work returns; None, and end it, when `stop` is set before."""
+    tasks = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return None if tasks[0].cancelled() else tasks[0].result()

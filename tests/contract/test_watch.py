@@ -1,0 +1,259 @@
+"""`klutchctl apply --watch` on real clusters, with stand-ins for backend and konnector."""
+
+import shutil
+import signal
+from datetime import UTC, datetime
+
+import pygit2
+import pytest
+
+from reconciler.apply.gate import Gate
+from reconciler.apply.lock import Lock
+from reconciler.core.manifest import Manifest, get_list
+from reconciler.fleet.values import Mode
+from tests.contract.test_apply import scene, writes  # noqa: F401 - a fixture
+from tests.support import git_server
+from tests.support.eventually import eventually
+from tests.support.watching import watching
+
+pytestmark = [
+    pytest.mark.usefixtures("klutch_bind"),
+    pytest.mark.parametrize("scene", [Mode.DIRECT], ids=["direct"], indirect=True),
+]
+OFTEN = ("--interval", "1")
+LISTENING = ("--listen", "127.0.0.1:0")
+QUICK = ("--poll", "0.5", "--wait-timeout", "20")
+DRIFT: Manifest = {"spec": {"permissionClaims": []}}
+PERSON = pygit2.Signature("t", "t@example.com", 1_700_000_000, 0)
+
+
+@pytest.fixture
+def files(scene):  # noqa: F811
+    """The folder of the fleet, with what the scene says in it."""
+    scene.fleet.folder = scene.fleet.folder / "fleet"
+    scene.fleet.folder.mkdir()
+    scene.fleet.write()
+    return scene.fleet.folder
+
+
+def committed(files, ref="refs/heads/main"):
+    """Commit all files, and return the repository."""
+    repository = pygit2.init_repository(files, initial_head="main")
+    repository.index.add_all()
+    repository.index.write()
+    parents = [repository.references[ref].target] if ref in repository.references else []
+    tree = repository.index.write_tree()
+    repository.create_commit(ref, PERSON, PERSON, "x", tree, parents)
+    return repository
+
+
+async def claims(scene):  # noqa: F811
+    bound = await scene.at(scene.binding)
+    return None if bound is None else len(get_list(bound, "spec", "permissionClaims"))
+
+
+async def bound_with(scene, number):  # noqa: F811
+    async def probe():
+        return await claims(scene) == number
+
+    await eventually(probe, within=60)
+
+
+async def test_a_folder_is_followed_and_silence_costs_no_write(scene, files):  # noqa: F811
+    async with scene.peers(), watching(scene.kubeconfig, str(files), *QUICK) as watch:
+        await bound_with(scene, 1)
+        await watch.says("the files have changed")
+        marks = scene.marks()
+        scene.fleet.claims = "  claims: []\n"
+        scene.fleet.write()
+        await bound_with(scene, 0)
+        await watch.says("the files have changed", times=2)
+        assert await writes(marks)
+        marks = scene.marks()
+        # A comment makes other files, and no other state.
+        scene.fleet.extra = "# nothing\n"
+        scene.fleet.write()
+        await watch.says(f"Fleet {scene.fleet.name}", times=3)
+        assert await watch.end() == 143
+        assert await writes(marks) == []
+    assert await scene.lines() == []
+
+
+async def test_a_git_ref_is_followed_and_the_work_tree_is_not(scene, files):  # noqa: F811
+    repository = committed(files)
+    async with (
+        scene.peers(),
+        watching(scene.kubeconfig, str(files), "--ref", "main", *QUICK) as watch,
+    ):
+        await bound_with(scene, 1)
+        scene.fleet.claims = "  claims: []\n"
+        scene.fleet.write()
+        committed(files, "refs/heads/other")
+        committed(files)
+        await bound_with(scene, 0)
+        await watch.says(str(repository.head.target)[:12])
+        assert await watch.end(signal.SIGINT) == 130
+
+
+async def test_drift_is_repaired_at_the_interval(scene, files):  # noqa: F811
+    async with (
+        scene.peers(),
+        watching(scene.kubeconfig, str(files), *QUICK, *OFTEN) as watch,
+    ):
+        await bound_with(scene, 1)
+        await watch.says("the files have changed")
+        await scene.app.cluster.merge_patch(scene.binding, DRIFT, manager="someone")
+        await watch.says("a look at everything")
+        await bound_with(scene, 1)
+        assert await watch.end() == 143
+
+
+def folder_gone(files):
+    shutil.rmtree(files)
+
+
+def broken_yaml(files):
+    (files / "fleet.yaml").write_text("kind: [")
+
+
+def a_file_is_missing(files):
+    committed(files)
+    (files / "more.yaml").unlink()
+
+
+def git_is_writing(files):
+    committed(files)
+    (files / ".git" / "index.lock").write_text("")
+    (files / "more.yaml").unlink()
+
+
+UNREADABLE = {
+    "the folder is gone": (folder_gone, "No such file"),
+    "broken YAML": (broken_yaml, "not YAML"),
+    "a checkout was cut short": (a_file_is_missing, "lacks more.yaml"),
+    "a checkout is under way": (git_is_writing, "Git is writing"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "says"), UNREADABLE.values(), ids=UNREADABLE.keys())
+async def test_a_source_that_cannot_be_used_changes_nothing(scene, files, spoil, says):  # noqa: F811
+    whole, _, binding = (files / "fleet.yaml").read_text().rpartition("---\n")
+    more = f"apiVersion: fleet.klutchctl.dev/v1alpha1\n{binding.partition(chr(10))[2]}"
+    (files / "fleet.yaml").write_text(
+        whole.replace("spec:\n", "spec:\n  include: ['m*.yaml']\n", 1)
+    )
+    (files / "more.yaml").write_text(more)
+    async with (
+        scene.peers(),
+        watching(scene.kubeconfig, str(files), *QUICK, *OFTEN, *LISTENING) as watch,
+    ):
+        await bound_with(scene, 1)
+        await watch.says("the files have changed")
+        kept = files.with_name("kept")
+        shutil.copytree(files, kept)
+        spoil(files)
+        await watch.says(says)
+        marks = scene.marks()
+        await scene.app.cluster.merge_patch(scene.binding, DRIFT, manager="someone")
+        before = await watch.metric("source_failures_total")
+
+        async def has_looked_often():
+            return await watch.metric("source_failures_total") > before + 8
+
+        await eventually(has_looked_often, within=60)
+        assert await watch.metric("source_readable") == 0
+        # Longer than three times the interval.
+        assert (await watch.get("/healthz"))[0] == 503
+        assert [write.name for write in await writes(marks)] == [scene.offer.name]  # our own
+        assert await claims(scene) == 0
+        shutil.rmtree(files, ignore_errors=True)
+        kept.rename(files)
+        # What drifted meanwhile is repaired as soon as the files are there again.
+        await bound_with(scene, 1)
+        assert await watch.end() == 143
+
+
+async def test_what_trips_a_guard_is_held_and_told_once(scene, files):  # noqa: F811
+    async with (
+        scene.peers(),
+        watching(scene.kubeconfig, str(files), *QUICK, *OFTEN, *LISTENING) as watch,
+    ):
+        await bound_with(scene, 1)
+        await watch.says("the files have changed")
+        marks = scene.marks()
+        scene.fleet.prune = "maxDeletes: 0, allowEmpty: true"
+        scene.fleet.bound = False
+        scene.fleet.write()
+        await watch.says("held: max-deletes")
+        rounds = await watch.metric('rounds_total{result="held",trigger="drift"}')
+
+        async def more_rounds():
+            now = await watch.metric('rounds_total{result="held",trigger="drift"}')
+            return now > rounds + 2
+
+        await eventually(more_rounds, within=60)
+        assert await watch.metric('guards_held{guard="max-deletes"}') == 1
+        assert (await watch.get("/healthz")) == (200, "ok\n")
+        assert watch.text.count("held: max-deletes") == 1
+        assert await writes(marks) == []
+        assert await watch.end() == 143
+    assert await claims(scene) == 1
+
+
+async def test_another_run_holds_the_lock(scene, files):  # noqa: F811
+    holder = Lock(
+        scene.plane.cluster, scene.fleet.name, holder="other", now=lambda: datetime.now(UTC)
+    )
+    async with (
+        holder.held(Gate(), break_it=False),
+        watching(scene.kubeconfig, str(files), *QUICK, *LISTENING) as watch,
+    ):
+        await watch.says("another run holds the lock of this fleet: other")
+
+        async def tried_again():
+            return await watch.metric('rounds_total{result="locked",trigger="retry"}') > 1
+
+        await eventually(tried_again, within=60)
+        assert watch.text.count("another run holds the lock") == 1
+        assert await watch.end() == 143
+    assert await scene.at(scene.binding) is None
+
+
+async def test_a_signal_ends_it_after_the_write_in_flight(scene, files):  # noqa: F811
+    """Without peers, the round waits for an export when it is ended."""
+    async with watching(scene.kubeconfig, str(files), "--wait-timeout", "600") as watch:
+        await watch.says("create orders-db APIServiceExportRequest")
+        assert await watch.end() == 143
+        await watch.says("interrupted")
+    async with scene.peers():
+        await scene.apply("--wait")
+    assert await scene.lines() == []
+
+
+async def test_a_repository_on_a_server_is_followed_until_that_is_down(scene, files, tmp_path):  # noqa: F811
+    bare = tmp_path / "root" / "fleet.git"
+    committed(files)
+    pygit2.clone_repository(str(files), str(bare), bare=True)
+    (tmp_path / "token").write_text("hunter2canary")
+    environ = {
+        "SSL_CERT_FILE": str(tmp_path / "ca.crt"),
+        "KLUTCHCTL_GIT_TOKEN_FILE": str(tmp_path / "token"),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    with git_server.served(bare.parent, tmp_path) as server:
+        server.token = "hunter2canary"
+        url = ("--git", f"{server.url}/fleet.git", "--ref", "main")
+        async with (
+            scene.peers(),
+            watching(scene.kubeconfig, *url, *QUICK, *OFTEN, environ=environ) as watch,
+        ):
+            await bound_with(scene, 1)
+            scene.fleet.claims = "  claims: []\n"
+            scene.fleet.write()
+            repository = committed(files)
+            repository.remotes.create_anonymous(str(bare)).push(["refs/heads/main"])
+            await bound_with(scene, 0)
+            server.broken = True
+            await watch.says("unexpected http status code: 500")
+            assert await watch.end() == 143
+            assert "hunter2canary" not in watch.text

@@ -1,0 +1,210 @@
+"""A fleet repository that is followed: what is new is found, and what is not whole is refused."""
+
+import asyncio
+import shutil
+from contextlib import asynccontextmanager
+
+import pygit2
+import pytest
+
+from reconciler.core.errors import ConfigError
+from reconciler.core.problems import InvalidRepository
+from reconciler.source import folder
+from reconciler.source.following import Folder, GitRef
+from tests.support.fleet_texts import GOOD
+
+PERSON = pygit2.Signature("t", "t@example.com", 1_700_000_000, 0)
+SELDOM = 3_600.0  # so that only news can be what ended a wait
+FILE = "bindings/db.yaml"
+
+
+@pytest.fixture
+def root(tmp_path):
+    found = tmp_path / "repo"
+    for name, text in GOOD.items():
+        (found / name).parent.mkdir(parents=True, exist_ok=True)
+        (found / name).write_text(text)
+    return found
+
+
+def commit(root, ref="HEAD"):
+    repository = pygit2.init_repository(root, initial_head="main")
+    repository.index.add_all()
+    repository.index.write()
+    parents = [] if repository.head_is_unborn else [repository.head.target]
+    tree = repository.index.write_tree()
+    return str(repository.create_commit(ref, PERSON, PERSON, "x", tree, parents))
+
+
+@asynccontextmanager
+async def following(root, every=SELDOM):
+    async with asyncio.timeout(60), Folder(root, check_owner=True, every=every) as one:
+        yield one
+
+
+async def test_files_are_told_once(root):
+    async with following(root) as one:
+        found = await one.look("")
+        assert found is not None
+        assert found.tree.files == {path: text.encode() for path, text in GOOD.items()}
+        assert await one.look(found.mark) is None
+        (root / FILE).write_text(f"{GOOD[FILE]}# more\n")
+        again = await one.look(found.mark)
+        assert again is not None
+        assert again.mark != found.mark
+
+
+async def test_news_are_heard(root):
+    async with following(root) as one:
+        writing = asyncio.create_task(keep_writing(root / FILE))
+        try:
+            await one.changed()
+        finally:
+            writing.cancel()
+
+
+async def keep_writing(path):
+    """Write until cancelled: nobody tells when the kernel has begun to listen."""
+    while True:
+        path.write_text(f"{path.read_text()}#\n")
+        await asyncio.sleep(0.2)
+
+
+async def test_a_folder_that_came_back_is_read_again(root):
+    async with following(root, every=0.2) as one:
+        shutil.rmtree(root)
+        with pytest.raises(ConfigError, match="No such file"):
+            await one.look("")
+        root.mkdir()
+        (root / "fleet.yaml").write_text(GOOD["fleet.yaml"])
+        await one.changed()
+        assert await one.look("") is not None
+
+
+async def test_without_news_it_is_time_for_another_look_anyway(root):
+    async with following(root, every=0.01) as one:
+        await one.changed()
+
+
+async def test_files_that_keep_changing_are_not_read(root, monkeypatch):
+    monkeypatch.setattr("reconciler.source.following._PATIENCE", 1.0)
+    async with following(root) as one:
+        writing = asyncio.create_task(keep_writing(root / FILE))
+        try:
+            with pytest.raises(ConfigError, match="the files keep changing"):
+                await one.look("")
+        finally:
+            writing.cancel()
+
+
+def nothing(root):
+    pass
+
+
+def edited(root):
+    (root / FILE).write_text(f"{GOOD[FILE]}# more\n")
+
+
+def added(root):
+    (root / "bindings/new.yaml").write_text("")
+
+
+def outside(root):
+    (root / "README.md").unlink()
+
+
+def removed_and_committed(root):
+    (root / FILE).unlink()
+    commit(root)
+
+
+def unborn(root):
+    shutil.rmtree(root / ".git")
+    pygit2.init_repository(root)
+    (root / FILE).unlink()
+
+
+WHOLE = [nothing, edited, added, outside, removed_and_committed, unborn]
+
+
+@pytest.mark.parametrize("change", WHOLE, ids=lambda one: one.__name__)
+def test_a_whole_work_tree(root, change):
+    (root / "README.md").write_text("x")
+    commit(root)
+    change(root)
+    assert folder.read(root, whole=True) == folder.read(root)
+
+
+def cut_short(root):
+    (root / FILE).unlink()
+
+
+def cut_shorter(root):
+    shutil.rmtree(root / "bindings")
+
+
+def under_way(root):
+    (root / ".git" / "index.lock").touch()
+
+
+NOT_WHOLE = {
+    "cut short": (cut_short, f"the work tree lacks {FILE}, which is committed"),
+    "cut shorter": (cut_shorter, f"the work tree lacks {FILE}, which is committed"),
+    "under way": (under_way, "Git is writing to this work tree"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "says"), NOT_WHOLE.values(), ids=NOT_WHOLE.keys())
+def test_a_checkout_that_is_not_whole(root, spoil, says):
+    commit(root)
+    spoil(root)
+    with pytest.raises(ConfigError, match=says):
+        folder.read(root, whole=True)
+
+
+def test_a_fleet_in_a_folder_of_a_work_tree(root):
+    commit(root.parent)
+    assert folder.read(root, whole=True).folder == "repo/"
+    (root / FILE).unlink()
+    with pytest.raises(ConfigError, match=f"lacks {FILE}"):
+        folder.read(root, whole=True)
+    shutil.copytree(root, root.parent / "new")
+    assert folder.read(root.parent / "new", whole=True).folder == "new/"
+
+
+async def test_a_ref_is_told_once_for_each_commit(root):
+    first = commit(root)
+    one = GitRef(root, "main", check_owner=True, every=0.01)
+    found = await one.look("")
+    assert found is not None
+    assert (found.mark, found.tree.revision) == (first, first)
+    (root / FILE).unlink()  # only what is committed counts
+    assert await one.look(first) is None
+    second = commit(root)
+    await one.changed()
+    found = await one.look(first)
+    assert found is not None
+    assert (found.mark, FILE in found.tree.files) == (second, False)
+
+
+async def test_a_ref_that_is_gone_is_not_an_empty_fleet(root):
+    commit(root)
+    repository = pygit2.Repository(root)
+    repository.branches.create("other", repository.head.peel(pygit2.Commit))
+    one = GitRef(root, "other", check_owner=True, every=1)
+    assert await one.look("") is not None
+    repository.branches.delete("other")
+    with pytest.raises(ConfigError, match="'other' is not in the repository"):
+        await one.look("")
+    shutil.rmtree(root)
+    with pytest.raises(ConfigError, match="there is no Git repository here"):
+        await one.look("")
+
+
+async def test_objects_that_are_lost_are_not_an_empty_fleet(root):
+    found = commit(root)
+    for path in (root / ".git" / "objects").glob("[0-9a-f][0-9a-f]"):
+        if path.name != found[:2]:
+            shutil.rmtree(path)
+    with pytest.raises((ConfigError, InvalidRepository)):
+        await GitRef(root, "main", check_owner=True, every=1).look("")

@@ -1,0 +1,229 @@
+"""A fleet on a Git server: what is fetched, and what must not happen on the way."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pygit2
+import pytest
+from pygit2.enums import ConfigLevel
+
+from reconciler.core.errors import ConfigError
+from reconciler.source import git_url
+from reconciler.source.remote import Keys, Place, Remote, ssh_key
+from tests.support import git_server
+from tests.support.fleet_texts import GOOD
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("git") and shutil.which("ssh-keygen")), reason="needs git and ssh-keygen"
+)
+PERSON = pygit2.Signature("t", "t@example.com", 1_700_000_000, 0)
+TOKEN = "hunter2canary"
+LEVELS = (ConfigLevel.GLOBAL, ConfigLevel.XDG, ConfigLevel.SYSTEM, ConfigLevel.PROGRAMDATA)
+
+
+def commit(repository, text="x", ref="refs/heads/main"):
+    root = repository.TreeBuilder()
+    fleet = repository.TreeBuilder()
+    for path in GOOD:
+        top, _, name = path.rpartition("/")
+        builder = repository.TreeBuilder() if top else fleet
+        builder.insert(name or path, repository.create_blob(GOOD[path].encode()), 0o100644)
+        if top:
+            fleet.insert(top, builder.write(), 0o40000)
+    root.insert("fleets", fleet.write(), 0o40000)
+    root.insert("note", repository.create_blob(text.encode()), 0o100644)
+    parents = [repository.references[ref].target] if ref in repository.references else []
+    return str(repository.create_commit(ref, PERSON, PERSON, text, root.write(), parents))
+
+
+@pytest.fixture
+def home(tmp_path):
+    """An empty home, and settings of libgit2 that are put back afterwards."""
+    settings = pygit2.settings
+    paths = {level: settings.search_path[level] for level in LEVELS}
+    before = settings.homedir, settings.server_timeout, settings.server_connect_timeout
+    settings.homedir = str(tmp_path / "home")
+    yield tmp_path / "home"
+    settings.homedir, settings.server_timeout, settings.server_connect_timeout = before
+    for level, path in paths.items():
+        settings.search_path[level] = path
+
+
+@pytest.fixture
+def server(tmp_path, home):
+    (tmp_path / "root").mkdir()
+    with git_server.served(tmp_path / "root", tmp_path) as one:
+        before = pygit2.settings.ssl_cert_file
+        pygit2.settings.ssl_cert_file = str(tmp_path / "ca.crt")
+        yield one
+        pygit2.settings.ssl_cert_file = before
+
+
+@pytest.fixture
+def repository(server):
+    return pygit2.init_repository(server.root / "fleet.git", bare=True, initial_head="main")
+
+
+@pytest.fixture
+def remote(server, tmp_path):
+    def made(ref="main", url="", folder="fleets/", **keys: Path):
+        url = git_url.parse(url or f"{server.url}/fleet.git", where="")
+        place = Place(url, ref, folder)
+        return Remote(place, cache=tmp_path / "cache", keys=Keys(**keys), every=0.01)
+
+    return made
+
+
+async def test_a_ref_is_followed(remote, repository):
+    first = commit(repository)
+    one = remote()
+    found = await one.look("")
+    assert found.mark == found.tree.revision == first
+    assert found.tree.files == {path: text.encode() for path, text in GOOD.items()}
+    assert await one.look(first) is None
+    second = commit(repository, "y")
+    await one.changed()
+    assert (await one.look(first)).mark == second
+    # Another one, as after a restart, finds what was fetched, and fetches what is new.
+    assert (await remote("HEAD").look("")).mark == second
+    assert (await remote("refs/heads/main").look("")).mark == second
+
+
+async def test_history_that_was_rewritten_is_followed(remote, repository):
+    commit(repository)
+    one = remote()
+    assert await one.look("") is not None
+    repository.references.delete("refs/heads/main")
+    other = commit(repository, "other")
+    assert (await one.look("")).mark == other
+
+
+async def test_an_annotated_tag_is_its_commit(remote, repository):
+    found = commit(repository)
+    repository.create_tag("v1", pygit2.Oid(hex=found), pygit2.enums.ObjectType.COMMIT, PERSON, "x")
+    one = remote("v1")
+    assert (await one.look("")).mark == found
+    assert await one.look(found) is None
+
+
+async def test_refs_that_mean_nothing_or_too_much(remote, repository):
+    found = commit(repository)
+    for ref in ("other", "refs/heads/other", "main~1", "", found, "refs/pull/1/head"):
+        with pytest.raises(ConfigError, match="is not in it"):
+            await remote(ref).look("")
+    repository.references.create("refs/tags/main", found)
+    with pytest.raises(ConfigError, match="'main' has several meanings"):
+        await remote().look("")
+
+
+async def test_a_server_that_is_down_is_asked_less_often(remote, repository, server):
+    found = commit(repository)
+    one = remote()
+    assert (await one.look("")).mark == found
+    server.broken = True
+    for _ in range(3):
+        with pytest.raises(ConfigError, match=r"cannot be fetched: .*500"):
+            await one.look(found)
+    server.broken = False
+    assert await one.look(found) is None
+
+
+async def test_a_token_opens_it_and_is_in_no_error(remote, repository, server, tmp_path):
+    found = commit(repository)
+    server.token = TOKEN
+    with pytest.raises(ConfigError, match="asks for a credential, and there is none"):
+        await remote().look("")
+    file = tmp_path / "token"
+    with pytest.raises(ConfigError, match="token: cannot be read"):
+        await remote(token=file).look("")
+    file.write_text("wrong-hunter2canary\n")
+    with pytest.raises(ConfigError, match="does not accept the credential") as caught:
+        await remote(token=file).look("")
+    assert TOKEN not in str(caught.value)
+    file.write_text(f"{TOKEN}\n")
+    assert (await remote(token=file).look("")).mark == found
+
+
+async def test_a_redirect_leads_to_no_other_host_and_away_from_no_tls(
+    remote, repository, server, tmp_path
+):
+    commit(repository)
+    server.token = TOKEN
+    (tmp_path / "token").write_text(TOKEN)
+    with git_server.served(server.root, tmp_path) as other:
+        for place in ("https://127.0.0.1", "http://localhost"):
+            server.redirect = f"{place}:{other.port}"
+            with pytest.raises(ConfigError, match="cannot redirect from"):
+                await remote(token=tmp_path / "token").look("")
+        assert other.seen == []
+
+
+async def test_a_credential_goes_to_no_other_port(remote, repository, server, tmp_path):
+    commit(repository)
+    server.token = TOKEN
+    (tmp_path / "token").write_text(TOKEN)
+    with git_server.served(server.root, tmp_path) as other:
+        server.redirect, other.token = other.url, TOKEN
+        with pytest.raises(ConfigError, match="another host asks for the credential"):
+            await remote(token=tmp_path / "token").look("")
+        assert {authorization for _, authorization in other.seen} == {""}
+
+
+async def test_the_git_configuration_of_the_user_leads_nowhere_else(
+    remote, repository, server, home, tmp_path
+):
+    found = commit(repository)
+    home.mkdir()
+    (home / ".gitconfig").write_text(f'[url "https://localhost:1/"]\n\tinsteadOf = {server.url}/\n')
+    pygit2.settings.search_path[ConfigLevel.GLOBAL] = str(home)
+    assert (await remote().look("")).mark == found
+
+
+async def test_a_certificate_that_nobody_vouches_for(remote, repository, server, tmp_path):
+    commit(repository)
+    (tmp_path / "other").mkdir()
+    with git_server.served(server.root, tmp_path / "other") as other:
+        with pytest.raises(ConfigError, match="certificate"):
+            await remote(url=f"{other.url}/fleet.git").look("")
+        assert other.seen == []
+
+
+async def test_ssh_needs_known_hosts(remote, home):
+    with pytest.raises(ConfigError, match="nothing vouches for its host key") as caught:
+        await remote(url="ssh://git@localhost/fleet.git").look("")
+    assert str(home / ".ssh" / "known_hosts") in str(caught.value)
+
+
+async def test_a_host_that_is_not_there(remote):
+    with pytest.raises(ConfigError, match="its host is not found"):
+        await remote(url="https://nowhere.invalid/fleet.git").look("")
+
+
+KEYS = {
+    "Ed25519": ("ed25519", "", True),
+    "ECDSA": ("ecdsa", "", True),
+    "RSA": ("rsa", "", False),
+    "with a passphrase": ("ed25519", "hunter2canary", False),
+}
+
+
+@pytest.mark.parametrize(("kind", "passphrase", "good"), KEYS.values(), ids=KEYS.keys())
+def test_a_private_key(tmp_path, kind, passphrase, good):
+    file = tmp_path / "key"
+    command = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-f", str(file)]
+    subprocess.run(command, check=True)
+    if good:
+        assert ssh_key(file).reveal() == file.read_text()
+        return
+    with pytest.raises(ConfigError, match="ssh-keygen -t ed25519"):
+        ssh_key(file)
+
+
+def test_a_private_key_that_is_none(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        ssh_key(tmp_path / "key")
+    (tmp_path / "key").write_text("hunter2canary")
+    with pytest.raises(ConfigError, match="is no private key") as caught:
+        ssh_key(tmp_path / "key")
+    assert TOKEN not in str(caught.value)

@@ -1,0 +1,126 @@
+"""`apply --watch`: its options, and what it tells people."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from klutchctl import main
+from klutchctl.commands.watch import Speaker, address
+from klutchctl.render import watch_lines
+from reconciler.apply import Locked, Outcome, Report, Status
+from reconciler.core.errors import ConfigError
+from reconciler.core.origin import Origin
+from reconciler.core.problems import Problem
+from reconciler.core.refs import NAMESPACE, Ref
+from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
+from reconciler.watch import Task, Trigger
+from tests.support import fleets
+
+REFUSED = {
+    "a saved plan": (["saved.plan", "--watch"], "not a saved plan"),
+    "wait": (["--watch", "--wait"], "--wait cannot be given with --watch"),
+    "dangers": (["--watch", "--force", "--break-lock"], "--break-lock, --force cannot be given"),
+    "formats": (["--watch", "-o", "json"], "-o cannot be given with --watch"),
+    "a ref alone": (["--ref", "main"], "--git, --ref and --listen need --watch"),
+    "a URL with a password": (
+        ["--watch", "--git", "https://me:hunter2canary@git.example.com/fleet.git"],
+        "it holds a password",
+    ),
+    "no port": (["--watch", "--listen", "localhost"], "'localhost' is not ADDR:PORT"),
+    "no address": (["--watch", "--listen", ":9090"], "':9090' is not ADDR:PORT"),
+    "no such port": (["--watch", "--listen", "localhost:65536"], "is not ADDR:PORT"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "says"), REFUSED.values(), ids=REFUSED.keys())
+def test_options_that_make_no_sense(arguments, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "saved.plan").write_text("{}")
+    assert main.run(["apply", *arguments]) == 64
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+ADDRESSES = {"127.0.0.1:9090": ("127.0.0.1", 9090), "[::1]:0": ("::1", 0), None: None}
+
+
+@pytest.mark.parametrize(("text", "want"), ADDRESSES.items(), ids=map(str, ADDRESSES))
+def test_where_to_listen(text, want):
+    assert address(text) == want
+
+
+ALL = Task(Trigger.DRIFT, None)
+NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+
+
+def report(*statuses, held=(), unseen=()):
+    change = Change("shop", "x", Ref("shop", NAMESPACE, "", "x"), Action.UPDATE, "")
+    plan = Plan("acme", "", "", (), {}, held=tuple(held), unseen=tuple(unseen))
+    return Report(plan, tuple(Outcome(change, one) for one in statuses))
+
+
+TRIPPED = Held("max-deletes", "3 units \x1b[2J would be released", ("shop",))
+
+
+def test_a_round_in_words():
+    told = report(
+        Status.DONE,
+        Status.FAILED,
+        Status.FAILED,
+        held=[TRIPPED],
+        unseen=[UnseenCluster("cafe", "connect timeout")],
+    )
+    assert watch_lines.ended(ALL, told, 1.24, now=NOW).splitlines() == [
+        "2026-11-20T09:30:00+00:00 a look at everything (1.2 s). Applied: 1 done, 2 failed.",
+        "  held: max-deletes: 3 units \\x1b[2J would be released",
+        "  not read: cafe: connect timeout",
+        "  shop: 2 failed",
+    ]
+
+
+SILENT = report()
+STORIES = {
+    "the first round is told": ([SILENT], 1),
+    "silence is not told again": ([SILENT, SILENT, SILENT], 1),
+    "what is done is always told": ([report(Status.DONE), report(Status.DONE)], 2),
+    "a guard is told once": ([report(held=[TRIPPED]), report(held=[TRIPPED])], 1),
+    "and when it lets go": ([report(held=[TRIPPED]), SILENT], 2),
+    "what fails again is told once": ([report(Status.FAILED), report(Status.FAILED)], 1),
+}
+
+
+@pytest.mark.parametrize(("rounds", "want"), STORIES.values(), ids=STORIES.keys())
+def test_what_is_told_of_rounds(rounds, want, capsys):
+    speaker = Speaker()
+    for one in rounds:
+        speaker.ended(ALL, one, 1.0)
+    assert capsys.readouterr().out.count("a look at everything") == want
+
+
+def test_a_source_is_told_when_it_is_another_one(capsys):
+    speaker, fleet = Speaker(), fleets.fleet()
+    speaker.read(fleet, (Problem(Origin("a.yaml", 1, 1), "odd", "is odd"),))
+    speaker.read(fleet, None)
+    for _ in range(3):
+        speaker.unreadable(ConfigError("there is nothing"))
+    speaker.unreadable(KeyError("hunter2canary"))
+    speaker.read(fleet, None)
+    assert capsys.readouterr().err.splitlines() == [
+        "Fleet acme: 1 units",
+        "Warning: a.yaml:1:1: is odd [odd]",
+        "there is nothing",
+        "Nothing is changed until the files can be used again.",
+        "unexpected KeyError at an unknown place. This is a defect of klutchctl; run the command"
+        " again as `klutchctl -v ...` for the details that a report needs",
+        "Nothing is changed until the files can be used again.",
+        "Fleet acme: 1 units",
+    ]
+
+
+def test_a_lock_is_told_once_for_each_holder(capsys):
+    speaker = Speaker()
+    for holder, age in (("a", 1), ("a", 2), ("b", 1)):
+        speaker.failed(ALL, Locked("eu", holder, timedelta(seconds=age)), 0.1)
+    speaker.ended(ALL, SILENT, 1.0)
+    speaker.failed(ALL, Locked("eu", "b", timedelta(seconds=3)), 0.1)
+    said = capsys.readouterr().err
+    assert (said.count("fleet: a,"), said.count("fleet: b,")) == (1, 2)

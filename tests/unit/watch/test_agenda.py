@@ -1,0 +1,142 @@
+"""What is done next: the files first, then retries, then a look at everything."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.apply import Outcome, Report, Status
+from reconciler.core.refs import NAMESPACE, Ref
+from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
+from reconciler.watch import agenda
+from reconciler.watch.agenda import Agenda, Left, Task, Terms, Trigger
+from tests.support import fleets
+
+NOTHING: frozenset[str] = frozenset()
+SHOP, CAFE = frozenset({"shop"}), frozenset({"cafe"})
+TERMS = Terms(interval=300.0, first_retry=2.0)
+
+DUE = {
+    "the start is a look at everything": (
+        Agenda(everything_at=10),
+        Task(Trigger.SOURCE, None),
+    ),
+    "nothing": (Agenda(everything_at=20, changed=NOTHING), None),
+    "the files alone": (Agenda(everything_at=20, changed=SHOP), Task(Trigger.SOURCE, SHOP)),
+    "the files, and all that is pending, held or not": (
+        Agenda(everything_at=20, changed=SHOP, pending=CAFE),
+        Task(Trigger.SOURCE, SHOP | CAFE),
+    ),
+    "the files, with everything pending": (
+        Agenda(everything_at=20, changed=SHOP, pending=None),
+        Task(Trigger.SOURCE, None),
+    ),
+    "a retry whose time has come": (
+        Agenda(everything_at=20, changed=NOTHING, pending=SHOP, retry_at=10),
+        Task(Trigger.RETRY, SHOP),
+    ),
+    "a retry whose time has not come": (
+        Agenda(everything_at=20, changed=NOTHING, pending=SHOP, retry_at=11),
+        None,
+    ),
+    "what waits for people is not tried again by itself": (
+        Agenda(everything_at=20, changed=NOTHING, pending=SHOP),
+        None,
+    ),
+    "a look at everything does the retry too": (
+        Agenda(everything_at=10, changed=NOTHING, pending=SHOP, retry_at=9),
+        Task(Trigger.DRIFT, None),
+    ),
+    "a look at everything because of the files too": (
+        Agenda(everything_at=10, changed=SHOP),
+        Task(Trigger.SOURCE, None),
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "want"), DUE.values(), ids=DUE.keys())
+def test_what_is_due(given, want):
+    assert agenda.due(given, 10.0) == want
+
+
+def after(task, left, *, before=None, now=100.0, dice=0.5):
+    before = before or Agenda(everything_at=200.0, tries=3)
+    return agenda.after(before, task, left, now=now, dice=dice, terms=TERMS)
+
+
+def test_a_round_that_did_everything():
+    done = after(Task(Trigger.DRIFT, None), Left())
+    assert done == Agenda(everything_at=400.0, changed=NOTHING)
+    assert done.next_at == 400.0
+
+
+def test_a_narrow_round_puts_off_no_look_at_everything():
+    assert after(Task(Trigger.SOURCE, SHOP), Left()).everything_at == 200.0
+
+
+def test_what_is_worth_a_retry_gets_one_and_then_later_ones():
+    first = after(Task(Trigger.SOURCE, SHOP), Left(again=SHOP, waiting=CAFE), dice=1.0)
+    assert (first.pending, first.retry_at, first.tries) == (SHOP | CAFE, 102.0, 1)
+    assert first.next_at == 102.0
+    second = after(Task(Trigger.RETRY, SHOP), Left(again=SHOP), before=first, dice=1.0)
+    assert (second.retry_at, second.tries) == (104.0, 2)
+
+
+def test_what_waits_for_people_stays_pending():
+    left = after(Task(Trigger.DRIFT, None), Left(waiting=CAFE))
+    assert (left.pending, left.retry_at) == (CAFE, None)
+
+
+def test_a_round_that_failed_as_a_whole_is_made_again():
+    failed = after(Task(Trigger.SOURCE, None), Left(again=None), now=250.0)
+    assert agenda.due(failed, failed.next_at) == Task(Trigger.RETRY, None)
+
+
+@given(st.integers(0, 10_000), st.floats(0, 1))
+def test_a_pause_is_bounded(tries, dice):
+    pause = agenda.pause(tries, dice, first=2.0, longest=300.0)
+    whole = 2.0 * 2**tries if tries < 8 else 300.0
+    assert whole / 2 <= pause <= min(whole, 300.0)
+
+
+@given(st.floats(0, 1))
+def test_looks_at_everything_are_spread(dice):
+    assert 370.0 <= after(Task(Trigger.DRIFT, None), Left(), dice=dice).everything_at <= 430.0
+
+
+def change(cluster, action=Action.UPDATE):
+    return Change(cluster, "space", Ref(cluster, NAMESPACE, "", "x"), action, "")
+
+
+def report(*outcomes, held=(), unseen=(), changes=(), lock_lost=False):
+    told = tuple(Outcome(change(cluster), status) for cluster, status in outcomes)
+    lines = (*(one.change for one in told), *changes)
+    sections = {"shop": "eu", "cafe": "eu"}
+    plan = Plan("f", "", "", lines, sections, held=held, unseen=unseen)
+    return Report(plan, told, lock_lost=lock_lost)
+
+
+LEFT = {
+    "all done": (report(("shop", Status.DONE), ("cafe", Status.UNCHANGED)), Left()),
+    "failed": (report(("shop", Status.FAILED), ("cafe", Status.DONE)), Left(again=SHOP)),
+    "stale": (report(("shop", Status.STALE)), Left(again=SHOP)),
+    "a peer was late": (report(("shop", Status.UNCONFIRMED)), Left(again=SHOP)),
+    "held": (report(("shop", Status.HELD)), Left(waiting=SHOP)),
+    "behind what is held": (report(("shop", Status.SKIPPED)), Left(waiting=SHOP)),
+    "a guard": (report(held=[Held("in-use", "", ("shop",))]), Left(waiting=SHOP)),
+    "blocked": (report(changes=[change("shop", Action.BLOCKED)]), Left(waiting=SHOP)),
+    "not read": (report(unseen=[UnseenCluster("shop", "")]), Left(again=SHOP)),
+    "a control plane is no app cluster": (
+        report(unseen=[UnseenCluster("shop", ""), UnseenCluster("control-plane/eu", "")]),
+        Left(again=SHOP),
+    ),
+    "the lock was lost": (
+        report(("shop", Status.DONE), lock_lost=True),
+        Left(again=SHOP | CAFE),
+    ),
+}
+
+
+@pytest.mark.parametrize(("report", "want"), LEFT.values(), ids=LEFT.keys())
+def test_what_a_round_left_undone(report, want):
+    fleet = fleets.fleet(control_planes=[fleets.control_plane()], clusters=[])
+    assert agenda.left(fleet, report) == want

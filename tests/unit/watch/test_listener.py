@@ -1,0 +1,72 @@
+"""What is served to probes and to Prometheus."""
+
+import socket
+import threading
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from reconciler.core.errors import HostError
+from reconciler.watch import listener
+from tests.support.watching import fetch
+
+HERE = ("127.0.0.1", 0)
+
+
+@pytest.fixture
+def registry():
+    made = CollectorRegistry()
+    Gauge("answer", "What is asked for.", registry=made).set(42)
+    return made
+
+
+def test_what_is_served(registry):
+    ailments = ["", "no round has ended for 9 s"]
+    with listener.served(HERE, registry, lambda: ailments.pop(0)) as (host, port):
+        url = f"http://{host}:{port}"
+        assert fetch(f"{url}/healthz") == (200, "ok\n")
+        assert fetch(f"{url}/healthz") == (503, "no round has ended for 9 s\n")
+        status, body = fetch(f"{url}/metrics")
+        assert status == 200
+        assert "\nanswer 42.0\n" in body
+        assert fetch(f"{url}/elsewhere")[0] == 404
+    assert not [one for one in threading.enumerate() if one.name == "listener"]
+
+
+def test_only_reading(registry):
+    with (
+        listener.served(HERE, registry, lambda: "") as address,
+        socket.create_connection(address, timeout=10) as client,
+    ):
+        client.sendall(b"POST /metrics HTTP/1.0\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.0 405 ")
+
+
+def test_who_says_nothing_keeps_nobody_else_out_for_long(registry):
+    with listener.served(HERE, registry, lambda: "") as address:
+        silent = [socket.create_connection(address, timeout=10) for _ in range(20)]
+        try:
+            # Beyond so many at once, a connection is closed without an answer.
+            assert silent[-1].recv(1) == b""
+        finally:
+            for one in silent:
+                one.close()
+
+
+def test_an_address_that_is_taken(registry):
+    with (
+        listener.served(HERE, registry, lambda: "") as taken,
+        pytest.raises(HostError, match=f"cannot listen on 127.0.0.1 port {taken[1]}: "),
+        listener.served(taken, registry, lambda: ""),
+    ):
+        pass
+
+
+def test_ipv6(registry):
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    try:
+        with listener.served(("::1", 0), registry, lambda: "") as (host, port):
+            assert fetch(f"http://[{host}]:{port}/healthz") == (200, "ok\n")
+    except HostError as error:
+        pytest.skip(str(error))

@@ -1,0 +1,187 @@
+"""The loop, with a clock that stands still unless the loop rests."""
+
+import asyncio
+
+import pytest
+
+from reconciler.apply import Outcome, Report, Status
+from reconciler.apply.gate import Stopped
+from reconciler.core.errors import ConfigError, KlutchError
+from reconciler.core.refs import NAMESPACE, Ref
+from reconciler.core.tree import Tree
+from reconciler.planning.changes import Action, Change, Plan
+from reconciler.source.following import Found
+from reconciler.watch import Clock, Terms, Watch
+
+DOCUMENTS = "apiVersion: fleet.klutchctl.dev/v1alpha1\nkind: "
+PLANE = (
+    f"---\n{DOCUMENTS}ControlPlane\nmetadata: {{name: eu}}\nspec: {{access: {{inCluster: true}}}}\n"
+)
+
+
+def tree(*clusters, labels=""):
+    text = f"{DOCUMENTS}Fleet\nmetadata: {{name: acme}}\nspec: {{}}\n{PLANE}"
+    for name in clusters:
+        text += (
+            f"---\n{DOCUMENTS}Cluster\nmetadata: {{name: {name}, labels: {{{labels}}}}}\n"
+            f"spec: {{access: {{kubeconfigContext: {name}}}, controlPlane: eu}}\n"
+        )
+    return Tree({"fleet.yaml": text.encode()}, "", "fleet.yaml")
+
+
+def report(*bad):
+    change = Change(bad[0] if bad else "", "x", Ref("", NAMESPACE, "", "x"), Action.UPDATE, "")
+    outcomes = tuple(Outcome(change, Status.FAILED) for _ in bad)
+    return Report(Plan("acme", "", "", (), {}), outcomes)
+
+
+class Story:
+    """What a source gives look by look, what each round comes to, and what was heard.
+
+    The clock moves by a second for each rest. The end of the looks is the end of the watch.
+    """
+
+    def __init__(self, looks, rounds=()):
+        self.looks, self.rounds = list(looks), list(rounds)
+        self.time = 0.0
+        self.made: list[tuple[float, list[str] | None]] = []
+        self.heard: list[str] = []
+        self.stop = asyncio.Event()
+        self.last = ""
+
+    async def look(self, known):
+        assert known == self.last
+        if not self.looks:
+            self.stop.set()
+            return None
+        seen = self.looks.pop(0)
+        if isinstance(seen, Exception):
+            raise seen
+        if seen is None:
+            return None
+        self.last = f"mark {len(self.looks)}"
+        return Found(self.last, seen)
+
+    async def changed(self):
+        self.time += 1
+
+    async def make(self, fleet, scope):
+        self.made.append((self.time, None if scope is None else sorted(scope)))
+        outcome = self.rounds.pop(0) if self.rounds else report()
+        if isinstance(outcome, Stopped):
+            self.stop.set()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def unreadable(self, error):
+        self.heard.append(f"unreadable: {error}")
+
+    def read(self, fleet, warnings):
+        if warnings is not None:
+            self.heard.append("read")
+
+    def ended(self, task, report, seconds):
+        self.heard.append(f"ended: {task.trigger.value}")
+
+    def failed(self, task, error, seconds):
+        self.heard.append(f"failed: {task.trigger.value}: {error}")
+
+    async def run(self, interval=100.0):
+        clock = Clock(now=lambda: self.time, dice=lambda: 0.5)
+        terms = Terms(interval=interval, first_retry=4.0)
+        async with asyncio.timeout(30):
+            await Watch(self, self.make, terms=terms, clock=clock, ears=[self]).run(self.stop)
+        return self.made
+
+
+ALL = (0.0, None)
+BROKEN = Tree({"fleet.yaml": b"kind: ["}, "", "fleet.yaml")
+GONE = ConfigError("cannot be read")
+BEFORE = tree("cafe", "shop")
+AFTER = Tree(
+    {
+        "fleet.yaml": BEFORE.files["fleet.yaml"].replace(
+            b"shop, labels: {}", b"shop, labels: {a: b}"
+        )
+    },
+    "",
+    "fleet.yaml",
+)
+MADE = {
+    "the first round is about everything, and nothing follows from silence": (
+        [BEFORE, *[None] * 20],
+        [],
+        [ALL],
+    ),
+    "a change is a narrow round": ([BEFORE, None, AFTER, None], [], [ALL, (1.0, ["shop"])]),
+    "what was left undone is part of the next narrow round": (
+        [BEFORE, None, AFTER, None],
+        [report("cafe")],
+        [ALL, (1.0, ["cafe", "shop"])],
+    ),
+    "a failure is tried again, and then later": (
+        [BEFORE, *[None] * 13],
+        [report("cafe"), report("cafe")],
+        [ALL, (3.0, ["cafe"]), (9.0, ["cafe"])],
+    ),
+    "a defect, too": ([BEFORE, *[None] * 6], [ValueError("x")], [ALL, (3.0, None)]),
+    "without files there is no round": ([GONE, GONE, BROKEN, None, None], [], []),
+    "a defect in reading them is no end": ([KeyError("x"), BEFORE, None], [], [(1.0, None)]),
+    "files that come later": ([GONE, BROKEN, None, BEFORE], [], [(3.0, None)]),
+    "while the files are of no use, nothing is done again": (
+        [BEFORE, *[GONE] * 20, None],
+        [report("cafe")],
+        [ALL, (20.0, ["cafe"])],
+    ),
+    "files that are of no use are not those before": (
+        [BEFORE, BROKEN, *[None] * 9, AFTER, None],
+        [],
+        [ALL, (10.0, ["shop"])],
+    ),
+    "files that were of no use for a while, and are the same again": (
+        [BEFORE, BROKEN, BEFORE, None],
+        [],
+        [ALL],
+    ),
+}
+
+
+@pytest.mark.parametrize(("looks", "rounds", "want"), MADE.values(), ids=MADE.keys())
+async def test_which_rounds_are_made(looks, rounds, want):
+    assert await Story(looks, rounds).run() == want
+
+
+async def test_everything_is_looked_at_at_the_interval():
+    made = await Story([BEFORE, *[None] * 12]).run(interval=5.0)
+    assert made == [(0.0, None), (5.0, None), (10.0, None)]
+
+
+async def test_what_is_heard():
+    story = Story([GONE, BROKEN, BEFORE, None, None], [KlutchError("locked")])
+    await story.run()
+    assert story.heard == [
+        "unreadable: cannot be read",
+        "unreadable: fleet.yaml:2:1: not YAML: did not find expected node content [not-yaml]",
+        "read",
+        "failed: source: locked",
+    ]
+
+
+async def test_a_round_that_was_stopped_is_the_last():
+    story = Story([BEFORE, None, None], [Stopped("ended by SIGTERM")])
+    await story.run()
+    assert story.heard == ["read"]
+
+
+@pytest.mark.parametrize("where", ["look", "changed"])
+async def test_a_stop_is_heard_while_the_source_is_slow(where):
+    story = Story([BEFORE])
+
+    async def forever(*_):
+        asyncio.get_running_loop().call_later(0.01, story.stop.set)
+        await asyncio.Event().wait()
+
+    setattr(story, where, forever)
+    await story.run()
+    assert story.stop.is_set()
