@@ -27,7 +27,7 @@ from klutchctl.sandbox.progress import Lines, Quiet
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE
 from reconciler.kube.client import KubeCluster
-from tests.bench import plans
+from tests.bench import applies, plans
 from tests.bench.worker import control_plane
 
 CONTENDERS: Final = ("ours", "bare", "official")
@@ -174,7 +174,7 @@ def bench_clients() -> None:
         run_list(home)
 
 
-PARTS: Final = {"clients": bench_clients, "plans": plans.main}
+PARTS: Final = {"clients": bench_clients, "plans": plans.main, "applies": applies.main}
 
 
 def main() -> None:

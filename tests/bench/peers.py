@@ -1,0 +1,122 @@
+"""What Kubernetes, a backend and konnectors do after a write, in the memory of the stand-ins.
+
+They do it `DELAY` seconds later, so that whoever waits for them has to look more than once.
+"""
+
+import base64
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import keys, names
+from reconciler.core.durations import format_time
+from reconciler.core.refs import CRD, SECRET, Kind
+from tests.bench import store as stores
+from tests.bench.large_fleet import CONTROL_PLANE
+from tests.bench.store import Object, Store, condition
+
+DELAY: Final = 0.2
+# About as long as a real one, whose signature is 2048 bits.
+_TOKEN: Final = "bench." + "x" * 900
+_TOLD: Final = ("Ready", "Connected", "Heartbeating", "InformersSynced", "SecretValid")
+_TOKEN_TYPE: Final = "kubernetes.io/service-account-token"
+
+
+class Peers:
+    """All peers of all clusters. `fleet` is the name from which the spaces follow."""
+
+    def __init__(self, store: Store, fleet: str) -> None:
+        self._store, self._fleet = store, fleet
+
+    def answer_to(self, cluster: str, kind: Kind, made: Object) -> Callable[[], None] | None:
+        """Return what somebody will do because an object was made, or None."""
+        namespace, name = made["metadata"].get("namespace", ""), made["metadata"]["name"]
+        if kind == SECRET and made.get("type") == _TOKEN_TYPE:
+            return lambda: self._fill(cluster, namespace, name)
+        if kind == API_SERVICE_EXPORT_REQUEST:
+            return lambda: self._export(cluster, namespace, name)
+        if kind == API_SERVICE_BINDING:
+            return lambda: self._bind(cluster, namespace, name)
+        if stores.is_crd(kind):
+            return lambda: self._establish(cluster, name)
+        return None
+
+    def _change(self, cluster: str, kind: Kind, namespace: str, name: str, **new: object) -> None:
+        live = self._store.read(cluster, kind, namespace, name)
+        if live is not None:
+            self._store.replace(cluster, kind, live, {**live, **new, "metadata": live["metadata"]})
+
+    def _fill(self, cluster: str, namespace: str, name: str) -> None:
+        data = {"token": _TOKEN, "ca.crt": "c" * 600, "namespace": namespace}
+        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}
+        self._change(cluster, SECRET, namespace, name, data=encoded)
+
+    def _establish(self, cluster: str, name: str) -> None:
+        crd = self._store.read(cluster, CRD, "", name)
+        if crd is not None:
+            self._store.open(cluster, stores.kind_of(crd))
+            self._change(cluster, CRD, "", name, status=stores.established(crd)["status"])
+
+    def _export(self, cluster: str, namespace: str, name: str) -> None:
+        request = self._store.read(cluster, API_SERVICE_EXPORT_REQUEST, namespace, name)
+        if request is None:
+            return
+        for one in request["spec"]["resources"]:
+            labels = {keys.APP: "export", keys.EXPORTED: "true"}
+            full = names.resource_name(one["resource"], one["group"])
+            export: Object = {
+                "apiVersion": API_SERVICE_EXPORT.api_version,
+                "kind": API_SERVICE_EXPORT.kind,
+                "metadata": {"name": full, "namespace": namespace, "labels": labels},
+                "spec": {"group": one["group"], "names": {"plural": one["resource"]}},
+            }
+            self._store.create(cluster, API_SERVICE_EXPORT, export, manager=keys.MANAGER_BACKEND)
+        told = {"phase": "Succeeded", "conditions": [condition("ExportsReady")]}
+        self._change(cluster, API_SERVICE_EXPORT_REQUEST, namespace, name, status=told)
+
+    def _bind(self, cluster: str, namespace: str, name: str) -> None:
+        binding = self._store.read(cluster, API_SERVICE_BINDING, namespace, name)
+        if binding is None:
+            return
+        self._install(cluster, binding)
+        told = {"conditions": [condition(one) for one in _TOLD], "providerPrettyName": "Bench"}
+        self._change(cluster, API_SERVICE_BINDING, namespace, name, status=told)
+        beat = {
+            "lastHeartbeatTime": format_time(datetime.now(UTC)),
+            "heartbeatInterval": "1h0m0s",  # one heartbeat is enough for a bench
+            "konnectorVersion": "v1.5.0",
+        }
+        space = names.direct_space(self._fleet, cluster)
+        self._change(CONTROL_PLANE, CLUSTER_BINDING, space, names.CLUSTER_BINDING, status=beat)
+
+    def _install(self, cluster: str, binding: Object) -> None:
+        """Make the CRD of a service."""
+        name = binding["metadata"]["name"]
+        if self._store.of(cluster, CRD).get("", name) is not None:
+            return
+        plural, _, group = name.partition(".")
+        owner = {
+            "apiVersion": API_SERVICE_BINDING.api_version,
+            "kind": API_SERVICE_BINDING.kind,
+            "name": name,
+            "uid": binding["metadata"]["uid"],
+            "controller": True,
+        }
+        crd: Object = {
+            "apiVersion": CRD.api_version,
+            "kind": CRD.kind,
+            "metadata": {"name": name, "ownerReferences": [owner]},
+            "spec": {
+                "group": group,
+                "scope": "Namespaced",
+                "names": {"plural": plural, "kind": plural.capitalize()},
+                "versions": [{"name": "v1", "served": True, "storage": True}],
+            },
+        }
+        manager = keys.MANAGER_KONNECTOR
+        self._store.create(cluster, CRD, stores.established(crd), manager=manager)
+        self._store.open(cluster, stores.kind_of(crd))
