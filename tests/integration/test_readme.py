@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl import settings
+from klutchctl import main, outcome, settings
 from klutchctl.exit_codes import ExitCode
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +67,24 @@ def test_every_command_runs(page, home):
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
+def spoken_of(page):
+    """Return the klutchctl commands of a page that a reader is not told to run as they stand."""
+    text = (ROOT / page).read_text("utf-8")
+    for block in re.findall(r"```(?:sh|text)\n(.*?)```", text, re.DOTALL):
+        yield from re.findall(r"^(?:\$ )?(klutchctl .*)$", block, re.MULTILINE)
+    yield from re.findall(r"`(klutchctl [^`]+)`", text)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_that_is_spoken_of_exists_with_its_options(page, capsys):
+    lines = [*spoken_of(page)]
+    assert lines
+    for line in lines:
+        _, *arguments = shlex.split(line.partition(" > ")[0], comments=True)
+        assert main.run([*arguments, "--help"]) == 0, line
+        assert "Usage:" in capsys.readouterr().out
+
+
 def test_every_make_target_exists():
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     named = {one.split()[1] for one, _ in commands("README.md") if one.startswith("make ")}
@@ -76,5 +95,17 @@ def test_every_make_target_exists():
 def test_the_table_of_exit_codes_names_real_ones():
     rows = re.findall(r"^\| ([0-9, ]+) \|", README.split("## Exit codes")[1], re.MULTILINE)
     documented = {int(code) for row in rows for code in row.split(",")}
-    assert documented
-    assert documented <= {code.value for code in ExitCode}
+    assert documented == {code.value for code in ExitCode}
+
+
+def test_the_order_of_exit_codes_is_the_programs():
+    (listed,) = re.findall(r"Where several hold, the first of ([0-9, ]+) counts", README)
+    assert [int(code) for code in listed.split(",")] == list(outcome.PRECEDENCE)
+
+
+def test_what_the_demo_is_said_to_print_is_what_it_does():
+    told = README.split("## Five minutes")[1].split("```text\n")[1].split("```")[0]
+    demo = (ROOT / "tests" / "demo.py").read_text("utf-8")
+    titles = re.findall(r"^== (.*)$", told, re.MULTILINE)
+    assert titles
+    assert all(title in demo for title in titles)

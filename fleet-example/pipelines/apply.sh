@@ -1,0 +1,26 @@
+#!/bin/sh
+# Applies a saved plan, and waits as long as another run holds the lock of the fleet (exit code 8).
+# What else comes out of it is the exit code of this script: repeating it as it is would not help.
+# LOCK_TRIES and LOCK_PAUSE (seconds) say how long to wait; by default ten minutes.
+set -u
+plan=${1:?"usage: apply.sh PLANFILE"}
+left=${LOCK_TRIES:-20}
+while :; do
+    code=0
+    klutchctl apply "$plan" --wait -o text -o junit=apply.xml || code=$?
+    left=$((left - 1))
+    if [ "$code" -ne 8 ] || [ "$left" -le 0 ]; then
+        break
+    fi
+    sleep "${LOCK_PAUSE:-30}"
+done
+case $code in
+0) ;;
+5) echo "Some clusters were not done. Run the pipeline again once they can be reached." ;;
+6) echo "Something is held back or blocked. A person has to look: the report says at what." ;;
+7) echo "The clusters have changed since the plan. Run the whole pipeline again: it plans anew." ;;
+8) echo "Another run holds the lock. Run this job again when that has ended." ;;
+9) echo "Applied, but not all is Ready. 'klutchctl status' shows what is missing." ;;
+*) echo "klutchctl has failed with exit code $code." ;;
+esac >&2
+exit "$code"

@@ -1,0 +1,306 @@
+"""`klutchctl apply` on real clusters with exactly the roles that klutchctl prints for it."""
+
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klutchctl import repository
+from reconciler.blueprints.objects import build
+from reconciler.core import keys, names
+from reconciler.core.errors import Forbidden
+from reconciler.core.manifest import Manifest, annotations_of, get_list, get_text
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    DEPLOYMENT,
+    EVENT,
+    LEASE,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Ref,
+)
+from reconciler.fleet.values import Mode
+from reconciler.health import roles
+from reconciler.health.rights import Side, Task
+from reconciler.kube.client import KubeCluster
+from tests.support.apply_runs import inhabit, remove, staged
+from tests.support.applying import Fleet, Scene
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.role_holders import as_holder, kubeconfig, role_holder
+from tests.support.stand_in_offer import offered
+
+pytestmark = pytest.mark.usefixtures("klutch_bind")
+
+BIND = names.KLUTCH_NAMESPACE
+REVIEWS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
+
+
+@dataclass
+class Deploying(Fleet):
+    """The files of a fleet that brings the konnector into its app cluster."""
+
+    image: str = "registry.example.com/konnector:1"
+    rbac: str = "Full"
+
+    def write(self) -> None:
+        super().write()
+        file = self.folder / "fleet.yaml"
+        own = f"konnector: {{deploy: true, image: {self.image}, rbac: {self.rbac}}}"
+        file.write_text(file.read_text().replace("app-1}\n", f"app-1}}\n  {own}\n"))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A scene on which klutchctl runs as the holders of the roles, and these as clients."""
+
+    scene: Scene
+    plane: KubeCluster
+    app: KubeCluster
+    marks: Sequence[tuple[Path, int]]
+
+    def refused(self) -> list[tuple[str, str]]:
+        """Return (verb, URI) of all writes that were refused to a holder."""
+        user = f"system:serviceaccount:{BIND}:{roles.account(self.scene.fleet.name, Task.APPLY)}"
+        return [
+            (event["verb"], event["requestURI"])
+            for path, mark in self.marks
+            for event in events(path, mark)
+            if event["user"]["username"] == user
+            and event.get("responseStatus", {}).get("code") == 403
+        ]
+
+
+def events(path: Path, mark: int) -> Iterator[Any]:
+    """Yield what an audit log holds after a mark."""
+    with path.open("rb") as log:
+        log.seek(mark)
+        yield from (json.loads(line) for line in log if line.endswith(b"\n"))
+
+
+CASES = {
+    "direct": (Mode.DIRECT, Fleet),
+    "konnector": (Mode.DIRECT, Deploying),
+    "acb": (Mode.APP_CLUSTER_BINDING, Fleet),
+}
+
+
+def only(*names: str) -> pytest.MarkDecorator:
+    """Let a test have these cases alone."""
+    return pytest.mark.parametrize("scene", [CASES[one] for one in names], ids=names, indirect=True)
+
+
+@asynccontextmanager
+async def holding(scene: Scene, folder: Path) -> AsyncIterator[Held]:
+    """Make the roles for the fleet as it is described now, and run klutchctl with nothing else."""
+    scene.fleet.write()
+    fleet = repository.fleet_in(scene.fleet.folder, check_owner=False)
+    lives = {Side.CONTROL_PLANE: scene.plane, Side.APP_CLUSTER: scene.app}
+    async with AsyncExitStack() as stack:
+        tokens: dict[LiveCluster, str] = {}
+        for side, live in lives.items():
+            holder = role_holder(live, fleet, Task.APPLY, side)
+            tokens[live] = await stack.enter_async_context(holder)
+        admin, scene.kubeconfig = scene.kubeconfig, kubeconfig(folder, tokens)
+        plane, app = [
+            await stack.enter_async_context(as_holder(live, tokens[live]))
+            for live in lives.values()
+        ]
+        marks = [(live.audit.path, live.audit.mark()) for live in lives.values()]
+        yield Held(scene, plane, app, marks)
+        scene.kubeconfig = admin
+
+
+@pytest.fixture(params=[*CASES.values()], ids=[*CASES])
+async def scene(request, control_plane, app_cluster, namespace, tmp_path):
+    mode, described = request.param
+    folder = tmp_path / "fleet"
+    folder.mkdir()
+    made = staged(control_plane, app_cluster, namespace=namespace, mode=mode, folder=folder)
+    async with made as scene:
+        # A name of digits alone would be a number in YAML.
+        scene.fleet = described(folder, f"f{scene.fleet.name}", mode, scene.offer.group)
+        yield scene
+        for kind, name in (
+            (DEPLOYMENT, names.KONNECTOR),
+            (SERVICE_ACCOUNT, names.KONNECTOR),
+            (CLUSTER_ROLE, names.KONNECTOR_CLUSTER_ROLE),
+            (CLUSTER_ROLE_BINDING, names.KONNECTOR_CLUSTER_ROLE),
+        ):
+            place = BIND if kind.namespaced else ""
+            await remove(app_cluster, Ref(app_cluster.name, kind, place, name))
+
+
+async def test_a_fleet_is_bound_repaired_released_and_bound_again(scene, tmp_path):
+    async with holding(scene, tmp_path) as held, scene.peers():
+        first = await scene.apply("--wait")
+        assert {status for status, _, _ in first.statuses} == {"done"}
+        marks = [live.audit.mark() for live in (scene.plane, scene.app)]
+        second = await scene.apply("--wait")
+        assert second.statuses == []
+        for live, mark in zip((scene.plane, scene.app), marks, strict=True):
+            assert [w for w in live.audit.writes_since(mark) if w.agent == "klutchctl"] == []
+        claim, copy = await inhabit(scene)
+
+        live = scene.app if scene.fleet.mode is Mode.DIRECT else scene.plane
+        drift: Manifest = {"spec": {"permissionClaims": []}}
+        await live.cluster.merge_patch(scene.binding, drift, manager="someone")
+        await scene.apply()
+        assert len(get_list(await scene.at(scene.binding), "spec", "permissionClaims")) == 1
+
+        scene.fleet.bound = False
+        run = await scene.apply()
+        assert ("done", "release") in [one[:2] for one in run.statuses]
+        assert keys.RELEASED in annotations_of(await scene.at(copy))
+        assert await scene.at(claim) is not None
+        scene.fleet.bound = True
+        await scene.apply("--wait")
+        assert await scene.lines() == []
+        assert held.refused() == []
+
+
+@only("konnector")
+async def test_a_konnector_gets_another_image_and_fewer_rights(scene, tmp_path):
+    async with holding(scene, tmp_path) as held, scene.peers():
+        await scene.apply()
+        scene.fleet.image = "registry.example.com/konnector:2"
+        scene.fleet.rbac = "Minimal"
+        run = await scene.apply()
+        assert {("done", "update", one) for one in ("ClusterRole", "Deployment")} == {*run.statuses}
+        assert await scene.lines() == []
+        assert held.refused() == []
+
+
+@only("konnector", "acb")
+async def test_a_cluster_leaves(scene, tmp_path):
+    async with holding(scene, tmp_path) as held, scene.peers():
+        await scene.apply("--wait")
+        await inhabit(scene)
+        scene.fleet.listed = False
+        run = await scene.apply()
+        assert {one[:2] for one in run.statuses} <= {("done", "release"), ("done", "update")}
+        assert keys.RELEASED in annotations_of(await scene.at(scene.home_of_units))
+        assert await scene.lines() == []
+        assert held.refused() == []
+
+
+@only("direct", "acb")
+async def test_a_service_is_deleted_and_secrets_out_of_reach_stay_and_are_named(scene, tmp_path):
+    scene.fleet.policy = "Delete"
+    scene.fleet.prune += ", keepIfInUse: false, onClusterLeave: Delete"
+    async with holding(scene, tmp_path) as held, scene.peers():
+        await scene.apply("--wait")
+        _, copy = await inhabit(scene)
+        origin = build(SECRET, "credentials", namespace=scene.service_namespace)
+        await scene.plane.cluster.create(origin, SECRET, manager="provider")
+        down = Ref(scene.app.name, SECRET, scene.app_namespace, "credentials")
+        await eventually(lambda: scene.at(down))
+        scene.fleet.bound = False
+        run = await scene.apply()
+        (line,) = [one for one in run.report["outcomes"] if one["action"] == "delete"]
+        assert line["status"] == "done", run.stdout
+        assert f"no right to list Secrets in {scene.app_namespace}" in line["message"]
+        for ref in (scene.binding, scene.export, scene.crd, copy):
+            assert await scene.at(ref) is None, ref
+        assert await scene.at(down) is not None
+        assert await scene.lines() == []
+        assert held.refused() == []
+
+
+@asynccontextmanager
+async def may_list_secrets(scene: Scene) -> AsyncIterator[None]:
+    """Give the holder, beside its roles, the Secrets of the namespace that has instances."""
+    place, account = scene.app_namespace, roles.account(scene.fleet.name, Task.APPLY)
+    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "get", "delete"]}
+    role = build(ROLE, "secrets", namespace=place, rules=[rule])
+    subject = {"kind": SERVICE_ACCOUNT.kind, "name": account, "namespace": BIND}
+    reference = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": "secrets"}
+    binding = build(ROLE_BINDING, "secrets", namespace=place, roleRef=reference, subjects=[subject])
+    await scene.app.cluster.create(role, ROLE, manager="tests")
+    await scene.app.cluster.create(binding, ROLE_BINDING, manager="tests")
+    yield
+
+
+@only("direct")
+async def test_a_right_to_list_secrets_where_instances_are_lets_them_go_too(scene, tmp_path):
+    scene.fleet.policy = "Delete"
+    scene.fleet.prune += ", keepIfInUse: false, onClusterLeave: Delete"
+    async with holding(scene, tmp_path), scene.peers(), may_list_secrets(scene):
+        await scene.apply("--wait")
+        await inhabit(scene)
+        origin = build(SECRET, "credentials", namespace=scene.service_namespace)
+        await scene.plane.cluster.create(origin, SECRET, manager="provider")
+        down = Ref(scene.app.name, SECRET, scene.app_namespace, "credentials")
+        await eventually(lambda: scene.at(down))
+        scene.fleet.bound = False
+        run = await scene.apply()
+        (line,) = [one for one in run.report["outcomes"] if one["action"] == "delete"]
+        assert (line["status"], line["message"]) == ("done", "")
+        assert await scene.at(down) is None
+
+
+@only("direct")
+async def test_the_lock_is_given_back_and_may_be_broken(scene, tmp_path):
+    async with holding(scene, tmp_path) as held, scene.peers():
+        await scene.apply()
+        lease = Ref(scene.plane.name, LEASE, BIND, names.lock_lease(scene.fleet.name))
+        assert get_text(await scene.at(lease), "spec", "holderIdentity") == ""
+        other = {"holderIdentity": "other", "renewTime": "2999-01-01T00:00:00.000000Z"}
+        await scene.plane.cluster.merge_patch(lease, {"spec": other}, manager="tests")
+        scene.fleet.claims = "  claims: []\n"
+        refused = await scene.apply(code=8)
+        assert "other" in refused.stderr
+        await scene.apply("--break-lock")
+        found = await scene.plane.cluster.list(EVENT, namespace=BIND)
+        told = [get_text(one, "note") for one in found.items]
+        assert [one for one in told if one.endswith("took the lock over from other")]
+        assert held.refused() == []
+
+
+async def test_a_doctor_misses_no_right_and_no_secret_of_others_is_read(scene, tmp_path):
+    async with holding(scene, tmp_path) as held:
+        run = await scene.klutchctl("doctor", str(scene.fleet.folder), "-o", "json")
+        assert run.code == 0, run.stdout + run.stderr
+        assert {one["level"] for one in run.report["clusters"]} == {"ok"}
+        for cluster in (held.plane, held.app):
+            for place in ("", "default"):
+                with pytest.raises(Forbidden):
+                    await cluster.list(SECRET, namespace=place)
+            with pytest.raises(Forbidden):
+                await cluster.get(Ref(cluster.name, SECRET, "default", "own"))
+        with pytest.raises(Forbidden):
+            await held.plane.list(SECRET, namespace=BIND)
+
+
+@only("direct", "acb")
+async def test_a_space_stays_where_a_service_that_no_file_names_may_not_be_looked_for(
+    scene, tmp_path
+):
+    scene.fleet.prune += ", onClusterLeave: Delete"
+    clusters = scene.plane.cluster, scene.app.cluster
+    async with (
+        offered(*clusters, namespace=scene.app_namespace) as other,
+        holding(scene, tmp_path),
+        scene.peers(),
+    ):
+        await scene.apply("--wait")
+        claim, copy = await inhabit(scene)
+        await remove(scene.app, claim)
+
+        async def gone():
+            return await scene.at(copy) is None
+
+        await eventually(gone)
+        scene.fleet.listed = False
+        run = await scene.apply(code=5)
+        (line,) = [one for one in run.report["outcomes"] if one["status"] != "done"]
+        assert line["status"] == "failed"
+        assert f"{other.name} is forbidden" in line["message"]
+        assert await scene.at(scene.home_of_units) is not None

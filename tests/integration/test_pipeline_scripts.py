@@ -1,0 +1,123 @@
+"""What the pipelines of fleet-example share: the script that applies, and that which comments."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from klutchctl.exit_codes import ExitCode
+from tests.support.forge import Forge, on_github, on_gitlab, serving
+
+PIPELINES = Path(__file__).parents[2] / "fleet-example" / "pipelines"
+APPLY = PIPELINES / "apply.sh"
+COMMENT = PIPELINES / "comment.py"
+
+
+@pytest.fixture
+def stub(tmp_path):
+    """A klutchctl that ends with the codes of a file, one after the other."""
+    program = tmp_path / "bin" / "klutchctl"
+    program.parent.mkdir()
+    program.write_text(
+        '#!/bin/sh\necho "$*" >> calls\ncode=$(head -n 1 codes) && sed -i 1d codes && exit $code\n'
+    )
+    program.chmod(0o755)
+    environ = {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}", "LOCK_PAUSE": "0"}
+
+    def run(codes, **more):
+        (tmp_path / "codes").write_text("".join(f"{code}\n" for code in codes))
+        (tmp_path / "calls").unlink(missing_ok=True)
+        done = subprocess.run(
+            ["sh", str(APPLY), "fleet.plan"],
+            cwd=tmp_path,
+            env=environ | more,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, (tmp_path / "calls").read_text().splitlines(), done.stderr
+
+    return run
+
+
+def test_who_holds_the_lock_is_waited_for(stub):
+    code, calls, told = stub([8, 8, 0])
+    assert (code, told) == (0, "")
+    assert calls == ["apply fleet.plan --wait -o text -o junit=apply.xml"] * 3
+
+
+def test_nobody_is_waited_for_for_ever(stub):
+    code, calls, told = stub([8] * 9, LOCK_TRIES="3")
+    assert (code, len(calls)) == (8, 3)
+    assert "holds the lock" in told
+
+
+@pytest.mark.parametrize("first", [one for one in ExitCode if one not in (0, 8)])
+def test_nothing_else_is_tried_again(stub, first):
+    code, calls, told = stub([first.value, 0])
+    assert (code, len(calls)) == (first, 1)
+    assert told.count("\n") == 1
+    if first is ExitCode.STALE:
+        assert "it plans anew" in told
+
+
+COMMENTS = {
+    "github": (on_github, "PATCH", "/repos/acme/fleet/issues"),
+    "gitlab": (on_gitlab, "PUT", "/api/v4/projects/42/merge_requests/7/notes"),
+}
+
+
+@pytest.fixture(params=COMMENTS.values(), ids=list(COMMENTS))
+def forge(request, tmp_path):
+    environ_of, change, place = request.param
+    with serving(Forge()) as forge:
+
+        def comment(text, **more):
+            file = tmp_path / "plan.md"
+            file.write_text(text)
+            return subprocess.run(
+                [sys.executable, str(COMMENT), str(file)],
+                env=environ_of(forge) | more,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+
+        yield forge, comment, change, place
+
+
+def test_there_is_one_comment_and_it_is_kept_up_to_date(forge):
+    api, comment, change, place = forge
+    api.comments += [{"id": n, "body": None if n == 3 else "from a person"} for n in range(1, 151)]
+    for text in ("### Plan 1\n", "### Plan 2 \u2026\n"):
+        done = comment(text)
+        assert (done.returncode, done.stderr) == (0, "")
+        (ours,) = [one for one in api.comments if "### Plan" in (one["body"] or "")]
+        assert ours["body"].endswith(text)
+    assert [verb for verb, _, _ in api.asked] == ["GET", "GET", "POST", "GET", "GET", change]
+    assert all(path.startswith(place) for _, path, _ in api.asked)
+    assert all("canary" in token for _, _, token in api.asked)
+
+
+@pytest.mark.parametrize("answer", [302, 403, 500])
+def test_a_comment_that_is_refused_is_told_in_a_sentence(forge, answer):
+    api, comment, _, _ = forge
+    api.answer = answer
+    done = comment("### Plan\n")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"The comment was refused: HTTP {answer}")
+    assert "canary" not in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert len(api.asked) == 1
+
+
+def test_a_variable_that_is_missing_is_named(tmp_path):
+    with serving(Forge()) as forge:
+        environ = on_github(forge)
+        del environ["GITHUB_TOKEN"]
+        (tmp_path / "plan.md").write_text("### Plan\n")
+        command = [sys.executable, str(COMMENT), str(tmp_path / "plan.md")]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (1, "GITHUB_TOKEN is not set\n")
