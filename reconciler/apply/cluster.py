@@ -28,7 +28,7 @@ from reconciler.planning.changes import Action, Change
 
 Told = Callable[[Outcome], None]
 
-_AT_ONCE: Final = 8  # units of one cluster
+_AT_ONCE: Final = 8  # units that write to the app cluster
 _SIMPLE: Final = frozenset({Action.CREATE, Action.UPDATE, Action.ADOPT})
 _ESTABLISHED_WAIT: Final = 30.0  # seconds
 
@@ -123,9 +123,8 @@ class _Worker:
                 self.failed.add(key)
                 self.skip(changes, reason)
                 return
-            async with self.slots:
-                if not await self.chain(changes):
-                    self.failed.add(key)
+            if not await self.chain(changes):
+                self.failed.add(key)
         finally:
             self.done[key].set()
 
@@ -188,10 +187,15 @@ class _Worker:
             return Outcome(change, Status.FAILED, str(error))
 
     async def _do(self, change: Change) -> Outcome:
-        if change.action not in _SIMPLE or change.steps:
-            return await self._steps(change)
-        if change.ref.kind == API_SERVICE_BINDING and change.action is Action.CREATE:
+        simple = change.action in _SIMPLE and not change.steps
+        if simple and change.ref.kind == API_SERVICE_BINDING and change.action is Action.CREATE:
             return await self._bind(change)
+        if change.ref.cluster != self.job.name:
+            return await (self._plainly(change) if simple else self._steps(change))
+        async with self.slots:
+            return await (self._plainly(change) if simple else self._steps(change))
+
+    async def _plainly(self, change: Change) -> Outcome:
         # An adoption that held has left the object as the plan saw it, but for our marks.
         known = self.adopted.get(change.ref, change.before)
         outcome = await lines.do(replace(change, before=known), self.job.clusters)
@@ -210,19 +214,25 @@ class _Worker:
         return Outcome(change, Status.DONE, "; ".join(note for note in notes if note))
 
     async def _bind(self, change: Change) -> Outcome:
-        """Make an APIServiceBinding once that has something to bind (mapping.md 3, 8)."""
+        """Make an APIServiceBinding once that has something to bind (mapping.md 3, 8).
+
+        Who waits for the backend holds no slot: so one list tells all units of a cluster.
+        """
         assert change.unit is not None, change
         name, clusters = change.unit.name, self.job.clusters
+        if self.job.mode is not Mode.DIRECT and not self.makes_app_cluster_binding:
+            live = await self._space(change).binding(name)
+            async with self.slots:
+                outcome = await lines.accept_claims(change, live, clusters)
+                await self._own(change, name)
+            return outcome
         if self.job.mode is Mode.DIRECT:
             await self._space(change).export(name)
-        if self.job.mode is Mode.DIRECT or self.makes_app_cluster_binding:
+        async with self.slots:
             # A konnector that is there brings the CRD of bindings, as soon as it runs.
             await self._established(Ref(change.ref.cluster, CRD, "", change.ref.kind.resource))
             outcome = await lines.do(change, clusters)
-        else:
-            live = await self._space(change).binding(name)
-            outcome = await lines.accept_claims(change, live, clusters)
-        await self._own(change, name)
+            await self._own(change, name)
         return outcome
 
     async def _own(self, change: Change, name: str) -> None:

@@ -1,12 +1,13 @@
 """Secrets that came down into an app cluster with a service, when that service is deleted."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.apply import services
 from reconciler.apply.writes import Stale, Writes
 from reconciler.core import keys, names
-from reconciler.core.errors import Forbidden
+from reconciler.core.errors import Forbidden, NotServed
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -29,9 +30,7 @@ async def delete(app: Writes, plane: Writes, footing: Footing) -> str:
     Returns a sentence about those that may not be looked for, or "". Looks only into namespaces
     that hold, or held, instances.
     """
-    place = "" if footing.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
-    bindings = (await app.cluster.list(API_SERVICE_BINDING, namespace=place)).items
-    claims = [claim for one in bindings for claim in _down(one)]
+    claims = [claim for one in await _bindings(app, plane, footing) for claim in _down(one)]
     unread = []
     for namespace in sorted(await services.service_namespaces(plane, footing.space)):
         try:
@@ -45,6 +44,17 @@ async def delete(app: Writes, plane: Writes, footing: Footing) -> str:
     if not unread:
         return ""
     return f"no right to list Secrets in {', '.join(unread)}: copies that came down stay there"
+
+
+async def _bindings(app: Writes, plane: Writes, footing: Footing) -> list[Manifest]:
+    """Return the live bindings of an app cluster: there, or in its space (mapping.md 8)."""
+    place = "" if footing.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
+    found: list[Manifest] = []
+    for writes, namespace in ((app, place), (plane, footing.space)):
+        # A cluster without the CRD of bindings has none.
+        with suppress(NotServed):
+            found += (await writes.cluster.list(API_SERVICE_BINDING, namespace=namespace)).items
+    return found
 
 
 async def _remove(app: Writes, namespace: str, secret: Manifest) -> None:

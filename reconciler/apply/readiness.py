@@ -8,10 +8,14 @@ from reconciler.apply.outcomes import NotReady
 from reconciler.apply.writes import Writes
 from reconciler.fleet.values import UnitKey
 from reconciler.health import Place, health_of
+from reconciler.kube.cluster import Reader
 
 
 class Readiness:
-    """The units of one app cluster. `now` is the time in UTC."""
+    """The units of one app cluster. `now` is the time in UTC.
+
+    The first look at the control plane is made through `glance`, where there is one.
+    """
 
     def __init__(
         self,
@@ -21,9 +25,11 @@ class Readiness:
         app: Writes,
         gate: Gate,
         now: Callable[[], datetime],
+        glance: Reader | None = None,
     ) -> None:
         self.control_plane, self.gate = control_plane, gate
         self._place, self._app, self._now = place, app, now
+        self._glance = glance
         self._ready: set[UnitKey] = set()
 
     async def wait(self, units: Collection[UnitKey], *, seconds: float) -> Sequence[NotReady]:
@@ -47,10 +53,11 @@ class Readiness:
         open_ = [one for one in units if one not in self._ready]
         if not open_:
             return ()
+        plane, self._glance = self._glance or self.control_plane.cluster, None
         found = await health_of(
             open_,
             place=self._place,
-            control_plane=self.control_plane.cluster,
+            control_plane=plane,
             app=self._app.cluster,
             now=self._now,
         )

@@ -1,6 +1,7 @@
 """A whole apply: lock, look again, hold against what was approved, do it, wait, tell."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Final
 from reconciler.apply import approval, cluster
 from reconciler.apply.cluster import Job
 from reconciler.apply.gate import Gate, Stopped
+from reconciler.apply.glance import Glance
 from reconciler.apply.lock import Lock
 from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
 from reconciler.apply.readiness import Readiness
@@ -27,6 +29,7 @@ from reconciler.planning import planner
 from reconciler.planning.changes import Change, Plan
 
 _AT_ONCE: Final = 256  # clusters: most of them wait for a peer
+_MANY: Final = 32  # clusters of one control plane: one look at all it holds costs less
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +103,8 @@ class _Run:
         self._terms = Terms(wait=options.wait_seconds, force=options.force, now=options.now)
         self._units = units_by_cluster(fleet)
         self._slots = asyncio.Semaphore(max(_AT_ONCE, options.pace.parallelism))
+        self._behind: Counter[str] = Counter()  # app clusters to wait for, by control plane
+        self._glances: dict[str, Glance] = {}
 
     async def look(self, names: Collection[str]) -> tuple[Live, Plan]:
         """Read the clusters that are to be changed, and plan them anew."""
@@ -165,14 +170,25 @@ class _Run:
             return (), 0
         self._ears.stage("waiting until all is ready")
         places = _places(self._fleet, live)
-        found = await together(
-            self._ready(live, places.get(name), name, [one.key for one in units])
+        awake = {
+            name: [one.key for one in units]
             for name, units in self._units.items()
             if name in live.clusters and self._fleet.clusters[name].suspended is None
+        }
+        self._behind.update(self._approved.sections[name] for name in awake)
+        found = await together(
+            self._ready(live, places.get(name), name, units) for name, units in awake.items()
         )
         late = sorted((one for some in found for one in some), key=lambda one: one.unit)
         asked = sum(len(units) for name, units in self._units.items() if name in live.clusters)
         return late, asked - len(late)
+
+    def _glance(self, name: str, plane: Writes) -> Glance | None:
+        """Return the first look at a cluster's control plane, where many are behind that."""
+        section = self._approved.sections[name]
+        if self._behind[section] < _MANY:
+            return None
+        return self._glances.setdefault(section, Glance(plane.cluster))
 
     async def _ready(
         self, live: Live, place: Place | None, name: str, units: Sequence[UnitKey]
@@ -184,14 +200,21 @@ class _Run:
             ]
         try:
             async with self._slots, self._reached(live, name) as (plane, app):
-                readiness = self._readiness(place, plane, app)
+                readiness = self._readiness(place, plane, app, self._glance(name, plane))
                 return await readiness.wait(units, seconds=self._options.wait_seconds)
         except (KlutchError, Stopped) as error:
             return [NotReady(str(one), str(error)) for one in units]
 
-    def _readiness(self, place: Place | None, plane: Writes, app: Writes) -> Readiness:
+    def _readiness(
+        self, place: Place | None, plane: Writes, app: Writes, glance: Glance | None = None
+    ) -> Readiness:
         return Readiness(
-            place=place, control_plane=plane, app=app, gate=self._gate, now=self._options.now
+            place=place,
+            control_plane=plane,
+            app=app,
+            gate=self._gate,
+            now=self._options.now,
+            glance=glance,
         )
 
     @asynccontextmanager

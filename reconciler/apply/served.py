@@ -16,6 +16,7 @@ from reconciler.core.manifest import Manifest, get_list, get_text, name_of
 from reconciler.core.refs import Kind
 
 _FAILED: Final = "Failed"
+_PERIOD: Final = 0.25  # seconds from one list of a kind to the next
 
 
 class Refused(Exception):
@@ -28,6 +29,7 @@ class Space:
     def __init__(self, plane: Writes, space: str, *, wait: float) -> None:
         self._plane, self._space, self._wait = plane, space, wait
         self._listing: dict[Kind, asyncio.Task[dict[str, Manifest]]] = {}
+        self._next: dict[Kind, float] = {}  # when a list may begin, in the loop's time
 
     async def export(self, name: str) -> None:
         """Wait until an export exists. Raises Refused, Unconfirmed, Stopped, ClusterErrors."""
@@ -62,13 +64,16 @@ class Space:
         return found
 
     async def _listed(self, kind: Kind) -> dict[str, Manifest]:
-        """List a kind, once for all who ask while the answer is on its way."""
+        """List a kind, once for all who ask until the answer has come."""
         task = self._listing.get(kind)
         if task is None or task.done():
             task = self._listing[kind] = asyncio.ensure_future(self._list(kind))
         return await asyncio.shield(task)
 
     async def _list(self, kind: Kind) -> dict[str, Manifest]:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(self._next.get(kind, 0.0) - loop.time())
+        self._next[kind] = loop.time() + _PERIOD
         brief = kind == API_SERVICE_EXPORT
         found = await self._plane.cluster.list(kind, namespace=self._space, metadata_only=brief)
         return {name_of(one): one for one in found.items}

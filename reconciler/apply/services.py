@@ -169,6 +169,11 @@ async def delete_instances(app: Writes, name: str) -> int:
     return len(found)
 
 
+async def finalizers(app: Writes, name: str) -> Sequence[str]:
+    """Return what holds instances of a service back from going."""
+    return sorted({held for _, one in await _instances(app, name) for held in finalizers_of(one)})
+
+
 async def _instances(app: Writes, name: str) -> list[tuple[Ref, Manifest]]:
     service = await served(app, name)
     if service is None:

@@ -3,7 +3,7 @@
 Whoever dies between two of them leaves a state from which the next plan goes on (mapping.md 9).
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
@@ -22,6 +22,7 @@ from reconciler.core.manifest import (
     JSON,
     Manifest,
     annotations_of,
+    finalizers_of,
     get_list,
     get_maps,
     get_text,
@@ -101,7 +102,7 @@ class Performer:
 
     async def _removed(self, step: Step, *, uid: str, propagation: Propagation) -> None:
         await self._at(step).delete(step.ref, uid=uid, propagation=propagation)
-        if self.change.action is Action.REPLACE:
+        if step.verb is not Verb.ORPHAN or self.change.action is Action.REPLACE:
             await self._gone(step)
 
     async def _gone(self, step: Step) -> None:
@@ -111,7 +112,11 @@ class Performer:
             return True if await writes.read(step.ref) is None else None
 
         if await writes.gate.until(look, seconds=self.terms.wait) is None:
-            raise Unconfirmed(f"{step.ref} is still there after {self.terms.wait:.0f} s")
+            held = finalizers_of(await writes.read(step.ref) or {})
+            raise Unconfirmed(
+                f"{step.ref} is still there after {self.terms.wait:.0f} s{_held_by(held)}; the "
+                "next run goes on"
+            )
 
     async def _policy(self, step: Step) -> None:
         value = DeletionPolicy.RELEASE.value
@@ -194,9 +199,10 @@ class Performer:
 
         if await app.gate.until(look, seconds=self.terms.wait) is None:
             left = await services.count(app, self._name)
+            held = await services.finalizers(app, self._name)
             raise Unconfirmed(
-                f"{left} {self._name} are still being deleted after {self.terms.wait:.0f} s; "
-                "the next run goes on"
+                f"{left} {self._name} are still being deleted after {self.terms.wait:.0f} s"
+                f"{_held_by(held)}; the next run goes on"
             )
 
     async def _delete_crd(self, step: Step) -> None:
@@ -207,7 +213,7 @@ class Performer:
         left = await services.count(app, step.ref.name)
         if left:
             raise Unconfirmed(f"{left} {step.ref.name} were made meanwhile: the CRD stays")
-        await app.delete(step.ref, uid=service.uid, propagation=Propagation.BACKGROUND)
+        await self._removed(step, uid=service.uid, propagation=Propagation.BACKGROUND)
 
     async def _delete_copied(self, step: Step) -> str:
         return await copied.delete(self._at(step), self._plane, self._footing)
@@ -312,6 +318,10 @@ def annotate(key: str, value: str) -> Callable[[Manifest], Patch | None]:
         return [{"op": "add", "path": path, "value": value}]
 
     return decide
+
+
+def _held_by(finalizers: Sequence[str]) -> str:
+    return f", held by {', '.join(finalizers)}" if finalizers else ""
 
 
 def _has_stopped(export: Manifest) -> bool:

@@ -220,3 +220,22 @@ def test_of_a_crd_only_its_being_there_is_kept():
         "kind": "CustomResourceDefinition",
         "metadata": {"name": "x", "uid": "u"},
     }
+
+
+@pytest.mark.parametrize("manager", ["konnector", "klutch.anynines.com"])
+def test_of_a_crd_that_a_konnector_made_it_is_kept_that_it_did_and_for_which_bindings(manager):
+    owner = {"kind": "APIServiceBinding", "name": "x", "uid": "b"}
+    metadata: Any = {
+        "name": "x",
+        "ownerReferences": [owner | {"controller": True}, {"kind": "Service", "uid": "s"}],
+        "managedFields": [
+            {"manager": "helm", "operation": "Update", "fieldsV1": {}},
+            {"manager": manager, "operation": "Update", "time": "now", "fieldsV1": {}},
+        ],
+    }
+    seen = observed(CRD, {"metadata": metadata})
+    assert get(seen, "metadata") == {
+        "name": "x",
+        "ownerReferences": [owner],
+        "managedFields": [{"manager": manager}],
+    }

@@ -1,0 +1,248 @@
+"""Whoever dies between two writes of an apply leaves a state from which the next run goes on.
+
+A story is what a fleet goes through: a first apply, a release, a delete and so on. In each, every
+write is a point to die at, and it always ends as if nobody had died. Usually one fleet goes
+through it in runs of which each dies after its first write, so that every state between two
+writes is met by a new run. `make soak` begins anew for every write, dies once before and once
+after it, and lets the next run do all the rest.
+"""
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.apply.outcomes import GOOD
+from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.core import keys, names
+from reconciler.core.manifest import Manifest, drop, get_map, is_deleting, put, uid_of
+from reconciler.core.refs import SECRET, Ref
+from reconciler.fleet.values import Mode
+from reconciler.kube.cluster import Propagation
+from tests.support.apply_runs import WHATEVER, Deeds, Runs, inhabit, remove, staged, wipe
+from tests.support.applying import CLAIMS, Fleet, Scene
+from tests.support.cues import AFTER, BEFORE
+from tests.support.end_states import differences, end_state
+from tests.support.eventually import eventually
+from tests.support.faults import Crash, Faults, survives
+
+pytestmark = [pytest.mark.usefixtures("klutch_bind"), pytest.mark.timeout(1800)]
+
+_BUDGET = "maxDeletes: 100, maxDeletePercent: 100, allowEmpty: true"
+_MANY_WRITES = 60
+
+
+def settled(fleet: Fleet) -> None:
+    fleet.listed = fleet.bound = True
+    fleet.claims, fleet.policy, fleet.prune = CLAIMS, "Release", _BUDGET
+
+
+def deletable(fleet: Fleet) -> None:
+    settled(fleet)
+    fleet.policy = "Delete"
+    fleet.prune = f"{_BUDGET}, onClusterLeave: Delete, keepIfInUse: false"
+
+
+def unbound(fleet: Fleet) -> None:
+    settled(fleet)
+    fleet.bound = False
+
+
+def removed(fleet: Fleet) -> None:
+    fleet.bound = False
+
+
+def unlisted(fleet: Fleet) -> None:
+    fleet.listed = False
+
+
+def with_parameters(fleet: Fleet) -> None:
+    fleet.claims = CLAIMS + "  parameters: {size: large}\n"
+
+
+def unchanged(_fleet: Fleet) -> None: ...
+
+
+async def lead_astray(scene: Scene) -> None:
+    """Let the binding lead through a Secret that is not where ours are."""
+    way = Ref(scene.app.name, SECRET, scene.app_namespace, "kubeconfig")
+    if await scene.at(way) is None:
+        ours = names.kubeconfig_secret(scene.space)
+        held = await scene.at(replace(way, namespace=names.KLUTCH_NAMESPACE, name=ours))
+        data = get_map(held or {}, "data")
+        made = build(SECRET, way.name, namespace=way.namespace, marks=UNMARKED, data=data)
+        await scene.app.cluster.create(made, SECRET, manager="someone")
+    live = await scene.at(scene.binding)
+    assert live is not None
+    await scene.app.cluster.delete(
+        scene.binding, preconditions=WHATEVER, propagation=Propagation.BACKGROUND
+    )
+    kept = ("name", "namespace", "labels", "annotations")
+    metadata = {key: get_map(live, "metadata")[key] for key in kept}
+    made = put(drop(live, "status"), metadata, "metadata")
+    reference = {"name": way.name, "namespace": way.namespace, "key": names.KUBECONFIG}
+    made = put(made, reference, "spec", "kubeconfigSecretRef")
+    bound = await scene.app.cluster.create(made, API_SERVICE_BINDING, manager=keys.MANAGER_CLI)
+    owner: Manifest = {
+        "apiVersion": API_SERVICE_BINDING.api_version,
+        "kind": API_SERVICE_BINDING.kind,
+        "name": scene.binding.name,
+        "uid": uid_of(bound),
+        "controller": True,
+    }
+    await scene.app.cluster.merge_patch(
+        scene.crd, {"metadata": {"ownerReferences": [owner]}}, manager="someone"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What the files say before and after it, and what else is so when it begins."""
+
+    before: Callable[[Fleet], None]
+    after: Callable[[Fleet], None]
+    scenery: Callable[[Scene], Awaitable[None]] | None = None
+
+
+STORIES = {
+    "first apply": Story(unbound, settled),
+    "bound again": Story(unbound, settled),
+    "release": Story(settled, removed),
+    "delete": Story(deletable, removed),
+    "cluster leaves": Story(settled, unlisted),
+    "cluster is deleted": Story(deletable, unlisted),
+    "parameters change": Story(settled, with_parameters),
+    "leads elsewhere": Story(deletable, unchanged, lead_astray),
+}
+_DIRECT_ONLY = ("parameters change", "leads elsewhere")
+CASES = {
+    f"{name}, {mode.value}": (mode, name)
+    for mode in (Mode.DIRECT, Mode.APP_CLUSTER_BINDING)
+    for name in STORIES
+    if mode is Mode.DIRECT or name not in _DIRECT_ONLY
+}
+
+
+@pytest.fixture(params=list(CASES.values()), ids=list(CASES))
+async def telling(request, control_plane, app_cluster, namespace, tmp_path):
+    mode, name = request.param
+    placed = staged(control_plane, app_cluster, namespace=namespace, mode=mode, folder=tmp_path)
+    async with placed as scene:
+        yield _Telling(scene, STORIES[name], first=name == "first apply")
+
+
+async def test_it_ends_as_if_nobody_had_died(telling, pytestconfig):
+    if pytestconfig.getoption("--hypothesis-profile") == "soak":
+        await telling.with_one_death()
+    else:
+        await telling.with_a_death_after_every_write()
+
+
+class _Telling:
+    """One story on one scene, told again and again."""
+
+    def __init__(self, scene: Scene, story: Story, *, first: bool) -> None:
+        self._scene, self._story, self._first = scene, story, first
+        self._runs = Runs(scene)
+        self._fleets = (f"{scene.fleet.name}-{number}" for number in itertools.count())
+
+    async def with_a_death_after_every_write(self) -> None:
+        end = await self._undisturbed()
+        async with self._begun():
+            for place in range(_MANY_WRITES):
+                faults = Faults()
+                faults.add(Deeds().nth(1), Crash(), at=AFTER)
+                if await survives(self._runs.run(faults)):
+                    assert place > 0, "the story has no writes"
+                    break
+            else:
+                raise AssertionError(f"it has not come to its end after {_MANY_WRITES} writes")
+            await self._comes_to(end, "a death after every write")
+
+    async def with_one_death(self) -> None:
+        end = await self._undisturbed()
+        for moment in (BEFORE, AFTER):
+            for write in itertools.count(1):
+                async with self._begun():
+                    faults = Faults()
+                    faults.crash_at(write, moment)
+                    if await survives(self._runs.run(faults)):
+                        break
+                    at = [call for call in faults.calls if call.writes][-1]
+                    await self._runs.finish()
+                    where = f"{moment.value} write {write}: {at.verb} {at.ref.object}"
+                    await self._comes_to(end, where)
+
+    @asynccontextmanager
+    async def _begun(self) -> AsyncIterator[None]:
+        """Be where the story begins, and let its peers work."""
+        scene, story = self._scene, self._story
+        if self._first:  # nothing of it may have been there before
+            scene.fleet.name = next(self._fleets)
+        story.before(scene.fleet)
+        async with scene.peers():
+            if not self._first:
+                await eventually(self._may_come_back, within=60)
+                settled_first = deletable if story.before is deletable else settled
+                settled_first(scene.fleet)
+                await self._runs.finish()
+                await inhabit(scene)
+                story.before(scene.fleet)
+                await self._runs.finish()
+            if story.scenery is not None:
+                await story.scenery(scene)
+            story.after(scene.fleet)
+            yield
+        if self._first:
+            await wipe(scene)
+            await remove(scene.app, scene.crd)
+            await eventually(self._is_gone)
+
+    async def _may_come_back(self):
+        """Tell whether no home of the story's is still on its way out."""
+        scene = self._scene
+        homes = [await scene.at(ref) for ref in (scene.home, scene.whole)]
+        return not any(one is not None and is_deleting(one) for one in homes)
+
+    async def _is_gone(self):
+        return await self._scene.at(self._scene.crd) is None
+
+    async def _undisturbed(self) -> dict[str, str]:
+        """Return how the story ends. It is told twice: what was there before leaves its traces."""
+        end: dict[str, str] = {}
+        for _ in range(2):
+            async with self._begun():
+                report = await self._runs.run()
+                assert [str(o.message) for o in report.outcomes if o.status not in GOOD] == []
+                end = await self._settled_state()
+        return end
+
+    async def _settled_state(self) -> dict[str, str]:
+        """Return the state once peers have ceased to change it."""
+        last: dict[str, str] = {}
+        await eventually(self._nothing_is_left, within=60)
+
+        async def same():
+            nonlocal last
+            before, last = last, await end_state(self._scene)
+            return before == last
+
+        await eventually(same)
+        return last
+
+    async def _nothing_is_left(self):
+        assert await self._runs.todo() == []
+        return True
+
+    async def _comes_to(self, end: dict[str, str], told: str) -> None:
+        await eventually(self._nothing_is_left, within=60)
+
+        async def alike():
+            found = differences(end, await end_state(self._scene))
+            assert not found, "\n".join((told, *found))
+            return True
+
+        await eventually(alike)

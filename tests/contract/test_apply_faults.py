@@ -1,0 +1,358 @@
+"""What goes wrong around an apply: it harms nobody else, is told as it is, and ends well later."""
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.apply import Gate, Locked, Status
+from reconciler.apply.outcomes import GOOD
+from reconciler.blueprints.objects import build
+from reconciler.core import keys, names
+from reconciler.core.manifest import annotations_of, get_text, strip_server_fields
+from reconciler.core.refs import EVENT, LEASE, NAMESPACE, SECRET, Ref
+from reconciler.fleet.values import Mode
+from reconciler.kube.cluster import Propagation
+from tests.support.apply_runs import WHATEVER, Deeds, Runs, inhabit, remove, staged
+from tests.support.cues import AFTER, BEFORE
+from tests.support.eventually import eventually
+from tests.support.faults import Faults, forbidden, lost, on, unreachable
+from tests.support.stand_in_backend import StandInBackend
+from tests.support.stand_in_konnector import StandInKonnector
+
+pytestmark = pytest.mark.usefixtures("klutch_bind")
+
+
+@pytest.fixture
+async def scene(control_plane, app_cluster, namespace, tmp_path):
+    where = {"namespace": namespace, "mode": Mode.DIRECT, "folder": tmp_path}
+    async with staged(control_plane, app_cluster, **where) as scene:
+        yield scene
+
+
+@pytest.fixture
+def runs(scene):
+    return Runs(scene)
+
+
+@asynccontextmanager
+async def bound(runs):
+    """Apply the fleet, with an instance of its service, and let the peers work."""
+    async with runs.scene.peers() as peers:
+        await runs.finish()
+        await inhabit(runs.scene)
+        yield peers
+
+
+def told(report):
+    return {(one.status, one.change.action.value): one.message for one in report.outcomes}
+
+
+def not_done(report):
+    return [(one.status, one.message) for one in report.outcomes if one.status not in GOOD]
+
+
+@dataclass
+class Once:
+    """An effect on each object and verb once, so that the next try finds things as they are."""
+
+    effect: object
+    met: set = field(default_factory=set)
+
+    async def perform(self, call):
+        if (call.verb, call.ref) not in self.met:
+            self.met.add((call.verb, call.ref))
+            await self.effect.perform(call)
+
+
+@dataclass
+class Meddling:
+    """Another writer writes to what is about to be written."""
+
+    scene: object
+
+    async def perform(self, call):
+        if call.verb == "create":
+            return
+        live = self.scene.app if call.ref.cluster == "shop" else self.scene.plane
+        noise = {"metadata": {"annotations": {"someone": "was here"}}}
+        await live.cluster.merge_patch(call.ref, noise, manager="someone")
+
+
+@dataclass
+class MadeAgain:
+    """Another deletes what is about to be written, and makes it again."""
+
+    scene: object
+
+    async def perform(self, call):
+        live = self.scene.app if call.ref.cluster == "shop" else self.scene.plane
+        held = await live.cluster.get(call.ref)
+        await live.cluster.delete(
+            call.ref, preconditions=WHATEVER, propagation=Propagation.BACKGROUND
+        )
+        made = strip_server_fields(held, keep_status=False)
+        await live.cluster.create(made, call.ref.kind, manager="someone")
+
+
+TROUBLE = {
+    "no connection": (lambda _: unreachable(), BEFORE),
+    "the request was lost": (lambda _: lost(), BEFORE),
+    "the answer was lost": (lambda _: lost(), AFTER),
+    "another writer was faster": (Meddling, BEFORE),
+}
+
+
+@pytest.mark.parametrize(("effect", "at"), TROUBLE.values(), ids=TROUBLE)
+async def test_trouble_at_every_write_is_overcome_within_the_run(effect, at, scene, runs):
+    def troubled():
+        faults = Faults()
+        faults.add(Deeds(), Once(effect(scene)), at=at)
+        return faults
+
+    async with scene.peers():
+        assert not_done(await runs.run(troubled())) == []
+        assert await runs.todo() == []
+        claim, copy = await inhabit(scene)
+        scene.fleet.claims = "  claims: []\n"
+        assert not_done(await runs.run(troubled())) == []
+        scene.fleet.bound = False
+        assert not_done(await runs.run(troubled())) == []
+        assert await runs.todo() == []
+        assert keys.RELEASED in annotations_of(await scene.at(copy))
+        assert await scene.at(claim) is not None
+
+
+async def test_what_was_deleted_and_made_again_meanwhile_is_not_touched(scene, runs):
+    async with bound(runs):
+        scene.fleet.claims = "  claims: []\n"
+        faults = Faults()
+        faults.add(Deeds().nth(1), MadeAgain(scene))
+        report = await runs.run(faults)
+        assert told(report).keys() == {(Status.STALE, "update")}
+        made = await scene.at(scene.binding)
+        assert "klutchctl" not in {e["manager"] for e in made["metadata"]["managedFields"]}
+        await runs.finish()
+
+
+async def test_a_missing_right_fails_its_own_line_and_the_next_run_goes_on(scene, runs):
+    async with scene.peers():
+        faults = Faults()
+        faults.add(on("create", kind=API_SERVICE_BINDING), forbidden())
+        report = await runs.run(faults)
+        ((status, message),) = not_done(report)
+        assert status is Status.FAILED
+        assert "may not" in message
+        await runs.finish()
+        assert await scene.at(scene.binding) is not None
+
+
+async def test_what_may_not_be_deleted_is_still_ours_and_planned_again(scene, runs):
+    async with bound(runs):
+        scene.fleet.bound = False
+        faults = Faults()
+        faults.add(on("delete", kind=API_SERVICE_EXPORT), forbidden())
+        for _ in range(2):
+            assert told(await runs.run(faults)).keys() == {(Status.FAILED, "release")}
+            assert len(await runs.todo()) == 1
+        await runs.finish()
+        assert await scene.at(scene.export) is None
+
+
+async def test_what_a_finalizer_holds_is_told_with_it_and_planned_until_it_is_gone(scene, runs):
+    async with bound(runs):
+        scene.fleet.bound = False
+        held = {"metadata": {"finalizers": ["example.com/hold"]}}
+        await scene.plane.cluster.merge_patch(scene.export, held, manager="someone")
+        runs.wait_seconds = 3
+        for _ in range(2):
+            (message,) = told(await runs.run()).values()
+            assert "held by example.com/hold" in message
+        free = {"metadata": {"finalizers": None}}
+        await scene.plane.cluster.merge_patch(scene.export, free, manager="someone")
+        runs.wait_seconds = 60
+        await runs.finish()
+        assert await scene.at(scene.export) is None
+
+
+async def test_instances_that_a_finalizer_holds_keep_the_binding_that_carries_them(scene, runs):
+    scene.fleet.policy, scene.fleet.prune = "Delete", f"{scene.fleet.prune}, keepIfInUse: false"
+    async with bound(runs):
+        claim = Ref(scene.app.name, scene.offer.kind, scene.app_namespace, "db")
+        held = {"metadata": {"finalizers": ["example.com/hold", keys.SYNCER]}}
+        await scene.app.cluster.merge_patch(claim, held, manager="someone")
+        scene.fleet.bound = False
+        runs.wait_seconds = 3
+        (message,) = told(await runs.run()).values()
+        assert "1 databases" in message
+        assert "example.com/hold" in message
+        assert await scene.at(scene.binding) is not None
+        free = {"metadata": {"finalizers": None}}
+        await scene.app.cluster.merge_patch(claim, free, manager="someone")
+        runs.wait_seconds = 60
+        await runs.finish()
+        for ref in (scene.binding, scene.export, scene.crd):
+            assert await scene.at(ref) is None
+
+
+# The lock
+
+
+def lease_of(scene):
+    return Ref(scene.plane.name, LEASE, names.KLUTCH_NAMESPACE, names.lock_lease(scene.fleet.name))
+
+
+async def hold(scene, *, renewed):
+    """Let another run hold the lock, which it renewed so long ago."""
+    time = (datetime.now(UTC) - renewed).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {
+        "holderIdentity": "another",
+        "leaseDurationSeconds": 15,
+        "acquireTime": time,
+        "renewTime": time,
+    }
+    ref = lease_of(scene)
+    made = build(LEASE, ref.name, namespace=ref.namespace, spec=spec)
+    if await scene.at(Ref(scene.plane.name, NAMESPACE, "", ref.namespace)) is None:
+        own = build(NAMESPACE, ref.namespace)
+        await scene.plane.cluster.create(own, NAMESPACE, manager="tests")
+    await scene.plane.cluster.apply(made, LEASE, manager="another", force=True)
+
+
+async def holder(scene):
+    return get_text(await scene.at(lease_of(scene)), "spec", "holderIdentity")
+
+
+async def test_a_run_that_meets_a_living_one_writes_nothing_and_names_it(scene, runs):
+    await hold(scene, renewed=timedelta(0))
+    faults = Faults()
+    with pytest.raises(Locked) as caught:
+        await runs.run(faults, break_lock=False)
+    assert (caught.value.holder, faults.count_writes()) == ("another", 0)
+    assert "another, for 0 s" in str(caught.value)
+    assert await holder(scene) == "another"
+
+
+async def test_the_lock_of_a_dead_run_is_taken_over_and_given_back(scene, runs):
+    await hold(scene, renewed=timedelta(seconds=20))
+    async with scene.peers():
+        assert not_done(await runs.run(break_lock=False)) == []
+    assert await holder(scene) == ""
+
+
+async def test_a_broken_lock_is_recorded(scene, runs):
+    await hold(scene, renewed=timedelta(0))
+    async with scene.peers():
+        assert not_done(await runs.run(break_lock=True)) == []
+    events = await scene.plane.cluster.list(EVENT, namespace=names.KLUTCH_NAMESPACE)
+    mine = [one for one in events.items if one["regarding"]["name"] == lease_of(scene).name]
+    assert [one["note"] for one in mine] == ["run-1 took the lock over from another"]
+
+
+@dataclass
+class Theft:
+    """Another run takes the lock, and this one gets time to notice."""
+
+    scene: object
+    gate: Gate
+
+    async def perform(self, _call):
+        await hold(self.scene, renewed=timedelta(0))
+        await eventually(lambda: self.gate.closed)
+
+
+async def test_a_run_that_lost_the_lock_starts_no_further_write(scene, runs):
+    gate, faults = Gate(), Faults()
+    faults.add(Deeds().nth(3), Theft(scene, gate))
+    async with scene.peers():
+        report = await runs.run(faults, gate=gate)
+    assert report.lock_lost
+    assert "another run took the lock over" in report.ended
+    done = [one for one in report.outcomes if one.status is Status.DONE]
+    rest = [one for one in report.outcomes if one.status is not Status.DONE]
+    assert len(done) == len([c for c in faults.calls if Deeds().matches(c)]) == 3
+    assert {one.status for one in rest} == {Status.INTERRUPTED}
+    assert await holder(scene) == "another"
+
+
+# Peers and other clusters
+
+
+async def test_a_backend_that_never_answers_is_told_and_the_next_run_goes_on(scene, runs):
+    runs.wait_seconds = 1
+    (message,) = [one for status, one in not_done(await runs.run())]
+    assert "the backend has made no export" in message
+    runs.wait_seconds = 60
+    async with scene.peers():
+        await runs.finish()
+    assert await scene.at(scene.binding) is not None
+
+
+@pytest.mark.parametrize("force", [False, True], ids=["it comes back", "forced"])
+async def test_a_dead_konnector_stops_a_release_before_anything_is_let_go(force, scene, runs):
+    spaces = {scene.space}
+    konnector = StandInKonnector(scene.app.connection, scene.plane.connection, scene.space)
+    async with StandInBackend(scene.plane.connection, spaces):
+        async with konnector:
+            await runs.finish()
+            _, copy = await inhabit(scene)
+            await konnector.stop_heart(last=timedelta(minutes=11))
+        scene.fleet.bound = False
+        report = await runs.run()
+        (message,) = told(report).values()
+        assert "sync stop not confirmed: the konnector does not answer" in message
+        assert await scene.at(scene.export) is not None
+        assert keys.BOUND in annotations_of(await scene.at(copy))
+        if force:
+            assert not_done(await runs.run(force=True)) == []
+        else:
+            konnector.start_heart()
+            async with konnector:
+                await runs.finish()
+        assert await runs.todo() == []
+        assert keys.RELEASED in annotations_of(await scene.at(copy))
+
+
+SECOND = """---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Cluster
+metadata: {{name: self}}
+spec:
+  access: {{kubeconfigContext: {context}}}
+  controlPlane: eu
+---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Binding
+metadata: {{name: of-self}}
+spec:
+  resources: [{{group: {group}, resource: databases}}]
+  clusters: {{names: [self]}}
+  claims: []
+"""
+
+
+async def test_a_cluster_that_fails_does_not_hold_another(scene, runs):
+    """The control plane is an app cluster of its own here."""
+    scene.fleet.extra = SECOND.format(context=scene.plane.context, group=scene.offer.group)
+    other = names.direct_space(scene.fleet.name, "self")
+    faults = Faults()
+    for verb in ("create", "apply", "patch", "delete"):
+        faults.add(on(verb, cluster="shop"), forbidden())
+    async with StandInBackend(scene.plane.connection, {scene.space, other}):
+        report = await runs.run(faults)
+        by_cluster = {
+            name: {one.status for one in report.outcomes if one.change.cluster == name}
+            for name in ("shop", "self")
+        }
+        assert by_cluster["self"] <= GOOD
+        assert Status.FAILED in by_cluster["shop"]
+    for kind, name, place in (
+        (API_SERVICE_BINDING, scene.offer.name, names.KLUTCH_NAMESPACE),
+        (SECRET, names.kubeconfig_secret(other), names.KLUTCH_NAMESPACE),
+        (NAMESPACE, other, ""),
+    ):
+        assert await scene.plane.cluster.get(Ref(scene.plane.name, kind, place, name)) is not None
+        await remove(scene.plane, Ref(scene.plane.name, kind, place, name))

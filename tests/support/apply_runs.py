@@ -1,0 +1,236 @@
+"""Applies within the test's own process, so that it can die, or meet faults, at a chosen call."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from klutchctl import repository
+from reconciler import apply as applying
+from reconciler.apply import Ears, Gate, Options, Report
+from reconciler.blueprints.objects import build
+from reconciler.core import keys, names
+from reconciler.core.errors import ClusterError
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    finalizers_of,
+    name_of,
+    namespace_of,
+)
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    EVENT,
+    LEASE,
+    NAMESPACE,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Ref,
+)
+from reconciler.fleet.values import Access, Mode
+from reconciler.fleet.values import Fleet as FleetValue
+from reconciler.kube import registry
+from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.registry import Reached, Surroundings
+from reconciler.observe import Clusters, Pace, answer, observe
+from reconciler.planning import planner
+from reconciler.planning.changes import Action, Change, Plan
+from tests.support.applying import Fleet, Scene
+from tests.support.clusters import LiveCluster
+from tests.support.cues import Cue
+from tests.support.eventually import eventually
+from tests.support.faults import Call, Faults
+from tests.support.faulty import FaultyCluster
+from tests.support.observing import established
+from tests.support.stand_in_offer import offered
+
+WHATEVER = Preconditions(uid=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deeds(Cue[Call]):
+    """All that an apply writes, but for its lock."""
+
+    def matches(self, call: Call) -> bool:
+        return call.writes and call.ref.kind not in (LEASE, EVENT)
+
+
+_MANY_RUNS = 5
+
+
+class FaultyClusters:
+    """The way to real clusters that fail on cue, all by the same faults."""
+
+    def __init__(self, real: Clusters, faults: Faults) -> None:
+        self._real, self._faults = real, faults
+
+    async def control_plane(self, name: str) -> Reached:
+        return self._faulty(await self._real.control_plane(name))
+
+    async def app_cluster(self, name: str, access: Access, *, control_plane: str) -> Reached:
+        found = await self._real.app_cluster(name, access, control_plane=control_plane)
+        return self._faulty(found)
+
+    async def close(self, name: str) -> None:
+        await self._real.close(name)
+
+    def _faulty(self, reached: Reached) -> Reached:
+        return replace(reached, cluster=FaultyCluster(reached.cluster, self._faults))
+
+
+@dataclass
+class Runs:
+    """Runs of `klutchctl apply` on a scene, each a process of its own as far as clusters can tell.
+
+    `heard` are the stages of the last run, and what became of its lines, as they were told.
+    """
+
+    scene: Scene
+    wait_seconds: float = 90.0
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    heard: list[object] = field(default_factory=list)
+    _count: int = 0
+
+    async def plan(self) -> Plan:
+        """Return what a plan says now."""
+        async with self._clusters(Faults()) as (fleet, clusters):
+            return await _plan(fleet, clusters)
+
+    async def todo(self) -> list[str]:
+        """Return the lines of a plan by which something would be done, or a person has to look."""
+        lines = (await self.plan()).changes
+        return [_brief(one) for one in lines if one.acts or one.action is Action.BLOCKED]
+
+    async def run(
+        self,
+        faults: Faults | None = None,
+        *,
+        gate: Gate | None = None,
+        break_lock: bool = True,
+        force: bool = False,
+        wait: bool = False,
+    ) -> Report:
+        """Plan and apply. Raises SimulatedCrash where the faults say so."""
+        self._count += 1
+        self.heard.clear()
+        options = Options(
+            holder=f"run-{self._count}",
+            now=self.now,
+            pace=Pace(),
+            wait=wait,
+            wait_seconds=self.wait_seconds,
+            force=force,
+            break_lock=break_lock,
+        )
+        async with self._clusters(faults or Faults()) as (fleet, clusters):
+            return await applying.apply(
+                fleet,
+                await _plan(fleet, clusters),
+                clusters,
+                options=options,
+                gate=gate or Gate(),
+                ears=Ears(outcome=self.heard.append, stage=self.heard.append),
+            )
+
+    async def finish(self) -> Sequence[Report]:
+        """Run again until nothing is left to do; return what the runs did."""
+        reports: list[Report] = []
+        while left := await self.todo():
+            assert len(reports) < _MANY_RUNS, (left, reports[-1].outcomes)
+            reports.append(await self.run())
+        return reports
+
+    @asynccontextmanager
+    async def _clusters(self, faults: Faults) -> AsyncIterator[tuple[FleetValue, Clusters]]:
+        self.scene.fleet.write()
+        fleet = repository.fleet_in(self.scene.fleet.folder, check_owner=False)
+        around = Surroundings(kubeconfigs=[self.scene.kubeconfig], environ={})
+        async with registry.of(fleet, around) as real:
+            yield fleet, FaultyClusters(real, faults)
+
+
+async def _plan(fleet: FleetValue, clusters: Clusters) -> Plan:
+    live = await observe(fleet, clusters)
+    decided = planner.decide(fleet, live)
+    if decided.questions.in_use or decided.questions.bodies:
+        live = await answer(fleet, live, clusters, decided.questions)
+    return planner.plan(fleet, live)
+
+
+def _brief(change: Change) -> str:
+    return f"{change.action.value} {change.ref.object}: {change.reason}"
+
+
+@asynccontextmanager
+async def staged(
+    plane: LiveCluster, app: LiveCluster, *, namespace: str, mode: Mode, folder: Path
+) -> AsyncIterator[Scene]:
+    """Offer a service, and describe a fleet that binds it; all traces go at the end."""
+    async with offered(plane.cluster, app.cluster, namespace=namespace) as offer:
+        fleet = Fleet(folder, namespace.removeprefix("test-"), mode, offer.group)
+        scene = Scene(fleet, plane, app, offer, namespace, plane.kubeconfig)
+        await app.cluster.create(build(NAMESPACE, namespace), NAMESPACE, manager="tests")
+        try:
+            yield scene
+        finally:
+            await remove(app, Ref(app.name, NAMESPACE, "", namespace))
+            await wipe(scene)
+
+
+async def wipe(scene: Scene) -> None:
+    """Remove what a fleet leaves in clusters and namespaces that tests share."""
+    for ref in (scene.whole, scene.home, Ref(scene.plane.name, NAMESPACE, "", scene.fleet.name)):
+        await remove(scene.plane, ref)
+    bind = names.KLUTCH_NAMESPACE
+    await remove(
+        scene.plane, Ref(scene.plane.name, LEASE, bind, names.lock_lease(scene.fleet.name))
+    )
+    if scene.fleet.mode is Mode.DIRECT:
+        await remove(scene.app, scene.binding)
+    labels = f"{keys.FLEET}={scene.fleet.name}"
+    for kind in (SECRET, SERVICE_ACCOUNT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
+        place = bind if kind.namespaced else ""
+        for one in (await scene.app.cluster.list(kind, namespace=place, labels=labels)).items:
+            await remove(scene.app, Ref(scene.app.name, kind, namespace_of(one), name_of(one)))
+
+
+async def remove(live: LiveCluster, ref: Ref) -> None:
+    await live.cluster.delete(ref, preconditions=WHATEVER, propagation=Propagation.BACKGROUND)
+
+
+async def inhabit(scene: Scene, name: str = "db") -> tuple[Ref, Ref]:
+    """Make an instance of the service; return it and its copy, once both are held.
+
+    After a release the original marks a copy again with the next change of the instance: what
+    is released here is marked at once.
+    """
+    claim = Ref(scene.app.name, scene.offer.kind, scene.app_namespace, name)
+    copy = Ref(scene.plane.name, scene.offer.kind, scene.service_namespace, name)
+    await established(scene.app.cluster, scene.offer.kind)
+    await eventually(lambda: _answers(scene, claim))
+    if await scene.at(claim) is None:
+        made = scene.offer.instance(name, namespace=scene.app_namespace, spec={"size": 1})
+        await scene.app.cluster.create(made, scene.offer.kind, manager="developer")
+    elif await scene.at(copy) is not None:
+        marks = {keys.BOUND: keys.BOUND_VALUE, keys.RELEASED: None}
+        again: Manifest = {"metadata": {"annotations": marks}}
+        await scene.plane.cluster.merge_patch(copy, again, manager=keys.MANAGER_KONNECTOR)
+
+    async def held():
+        here, there = await scene.at(claim) or {}, await scene.at(copy) or {}
+        marked = all(keys.BOUND in annotations_of(one) for one in (here, there))
+        return marked and keys.SYNCER in finalizers_of(here)
+
+    await eventually(held)
+    return claim, copy
+
+
+async def _answers(scene: Scene, claim: Ref):
+    """Tell whether the API server has begun to serve the kind: a little after it says so."""
+    try:
+        await scene.at(claim)
+    except ClusterError:
+        return False
+    return True
