@@ -1,7 +1,8 @@
 """One look at a fleet: its documents, what is live, and the plan that these make."""
 
+import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from klutchctl import reach
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was live at one moment, with the answers to all that planning asked, and its plan."""
+    """What was live at one moment, with the answers to all that planning asked, and its plan.
+
+    `seconds` is how long reading took.
+    """
 
     live: "Live"
     plan: "Plan"
+    seconds: float = 0.0
 
 
 async def look(
@@ -30,8 +35,11 @@ async def look(
     """Read all app clusters of a fleet, or `only` some, and plan them."""
     from reconciler.observe import observe
 
+    began = time.monotonic()
     live = await observe(fleet, clusters, only=only, pace=reach.pace(how))
-    return await planned(fleet, live, clusters, how, only=only)
+    seconds = time.monotonic() - began
+    found = await planned(fleet, live, clusters, how, only=only)
+    return replace(found, seconds=seconds + found.seconds)
 
 
 async def planned(
@@ -49,8 +57,10 @@ async def planned(
     decided = planner.decide(fleet, live, only=only)
     if not (decided.questions.in_use or decided.questions.bodies):
         return Look(live, decided.plan)
+    began = time.monotonic()
     live = await answer(fleet, live, clusters, decided.questions, pace=reach.pace(how))
-    return Look(live, planner.plan(fleet, live, only=only))
+    seconds = time.monotonic() - began
+    return Look(live, planner.plan(fleet, live, only=only), seconds)
 
 
 def documents(tree: "Tree") -> "Loaded":

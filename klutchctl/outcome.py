@@ -57,7 +57,11 @@ def exit_code(plan: Plan, *, detailed: bool, allow_unreachable: bool) -> ExitCod
 def apply_code(report: Report, *, allow_unreachable: bool, signalled: ExitCode | None) -> ExitCode:
     """Return the exit code of an apply: what its plan could not do counts as well."""
     planned = exit_code(report.plan, detailed=False, allow_unreachable=allow_unreachable)
-    found = {_OF_OUTCOMES[one.status] for one in report.outcomes}
+    found = {
+        _OF_OUTCOMES[one.status]
+        for one in report.outcomes
+        if not (one.change.held and _MEANT.issuperset(one.change.held))
+    }
     failed = {one.change.cluster for one in report.outcomes if one.status is Status.FAILED}
     done = any(one.status in GOOD for one in report.outcomes)
     if failed and not done and failed >= report.plan.sections.keys():

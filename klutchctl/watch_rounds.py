@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from klutchctl import live_plan, reach, repository
+from klutchctl import looking, reach, repository
 from klutchctl.reach import Reach
 from klutchctl.render import apply_progress
 from klutchctl.settings import Settings
@@ -49,16 +49,14 @@ class Rounds:
         """Plan, and apply what no guard holds back. Raises Stopped, and what an apply raises."""
         only = _both(repository.chosen(fleet, self._how), scope)
         clusters = await self._ways(fleet, anew=scope is None)
-        plan, _ = await self._unless_stopped(
-            live_plan.made(fleet, clusters, self._how, only=only),
-        )
+        found = await self._unless_stopped(looking.look(fleet, clusters, self._how, only=only))
         gate = self._gate = Gate()
         told = applying.Ears(
             outcome=apply_progress.Lines(sys.stderr).outcome, stage=lambda _stage: None
         )
         try:
             return await applying.apply(
-                fleet, plan, clusters, options=self._options, gate=gate, ears=told
+                fleet, found.plan, clusters, options=self._options, gate=gate, ears=told
             )
         finally:
             self._gate = None

@@ -50,11 +50,12 @@ def drift(
 async def _planned(
     fleet: "Fleet", how: Reach, settings: Settings, chosen: frozenset[str] | None
 ) -> "tuple[Plan, float]":
-    from klutchctl import live_plan
+    from klutchctl import looking
     from reconciler.kube import registry
 
     async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
-        return await live_plan.made(fleet, clusters, how, only=chosen)
+        found = await looking.look(fleet, clusters, how, only=chosen)
+        return found.plan, found.seconds
 
 
 def _print(

@@ -127,12 +127,13 @@ async def _planned(
     subject: _Subject, how: Reach, settings: Settings, chosen: frozenset[str] | None
 ) -> "tuple[Plan, float]":
     """Read the clusters, and what planning asks beyond the usual; return how long that took."""
-    from klutchctl import live_plan
+    from klutchctl import looking
     from reconciler.kube import registry
 
     fleet = subject.fleet
     async with registry.of(fleet, reach.surroundings(how, settings)) as opened:
-        return await live_plan.made(fleet, subject.clusters(opened), how, only=chosen)
+        found = await looking.look(fleet, subject.clusters(opened), how, only=chosen)
+        return found.plan, found.seconds
 
 
 @dataclass(frozen=True, slots=True)

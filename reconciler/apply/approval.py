@@ -38,7 +38,11 @@ def match(approved: Plan, fresh: Plan) -> Approved:
     refused: list[Outcome] = []
     for group, wanted in _groups(approved).items():
         found = now.get(group, [])
-        if group[0] in unseen:
+        if all(one.held for one in wanted):
+            refused += (
+                Outcome(one, Status.HELD, f"held back: {', '.join(one.held)}") for one in wanted
+            )
+        elif group[0] in unseen:
             told = f"it cannot be read any more: {unseen[group[0]]}"
             refused += (Outcome(one, Status.FAILED, told) for one in wanted)
         elif not found:

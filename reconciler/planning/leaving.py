@@ -69,11 +69,13 @@ def departures(site: Site, cluster: str) -> tuple[Departure, ...]:
 def _carriers(site: Site, cluster: str) -> Iterator[tuple[Index, Kind, Manifest, str]]:
     """Yield what carries a unit of ours and its name, the best witness first."""
     app, cp, space = site.app, site.control_plane, site.footing.space
+    bound = set(map(name_of, bindings(app)))
     for one in bindings(app):
         if is_of(one, site.fleet, cluster):
             yield app, API_SERVICE_BINDING, one, name_of(one)
     for one in cp.inside(API_SERVICE_EXPORT_REQUEST, space):
-        if is_of(one, site.fleet, cluster):
+        # Under a binding that is not ours, nothing is taken away.
+        if is_of(one, site.fleet, cluster) and name_of(one) not in bound:
             yield cp, API_SERVICE_EXPORT_REQUEST, one, name_of(one)
     home = cp.get(NAMESPACE, "", space)
     if home is None:
@@ -82,7 +84,6 @@ def _carriers(site: Site, cluster: str) -> Iterator[tuple[Index, Kind, Manifest,
         yield cp, NAMESPACE, home, name
     identity = annotations_of(home).get(keys.IDENTITY, "")
     if identity.startswith(names.direct_identities(site.fleet.name)):
-        bound = set(map(name_of, bindings(app)))
         for one in cp.inside(API_SERVICE_EXPORT, space):
             if name_of(one) not in bound:
                 yield cp, API_SERVICE_EXPORT, one, name_of(one)

@@ -1,5 +1,7 @@
 """The exit code of an apply: what its plan could not do counts as well as what it did."""
 
+from dataclasses import replace
+
 import pytest
 
 from klutchctl.exit_codes import ExitCode
@@ -71,6 +73,11 @@ CODES = {
     "a cluster was not read, and need not be": (
         report(DONE, unseen=("web",)),
         {"allow_unreachable": True},
+        ExitCode.SUCCESS,
+    ),
+    "a line that is only reported, which is meant": (
+        Report(report().plan, (Outcome(replace(line(), held=("report",)), Status.HELD),)),
+        {},
         ExitCode.SUCCESS,
     ),
     "the lock was lost": (

@@ -80,6 +80,12 @@ MATCHES = {
         [],
         [("b", Status.FAILED)],
     ),
+    "what a guard holds is told so, although nobody looked again": (
+        plan(replace(BOUND, held=("max-deletes",))),
+        plan(),
+        [],
+        [("b", Status.HELD)],
+    ),
     "a noop is nothing to approve": (
         plan(replace(BOUND, action=Action.NOOP)),
         plan(BOUND),

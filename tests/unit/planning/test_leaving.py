@@ -2,8 +2,11 @@
 
 import pytest
 
-from reconciler.core import keys
-from reconciler.core.manifest import get_text, put
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import keys, names
+from reconciler.core.manifest import drop, get_text, put
 from reconciler.core.refs import NAMESPACE
 from reconciler.planning.changes import Action
 from tests.support.worlds import POSTGRES, World, fleet_of, offering
@@ -121,3 +124,45 @@ def test_a_cluster_that_is_not_the_one_that_left_is_not_touched(mode):
     here.uids["shop"] = "another"
     plan = here.plan(without_cluster("Release", mode))
     assert [change.action for change in plan.changes] == [Action.BLOCKED]
+
+
+def test_a_request_of_ours_under_a_binding_that_is_not_ours_takes_nothing_away():
+    here = applied("Direct")
+    binding = here.remove("shop", API_SERVICE_BINDING, POSTGRES)
+    here.clusters["shop"].append(drop(binding, "metadata", "labels"))
+    head = FLEET % ("Release", "Direct") + CLUSTER % "shop"
+    plan = here.plan(fleet_of(fleet=head))
+    assert [one for one in plan.changes if one.action is not Action.NOOP] == []
+    assert any("unmanaged" in warning for warning in plan.warnings)
+
+
+def test_an_export_that_only_we_can_have_asked_for_is_released_without_its_binding():
+    here = applied("Direct")
+    here.remove("shop", API_SERVICE_BINDING, POSTGRES)
+    here.remove("control-plane/eu", API_SERVICE_EXPORT_REQUEST, POSTGRES)
+    head = FLEET % ("Release", "Direct") + CLUSTER % "shop"
+    (line,) = [one for one in here.plan(fleet_of(fleet=head)).changes if one.acts]
+    assert (line.action, line.unit.name) == (Action.RELEASE, POSTGRES)
+
+
+def test_a_release_that_was_cut_short_goes_on_and_ends():
+    here = applied("Direct")
+    for kind, cluster in (
+        (API_SERVICE_BINDING, "shop"),
+        (API_SERVICE_EXPORT_REQUEST, "control-plane/eu"),
+        (API_SERVICE_EXPORT, "control-plane/eu"),
+    ):
+        here.remove(cluster, kind, POSTGRES)
+    space = names.direct_space("acme", "shop")
+    home = here.remove("control-plane/eu", NAMESPACE, space)
+    noted = put(home, f"{POSTGRES}=Delete", "metadata", "annotations", keys.LEAVING)
+    here.control_plane.append(noted)
+    here.in_use["shop"] = {POSTGRES: 0}
+    head = FLEET % ("Release", "Direct") + CLUSTER % "shop"
+    (line,) = [one for one in here.plan(fleet_of(fleet=head)).changes if one.acts]
+    assert (line.action, line.unit.name) == (Action.DELETE, POSTGRES)
+    assert line.steps[-1].verb == "forget"
+    (again, *rest) = [one for one in here.plan(fleet_of(fleet=head + BINDING)).changes if one.acts]
+    assert again.action is Action.RELEASE, "what the files want again is not deleted"
+    assert [step.verb for step in again.steps] == ["release-copies", "free-instances", "forget"]
+    assert {one.action for one in rest} == {Action.CREATE}

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pygit2
 import pytest
@@ -40,7 +41,7 @@ def commit(repository, text="x", ref="refs/heads/main"):
 @pytest.fixture
 def home(tmp_path):
     """An empty home, and settings of libgit2 that are put back afterwards."""
-    settings = pygit2.settings
+    settings: Any = pygit2.settings
     paths = {level: settings.search_path[level] for level in LEVELS}
     before = settings.homedir, settings.server_timeout, settings.server_connect_timeout
     settings.homedir = str(tmp_path / "home")
@@ -54,10 +55,11 @@ def home(tmp_path):
 def server(tmp_path, home):
     (tmp_path / "root").mkdir()
     with git_server.served(tmp_path / "root", tmp_path) as one:
-        before = pygit2.settings.ssl_cert_file
-        pygit2.settings.ssl_cert_file = str(tmp_path / "ca.crt")
+        settings: Any = pygit2.settings
+        before = settings.ssl_cert_file
+        settings.ssl_cert_file = str(tmp_path / "ca.crt")
         yield one
-        pygit2.settings.ssl_cert_file = before
+        settings.ssl_cert_file = before
 
 
 @pytest.fixture
