@@ -6,7 +6,7 @@ is not as it was approved, none of them is done (mapping.md 0, Staleness).
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from reconciler.apply.outcomes import Outcome, Status
@@ -34,7 +34,8 @@ def match(approved: Plan, fresh: Plan) -> Approved:
     """Hold a plan that somebody approved against one made a moment ago, under the lock."""
     now = _groups(fresh)
     unseen = {one.name: one.reason for one in fresh.unseen}
-    lines: dict[str, list[Change]] = defaultdict(list)
+    places = {id(change): place for place, change in enumerate(fresh.changes)}
+    lines: dict[str, list[tuple[int, Change]]] = defaultdict(list)
     refused: list[Outcome] = []
     for group, wanted in _groups(approved).items():
         found = now.get(group, [])
@@ -51,8 +52,24 @@ def match(approved: Plan, fresh: Plan) -> Approved:
         elif [_said(one) for one in found] != [_said(one) for one in wanted]:
             refused += (Outcome(one, Status.STALE, _difference(wanted, found)) for one in wanted)
         else:
-            lines[group[0]] += found
-    return Approved({name: _ordered(lines[name], fresh) for name in sorted(lines)}, tuple(refused))
+            lines[group[0]] += (
+                (places[id(one)], _held_as(one, other))
+                for one, other in zip(found, wanted, strict=True)
+            )
+    ordered = {name: [one for _, one in sorted(lines[name], key=_place)] for name in sorted(lines)}
+    return Approved(ordered, tuple(refused))
+
+
+def _place(line: tuple[int, Change]) -> int:
+    return line[0]
+
+
+def _held_as(fresh: Change, approved: Change) -> Change:
+    """Return a line held by every guard that held it when it was approved, or does now.
+
+    The fresh plan may be of fewer clusters, among which no budget trips.
+    """
+    return replace(fresh, held=tuple(dict.fromkeys((*approved.held, *fresh.held))))
 
 
 def _groups(plan: Plan) -> Mapping[Group, list[Change]]:
@@ -61,11 +78,6 @@ def _groups(plan: Plan) -> Mapping[Group, list[Change]]:
         if change.acts:
             groups[change.cluster, change.unit].append(change)
     return groups
-
-
-def _ordered(lines: Sequence[Change], plan: Plan) -> Sequence[Change]:
-    places = {id(change): place for place, change in enumerate(plan.changes)}
-    return sorted(lines, key=lambda one: places[id(one)])
 
 
 def _said(change: Change) -> bytes:

@@ -116,3 +116,10 @@ def test_lines_that_a_guard_holds_are_no_reason_to_take_the_lock():
     held = replace(BOUND, held=("max-deletes",))
     assert clusters_to_change(plan(held)) == frozenset()
     assert clusters_to_change(plan(held, SPACE)) == {"shop"}
+
+
+def test_what_a_guard_held_at_approval_stays_held_in_a_narrower_look():
+    gone = replace(FIRST, action=Action.RELEASE)
+    approved = plan(replace(gone, held=("max-deletes",)), BOUND)
+    (release, update) = match(approved, plan(gone, BOUND)).lines["shop"]
+    assert (release.held, update.held) == (("max-deletes",), ())

@@ -1,6 +1,7 @@
 """A report for people, for programs and for build servers: all from one value."""
 
 import json
+from typing import Any
 from xml.etree import ElementTree
 
 from klutchctl.render import report_json, report_junit, report_text
@@ -66,7 +67,7 @@ def test_json_holds_the_same():
 
 
 def test_junit_counts_failures_and_what_was_skipped():
-    root = ElementTree.fromstring(report_junit.render(REPORT))
+    root: Any = ElementTree.fromstring(report_junit.render(REPORT))
     suite = root.find("testsuite[@name='shop']")
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
     (failure,) = suite.iter("failure")
