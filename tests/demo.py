@@ -23,6 +23,7 @@ from klutchctl.sandbox.layout import Layout, named
 from klutchctl.sandbox.state import Member, Role
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import names
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
@@ -92,7 +93,7 @@ async def take_the_claims_away(shop: Connection) -> None:
     async with KubeCluster(shop) as cluster:
         name = f"servicebindings.{provider.GROUP}"
         binding = Ref(cluster.name, API_SERVICE_BINDING, names.KLUTCH_NAMESPACE, name)
-        nothing = {"spec": {"permissionClaims": []}}
+        nothing: Manifest = {"spec": {"permissionClaims": []}}
         await cluster.merge_patch(binding, nothing, manager="somebody")
     print(f"   APIServiceBinding {name} in {SHOP} accepts no claims any more")
 

@@ -39,25 +39,29 @@ def match(approved: Plan, fresh: Plan) -> Approved:
     refused: list[Outcome] = []
     for group, wanted in _groups(approved).items():
         found = now.get(group, [])
-        if all(one.held for one in wanted):
-            refused += (
-                Outcome(one, Status.HELD, f"held back: {', '.join(one.held)}") for one in wanted
+        same = [_said(one) for one in found] == [_said(one) for one in wanted]
+        if same:
+            # Also what is held: what stands beside it has to know that it does not leave.
+            lines[group[0]] += (
+                (places[id(one)], _held_as(one, other))
+                for one, other in zip(found, wanted, strict=True)
             )
+        elif all(one.held for one in wanted):
+            refused += (Outcome(one, Status.HELD, _held(one)) for one in wanted)
         elif group[0] in unseen:
             told = f"it cannot be read any more: {unseen[group[0]]}"
             refused += (Outcome(one, Status.FAILED, told) for one in wanted)
         elif not found:
             done = "it is so already"
             refused += (Outcome(one, Status.UNCHANGED, done) for one in wanted)
-        elif [_said(one) for one in found] != [_said(one) for one in wanted]:
-            refused += (Outcome(one, Status.STALE, _difference(wanted, found)) for one in wanted)
         else:
-            lines[group[0]] += (
-                (places[id(one)], _held_as(one, other))
-                for one, other in zip(found, wanted, strict=True)
-            )
+            refused += (Outcome(one, Status.STALE, _difference(wanted, found)) for one in wanted)
     ordered = {name: [one for _, one in sorted(lines[name], key=_place)] for name in sorted(lines)}
     return Approved(ordered, tuple(refused))
+
+
+def _held(change: Change) -> str:
+    return f"held back: {', '.join(change.held)}"
 
 
 def _place(line: tuple[int, Change]) -> int:

@@ -5,11 +5,14 @@ import pytest
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
 from reconciler.core.manifest import (
+    Manifest,
     annotations_of,
     finalizers_of,
     get,
     get_list,
+    get_maps,
     name_of,
+    put,
     uid_of,
 )
 from reconciler.core.refs import (
@@ -33,7 +36,7 @@ WHATEVER = Preconditions(uid=None)
 @pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
 async def scene(request, control_plane, app_cluster, namespace, tmp_path):
     async with offered(control_plane.cluster, app_cluster.cluster, namespace=namespace) as offer:
-        name = namespace.removeprefix("test-")
+        name = f"f{namespace.removeprefix('test-')}"
         fleet = Fleet(tmp_path, name, request.param, offer.group)
         scene = Scene(fleet, control_plane, app_cluster, offer, namespace, control_plane.kubeconfig)
         own = build(NAMESPACE, namespace)
@@ -99,7 +102,7 @@ async def test_a_fleet_becomes_bindings_and_a_second_apply_writes_nothing(scene)
 async def test_drift_is_repaired_and_a_field_that_left_the_files_goes(scene):
     async with scene.peers():
         await scene.apply()
-        drift = {"spec": {"permissionClaims": []}}
+        drift: Manifest = {"spec": {"permissionClaims": []}}
         live = scene.app if scene.fleet.mode is Mode.DIRECT else scene.plane
         await live.cluster.merge_patch(scene.binding, drift, manager="someone")
         run = await scene.apply()
@@ -192,23 +195,17 @@ async def test_a_saved_plan_is_applied_exactly_or_refused(scene):
         scene.fleet.claims = "  claims: []\n"
         file = scene.fleet.folder / "saved.plan"
         await scene.klutchctl("plan", str(scene.fleet.folder), "--out", str(file))
-        drift = {"metadata": {"annotations": {"someone": "was here"}}}
+        drift: Manifest = {"metadata": {"annotations": {"someone": "was here"}}}
         live = scene.app if scene.fleet.mode is Mode.DIRECT else scene.plane
         await live.cluster.merge_patch(scene.binding, drift, manager="someone")
-        changed = {"spec": {"permissionClaims": []}}
+        changed: Manifest = {"spec": {"permissionClaims": []}}
         before = await scene.at(scene.binding)
         await live.cluster.merge_patch(scene.binding, changed, manager="someone")
-        await live.cluster.merge_patch(
-            scene.binding,
-            {
-                "spec": {
-                    "permissionClaims": [
-                        {**get_list(before, "spec", "permissionClaims")[0], "state": "Rejected"}
-                    ]
-                }
-            },
-            manager="someone",
-        )
+        claim = get_maps(before or {}, "spec", "permissionClaims")[0]
+        narrowed: Manifest = {
+            "spec": {"permissionClaims": [put(claim, ["one"], "selector", "names")]}
+        }
+        await live.cluster.merge_patch(scene.binding, narrowed, manager="someone")
         marks = scene.marks()
         run = await scene.klutchctl("apply", str(file), "-o", "json", *scene.options)
         assert run.code == 7, run.stdout + run.stderr

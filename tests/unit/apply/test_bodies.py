@@ -1,5 +1,7 @@
 """What an apply sends: what is stated, what we own beyond it, and nothing that has left."""
 
+from typing import Any
+
 import pytest
 
 from reconciler.apply.bodies import applied
@@ -22,9 +24,9 @@ def stated(**content):
     return {"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "x"}, **content}
 
 
-SPEC_A = {"f:spec": {"f:a": {}}}
-SPEC_AB = {"f:spec": {"f:a": {}, "f:b": {}}}
-CONTAINERS = {
+SPEC_A: Any = {"f:spec": {"f:a": {}}}
+SPEC_AB: Any = {"f:spec": {"f:a": {}, "f:b": {}}}
+CONTAINERS: Any = {
     "f:spec": {
         "f:containers": {'k:{"name":"k"}': {".": {}, "f:name": {}, "f:image": {}, "f:args": {}}}
     }
@@ -89,7 +91,7 @@ def test_the_body_fits_only_the_object_that_was_read():
 def test_an_adoption_takes_nothing_away():
     held = live({**SPEC_A, "f:metadata": {"f:labels": {"f:old": {}}}}, spec={"a": 1})
     held["metadata"]["labels"] = {"old": "1"}
-    marks = {"apiVersion": "v1", "kind": "Thing", "metadata": {"labels": {"new": "2"}}}
-    body = applied(held, marks, whole=held)
+    marks: Any = {"apiVersion": "v1", "kind": "Thing", "metadata": {"labels": {"new": "2"}}}
+    body: Any = applied(held, marks, whole=held)
     assert body["metadata"]["labels"] == {"old": "1", "new": "2"}
     assert body["spec"] == {"a": 1}
