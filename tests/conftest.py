@@ -136,7 +136,7 @@ async def namespace(control_plane: "LiveCluster") -> AsyncIterator[str]:
     """A new namespace of the control plane, for one test."""
     from reconciler.kube.cluster import Preconditions, Propagation
 
-    name = f"test-{uuid.uuid4().hex[:12]}"
+    name = f"test-f{uuid.uuid4().hex[:11]}"
     cluster = control_plane.cluster
     manifest: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     created = await cluster.create(manifest, NAMESPACE, manager="tests")

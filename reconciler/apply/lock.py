@@ -14,7 +14,13 @@ from reconciler.apply.gate import Gate
 from reconciler.blueprints import space
 from reconciler.core import keys, names
 from reconciler.core.durations import parse_time
-from reconciler.core.errors import AlreadyExists, ClusterError, Conflict, KlutchError
+from reconciler.core.errors import (
+    AlreadyExists,
+    ClusterError,
+    Conflict,
+    KlutchError,
+    Unreachable,
+)
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -29,6 +35,7 @@ from reconciler.kube.cluster import Cluster
 DURATION: Final = 15
 DEADLINE: Final = 10.0
 PERIOD: Final = 2.0
+_PATIENCE: Final = (0.3, 1.0)  # seconds before an unreachable control plane is asked again
 # A living holder renews within this time, whatever our clock and its clock say.
 _ONE_RENEWAL: Final = 2 * PERIOD
 
@@ -70,6 +77,22 @@ class Lock:
             await self._release()
 
     async def _take(self, *, break_it: bool) -> None:
+        for pause in _PATIENCE:
+            try:
+                await self._try_to_take(break_it=break_it)
+            except Unreachable as error:
+                if error.outcome_unknown and await self._is_mine():
+                    return
+                await asyncio.sleep(pause)
+            else:
+                return
+        await self._try_to_take(break_it=break_it)
+
+    async def _is_mine(self) -> bool:
+        live = await self._cluster.get(self._ref)
+        return live is not None and get_text(live, "spec", "holderIdentity") == self._holder
+
+    async def _try_to_take(self, *, break_it: bool) -> None:
         live = await self._cluster.get(self._ref)
         if live is None:
             await self._make()

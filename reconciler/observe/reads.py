@@ -175,8 +175,14 @@ def _rights(account: str, role: str) -> tuple[tuple[Kind, str], ...]:
 
 
 def _by_cluster_bindings(bindings: Iterable[Manifest]) -> Iterator[tuple[str, str]]:
-    """Yield (namespace, name) of Secrets to list; by name alone, as there are many spaces."""
+    """Yield (namespace, name) of Secrets to list; by name alone, as there are many spaces.
+
+    In the space of an AppClusterBinding it is the kubeconfig of an app cluster, whatever its
+    name: no plan needs that, and no role for klutchctl reads it.
+    """
     for binding in bindings:
+        if keys.APP_CLUSTER_BINDING_NAME in labels_of(binding):
+            continue
         if name := get_text(binding, "spec", "kubeconfigSecretRef", "name"):
             yield "", name
 

@@ -1,6 +1,7 @@
-"""`make bench`: first our client beside others, then plans of a large fleet (`plans.py`).
+"""`make bench`: our client beside others, then a large fleet: plans, applies and a watch of it.
 
-`make bench ARGS=clients` and `ARGS=plans` run one of the two. The clients are ours, bare
+`make bench ARGS=clients`, `plans`, `applies` and `watches` run one part each; the modules named
+like the last three tell what they measure. The clients are ours, bare
 aiohttp + orjson and the official one, in one run on one server. The contenders take turns, so
 that noise hits all alike; figures are medians over the rounds. Trust the ratios more than the
 figures.
@@ -27,7 +28,7 @@ from klutchctl.sandbox.progress import Lines, Quiet
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE
 from reconciler.kube.client import KubeCluster
-from tests.bench import applies, plans
+from tests.bench import applies, plans, watches
 from tests.bench.worker import control_plane
 
 CONTENDERS: Final = ("ours", "bare", "official")
@@ -174,7 +175,12 @@ def bench_clients() -> None:
         run_list(home)
 
 
-PARTS: Final = {"clients": bench_clients, "plans": plans.main, "applies": applies.main}
+PARTS: Final = {
+    "clients": bench_clients,
+    "plans": plans.main,
+    "applies": applies.main,
+    "watches": watches.main,
+}
 
 
 def main() -> None:

@@ -41,8 +41,8 @@ from tests.bench.stand_in_writes import COUNTS
 
 APPLY_SECONDS: Final = 180.0
 _SHOWN: Final = 10  # lines that tell of something else than success
-_FLEET: Final = "bench"
-_BUILT_IN: Final = (SERVICE_ACCOUNT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, LEASE, EVENT)
+FLEET: Final = "bench"
+BUILT_IN: Final = (SERVICE_ACCOUNT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, LEASE, EVENT)
 _UNITS: Final = large_fleet.CLUSTERS * large_fleet.BINDINGS
 
 
@@ -86,7 +86,7 @@ def fresh(state: State) -> State:
 
 def _fresh(cluster: str, kinds: Mapping[Kind, Sequence[Item]]) -> Mapping[Kind, Sequence[Item]]:
     plane = cluster == CONTROL_PLANE
-    kept: dict[Kind, Sequence[Item]] = dict.fromkeys((*kinds, *_BUILT_IN), ())
+    kept: dict[Kind, Sequence[Item]] = dict.fromkeys((*kinds, *BUILT_IN), ())
     kept[NAMESPACE] = [one for one in kinds[NAMESPACE] if one.name == KUBE_SYSTEM]
     if plane:
         kept[CRD] = kinds[CRD]
@@ -186,7 +186,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as name:
         folder = Path(name)
         prepare(folder)
-        with stand_in_writes.running(folder, _FLEET) as port:
+        with stand_in_writes.running(folder, FLEET) as port:
             ground = Ground(folder, port)
             write_kubeconfig(ground)
             bench_first(ground)

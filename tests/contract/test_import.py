@@ -102,7 +102,7 @@ async def test_a_repository_begins_with_what_is_live(foreign):
         "init",
         str(folder),
         "--name",
-        f"{foreign.fleet.name}-2",
+        foreign.fleet.name,
         "--from",
         foreign.plane.context,
         "--app",

@@ -153,7 +153,7 @@ def _text(found: _Found) -> str:
     ours = sorted(
         json.dumps([e["manager"], e["operation"], e.get("fieldsV1")], sort_keys=True)
         for e in metadata.get("managedFields", ())
-        if e["manager"] in _OURS
+        if e["manager"] in _OURS and found.kind != CRD
     )
     for key in _DROPPED:
         metadata.pop(key, None)
