@@ -162,10 +162,11 @@ def written(ground: Ground) -> float:
 def bench_memory(watch: Watch) -> None:
     """Measure what an idle watch takes."""
     time.sleep(_REST)
-    each = watch.memory / large_fleet.CLUSTERS
+    size = watch.memory
+    each = size / large_fleet.CLUSTERS
     print(
-        f"\nidle watch of {large_fleet.CLUSTERS} clusters: {watch.memory:.0f} MiB in all, {each:.2f} MiB "
-        f"a cluster, {plans.verdict(each, MEMORY)} {MEMORY:g} MiB"
+        f"\nidle watch of {large_fleet.CLUSTERS} clusters: {size:.0f} MiB in all, "
+        f"{each:.2f} MiB a cluster, {plans.verdict(each, MEMORY)} {MEMORY:g} MiB"
     )
 
 

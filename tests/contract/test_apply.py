@@ -27,6 +27,7 @@ from reconciler.fleet.values import Mode
 from reconciler.kube.cluster import Preconditions, Propagation
 from tests.support.applying import Fleet, Scene
 from tests.support.eventually import eventually
+from tests.support.operators import operator
 from tests.support.stand_in_offer import offered
 
 pytestmark = pytest.mark.usefixtures("klutch_bind")
@@ -35,10 +36,13 @@ WHATEVER = Preconditions(uid=None)
 
 @pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
 async def scene(request, control_plane, app_cluster, namespace, tmp_path):
-    async with offered(control_plane.cluster, app_cluster.cluster, namespace=namespace) as offer:
+    async with (
+        offered(control_plane.cluster, app_cluster.cluster, namespace=namespace) as offer,
+        operator((control_plane, app_cluster), tmp_path) as somebody,
+    ):
         name = f"f{namespace.removeprefix('test-')}"
         fleet = Fleet(tmp_path, name, request.param, offer.group)
-        scene = Scene(fleet, control_plane, app_cluster, offer, namespace, control_plane.kubeconfig)
+        scene = Scene(fleet, control_plane, app_cluster, offer, namespace, *somebody)
         own = build(NAMESPACE, namespace)
         await app_cluster.cluster.create(own, NAMESPACE, manager="tests")
         yield scene
@@ -64,16 +68,6 @@ async def remove(live, ref):
     await live.cluster.delete(ref, preconditions=WHATEVER, propagation=Propagation.BACKGROUND)
 
 
-async def writes(marks):
-    """Return what klutchctl has written since."""
-    return [
-        write
-        for audit, mark in marks
-        for write in audit.writes_since(mark)
-        if write.agent == "klutchctl"
-    ]
-
-
 async def instance(scene, name="db"):
     """Make an instance of the service, and wait until it has come up."""
     made = scene.offer.instance(name, namespace=scene.app_namespace, spec={"size": 1})
@@ -95,7 +89,7 @@ async def test_a_fleet_becomes_bindings_and_a_second_apply_writes_nothing(scene)
         marks = scene.marks()
         second = await scene.apply("--wait")
         assert second.statuses == []
-        assert await writes(marks) == []
+        assert scene.writes(marks) == []
     assert await scene.lines() == []
 
 
@@ -210,7 +204,7 @@ async def test_a_saved_plan_is_applied_exactly_or_refused(scene):
         run = await scene.klutchctl("apply", str(file), "-o", "json", *scene.options)
         assert run.code == 7, run.stdout + run.stderr
         assert ("stale", "update", "APIServiceBinding") in run.statuses
-        assert not [w for w in await writes(marks) if w.resource == "apiservicebindings"]
+        assert not [w for w in scene.writes(marks) if w.resource == "apiservicebindings"]
         await scene.klutchctl("plan", str(scene.fleet.folder), "--out", str(file))
         run = await scene.klutchctl("apply", str(file), "-o", "json", *scene.options)
         assert run.code == 0, run.stdout + run.stderr
@@ -221,4 +215,4 @@ async def test_nothing_is_applied_that_nobody_approved(scene):
     marks = scene.marks()
     run = await scene.klutchctl("apply", str(scene.fleet.folder))
     assert run.code == 6
-    assert await writes(marks) == []
+    assert scene.writes(marks) == []

@@ -3,6 +3,7 @@
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from reconciler.core.refs import EVENT, LEASE, NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import Mode
 from reconciler.kube.cluster import Propagation
 from tests.support.apply_runs import WHATEVER, Deeds, Runs, inhabit, remove, staged
+from tests.support.applying import Scene
 from tests.support.cues import AFTER, BEFORE
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, forbidden, lost, on, unreachable, writes
@@ -60,8 +62,8 @@ def not_done(report):
 class Once:
     """An effect on each object and verb once, so that the next try finds things as they are."""
 
-    effect: object
-    met: set = field(default_factory=set)
+    effect: Any
+    met: set[Any] = field(default_factory=set)
 
     async def perform(self, call):
         if (call.verb, call.ref) not in self.met:
@@ -73,7 +75,7 @@ class Once:
 class Meddling:
     """Another writer writes to what is about to be written."""
 
-    scene: object
+    scene: Scene
 
     async def perform(self, call):
         if call.verb == "create":
@@ -87,11 +89,12 @@ class Meddling:
 class MadeAgain:
     """Another deletes what is about to be written, and makes it again."""
 
-    scene: object
+    scene: Scene
 
     async def perform(self, call):
         live = self.scene.app if call.ref.cluster == "shop" else self.scene.plane
         held = await live.cluster.get(call.ref)
+        assert held is not None
         await live.cluster.delete(
             call.ref, preconditions=WHATEVER, propagation=Propagation.BACKGROUND
         )
@@ -257,7 +260,7 @@ async def test_a_broken_lock_is_recorded(scene, runs):
 class Theft:
     """Another run takes the lock, and this one gets time to notice."""
 
-    scene: object
+    scene: Scene
     gate: Gate
 
     async def perform(self, _call):

@@ -26,6 +26,7 @@ from reconciler.kube.connection import Connection, Token
 from tests.support import captures
 from tests.support.captures import APP_CLUSTER, CONTROL_PLANE, SECOND_APP_CLUSTER
 from tests.support.clusters import LiveCluster
+from tests.support.operators import operator
 from tests.support.take_overs import Scene, change_of, fields, guards, lines
 
 BIND: Final = names.KLUTCH_NAMESPACE
@@ -97,9 +98,13 @@ async def places(
 async def scene(request, places, tmp_path_factory) -> AsyncIterator[Scene]:
     """An installation as it was recorded, or taken over. Tests leave it as it was."""
     name = request.param.removesuffix(TAKEN_OVER)
-    async with captures.installed(places, name, *BESIDE.get(name, ())) as installation:
+    folder = tmp_path_factory.mktemp("operator")
+    async with (
+        captures.installed(places, name, *BESIDE.get(name, ())) as installation,
+        operator(tuple(places.values()), folder) as somebody,
+    ):
         before = await installation.states()
-        scene = Scene(name, tmp_path_factory.mktemp(name), installation, before)
+        scene = Scene(name, tmp_path_factory.mktemp(name), installation, before, somebody)
         if request.param != name:
             scene.applied = scene.apply()
         yield scene

@@ -11,7 +11,7 @@ from reconciler.apply.gate import Gate
 from reconciler.apply.lock import Lock
 from reconciler.core.manifest import Manifest, get_list
 from reconciler.fleet.values import Mode
-from tests.contract.test_apply import scene, writes  # noqa: F401 - a fixture
+from tests.contract.test_apply import scene  # noqa: F401 - a fixture
 from tests.support import git_server
 from tests.support.eventually import eventually
 from tests.support.watching import watching
@@ -68,14 +68,14 @@ async def test_a_folder_is_followed_and_silence_costs_no_write(scene, files):  #
         scene.fleet.write()
         await bound_with(scene, 0)
         await watch.says("the files have changed", times=2)
-        assert await writes(marks)
+        assert scene.writes(marks)
         marks = scene.marks()
         # A comment makes other files, and no other state.
         scene.fleet.extra = "# nothing\n"
         scene.fleet.write()
         await watch.says(f"Fleet {scene.fleet.name}", times=3)
         assert await watch.end() == 143
-        assert await writes(marks) == []
+        assert scene.writes(marks) == []
     assert await scene.lines() == []
 
 
@@ -164,7 +164,7 @@ async def test_a_source_that_cannot_be_used_changes_nothing(scene, files, spoil,
         assert await watch.metric("source_readable") == 0
         # Longer than three times the interval.
         assert (await watch.get("/healthz"))[0] == 503
-        assert [write.name for write in await writes(marks)] == [scene.offer.name]  # our own
+        assert [write.name for write in scene.writes(marks)] == [scene.offer.name]  # our own
         assert await claims(scene) == 0
         shutil.rmtree(files, ignore_errors=True)
         kept.rename(files)
@@ -195,7 +195,7 @@ async def test_what_trips_a_guard_is_held_and_told_once(scene, files):  # noqa: 
         assert await watch.metric('guards_held{guard="max-deletes"}') == 1
         assert (await watch.get("/healthz")) == (200, "ok\n")
         assert watch.text.count("held: max-deletes") == 1
-        assert await writes(marks) == []
+        assert scene.writes(marks) == []
         assert await watch.end() == 143
     assert await claims(scene) == 1
 

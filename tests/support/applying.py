@@ -21,7 +21,7 @@ from reconciler.core import names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.fleet.values import Mode
-from tests.support.clusters import LiveCluster
+from tests.support.clusters import LiveCluster, Write
 from tests.support.stand_in_backend import StandInBackend
 from tests.support.stand_in_konnector import StandInKonnector
 from tests.support.stand_in_offer import Offer
@@ -121,6 +121,7 @@ class Scene:
     offer: Offer
     app_namespace: str
     kubeconfig: Path
+    user: str = ""  # who klutchctl is there, for what it has written
     options: tuple[str, ...] = field(default=("--wait-timeout", "60"))
 
     @property
@@ -228,3 +229,13 @@ class Scene:
     def marks(self) -> list[Any]:
         """Return where both audit logs are."""
         return [(live.audit, live.audit.mark()) for live in (self.plane, self.app)]
+
+    def writes(self, marks: list[Any]) -> list[Write]:
+        """Return what klutchctl has written since, and nobody else."""
+        assert self.user
+        return [
+            write
+            for audit, mark in marks
+            for write in audit.writes_since(mark)
+            if write.user == self.user
+        ]

@@ -21,6 +21,7 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys, names
 from reconciler.core.errors import NotServed
+from reconciler.core.managed_fields import owned_paths
 from reconciler.core.manifest import Manifest, get_text, is_deleting, name_of, uid_of
 from reconciler.core.refs import (
     CLUSTER_ROLE,
@@ -150,11 +151,7 @@ async def _listed(
 def _text(found: _Found) -> str:
     live: dict[str, Any] = json.loads(json.dumps(found.live))
     metadata = live["metadata"]
-    ours = sorted(
-        json.dumps([e["manager"], e["operation"], e.get("fieldsV1")], sort_keys=True)
-        for e in metadata.get("managedFields", ())
-        if e["manager"] in _OURS and found.kind != CRD
-    )
+    ours = sorted("/".join(path) for path in _leaves(found.live)) if found.kind != CRD else []
     for key in _DROPPED:
         metadata.pop(key, None)
     metadata["deleting"] = is_deleting(found.live)
@@ -164,6 +161,13 @@ def _text(found: _Found) -> str:
     if found.kind in (CRD, NAMESPACE):
         live = {"metadata": metadata}
     return json.dumps([live, ours], sort_keys=True).replace("\\n", "\n")
+
+
+def _leaves(live: Manifest) -> set[tuple[str, ...]]:
+    """Return the fields that are ours; whether by POST or by apply is a matter of history."""
+    paths = {path for manager in _OURS for path in owned_paths(live, manager)}
+    inner = {path[:length] for path in paths for length in range(len(path))}
+    return {path for path in paths - inner if path[-1] != "f:kubernetes.io/metadata.name"}
 
 
 def _decoded(value: str) -> str:

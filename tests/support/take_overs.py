@@ -1,7 +1,6 @@
 """A fleet repository that means to take an installation over, and what `klutchctl` says to it."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from tests.support.captures import (
     State,
 )
 from tests.support.clusters import LiveCluster, Write
+from tests.support.operators import Operator
 
 KLUTCHCTL: Final = str(Path(sys.executable).with_name("klutchctl"))
 # The Cluster documents of the fleets in tests/captures.
@@ -33,6 +33,7 @@ class Scene:
     folder: Path
     installation: Installation
     before: Mapping[Ref, State]  # of all objects, as they were recorded
+    operator: Operator
     applied: Any = None  # what the take-over reported
 
     @property
@@ -44,12 +45,8 @@ class Scene:
         return captures.fleet(self.name, self.places)
 
     def klutchctl(self, *arguments: str) -> str:
-        kubeconfigs = {str(live.kubeconfig): None for live in self.places.values()}
-        surroundings = os.environ | {"KUBECONFIG": os.pathsep.join(kubeconfigs)}
-        command = [KLUTCHCTL, *arguments]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=surroundings
-        )
+        command = [KLUTCHCTL, "--kubeconfig", str(self.operator.kubeconfig), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode in (0, 6), done.stdout + done.stderr
         return done.stdout
 
@@ -73,7 +70,7 @@ class Scene:
             write
             for place, live in self.places.items()
             for write in live.audit.writes_since(marks[place])
-            if write.agent.startswith("klutchctl")
+            if write.user == self.operator.user
         ]
 
     def apply(self) -> Any:
