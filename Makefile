@@ -22,7 +22,8 @@ bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(ARGS)
 
 soak: $(STAMP)
-	$(BIN)/pytest -n 2 tests/properties --hypothesis-profile=soak --timeout=0 $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile tests/properties tests/contract/test_apply_crashes.py \
+	  --hypothesis-profile=soak --timeout=0 $(ARGS)
 
 lock: $(STAMP) # needs uv on PATH
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --upgrade \
