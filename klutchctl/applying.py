@@ -1,6 +1,7 @@
 """A plan that somebody approves, applied: for every command that writes to clusters."""
 
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -73,7 +74,8 @@ async def applied(
 
     gate = applying.Gate()
     options = applying.Options(
-        holder=f"{socket.gethostname()}-{os.getpid()}",
+        # In containers, name and process number may be those of others.
+        holder=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
         now=lambda: datetime.now(UTC),
         pace=reach.pace(how),
         wait=terms.wait,

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import socket
 import sys
 from collections.abc import Coroutine
@@ -28,7 +29,8 @@ class Rounds:
     def __init__(self, how: Reach, settings: Settings, *, wait_seconds: float) -> None:
         self._how, self._settings = how, settings
         self._options = applying.Options(
-            holder=f"{socket.gethostname()}-{os.getpid()}",
+            # In containers, name and process number may be those of others.
+            holder=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
             now=lambda: datetime.now(UTC),
             pace=reach.pace(how),
             wait_seconds=wait_seconds,
