@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -15,16 +16,21 @@ class Output:
     path: Path | None
 
 
-def parse(options: Sequence[str], *, known: Sequence[str]) -> tuple[Output, ...]:
+def option(known: Sequence[str]) -> Any:
+    """Return the option of a command that can render these formats; the first is the default."""
+    return typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(known))
+
+
+def parse(options: Sequence[str] | None, *, known: Sequence[str]) -> tuple[Output, ...]:
     """Return the outputs asked for; the first known format where there is none.
 
     Raises typer.BadParameter for an unknown format, and for two to standard output.
     """
     outputs = []
-    for option in options or [known[0]]:
-        name, given, path = option.partition("=")
+    for text in options or [known[0]]:
+        name, given, path = text.partition("=")
         if name not in known or (given and not path):
-            raise typer.BadParameter(f"{option!r} is not FORMAT[=PATH]: {', '.join(known)}")
+            raise typer.BadParameter(f"{text!r} is not FORMAT[=PATH]: {', '.join(known)}")
         outputs.append(Output(name, Path(path) if given else None))
     if sum(one.path is None for one in outputs) > 1:
         raise typer.BadParameter("only one format can go to standard output")

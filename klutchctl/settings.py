@@ -3,8 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconciler.core.errors import HostError
+
+if TYPE_CHECKING:
+    import typer
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,13 @@ def read(
         color=not (no_color or environ.get("NO_COLOR")),  # https://no-color.org
         git_owner_check=git_owner_check,
     )
+
+
+def of(context: "typer.Context") -> Settings:
+    """Return the settings of this run."""
+    settings = context.obj
+    assert isinstance(settings, Settings)
+    return settings
 
 
 def _base(variable: str, default: str, environ: Mapping[str, str]) -> Path:

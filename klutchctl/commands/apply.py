@@ -12,7 +12,7 @@ from klutchctl import outputs, reach
 from klutchctl.applying import FORMATS, Terms
 from klutchctl.exit_codes import ExitCode
 from klutchctl.reach import Reach
-from klutchctl.settings import Settings
+from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
     from reconciler.fleet.values import Fleet
@@ -49,7 +49,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
     ] = False,
     output: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(FORMATS)),
+        outputs.option(FORMATS),
     ] = None,
     watch: Annotated[
         bool,
@@ -87,7 +87,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
     ] = None,
 ) -> int:
     """Apply a saved plan exactly, or plan, confirm and apply. Safe to repeat."""
-    wanted = outputs.parse(output or [], known=FORMATS)
+    wanted = outputs.parse(output, known=FORMATS)
     import uvloop
 
     if watch:
@@ -106,8 +106,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
         return watching.run(context, options, refused=refused)
     if any(one is not None for one in (git, ref, listen)):
         raise typer.BadParameter("--git, --ref and --listen need --watch")
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    settings = of(context)
     terms = Terms(wait=wait, wait_timeout=wait_timeout, force=force, break_lock=break_lock)
     asked = _Asked(target, terms, wanted, auto_approve=auto_approve)
     return uvloop.run(_run(asked, reach.of(context), settings))

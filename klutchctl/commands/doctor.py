@@ -11,7 +11,7 @@ import typer
 
 from klutchctl import outputs, reach
 from klutchctl.exit_codes import ExitCode
-from klutchctl.settings import Settings
+from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
     from klutchctl.reach import Reach
@@ -51,16 +51,15 @@ def doctor(
     ] = None,
     output: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+        outputs.option(_FORMATS),
     ] = None,
 ) -> int:
     """Check connections, clocks, CRDs and rights. Prints what mends them, and changes nothing."""
-    wanted = outputs.parse(output or [], known=_FORMATS)
+    wanted = outputs.parse(output, known=_FORMATS)
     from klutchctl import repository
     from reconciler.health.rights import Task
 
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    settings = of(context)
     how = reach.of(context)
     task = Task(purpose.value)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)

@@ -8,7 +8,7 @@ import typer
 
 from klutchctl import outputs, reach
 from klutchctl.reach import Reach
-from klutchctl.settings import Settings
+from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
     from reconciler.fleet.values import Fleet
@@ -25,19 +25,18 @@ def drift(
     ] = False,
     output: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+        outputs.option(_FORMATS),
     ] = None,
 ) -> int:
     """Show what is ours and differs from the files; not what is new or leaves."""
-    wanted = outputs.parse(output or [], known=_FORMATS)
+    wanted = outputs.parse(output, known=_FORMATS)
     import uvloop
 
     from klutchctl import repository
     from klutchctl.outcome import exit_code
     from reconciler.planning import drift as repairs
 
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    settings = of(context)
     how = reach.of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
     chosen = repository.chosen(fleet, how)

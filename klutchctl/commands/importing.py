@@ -13,7 +13,7 @@ import typer
 from klutchctl import reach
 from klutchctl.exit_codes import ExitCode
 from klutchctl.reach import Reach
-from klutchctl.settings import Settings
+from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
     from reconciler.core.live import Live
@@ -37,8 +37,7 @@ def import_(
     ] = None,
 ) -> int:
     """Write files for the bindings that are live and that no file names. Overwrites nothing."""
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    settings = of(context)
     return run(path, out, reach.of(context), settings)
 
 

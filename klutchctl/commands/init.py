@@ -9,7 +9,7 @@ import typer
 
 from klutchctl import reach
 from klutchctl.exit_codes import ExitCode
-from klutchctl.settings import Settings
+from klutchctl.settings import of
 
 
 class Mode(StrEnum):
@@ -58,8 +58,7 @@ def init(
         raise typer.BadParameter(f"{live!r} cannot stand in a file", param_hint="'--from'")
     from klutchctl.commands import importing
 
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    settings = of(context)
     plane = scaffold.ControlPlane(live, mode.value)
     _write(path, scaffold.live_files(name, as_text(), plane, apps))
     return importing.run(path, path / "bindings", reach.of(context), settings)

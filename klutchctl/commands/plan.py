@@ -9,7 +9,7 @@ import typer
 
 from klutchctl import outputs, reach
 from klutchctl.reach import Reach
-from klutchctl.settings import Settings
+from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
     from reconciler.core.live import Live
@@ -50,19 +50,18 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     ] = False,
     output: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+        outputs.option(_FORMATS),
     ] = None,
 ) -> int:
     """Show what would change on all clusters. Nothing is written to any of them."""
-    wanted = outputs.parse(output or [], known=_FORMATS)
+    wanted = outputs.parse(output, known=_FORMATS)
     import uvloop
 
     from klutchctl import files, repository
     from klutchctl.outcome import exit_code
     from reconciler.planning import planfile, planner
 
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    settings = of(context)
     how = reach.of(context)
     subject = _subject(path, ref, base, check_owner=settings.git_owner_check)
     chosen = repository.chosen(subject.fleet, how)

@@ -9,7 +9,7 @@ import typer
 from klutchctl import applying, outputs, reach
 from klutchctl.exit_codes import ExitCode
 from klutchctl.reach import Reach
-from klutchctl.settings import Settings
+from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
     from reconciler.fleet.values import Fleet
@@ -43,18 +43,17 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option
     ] = False,
     output: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(applying.FORMATS)),
+        outputs.option(applying.FORMATS),
     ] = None,
 ) -> int:
     """Let go of bindings that the files name no more: sync stops, data and Secrets stay."""
-    wanted = outputs.parse(output or [], known=applying.FORMATS)
+    wanted = outputs.parse(output, known=applying.FORMATS)
     import uvloop
 
     from klutchctl import repository
     from reconciler.planning import narrowing, targets
 
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    settings = of(context)
     named = [targets.parse(one) for one in target]
     read = repository.fleet_in(fleet, check_owner=settings.git_owner_check)
     narrowing.check(read, named)

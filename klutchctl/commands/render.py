@@ -8,7 +8,7 @@ import typer
 
 from klutchctl import outputs, reach
 from klutchctl.exit_codes import ExitCode
-from klutchctl.settings import Settings
+from klutchctl.settings import of
 
 if TYPE_CHECKING:
     from reconciler.fleet.values import Fleet
@@ -26,19 +26,18 @@ def render(
     ] = None,
     output: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+        outputs.option(_FORMATS),
     ] = None,
 ) -> int:
     """Print the exact objects per cluster, as a first apply would make them. Contacts no cluster.
 
     What only an apply can know, such as a token, reads "(known after apply)".
     """
-    wanted = outputs.parse(output or [], known=_FORMATS)
+    wanted = outputs.parse(output, known=_FORMATS)
     from klutchctl import repository
     from klutchctl.render import manifests
 
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    settings = of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check, ref=ref)
     objects = _objects(fleet, repository.chosen(fleet, reach.of(context)))
     outputs.write(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from klutchctl.exit_codes import ExitCode
-from klutchctl.settings import Settings
+from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
     from klutchctl.sandbox.layout import Layout
@@ -151,8 +151,7 @@ def status(
 
 
 def _settings(context: typer.Context) -> Settings:
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    settings = of(context)
     return settings
 
 

@@ -8,7 +8,7 @@ import typer
 
 from klutchctl import outputs
 from klutchctl.exit_codes import ExitCode
-from klutchctl.settings import Settings
+from klutchctl.settings import of
 
 _FORMATS: Final = ("text", "json", "markdown")
 
@@ -18,16 +18,15 @@ def show(
     file: Annotated[Path, typer.Argument(help="What `klutchctl plan --out` wrote.")],
     output: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+        outputs.option(_FORMATS),
     ] = None,
 ) -> int:
     """Print a saved plan. Contacts no cluster."""
-    wanted = outputs.parse(output or [], known=_FORMATS)
+    wanted = outputs.parse(output, known=_FORMATS)
     from klutchctl.render import plan_json, plan_markdown, plan_text
     from reconciler.planning import planfile
 
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    settings = of(context)
     plan = planfile.parse(file.read_bytes(), str(file))
 
     def text(path: Path | None) -> str:

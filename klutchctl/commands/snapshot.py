@@ -9,7 +9,7 @@ import typer
 from klutchctl import reach
 from klutchctl.exit_codes import ExitCode
 from klutchctl.reach import Reach
-from klutchctl.settings import Settings
+from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
     from reconciler.core.live import Live, Seen
@@ -30,8 +30,7 @@ def snapshot(
     from klutchctl import files, repository
     from reconciler.core import livefile
 
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    settings = of(context)
     how = reach.of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
     live = asyncio.run(_observe(fleet, how, settings, repository.chosen(fleet, how)))

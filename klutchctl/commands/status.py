@@ -11,7 +11,7 @@ import typer
 
 from klutchctl import outputs, reach
 from klutchctl.exit_codes import ExitCode
-from klutchctl.settings import Settings
+from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
     from klutchctl.reach import Reach
@@ -35,19 +35,18 @@ def status(
     ] = 10.0,
     output: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+        outputs.option(_FORMATS),
     ] = None,
 ) -> int:
     """Show clusters x bindings: state, age, reason. Exit code 9: some are not healthy."""
-    wanted = outputs.parse(output or [], known=_WATCHED if watch else _FORMATS)
+    wanted = outputs.parse(output, known=_WATCHED if watch else _FORMATS)
     if watch and (len(wanted) > 1 or wanted[0].path is not None):
         raise typer.BadParameter("--watch prints one format, to standard output")
     import uvloop
 
     from klutchctl import repository
 
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    settings = of(context)
     how = reach.of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
     chosen = repository.chosen(fleet, how)

@@ -9,7 +9,7 @@ import typer
 
 from klutchctl import outputs
 from klutchctl.exit_codes import ExitCode
-from klutchctl.settings import Settings
+from klutchctl.settings import of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,13 +39,12 @@ def validate(
     ] = None,
     output: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+        outputs.option(_FORMATS),
     ] = None,
 ) -> int:
     """Check a fleet repository. Contacts nothing. Exit code 3: invalid, 4: denied by a policy."""
-    wanted = outputs.parse(output or [], known=_FORMATS)
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    wanted = outputs.parse(output, known=_FORMATS)
+    settings = of(context)
     found, in_git = _findings(path, ref, base, check_owner=settings.git_owner_check)
     outputs.write(wanted, _renderers(found, in_git, color=settings.color))
     return _exit_code(found)

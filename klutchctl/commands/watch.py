@@ -18,7 +18,7 @@ from klutchctl import main, reach
 from klutchctl.exit_codes import ExitCode
 from klutchctl.reach import Reach
 from klutchctl.render import watch_lines
-from klutchctl.settings import Settings
+from klutchctl.settings import Settings, of
 from klutchctl.watch_rounds import Rounds
 from reconciler.apply import Locked, Report, Status
 from reconciler.core.errors import ConfigError
@@ -86,8 +86,7 @@ def run(context: typer.Context, options: Options, *, refused: Mapping[str, objec
         raise typer.BadParameter("--watch follows the files of a fleet, not a saved plan")
     import uvloop
 
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    settings = of(context)
     return uvloop.run(_watch(options, reach.of(context), settings))
 
 

@@ -11,7 +11,7 @@ import typer
 from klutchctl import outputs, reach
 from klutchctl.exit_codes import ExitCode
 from klutchctl.reach import Reach
-from klutchctl.settings import Settings
+from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
     from klutchctl.looking import Look
@@ -36,18 +36,17 @@ def why(
     ] = None,
     output: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="FORMAT[=PATH]", help=", ".join(_FORMATS)),
+        outputs.option(_FORMATS),
     ] = None,
 ) -> int:
     """Show which lines of the files make a binding, what a plan does with it, and how it is."""
-    wanted = outputs.parse(output or [], known=_FORMATS)
+    wanted = outputs.parse(output, known=_FORMATS)
     import uvloop
 
     from klutchctl import looking, repository
     from reconciler.planning import targets
 
-    settings = context.obj
-    assert isinstance(settings, Settings)
+    settings = of(context)
     how = reach.of(context)
     named = targets.parse(target)
     tree = repository.tree_in(path, ref=None, check_owner=settings.git_owner_check)

@@ -29,7 +29,7 @@ async def test_a_write_is_in_the_audit_log_as_soon_as_it_is_answered(control_pla
         config_map(namespace), CONFIG_MAP, manager="tests", force=True
     )
     assert control_plane.audit.writes_since(mark, namespace=namespace) == [
-        Write("patch", "admin", "configmaps", namespace, "settings")
+        Write("patch", "admin", "configmaps", namespace, "settings", agent="klutchctl")
     ]
 
 
