@@ -1,6 +1,7 @@
-"""One sandbox per test run, started by the first test that needs it and stopped at the end.
+"""One sandbox per test process, started by the first test that needs it and stopped at the end.
 
-Under pytest-xdist the workers share it: the first starts it while the others wait for its lock.
+Namespace klutch-bind and much else have fixed names, so the workers of pytest-xdist would wait
+for each other in a shared one.
 """
 
 import asyncio
@@ -11,9 +12,8 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import filelock
 import pytest
 import pytest_asyncio
 from hypothesis import settings
@@ -39,18 +39,12 @@ _PROGRAMS: Final = pytest.StashKey[Mapping[Program, Path] | HostError]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    shared = getattr(config, "workerinput", {}).get("sandbox_home")
-    config.stash[_HOME] = Path(shared or tempfile.mkdtemp(prefix="klutchctl-tests-"))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    node.workerinput["sandbox_home"] = str(node.config.stash[_HOME])
+    config.stash[_HOME] = Path(tempfile.mkdtemp(prefix="klutchctl-tests-"))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     home = config.stash.get(_HOME, None)
-    if home is None or hasattr(config, "workerinput"):
+    if home is None:
         return
     from klutchctl.sandbox import lifecycle
     from klutchctl.sandbox.progress import Quiet
@@ -120,15 +114,6 @@ def control_plane(live_clusters: "Mapping[Role, LiveCluster]") -> "LiveCluster":
 def app_cluster(live_clusters: "Mapping[Role, LiveCluster]") -> "LiveCluster":
     """The cluster with the CRD `apiservicebindings` only."""
     return live_clusters[Role.APP_CLUSTER]
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def klutch_bind(request: pytest.FixtureRequest) -> AsyncIterator[None]:
-    """Take turns, also between workers, with all tests that use namespace klutch-bind."""
-    lock = filelock.FileLock(request.config.stash[_HOME] / "klutch-bind.lock", thread_local=False)
-    await asyncio.to_thread(lock.acquire)
-    yield
-    lock.release()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -30,7 +30,6 @@ from tests.support.eventually import eventually
 from tests.support.operators import operator
 from tests.support.stand_in_offer import offered
 
-pytestmark = pytest.mark.usefixtures("klutch_bind")
 WHATEVER = Preconditions(uid=None)
 
 

@@ -33,7 +33,6 @@ def claim(name):
     }
 
 
-@pytest.mark.usefixtures("klutch_bind")
 @pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
 async def test_only_copies_that_no_live_binding_claims_go(
     mode, control_plane, app_cluster, app_namespace, in_app

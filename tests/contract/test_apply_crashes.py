@@ -29,7 +29,7 @@ from tests.support.end_states import differences, end_state
 from tests.support.eventually import eventually
 from tests.support.faults import Crash, Faults, survives
 
-pytestmark = [pytest.mark.usefixtures("klutch_bind"), pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 _BUDGET = "maxDeletes: 100, maxDeletePercent: 100, allowEmpty: true"
 _MANY_WRITES = 60

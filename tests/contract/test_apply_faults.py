@@ -26,8 +26,6 @@ from tests.support.stand_in_backend import StandInBackend
 from tests.support.stand_in_konnector import StandInKonnector
 from tests.support.stand_in_process import with_conditions
 
-pytestmark = pytest.mark.usefixtures("klutch_bind")
-
 
 @pytest.fixture
 async def scene(control_plane, app_cluster, namespace, tmp_path):

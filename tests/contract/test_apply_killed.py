@@ -14,8 +14,6 @@ from tests.support.apply_runs import staged
 from tests.support.applying import KLUTCHCTL
 from tests.support.eventually import eventually
 
-pytestmark = pytest.mark.usefixtures("klutch_bind")
-
 
 @pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
 async def scene(request, control_plane, app_cluster, namespace, tmp_path):

@@ -37,8 +37,6 @@ from tests.support.eventually import eventually
 from tests.support.role_holders import as_holder, kubeconfig, role_holder
 from tests.support.stand_in_offer import offered
 
-pytestmark = pytest.mark.usefixtures("klutch_bind")
-
 BIND = names.KLUTCH_NAMESPACE
 REVIEWS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
 

@@ -11,8 +11,6 @@ from reconciler.fleet.values import Mode
 from reconciler.health import Place, State, health_of
 from tests.support.bound_units import ByHand, condition, new_unit
 
-pytestmark = pytest.mark.usefixtures("klutch_bind")
-
 
 def clock() -> datetime:
     return datetime.now(UTC)

@@ -9,8 +9,6 @@ from reconciler.fleet.values import Mode
 from tests.contract.test_release import scene as scene
 from tests.contract.test_release import written
 
-pytestmark = pytest.mark.usefixtures("klutch_bind")
-
 
 async def make_foreign(scene):
     """Take away all that tells that klutchctl made it."""

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
@@ -50,8 +48,6 @@ from tests.support.observing import (
     the_plane,
 )
 from tests.support.wire_objects import WireObjects
-
-pytestmark = pytest.mark.usefixtures("klutch_bind")
 
 CANARY = "canary-of-a-secret-value"
 

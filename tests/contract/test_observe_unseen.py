@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
@@ -44,8 +42,6 @@ from tests.support.observing import (
 from tests.support.robots import create_robot, request_token
 from tests.support.tcp_proxy import STALLED, TcpProxy
 from tests.support.wire_objects import MANAGER
-
-pytestmark = pytest.mark.usefixtures("klutch_bind")
 
 CANARY = "canary-in-an-error"
 

@@ -24,8 +24,6 @@ from reconciler.kube.cluster import Preconditions, Propagation
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 
-pytestmark = pytest.mark.usefixtures("klutch_bind")
-
 KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
 GROUP = "plan.example"
 PLURAL = "databases"

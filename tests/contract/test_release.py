@@ -13,7 +13,6 @@ from tests.support.applying import Fleet, Scene
 from tests.support.eventually import eventually
 from tests.support.stand_in_offer import offered
 
-pytestmark = pytest.mark.usefixtures("klutch_bind")
 WHATEVER = Preconditions(uid=None)
 
 

@@ -27,8 +27,6 @@ from tests.support.observing import BIND, kubeconfig
 from tests.support.role_holders import as_holder, role_holder
 from tests.support.role_holders import kubeconfig as kubeconfig_of
 
-pytestmark = pytest.mark.usefixtures("klutch_bind")
-
 KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
 V1 = "apiVersion: fleet.klutchctl.dev/v1alpha1"
 FLEET = f"""\

@@ -19,8 +19,6 @@ from tests.support.clusters import LiveCluster
 from tests.support.observing import BIND, Hand, b64, established, kubeconfig
 from tests.support.wire_objects import WireObjects
 
-pytestmark = pytest.mark.usefixtures("klutch_bind")
-
 CANARY = "canary-of-a-secret-value"
 
 

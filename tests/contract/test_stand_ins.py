@@ -50,8 +50,6 @@ from tests.support.stand_in_scenes import (
     until,
 )
 
-pytestmark = pytest.mark.usefixtures("klutch_bind")
-
 
 @pytest.fixture
 async def scene(

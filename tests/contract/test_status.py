@@ -20,8 +20,6 @@ from tests.support.bound_units import ByHand, condition, new_unit
 from tests.support.eventually import eventually
 from tests.support.observing import BIND
 
-pytestmark = pytest.mark.usefixtures("klutch_bind")
-
 KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
 V1 = "apiVersion: fleet.klutchctl.dev/v1alpha1"
 FLEET = f"""\

@@ -6,8 +6,8 @@ to take it over.
 
 import base64
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import pytest
 import yaml
@@ -29,6 +29,7 @@ from tests.support.clusters import LiveCluster
 from tests.support.operators import operator
 from tests.support.take_overs import Scene, change_of, fields, guards, lines
 
+Test: TypeAlias = Callable[..., Any]
 BIND: Final = names.KLUTCH_NAMESPACE
 SPACE: Final = "cluster-q7x2d"
 DATABASES: Final = "databases.shop.example"
@@ -40,7 +41,6 @@ CLUSTER_SCOPED: Final = "cluster-scoped"
 TWO_APP_CLUSTERS: Final = "two-app-clusters"
 DEFECTS: Final = "defects"
 BROKEN: Final = "broken-kubeconfig"
-TAKEN_OVER: Final = ", taken over"
 # What cannot be taken over stands beside what can.
 BESIDE: Final = {CONTROL_PLANE_MODE: ("invalid-app-cluster-bindings",)}
 
@@ -83,39 +83,46 @@ MARKS: Final = {keys.FLEET, keys.CLUSTER, keys.BINDING, keys.APP_CLUSTER_UID, ke
 
 @pytest.fixture(scope="module")
 async def places(
-    control_plane, programs, tmp_path_factory
+    control_plane, app_cluster, programs, tmp_path_factory
 ) -> AsyncIterator[Mapping[str, LiveCluster]]:
-    """The control plane of all tests, and two app clusters that these tests have for themselves."""
+    """The clusters of all tests, and a second app cluster."""
     home = tmp_path_factory.mktemp("captures")
     async with (
         captures.provided(control_plane),
-        captures.app_clusters(home, programs, "first-app", "second-app") as (first, second),
+        captures.app_clusters(home, programs, "second-app") as (second,),
     ):
-        yield {CONTROL_PLANE: control_plane, APP_CLUSTER: first, SECOND_APP_CLUSTER: second}
+        yield {CONTROL_PLANE: control_plane, APP_CLUSTER: app_cluster, SECOND_APP_CLUSTER: second}
 
 
 @pytest.fixture(scope="module")
 async def scene(request, places, tmp_path_factory) -> AsyncIterator[Scene]:
-    """An installation as it was recorded, or taken over. Tests leave it as it was."""
-    name = request.param.removesuffix(TAKEN_OVER)
+    """An installation as it was recorded. Tests leave it as it was."""
+    name = request.param
     folder = tmp_path_factory.mktemp("operator")
     async with (
         captures.installed(places, name, *BESIDE.get(name, ())) as installation,
         operator(tuple(places.values()), folder) as somebody,
     ):
         before = await installation.states()
-        scene = Scene(name, tmp_path_factory.mktemp(name), installation, before, somebody)
-        if request.param != name:
-            scene.applied = scene.apply()
-        yield scene
+        yield Scene(name, tmp_path_factory.mktemp(name), installation, before, somebody)
+
+
+@pytest.fixture(scope="module")
+async def taking_over(scene) -> None:
+    """Take the installation over. Tests of it as it was recorded stand above, and come before."""
+    scene.before = await scene.installation.states()
+    scene.applied = scene.apply()
 
 
 def every(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("scene", names, indirect=True, scope="module")
 
 
-def taken_over(*names: str) -> pytest.MarkDecorator:
-    return every(*(name + TAKEN_OVER for name in names))
+def taken_over(*names: str) -> Callable[[Test], Test]:
+    def both(test: Test) -> Test:
+        return every(*names)(pytest.mark.usefixtures("taking_over")(test))
+
+    return both
 
 
 @every(*LINES, BROKEN)

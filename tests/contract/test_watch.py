@@ -17,7 +17,6 @@ from tests.support.eventually import eventually
 from tests.support.watching import watching
 
 pytestmark = [
-    pytest.mark.usefixtures("klutch_bind"),
     pytest.mark.parametrize("scene", [Mode.DIRECT], ids=["direct"], indirect=True),
 ]
 OFTEN = ("--interval", "1")

@@ -122,7 +122,6 @@ def test_the_mounted_files_are_the_fleet(tmp_path):
     assert mounted.digest == repository.fleet_in(EXAMPLE, check_owner=False).digest
 
 
-@pytest.mark.usefixtures("klutch_bind")
 async def test_the_command_of_the_job_applies_what_is_mounted(
     control_plane, app_cluster, namespace, tmp_path
 ):

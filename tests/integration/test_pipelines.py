@@ -152,7 +152,7 @@ class GitLab:
 
 
 @pytest.fixture
-async def scene(control_plane, app_cluster, klutch_bind, namespace, tmp_path):
+async def scene(control_plane, app_cluster, namespace, tmp_path):
     folder = tmp_path / "fleet"
     folder.mkdir()
     mode = Mode.DIRECT

@@ -5,15 +5,12 @@ person makes up (uids, times, tokens, values of Secrets) is made up anew; all el
 names, specs, statuses, generations, owners, finalizers, and who wrote what.
 """
 
-import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-
-import filelock
 
 from klutchctl.sandbox import lifecycle
 from klutchctl.sandbox.control_planes import Program
@@ -149,14 +146,7 @@ def fleet(name: str, places: Mapping[str, LiveCluster]) -> str:
 
 @contextlib.asynccontextmanager
 async def provided(control_plane: LiveCluster) -> AsyncIterator[None]:
-    """Publish what every installation binds; CRDs are slow to come and go, so once is best.
-
-    Captures have names of their own, so only one process at a time makes them.
-    """
-    lock = filelock.FileLock(
-        control_plane.kubeconfig.with_name("captures.lock"), thread_local=False
-    )
-    await asyncio.to_thread(lock.acquire)
+    """Publish what every installation binds; CRDs are slow to come and go, so once is best."""
     making = _Making({CONTROL_PLANE: control_plane})
     try:
         for write in capture_files.read(PROVIDER):
@@ -164,7 +154,6 @@ async def provided(control_plane: LiveCluster) -> AsyncIterator[None]:
         yield
     finally:
         await making.undo()
-        lock.release()
 
 
 @contextlib.asynccontextmanager
@@ -173,8 +162,8 @@ async def installed(
 ) -> AsyncIterator[Installation]:
     """Make captures in these clusters, and take all of it away at the end.
 
-    Their services are `provided`. In the app clusters of other tests, whoever calls holds the
-    fixture `klutch_bind`. What they left of that namespace is removed: it is part of captures.
+    Their services are `provided`. What other tests left of namespace klutch-bind is removed: it
+    is part of captures.
     """
     for place, live in places.items():
         if place != CONTROL_PLANE:

@@ -1,0 +1,298 @@
+"""An informer under random changes and random faults, and what must be true at the end.
+
+What is done follows from the seed: the changes one after the other, the faults with their times.
+How they meet is up to the machine.
+"""
+
+import asyncio
+import contextlib
+import functools
+import random
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    canonical,
+    drop,
+    identity_of,
+    labels_of,
+    name_of,
+    resource_version_of,
+    uid_of,
+)
+from reconciler.core.refs import CONFIG_MAP, NAMESPACE, Kind, Ref
+from reconciler.kube.cluster import Cluster, Preconditions, Propagation, Reader
+from reconciler.kube.informer import Informer
+from reconciler.kube.limits import Limits
+from reconciler.kube.store import Index, Store
+from tests.support.cues import Delay
+from tests.support.fault_proxy import FaultProxy
+from tests.support.http_faults import Body, Cut, Garbage, answer, gone, on
+
+MANAGER: Final = "tests"
+# Of the informer's client, so that it notices within the test what it may notice late in life.
+IMPATIENT: Final = Limits(connect_timeout=1, read_timeout=1, deadline=2, qps=1e4, burst=10_000)
+SILENCE: Final = 2.0
+WATCHES: Final = on("GET", query=r"\bwatch=")
+LISTS: Final = on("GET", query=r"\blimit=")
+_NAMES: Final = 40
+_TEAMS: Final = ("red", "green", "blue")
+_CHANGES_PER_SECOND: Final = 40.0
+_SECONDS_BETWEEN_FAULTS: Final = 0.6
+
+Contents: TypeAlias = dict[tuple[str, str], bytes]
+
+
+def team_of(manifest: Manifest) -> list[str]:
+    return [labels_of(manifest).get("team", "none")]
+
+
+INDEXES: Final[dict[str, Index]] = {"name": lambda one: [name_of(one)], "team": team_of}
+
+
+@contextlib.asynccontextmanager
+async def following(informer: Informer) -> AsyncIterator[Informer]:
+    """Run an informer for as long as the block lasts. What ends it early comes out."""
+    running = asyncio.create_task(informer.run())
+    try:
+        yield informer
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+def seen(store: Store) -> Contents:
+    """Return what a store holds, as canonical JSON."""
+    return {identity_of(one): canonical(one) for one in store.all()}
+
+
+async def truth(cluster: Reader, kind: Kind, namespace: str, *, labels: str = "") -> Contents:
+    """Return what an API server holds, as canonical JSON without managed fields."""
+    listing = await cluster.list(kind, namespace=namespace, labels=labels)
+    return {
+        identity_of(one): canonical(drop(one, "metadata", "managedFields")) for one in listing.items
+    }
+
+
+@contextlib.asynccontextmanager
+async def new_namespace(cluster: Cluster) -> AsyncIterator[str]:
+    name = f"churn-f{uuid.uuid4().hex[:11]}"
+    manifest: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    made = await cluster.create(manifest, NAMESPACE, manager=MANAGER)
+    try:
+        yield name
+    finally:
+        await cluster.delete(
+            Ref(cluster.name, NAMESPACE, "", name),
+            preconditions=Preconditions(uid=uid_of(made)),
+            propagation=Propagation.BACKGROUND,
+        )
+
+
+# Changes
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write, `after` seconds after the one before. `team` "" takes the label away."""
+
+    after: float
+    what: Literal["create", "update", "delete"]
+    name: str
+    team: str = ""
+
+
+def changes(dice: random.Random, seconds: float) -> Iterator[Change]:
+    """Yield writes that fit each other: names come, change, move between teams, go, come again."""
+    there: set[str] = set()
+    spent = 0.0
+    while (spent := spent + (after := dice.expovariate(_CHANGES_PER_SECOND))) < seconds:
+        name, team = f"item-{dice.randrange(_NAMES)}", dice.choice(("", *_TEAMS))
+        if name not in there:
+            there.add(name)
+            yield Change(after, "create", name, team)
+        elif dice.random() < 0.3:
+            there.discard(name)
+            yield Change(after, "delete", name)
+        else:
+            yield Change(after, "update", name, team)
+
+
+async def make(cluster: Cluster, namespace: str, planned: Sequence[Change]) -> None:
+    """Make the changes at their times, past all faults."""
+    for number, change in enumerate(planned):
+        await asyncio.sleep(change.after)
+        ref = Ref(cluster.name, CONFIG_MAP, namespace, change.name)
+        metadata = {"name": change.name, "namespace": namespace}
+        data = {"number": str(number), "filling": "é" * (number % 300)}
+        body: dict[str, JSON] = {"apiVersion": "v1", "kind": "ConfigMap", "data": data}
+        if change.what == "create":
+            labels = {"team": change.team} if change.team else {}
+            created = body | {"metadata": {**metadata, "labels": labels}}
+            await cluster.create(created, CONFIG_MAP, manager=MANAGER)
+        elif change.what == "update":
+            changed = body | {"metadata": {**metadata, "labels": {"team": change.team or None}}}
+            await cluster.merge_patch(ref, changed, manager=MANAGER)
+        else:
+            await cluster.delete(
+                ref,
+                preconditions=Preconditions(uid=None),
+                propagation=Propagation.BACKGROUND,
+            )
+
+
+# Faults
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that befalls the connection, `after` seconds after the one before."""
+
+    after: float
+    name: str
+    place: Body
+    seconds: float
+    times: int
+
+
+async def _reset(proxy: FaultProxy, _: Fault) -> None:
+    proxy.cut("rst")
+
+
+async def _goodbye(proxy: FaultProxy, _: Fault) -> None:
+    proxy.cut("fin")
+
+
+async def _restart(proxy: FaultProxy, fault: Fault) -> None:
+    proxy.refuse()
+    proxy.cut("fin")
+    await asyncio.sleep(fault.seconds)
+    await proxy.accept()
+
+
+async def _truncated_watch(proxy: FaultProxy, fault: Fault) -> None:
+    proxy.add(WATCHES.nth(1), Cut("fin"), at=fault.place)
+    proxy.cut("rst")
+
+
+async def _truncated_list(proxy: FaultProxy, fault: Fault) -> None:
+    proxy.add(LISTS.first(fault.times), Cut("rst"), at=Body(octets=fault.place.octets))
+    await _gone(proxy, fault)
+
+
+async def _gone(proxy: FaultProxy, fault: Fault) -> None:
+    proxy.add(WATCHES.first(fault.times), gone(), at=Body(lines=fault.place.lines))
+    proxy.cut("fin")
+
+
+async def _refused(proxy: FaultProxy, fault: Fault) -> None:
+    code = (410, 429, 500, 503)[fault.place.lines % 4]
+    proxy.add(on("GET").first(fault.times), answer(code))
+    proxy.cut("rst")
+
+
+async def _garbage(proxy: FaultProxy, fault: Fault) -> None:
+    proxy.add(on("GET").first(fault.times), Garbage())
+    proxy.cut("rst")
+
+
+async def _late(proxy: FaultProxy, fault: Fault) -> None:
+    proxy.add(on("GET").first(fault.times), Delay(fault.seconds))
+    proxy.cut("fin")
+
+
+async def _hanging(proxy: FaultProxy, fault: Fault) -> None:
+    proxy.add(on("GET").nth(1), Delay(IMPATIENT.deadline + 1))
+    proxy.cut("rst")
+
+
+async def _silent(proxy: FaultProxy, fault: Fault) -> None:
+    proxy.add(WATCHES.nth(1), Delay(SILENCE + 1), at=fault.place)
+    proxy.cut("rst")
+
+
+FAULTS: Final[dict[str, Callable[[FaultProxy, Fault], Awaitable[None]]]] = {
+    "reset": _reset,
+    "goodbye": _goodbye,
+    "restart": _restart,
+    "truncated watch": _truncated_watch,
+    "truncated list": _truncated_list,
+    "too old": _gone,
+    "refused": _refused,
+    "garbage": _garbage,
+    "late": _late,
+    "hanging": _hanging,
+    "silent": _silent,
+}
+
+
+def faults(dice: random.Random, seconds: float) -> Iterator[Fault]:
+    """Yield faults of all sorts, in random order."""
+    spent = 0.0
+    while (spent := spent + (after := dice.expovariate(1 / _SECONDS_BETWEEN_FAULTS))) < seconds:
+        yield Fault(
+            after,
+            dice.choice(list(FAULTS)),
+            Body(lines=dice.randrange(8), octets=dice.randrange(60)),
+            dice.uniform(0.05, 0.6),
+            dice.randint(1, 2),
+        )
+
+
+async def break_things(proxy: FaultProxy, planned: Sequence[Fault]) -> None:
+    """Let the faults happen at their times, and leave the connection well."""
+    for fault in planned:
+        await asyncio.sleep(fault.after)
+        await FAULTS[fault.name](proxy, fault)
+    proxy.rules.clear()
+
+
+# Consumers
+
+
+@dataclass
+class Consumer:
+    """Does what a controller does: notes what it is woken for, and reads it some time later."""
+
+    store: Store
+    pending: set[tuple[str, str]] = field(default_factory=set)
+    last: dict[tuple[str, str], list[bytes]] = field(default_factory=dict)
+    most: int = 0  # pending at once
+    versions: dict[str, int] = field(default_factory=dict)
+    backwards: list[str] = field(default_factory=list)  # names that went back in time
+
+    def __post_init__(self) -> None:
+        for index in INDEXES:
+            self.store.subscribe(index, functools.partial(self._wake, index))
+
+    def _wake(self, index: str, value: str) -> None:
+        self.pending.add((index, value))
+        self.most = max(self.most, len(self.pending))
+        for manifest in self.store.by("name", value) if index == "name" else ():
+            version = int(resource_version_of(manifest))
+            if version <= self.versions.get(value, 0):
+                self.backwards.append(value)
+            self.versions[value] = version
+
+    async def run(self) -> None:
+        """Read one thing after the other, slower than they change."""
+        while True:
+            await asyncio.sleep(1.5 / _CHANGES_PER_SECOND)
+            self.read_one()
+
+    def read_one(self) -> None:
+        if self.pending:
+            key = self.pending.pop()
+            self.last[key] = self.now(*key)
+
+    def read_all(self) -> None:
+        while self.pending:
+            self.read_one()
+
+    def now(self, index: str, value: str) -> list[bytes]:
+        return [canonical(one) for one in self.store.by(index, value)]

@@ -1,0 +1,121 @@
+"""A binding space and what lies in it, as the backend sees it: small live objects."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.blueprints import export as exports_of
+from reconciler.blueprints.export import Terms
+from reconciler.blueprints.objects import build
+from reconciler.core.durations import format_time
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import CRD, NAMESPACE, Kind
+
+CONTROL_PLANE: Final = "control-plane/eu"
+SPACE: Final = "cluster-a1"
+NOW: Final = datetime(2026, 6, 1, 12, 0, 0, tzinfo=UTC)
+SECRETS: Final = {"group": "", "resource": "secrets", "version": "v1", "required": True}
+CONFIG_MAPS: Final = {"group": "", "resource": "configmaps", "version": "v1", "required": False}
+
+
+def ago(**span: float) -> str:
+    """Return a time before NOW, as objects bear it."""
+    return format_time(NOW - timedelta(**span))
+
+
+def live(
+    kind: Kind, name: str, *, namespace: str = "", age: timedelta = timedelta(hours=1), **more: Any
+) -> Manifest:
+    """Return an object with what a server adds; `metadata` among `more` is laid over that."""
+    metadata: dict[str, JSON] = {
+        "name": name,
+        "uid": f"uid-of-{name}",
+        "resourceVersion": "7",
+        "creationTimestamp": format_time(NOW - age),
+        **more.pop("metadata", {}),
+    }
+    if namespace:
+        metadata["namespace"] = namespace
+    return {**build(kind, name), **more, "metadata": metadata}
+
+
+def served(manifest: Manifest) -> Manifest:
+    """Return what a server made of a manifest that was created."""
+    return live_like(manifest, uid=f"uid-of-{manifest['kind']}", resourceVersion="7")
+
+
+def live_like(manifest: Any, **metadata: JSON) -> Manifest:
+    """Return the object with other metadata."""
+    return {**manifest, "metadata": {**manifest["metadata"], **metadata}}
+
+
+def deleting(manifest: Manifest) -> Manifest:
+    """Return the object on its way out, held by a finalizer."""
+    return live_like(manifest, deletionTimestamp=ago(seconds=5), finalizers=["somebody.example/x"])
+
+
+def space(**metadata: JSON) -> Manifest:
+    return live(NAMESPACE, SPACE, metadata=metadata)
+
+
+def cluster_binding(**status: JSON) -> Manifest:
+    return live(CLUSTER_BINDING, "cluster", namespace=SPACE, status=status)
+
+
+def crd(plural: str = "databases", *, scope: str = "Namespaced", **spec: JSON) -> Manifest:
+    body: Manifest = {
+        "group": "shop.example",
+        "names": {"plural": plural, "kind": plural[:-1].title(), "shortNames": ["x"]},
+        "scope": scope,
+        "versions": [version("v1", storage=True)],
+        **spec,
+    }
+    return live(CRD, f"{plural}.shop.example", spec=body)
+
+
+def version(name: str, *, served: bool = True, storage: bool = False, **more: JSON) -> Manifest:
+    schema: Manifest = {"openAPIV3Schema": {"type": "object"}}
+    return {"name": name, "served": served, "storage": storage, "schema": schema, **more}
+
+
+def template(plural: str = "databases", *, claims: JSON = (), name: str = "offer") -> Manifest:
+    selector: Manifest = {"group": "shop.example", "resource": plural}
+    spec: Manifest = {"APIServiceSelector": selector, "permissionClaims": claims}
+    return live(API_SERVICE_EXPORT_TEMPLATE, name, namespace="platform", spec=spec)
+
+
+def export(
+    of: Manifest | None = None, *, claims: Any = (), terms: Terms | None = None, **status: JSON
+) -> Manifest:
+    """Return the export of a CRD, as this backend makes it."""
+    followed = exports_of.exported(of or crd())
+    assert not isinstance(followed, exports_of.Unexportable)
+    made = exports_of.new_export(SPACE, followed, claims, terms=terms or Terms())
+    return {**served(made), "status": status}
+
+
+def request(*plurals: str, age: timedelta = timedelta(), **status: JSON) -> Manifest:
+    resources = [{"group": "shop.example", "resource": one} for one in plurals or ("databases",)]
+    return live(
+        API_SERVICE_EXPORT_REQUEST,
+        "r",
+        namespace=SPACE,
+        age=age,
+        spec={"resources": resources},
+        status=status,
+    )
+
+
+def mapping(name: str = "dev", **status: JSON) -> Manifest:
+    return live(API_SERVICE_NAMESPACE, name, namespace=SPACE, status=status)
+
+
+def condition(type_: str, status: str, reason: str = "", **more: str) -> Manifest:
+    """Return a condition as it is stored, since an hour unless `more` says so."""
+    said: dict[str, JSON] = {"type": type_, "status": status, "lastTransitionTime": ago(hours=1)}
+    if reason:
+        said |= {"reason": reason, "severity": "Error", "message": "So it is"}
+    return {**said, **more}

@@ -1,0 +1,127 @@
+"""What of a CRD goes to app clusters (protocol-bind.md C.3, E.31, F25)."""
+
+import pytest
+
+from reconciler.blueprints.export import (
+    Terms,
+    Unexportable,
+    exported,
+    first_template,
+    new_export,
+    offered_by,
+    scope_problem,
+    source_hash,
+)
+from reconciler.core.manifest import get, name_of
+from tests.support.space_objects import SPACE, crd, live_like, template, version
+
+WEBHOOK = {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {}}}}
+VERSIONS = {
+    "served ones only, in their order": (
+        {"versions": [
+            version("v1", storage=True), version("v1beta1"), version("v1alpha1", served=False),
+        ]},
+        [("v1", True), ("v1beta1", False)],
+    ),
+    "with conversion by webhook the stored one alone": (
+        {"versions": [version("v1beta1"), version("v1", storage=True)], **WEBHOOK},
+        [("v1", True)],
+    ),
+    "with conversion by webhook and nothing stored served, the best one": (
+        {"versions": [
+            version("v1alpha1", served=False, storage=True), version("v1beta1"), version("v1"),
+        ], **WEBHOOK},
+        [("v1", True)],
+    ),
+    "a stored one that is not served gives its place to the best": (
+        {"versions": [
+            version("v2alpha1"), version("v1beta10"), version("v1beta9"),
+            version("v3", served=False, storage=True),
+        ]},
+        [("v2alpha1", False), ("v1beta10", True), ("v1beta9", False)],
+    ),
+    "a stable version is better than any beta": (
+        {"versions": [
+            version("v2beta1"), version("v1"), version("v0", served=False, storage=True),
+        ]},
+        [("v2beta1", False), ("v1", True)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "want"), VERSIONS.values(), ids=VERSIONS.keys())
+def test_exactly_one_version_is_stored(spec, want):
+    found = exported(crd(**spec))
+    assert not isinstance(found, Unexportable)
+    assert [(one["name"], one["storage"]) for one in found["versions"]] == want
+
+
+UNUSABLE = {
+    "nothing served": ([version("v1", served=False, storage=True)], "serves no version"),
+    "nothing at all": ([], "serves no version"),
+    "a version that an export cannot name": ([version("one", storage=True)], "'one' is not named"),
+    "no schema": ([{**version("v1", storage=True), "schema": {}}], "version v1 has no schema"),
+}
+
+
+@pytest.mark.parametrize(("versions", "want"), UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_what_cannot_be_exported_says_why(versions, want):
+    found = exported(crd(versions=versions))
+    assert isinstance(found, Unexportable)
+    assert found.why.startswith("CustomResourceDefinition databases.shop.example")
+    assert want in found.why
+
+
+def test_what_app_clusters_cannot_use_stays_behind():
+    whole = crd(
+        preserveUnknownFields=True,
+        versions=[version("v1", storage=True, selectableFields=[{"jsonPath": ".spec.a"}])],
+        **WEBHOOK,
+    )
+    assert exported(whole) == {
+        "group": "shop.example",
+        "names": {"plural": "databases", "kind": "Database", "shortNames": ["x"]},
+        "scope": "Namespaced",
+        "versions": [version("v1", storage=True, subresources={})],
+    }
+
+
+def test_an_export_has_an_isolation_exactly_if_it_is_cluster_scoped():
+    terms = Terms("Cluster", "None")
+    inside, outside = (
+        new_export(SPACE, exported(crd(scope=scope)), [], terms=terms)["spec"]
+        for scope in ("Namespaced", "Cluster")
+    )
+    assert "clusterScopedIsolation" not in inside
+    assert outside["clusterScopedIsolation"] == "None"
+    assert (inside["informerScope"], outside["informerScope"]) == ("Cluster", "Cluster")
+    assert "permissionClaims" not in inside
+
+
+@pytest.mark.parametrize(
+    ("scope", "informer_scope", "refused"),
+    [("Cluster", "Namespaced", True), ("Cluster", "Cluster", False),
+     ("Namespaced", "Namespaced", False), ("Namespaced", "Cluster", False)],
+)  # fmt: skip
+def test_the_scope_that_an_api_server_would_refuse_is_known_before(scope, informer_scope, refused):
+    assert bool(scope_problem(crd(scope=scope), informer_scope)) == refused
+
+
+def test_the_hash_is_that_of_the_content():
+    one, other = exported(crd()), exported(crd(versions=[version("v2", storage=True)]))
+    assert source_hash(one) == source_hash(dict(reversed(one.items())))
+    assert source_hash(one) != source_hash(other)
+
+
+def test_an_export_is_named_like_its_crd_and_bears_its_hash():
+    spec = exported(crd())
+    made = new_export(SPACE, spec, [], terms=Terms())
+    assert name_of(made) == name_of(crd()) == offered_by(template())
+    annotations = get(made, "metadata", "annotations")
+    assert annotations == {"klutch.anynines.com/source-spec-hash": source_hash(spec)}
+
+
+def test_of_several_templates_the_first_by_place_counts():
+    first = live_like(template(name="z"), namespace="a")
+    assert first_template([template(name="b"), template(name="a"), first]) is first
+    assert first_template([]) is None
