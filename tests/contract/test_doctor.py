@@ -1,13 +1,11 @@
 """`klutchctl doctor` on real clusters, as an administrator; test_rights.py has the others."""
 
-import asyncio
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
+from tests.support import programs
+
 V1 = "apiVersion: fleet.klutchctl.dev/v1alpha1"
 FLEET = f"""\
 {V1}
@@ -35,19 +33,12 @@ spec: {{access: {{kubeconfigContext: {context}}}, controlPlane: {plane}}}
 def doctor(control_plane, app_cluster, tmp_path):
     async def run(text: str, *arguments: str):
         (tmp_path / "fleet.yaml").write_text(text)
-        process = await asyncio.create_subprocess_exec(
-            KLUTCHCTL,
-            "--kubeconfig",
-            str(control_plane.kubeconfig),
-            "doctor",
-            str(tmp_path),
-            *arguments,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+        kubeconfig = str(control_plane.kubeconfig)
+        done = await programs.klutchctl_beside(
+            "--kubeconfig", kubeconfig, "doctor", str(tmp_path), *arguments
         )
-        out, err = await process.communicate()
-        assert err == b""
-        return process.returncode, out.decode()
+        assert done.stderr == ""
+        return done.returncode, done.stdout
 
     return run
 

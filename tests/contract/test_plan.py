@@ -2,8 +2,6 @@
 
 import base64
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +19,10 @@ from reconciler.core.manifest import Manifest, get_text, labels_of, name_of, put
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.cluster import Preconditions, Propagation
+from tests.support import programs
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 
-KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
 GROUP = "plan.example"
 PLURAL = "databases"
 NAME = f"{PLURAL}.{GROUP}"
@@ -85,8 +83,7 @@ class Scene:
     space: str
 
     def klutchctl(self, *arguments: str, check: bool = True) -> str:
-        command = [KLUTCHCTL, "--kubeconfig", str(self.plane.kubeconfig), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = programs.klutchctl("--kubeconfig", str(self.plane.kubeconfig), *arguments)
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

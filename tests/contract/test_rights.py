@@ -1,9 +1,7 @@
 """`klutchctl plan` on real clusters with exactly the roles that klutchctl prints for it."""
 
-import asyncio
 import json
 import re
-import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +20,12 @@ from reconciler.health.rights import Side, Task
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.source import folder
+from tests.support import programs
 from tests.support.bound_units import ByHand, new_unit
 from tests.support.observing import BIND, kubeconfig
 from tests.support.role_holders import as_holder, role_holder
 from tests.support.role_holders import kubeconfig as kubeconfig_of
 
-KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
 V1 = "apiVersion: fleet.klutchctl.dev/v1alpha1"
 FLEET = f"""\
 {V1}
@@ -69,18 +67,10 @@ class Scene:
     unit: Any
 
     async def run(self, command: str, *arguments: str, kubeconfig: Path | None = None) -> Any:
-        process = await asyncio.create_subprocess_exec(
-            KLUTCHCTL,
-            "--kubeconfig",
-            str(kubeconfig or self.holder),
-            command,
-            str(self.path),
-            *arguments,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+        done = await programs.klutchctl_beside(
+            "--kubeconfig", str(kubeconfig or self.holder), command, str(self.path), *arguments
         )
-        out, err = await process.communicate()
-        return process.returncode, out.decode(), err.decode()
+        return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture(params=["Direct", "AppClusterBinding"])

@@ -16,6 +16,7 @@ import pytest
 
 from reconciler.core import keys, names
 from reconciler.core.refs import NAMESPACE, Ref
+from tests.support import programs
 from tests.support.bound_units import ByHand, condition, new_unit
 from tests.support.eventually import eventually
 from tests.support.observing import BIND
@@ -69,15 +70,9 @@ class Scene:
         return [KLUTCHCTL, "--kubeconfig", kubeconfig, "status", str(self.folder), *arguments]
 
     async def status(self, *arguments: str) -> tuple[int, str, str]:
-        process = await asyncio.create_subprocess_exec(
-            *self.command(*arguments),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        assert "Traceback" not in err.decode()
-        assert process.returncode is not None
-        return process.returncode, out.decode(), err.decode()
+        done = await programs.klutchctl_beside(*self.command(*arguments)[1:])
+        assert "Traceback" not in done.stderr
+        return done.returncode, done.stdout, done.stderr
 
     async def units(self) -> tuple[int, list[tuple[str, str]]]:
         code, out, _ = await self.status("-o", "json")

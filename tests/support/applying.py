@@ -4,7 +4,6 @@ The stand-ins for backend and konnector run in the test's own event loop, so the
 started without blocking it.
 """
 
-import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -21,6 +20,7 @@ from reconciler.core import names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.fleet.values import Mode
+from tests.support import programs
 from tests.support.clusters import LiveCluster, Write
 from tests.support.stand_in_backend import StandInBackend
 from tests.support.stand_in_konnector import StandInKonnector
@@ -134,18 +134,8 @@ class Scene:
     async def klutchctl(self, *arguments: str) -> Run:
         """Run the program."""
         self.fleet.write()
-        process = await asyncio.create_subprocess_exec(
-            KLUTCHCTL,
-            "--kubeconfig",
-            str(self.kubeconfig),
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        assert process.returncode is not None
-        return Run(process.returncode, out.decode(), err.decode())
+        done = await programs.klutchctl_beside("--kubeconfig", str(self.kubeconfig), *arguments)
+        return Run(done.returncode, done.stdout, done.stderr)
 
     async def apply(self, *arguments: str, code: int | None = 0) -> Run:
         """Plan and apply; `code` is the exit code that is expected, None for any."""

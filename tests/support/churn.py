@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import functools
 import random
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +39,7 @@ MANAGER: Final = "tests"
 IMPATIENT: Final = Limits(connect_timeout=1, read_timeout=1, deadline=2, qps=1e4, burst=10_000)
 SILENCE: Final = 2.0
 WATCHES: Final = on("GET", query=r"\bwatch=")
-LISTS: Final = on("GET", query=r"\blimit=")
+LISTS: Final = on("GET", r"/configmaps$", query=r"^(?!.*\bwatch=)")
 _NAMES: Final = 40
 _TEAMS: Final = ("red", "green", "blue")
 _CHANGES_PER_SECOND: Final = 40.0
@@ -99,9 +100,9 @@ async def new_namespace(cluster: Cluster) -> AsyncIterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write, `after` seconds after the one before. `team` "" takes the label away."""
+    """One write, `at` so many seconds. `team` "" takes the label away."""
 
-    after: float
+    at: float
     what: Literal["create", "update", "delete"]
     name: str
     team: str = ""
@@ -110,23 +111,30 @@ class Change:
 def changes(dice: random.Random, seconds: float) -> Iterator[Change]:
     """Yield writes that fit each other: names come, change, move between teams, go, come again."""
     there: set[str] = set()
-    spent = 0.0
-    while (spent := spent + (after := dice.expovariate(_CHANGES_PER_SECOND))) < seconds:
+    for at in _moments(dice, 1 / _CHANGES_PER_SECOND, seconds):
         name, team = f"item-{dice.randrange(_NAMES)}", dice.choice(("", *_TEAMS))
         if name not in there:
             there.add(name)
-            yield Change(after, "create", name, team)
+            yield Change(at, "create", name, team)
         elif dice.random() < 0.3:
             there.discard(name)
-            yield Change(after, "delete", name)
+            yield Change(at, "delete", name)
         else:
-            yield Change(after, "update", name, team)
+            yield Change(at, "update", name, team)
+
+
+def _moments(dice: random.Random, between: float, seconds: float) -> Iterator[float]:
+    at = dice.expovariate(1 / between)
+    while at < seconds:
+        yield at
+        at += dice.expovariate(1 / between)
 
 
 async def make(cluster: Cluster, namespace: str, planned: Sequence[Change]) -> None:
     """Make the changes at their times, past all faults."""
+    began = time.monotonic()
     for number, change in enumerate(planned):
-        await asyncio.sleep(change.after)
+        await asyncio.sleep(began + change.at - time.monotonic())
         ref = Ref(cluster.name, CONFIG_MAP, namespace, change.name)
         metadata = {"name": change.name, "namespace": namespace}
         data = {"number": str(number), "filling": "é" * (number % 300)}
@@ -151,9 +159,9 @@ async def make(cluster: Cluster, namespace: str, planned: Sequence[Change]) -> N
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that befalls the connection, `after` seconds after the one before."""
+    """Something that befalls the connection, `at` so many seconds."""
 
-    after: float
+    at: float
     name: str
     place: Body
     seconds: float
@@ -233,10 +241,9 @@ FAULTS: Final[dict[str, Callable[[FaultProxy, Fault], Awaitable[None]]]] = {
 
 def faults(dice: random.Random, seconds: float) -> Iterator[Fault]:
     """Yield faults of all sorts, in random order."""
-    spent = 0.0
-    while (spent := spent + (after := dice.expovariate(1 / _SECONDS_BETWEEN_FAULTS))) < seconds:
+    for at in _moments(dice, _SECONDS_BETWEEN_FAULTS, seconds):
         yield Fault(
-            after,
+            at,
             dice.choice(list(FAULTS)),
             Body(lines=dice.randrange(8), octets=dice.randrange(60)),
             dice.uniform(0.05, 0.6),
@@ -246,8 +253,9 @@ def faults(dice: random.Random, seconds: float) -> Iterator[Fault]:
 
 async def break_things(proxy: FaultProxy, planned: Sequence[Fault]) -> None:
     """Let the faults happen at their times, and leave the connection well."""
+    began = time.monotonic()
     for fault in planned:
-        await asyncio.sleep(fault.after)
+        await asyncio.sleep(began + fault.at - time.monotonic())
         await FAULTS[fault.name](proxy, fault)
     proxy.rules.clear()
 

@@ -1,15 +1,13 @@
 """A fleet repository that means to take an installation over, and what `klutchctl` says to it."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from reconciler.core.refs import Kind, Ref
-from tests.support import captures
+from tests.support import captures, programs
 from tests.support.captures import (
     APP_CLUSTER,
     CONTROL_PLANE,
@@ -20,7 +18,6 @@ from tests.support.captures import (
 from tests.support.clusters import LiveCluster, Write
 from tests.support.operators import Operator
 
-KLUTCHCTL: Final = str(Path(sys.executable).with_name("klutchctl"))
 # The Cluster documents of the fleets in tests/captures.
 _PLACES: Final = {"shop": APP_CLUSTER, "geo": APP_CLUSTER, "billing": SECOND_APP_CLUSTER}
 
@@ -45,8 +42,7 @@ class Scene:
         return captures.fleet(self.name, self.places)
 
     def klutchctl(self, *arguments: str) -> str:
-        command = [KLUTCHCTL, "--kubeconfig", str(self.operator.kubeconfig), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = programs.klutchctl("--kubeconfig", str(self.operator.kubeconfig), *arguments)
         assert done.returncode in (0, 6), done.stdout + done.stderr
         return done.stdout
 

@@ -1,0 +1,344 @@
+"""An informer before a real API server whose connection, rights and kinds come and go."""
+
+import json
+from dataclasses import dataclass
+
+import orjson
+import pytest
+
+from reconciler.core.manifest import get_map, name_of, uid_of
+from reconciler.core.refs import CONFIG_MAP, Ref
+from reconciler.kube import informer as informers
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.informer import Informer
+from tests.support.churn import (
+    IMPATIENT,
+    INDEXES,
+    LISTS,
+    MANAGER,
+    SILENCE,
+    WATCHES,
+    Consumer,
+    following,
+    seen,
+    truth,
+)
+from tests.support.cues import Cue, Delay
+from tests.support.eventually import eventually
+from tests.support.fault_proxy import FaultProxy
+from tests.support.http_faults import (
+    Body,
+    Cut,
+    Effect,
+    Garbage,
+    Inject,
+    Point,
+    Request,
+    answer,
+    gone,
+    on,
+)
+
+
+@dataclass
+class World:
+    """ConfigMaps of a namespace as an administrator sees them, and an informer behind a proxy."""
+
+    administrator: KubeCluster
+    namespace: str
+    proxy: FaultProxy
+    cluster: KubeCluster
+    consumer: Consumer | None = None
+
+    def informer(self, **options):
+        options = {"namespace": self.namespace, "indexes": INDEXES} | options
+        informer = Informer(self.cluster, CONFIG_MAP, **options)
+        self.consumer = Consumer(informer.store)
+        return informer
+
+    @property
+    def woken(self):
+        """The names that changed since the last `miss`."""
+        assert self.consumer is not None
+        return {value for index, value in self.consumer.pending if index == "name"}
+
+    def ref(self, name):
+        return Ref(self.administrator.name, CONFIG_MAP, self.namespace, name)
+
+    async def create(self, name, **labels):
+        metadata = {"name": name, "namespace": self.namespace, "labels": labels}
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        return await self.administrator.create(manifest, CONFIG_MAP, manager=MANAGER)
+
+    async def patch(self, name, patch):
+        return await self.administrator.merge_patch(self.ref(name), patch, manager=MANAGER)
+
+    async def delete(self, name):
+        await self.administrator.delete(
+            self.ref(name),
+            preconditions=Preconditions(uid=None),
+            propagation=Propagation.BACKGROUND,
+        )
+
+    async def miss(self, informer):
+        """Change much while the informer has no connection, and return a tally."""
+        self.proxy.refuse()
+        self.proxy.cut("rst")
+        await eventually(lambda: "no connection" in informer.trouble)
+        assert self.consumer is not None
+        self.consumer.pending.clear()
+        before = seen(informer.store)
+        await self.delete("deleted")
+        if "moved" in names(informer):
+            await self.delete("moved")
+            await self.create("moved", team="blue")
+            await self.patch("changed", {"data": {"a": "b"}})
+            await self.create("new")
+        assert seen(informer.store) == before
+        return Tally()
+
+    async def shows(self, informer, **selection):
+        """Wait until the view is what the server holds, and nothing says otherwise."""
+
+        async def probe():
+            there = await truth(self.administrator, CONFIG_MAP, self.namespace, **selection)
+            assert seen(informer.store) == there
+            return informer.synced and not informer.trouble
+
+        await eventually(probe, within=60)
+
+
+@pytest.fixture
+async def proxy(control_plane):
+    async with FaultProxy(control_plane.connection) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def cluster(proxy):
+    async with KubeCluster(proxy.connection, limits=IMPATIENT) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def world(control_plane, namespace, proxy, cluster):
+    return World(control_plane.cluster, namespace, proxy, cluster)
+
+
+class Tally:
+    """An effect that counts."""
+
+    def __init__(self):
+        self.count = 0
+
+    async def perform(self, _call):
+        self.count += 1
+
+
+def names(informer):
+    return {name_of(one) for one in informer.store.all()} - {"kube-root-ca.crt"}
+
+
+# What is followed
+
+
+async def test_a_view_follows_what_happens(world):
+    await world.create("old")
+    await world.create("leaving")
+    async with following(world.informer()) as informer:
+        assert not informer.synced
+        await informer.wait_synced()
+        assert names(informer) == {"old", "leaving"}
+        await world.create("new", team="red")
+        await world.patch("old", {"data": {"a": "é"}})
+        await world.delete("leaving")
+        await world.shows(informer)
+        assert world.woken >= {"old", "new", "leaving"}
+        assert b"managedFields" not in (informer.store.raw(world.namespace, "old") or b"")
+
+
+async def test_an_object_made_again_under_its_name_is_another(world):
+    first = await world.create("a")
+    async with following(world.informer()) as informer:
+        await informer.wait_synced()
+        await world.delete("a")
+        second = await world.create("a")
+        assert uid_of(first) != uid_of(second)
+        await world.shows(informer)
+
+
+async def test_what_leaves_a_selection_leaves_the_view(world):
+    await world.create("a", team="red")
+    await world.create("b", team="blue")
+    async with following(world.informer(labels="team=red")) as informer:
+        await informer.wait_synced()
+        assert names(informer) == {"a"}
+        await world.patch("b", {"metadata": {"labels": {"team": "red"}}})
+        await world.patch("a", {"metadata": {"labels": {"team": "blue"}}})
+        await world.shows(informer, labels="team=red")
+        assert names(informer) == {"b"}
+
+
+async def test_a_selection_by_field(world):
+    await world.create("a")
+    async with following(world.informer(fields="metadata.name=b")) as informer:
+        await informer.wait_synced()
+        assert names(informer) == set()
+        await world.create("b")
+        await world.patch("a", {"data": {"x": "y"}})
+        await eventually(lambda: names(informer) == {"b"})
+
+
+async def test_metadata_alone_is_the_same_from_a_list_and_from_a_watch(world):
+    await world.create("listed")
+    await world.patch("listed", {"data": {"secret": "text"}})
+    async with following(world.informer(metadata_only=True)) as informer:
+        await informer.wait_synced()
+        await world.create("watched")
+        await world.patch("watched", {"data": {"secret": "text"}})
+        await eventually(lambda: names(informer) == {"listed", "watched"})
+        listed, watched = (informer.store.get(world.namespace, n) for n in ("listed", "watched"))
+        assert listed is not None
+        assert watched is not None
+        assert listed.keys() == watched.keys() == {"apiVersion", "kind", "metadata"}
+        assert listed["kind"] == watched["kind"]
+        assert get_map(listed, "metadata").keys() == get_map(watched, "metadata").keys()
+
+
+async def test_a_slow_consumer_is_owed_each_name_once(world):
+    async with following(world.informer()) as informer:
+        await informer.wait_synced()
+        for name in "abc":
+            await world.create(name)
+        for number in range(100):
+            await world.patch("abc"[number % 3], {"data": {"number": str(number)}})
+        await world.shows(informer)
+        # The consumer read nothing in all this time.
+        assert world.woken == {"a", "b", "c", "kube-root-ca.crt"}
+
+
+async def test_a_later_run_goes_on_where_the_first_ended(world):
+    lists = Tally()
+    world.proxy.add(LISTS, lists)
+    informer = world.informer()
+    async with following(informer):
+        await world.create("a")
+        await world.shows(informer)
+    await world.create("b")
+    await world.delete("a")
+    async with following(informer):
+        await world.shows(informer)
+    assert lists.count == 1
+
+
+# What befalls the connection
+
+
+@pytest.fixture
+def restless(monkeypatch):
+    monkeypatch.setattr(informers, "_LONGEST_PAUSE", 0.3)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What the first requests meet, once the server takes connections again."""
+
+    effects: tuple[Effect, ...]
+    at: Point | None = None
+    cue: Cue[Request] = WATCHES
+    times: int = 2
+
+
+def fault(*effects, **how):
+    return Fault(effects, **how)
+
+
+def event(kind, **metadata):
+    return orjson.dumps({"type": kind, "object": {"metadata": metadata}})
+
+
+ANOTHER = event("MODIFIED", name="x", resourceVersion="1")
+NAMELESS = event("ADDED", resourceVersion="9" * 15)
+NO_VERSION = event("BOOKMARK")
+NAMELESS_LIST = json.dumps(
+    {
+        "kind": "ConfigMapList",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": "9" * 15},
+        "items": [{}],
+    }
+)
+HTML = {"body": "<html>", "content_type": "text/html"}
+
+FAULTS = {
+    "nothing more": None,
+    "the watch is cut inside a line": fault(Cut("fin"), at=Body(lines=1, octets=30)),
+    "the watch is reset inside a line": fault(Cut("rst"), at=Body(octets=1)),
+    "the watch is closed after an event": fault(Cut("fin"), at=Body(lines=2)),
+    "410 at once": fault(gone(), at=Body()),
+    "410 after an event": fault(gone(), at=Body(lines=1)),
+    "410 in place of a watch": fault(answer(410)),
+    "500": fault(answer(500)),
+    "429": fault(answer(429, retry_after=0)),
+    "401": fault(answer(401)),
+    "403": fault(answer(403)),
+    "a page of a gateway": fault(answer(503, **HTML)),
+    "a 404 of a gateway": fault(answer(404, **HTML)),
+    "no HTTP": fault(Garbage()),
+    "a watch that ends at once": fault(answer(200, "")),
+    "no answer": fault(Delay(IMPATIENT.deadline + 1), times=1),
+    "silence after an event": fault(Delay(SILENCE + 1), at=Body(lines=1), times=1),
+    "another history": fault(Inject(ANOTHER), at=Body()),
+    "an object without a name": fault(Inject(NAMELESS), at=Body()),
+    "an event without a place": fault(Inject(NO_VERSION), at=Body()),
+    "half of a line": fault(Inject(b'{"type":"ADDED",', end=True), at=Body()),
+    "nothing can be read": fault(answer(500), cue=on("GET"), times=4),
+    "410, and lists are cut": fault(Cut("rst"), at=Body(octets=500), cue=on("GET"), times=4),
+}
+
+
+@pytest.mark.usefixtures("restless")
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+async def test_what_was_missed_is_made_up_for(world, fault):
+    for name in ("deleted", "changed", "same", "moved"):
+        await world.create(name, team="red")
+    async with following(world.informer(silence=SILENCE)) as informer:
+        await world.shows(informer)
+        met = await world.miss(informer)
+        if fault is not None:
+            world.proxy.add(fault.cue.first(fault.times), met, *fault.effects, at=fault.at)
+        await world.proxy.accept()
+        await world.shows(informer)
+        assert world.woken == {"deleted", "changed", "moved", "new"}
+        assert world.consumer.backwards == []
+        assert met.count == (fault.times if fault else 0)
+
+
+BROKEN_LISTS = {
+    "410 there too": answer(410),
+    "403": answer(403),
+    "500": answer(500),
+    "an empty page of a gateway": answer(200, ""),
+    "a list of something else": answer(200, '{"kind":"List","items":[]}'),
+    "an object without a name": answer(200, NAMELESS_LIST),
+}
+
+
+@pytest.mark.usefixtures("restless")
+@pytest.mark.parametrize("broken", BROKEN_LISTS.values(), ids=BROKEN_LISTS.keys())
+async def test_a_list_that_cannot_be_had_takes_nothing_away(world, broken):
+    await world.create("deleted")
+    async with following(world.informer()) as informer:
+        await world.shows(informer)
+        before = seen(informer.store)
+        met = await world.miss(informer)
+        world.proxy.add(WATCHES.nth(1), gone(), at=Body())
+        world.proxy.add(LISTS, met, broken)
+        await world.proxy.accept()
+        await eventually(lambda: met.count > 4)
+        assert seen(informer.store) == before
+        assert informer.synced
+        assert "ConfigMap list" in informer.trouble
+        world.proxy.rules.clear()
+        await world.shows(informer)
