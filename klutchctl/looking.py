@@ -36,7 +36,7 @@ async def look(
     from reconciler.observe import observe
 
     began = time.monotonic()
-    live = await observe(fleet, clusters, only=only, pace=reach.pace(how))
+    live = await observe(fleet, clusters, only=only, in_part=True, pace=reach.pace(how))
     seconds = time.monotonic() - began
     found = await planned(fleet, live, clusters, how, only=only)
     return replace(found, seconds=seconds + found.seconds)

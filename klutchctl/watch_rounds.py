@@ -14,10 +14,10 @@ from klutchctl.reach import Reach
 from klutchctl.render import apply_progress
 from klutchctl.settings import Settings
 from reconciler import apply as applying
-from reconciler.apply.gate import Gate, Stopped
 from reconciler.fleet.values import Fleet
 from reconciler.kube import registry
 from reconciler.kube.registry import Registry
+from reconciler.loop.gate import Gate, Stopped
 from reconciler.watch import Scope
 
 T = TypeVar("T")

@@ -161,7 +161,7 @@ def _ended_by_signals(rounds: Rounds) -> Iterator[list[ExitCode]]:
 @contextmanager
 def _listening(address: tuple[str, int], pulse: "_Pulse") -> Iterator[Ears]:
     """Serve metrics and health, and yield who counts."""
-    from reconciler.watch import listener
+    from reconciler.loop import listener
     from reconciler.watch.meters import Meters
 
     meters = Meters(time.time)

@@ -12,7 +12,6 @@ from typing import Final
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.apply import lines, services, steps
-from reconciler.apply.gate import Stopped
 from reconciler.apply.lines import Clusters, Unfilled
 from reconciler.apply.outcomes import GOOD, Outcome, Status
 from reconciler.apply.readiness import Readiness
@@ -23,6 +22,7 @@ from reconciler.apply.writes import Stale
 from reconciler.core.errors import KlutchError
 from reconciler.core.refs import CLUSTER_ROLE, CRD, Ref
 from reconciler.fleet.values import Mode, UnitKey
+from reconciler.loop.gate import Stopped
 from reconciler.observe import unseen
 from reconciler.planning.changes import Action, Change
 

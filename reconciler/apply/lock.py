@@ -10,34 +10,22 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
-from reconciler.apply.gate import Gate
 from reconciler.blueprints import space
 from reconciler.core import keys, names
+from reconciler.core.decision import Note
 from reconciler.core.durations import parse_time
-from reconciler.core.errors import (
-    AlreadyExists,
-    ClusterError,
-    Conflict,
-    KlutchError,
-    Unreachable,
-)
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    get_int,
-    get_text,
-    resource_version_of,
-    uid_of,
-)
+from reconciler.core.errors import AlreadyExists, Conflict, KlutchError, Unreachable
+from reconciler.core.manifest import Manifest, get_text, resource_version_of, uid_of
 from reconciler.core.refs import EVENT, LEASE, NAMESPACE, Ref
 from reconciler.kube.cluster import Cluster
+from reconciler.loop.clock import SystemClock
+from reconciler.loop.events import Source, event_of
+from reconciler.loop.gate import Gate
+from reconciler.loop.lease import TIMES, Lease, Lost, duration_of, holder_of
 
-DURATION: Final = 15
-DEADLINE: Final = 10.0
-PERIOD: Final = 2.0
 _PATIENCE: Final = (0.3, 1.0)  # seconds before an unreachable control plane is asked again
 # A living holder renews within this time, whatever our clock and its clock say.
-_ONE_RENEWAL: Final = 2 * PERIOD
+_ONE_RENEWAL: Final = 2 * TIMES.period
 
 
 class Locked(KlutchError):
@@ -59,7 +47,14 @@ class Lock:
         self, cluster: Cluster, fleet: str, *, holder: str, now: Callable[[], datetime]
     ) -> None:
         self._cluster, self._holder, self._now = cluster, holder, now
-        self._ref = Ref(cluster.name, LEASE, names.KLUTCH_NAMESPACE, names.lock_lease(fleet))
+        self._lease = Lease(
+            cluster,
+            Ref(cluster.name, LEASE, names.KLUTCH_NAMESPACE, names.lock_lease(fleet)),
+            holder=holder,
+            manager=keys.MANAGER_CLI,
+            clock=SystemClock(now),
+        )
+        self._in_doubt = False  # whether a write of ours may have made it ours
 
     @asynccontextmanager
     async def held(self, gate: Gate, *, break_it: bool) -> AsyncIterator[None]:
@@ -68,40 +63,47 @@ class Lock:
         Raises Locked, and the ClusterErrors of the writes.
         """
         await self._take(break_it=break_it)
-        renewing = asyncio.create_task(self._renew(gate))
+        renewing = asyncio.create_task(self._keep(gate))
         try:
-            yield
+            with gate.fenced(lambda: self._silent() if self._lease.lapsed else ""):
+                yield
         finally:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
-            await self._release()
+            await self._lease.release()
+
+    async def _keep(self, gate: Gate) -> None:
+        if await self._lease.keep() is Lost.TAKEN:
+            gate.lose_lock(f"{self._cluster.name}: another run took the lock over")
+        else:
+            gate.lose_lock(self._silent())
+
+    def _silent(self) -> str:
+        return f"{self._cluster.name}: the lock could not be renewed"
 
     async def _take(self, *, break_it: bool) -> None:
         for pause in _PATIENCE:
             try:
                 await self._try_to_take(break_it=break_it)
             except Unreachable as error:
-                if error.outcome_unknown and await self._is_mine():
-                    return
+                self._in_doubt |= error.outcome_unknown
                 await asyncio.sleep(pause)
             else:
                 return
         await self._try_to_take(break_it=break_it)
 
-    async def _is_mine(self) -> bool:
-        live = await self._cluster.get(self._ref)
-        return live is not None and get_text(live, "spec", "holderIdentity") == self._holder
-
     async def _try_to_take(self, *, break_it: bool) -> None:
-        live = await self._cluster.get(self._ref)
+        live = await self._lease.look()
         if live is None:
             await self._make()
             return
-        holder = get_text(live, "spec", "holderIdentity")
+        holder = holder_of(live)
+        if self._in_doubt and holder == self._holder:
+            holder = ""
         if holder and not break_it:
             live = await self._abandoned(live)
         try:
-            await self._write(live, self._spec(taken_from=live))
+            await self._lease.take(live)
         except Conflict as error:
             raise await self._locked() from error
         if holder and break_it:
@@ -115,107 +117,43 @@ class Lock:
                 await self._cluster.create(made, NAMESPACE, manager=keys.MANAGER_CLI)
             except AlreadyExists:
                 pass
-        metadata = {"name": self._ref.name, "namespace": self._ref.namespace}
-        lease: Manifest = {
-            "apiVersion": LEASE.api_version,
-            "kind": LEASE.kind,
-            "metadata": metadata,
-            "spec": self._spec(taken_from=None),
-        }
         try:
-            await self._cluster.create(lease, LEASE, manager=keys.MANAGER_CLI)
+            await self._lease.make()
         except AlreadyExists as error:
             raise await self._locked() from error
 
     async def _abandoned(self, live: Manifest) -> Manifest:
         """Return the lease of a holder that is dead. Raises Locked for one that lives."""
         renewed = _time(live, "renewTime")
-        seconds = get_int(live, "spec", "leaseDurationSeconds") or DURATION
+        seconds = duration_of(live) or TIMES.duration
         if renewed is not None and self._now() - renewed <= timedelta(seconds=seconds):
             raise self._held_by_another(live)
         # Clocks differ, so a holder whose time seems over has to be silent as well.
         await asyncio.sleep(_ONE_RENEWAL)
-        later = await self._cluster.get(self._ref)
+        later = await self._lease.look()
         if later is None or resource_version_of(later) != resource_version_of(live):
             raise await self._locked()
         return later
 
     async def _locked(self) -> Locked:
-        live = await self._cluster.get(self._ref)
+        live = await self._lease.look()
         return self._held_by_another(live or {})
 
     def _held_by_another(self, live: Manifest) -> Locked:
-        holder = get_text(live, "spec", "holderIdentity") or "unknown"
+        holder = holder_of(live) or "unknown"
         since = _time(live, "acquireTime") or self._now()
         return Locked(self._cluster.name, holder, self._now() - since)
 
-    def _spec(self, *, taken_from: Manifest | None) -> dict[str, JSON]:
-        now = _micro(self._now())
-        before = 0 if taken_from is None else get_int(taken_from, "spec", "leaseTransitions") or 0
-        return {
-            "holderIdentity": self._holder,
-            "leaseDurationSeconds": DURATION,
-            "acquireTime": now,
-            "renewTime": now,
-            "leaseTransitions": before + (taken_from is not None),
-        }
-
-    async def _write(self, live: Manifest, spec: Manifest) -> Manifest:
-        metadata = {"uid": uid_of(live), "resourceVersion": resource_version_of(live)}
-        patch: Manifest = {"metadata": metadata, "spec": spec}
-        return await self._cluster.merge_patch(self._ref, patch, manager=keys.MANAGER_CLI)
-
-    async def _renew(self, gate: Gate) -> None:
-        loop = asyncio.get_running_loop()
-        renewed = loop.time()
-        while not gate.closed:
-            await asyncio.sleep(PERIOD)
-            try:
-                async with asyncio.timeout(DEADLINE):
-                    live = await self._cluster.get(self._ref)
-                    if live is None or get_text(live, "spec", "holderIdentity") != self._holder:
-                        gate.lose_lock(f"{self._cluster.name}: another run took the lock over")
-                        return
-                    await self._write(live, {"renewTime": _micro(self._now())})
-                renewed = loop.time()
-            except (ClusterError, TimeoutError):
-                if loop.time() - renewed > DEADLINE:
-                    gate.lose_lock(f"{self._cluster.name}: the lock could not be renewed")
-
-    async def _release(self) -> None:
-        """Give the lease back, if it is still ours; else it runs out by itself."""
-        try:
-            live = await self._cluster.get(self._ref)
-            if live is not None and get_text(live, "spec", "holderIdentity") == self._holder:
-                await self._write(live, {"holderIdentity": ""})
-        except ClusterError:
-            return
-
     async def _tell(self, lease: Manifest, holder: str) -> None:
         """Record that the lock was taken from another."""
-        metadata: Manifest = {
-            "generateName": f"{self._ref.name}-",
-            "namespace": self._ref.namespace,
-        }
-        event: Manifest = {
-            "apiVersion": EVENT.api_version,
-            "kind": EVENT.kind,
-            "metadata": metadata,
-            "eventTime": _micro(self._now()),
-            "reportingController": "klutchctl.dev/klutchctl",
-            "reportingInstance": self._holder,
-            "action": "BreakLock",
-            "reason": "LockBroken",
-            "type": "Warning",
-            "note": f"{self._holder} took the lock over from {holder}",
-            "regarding": {
-                "apiVersion": LEASE.api_version,
-                "kind": LEASE.kind,
-                "namespace": self._ref.namespace,
-                "name": self._ref.name,
-                "uid": uid_of(lease),
-            },
-        }
+        told = f"{self._holder} took the lock over from {holder}"
+        event = event_of(
+            self._lease.ref,
+            uid_of(lease),
+            Note("LockBroken", told, "Warning", "BreakLock"),
+            source=Source("klutchctl.dev/klutchctl", self._holder),
+            now=self._now(),
+        )
         await self._cluster.create(event, EVENT, manager=keys.MANAGER_CLI)
 
 
@@ -225,8 +163,3 @@ def _time(lease: Manifest, field: str) -> datetime | None:
         return parse_time(text) if text else None
     except ValueError:
         return None
-
-
-def _micro(time: datetime) -> str:
-    """Return a MicroTime, the form of the times in a Lease."""
-    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
-from reconciler.apply.gate import Gate
 from reconciler.apply.outcomes import NotReady
 from reconciler.apply.writes import Writes
 from reconciler.fleet.values import UnitKey
 from reconciler.health import Place, health_of
 from reconciler.kube.cluster import Reader
+from reconciler.loop.gate import Gate
 
 
 class Readiness:

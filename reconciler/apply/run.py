@@ -10,7 +10,6 @@ from typing import Final
 
 from reconciler.apply import approval, cluster
 from reconciler.apply.cluster import Job
-from reconciler.apply.gate import Gate, Stopped
 from reconciler.apply.glance import Glance
 from reconciler.apply.lock import Lock
 from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
@@ -24,6 +23,7 @@ from reconciler.core.refs import Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet, UnitKey
 from reconciler.health import Place, board, place_at
+from reconciler.loop.gate import Gate, Stopped
 from reconciler.observe import Clusters, Pace, answer, leaving, observe
 from reconciler.planning import planner
 from reconciler.planning.changes import Change, Plan
@@ -68,7 +68,7 @@ async def apply(
     changing = approval.clusters_to_change(approved)
     asked = frozenset(approved.sections) if options.wait else changing
     if not changing:
-        live = await observe(fleet, clusters, only=asked, pace=options.pace) if asked else None
+        live = await run.seen(asked) if asked else None
         return await run.report([], live)
     async with AsyncExitStack() as locks:
         ears.stage("taking the lock")
@@ -106,10 +106,16 @@ class _Run:
         self._behind: Counter[str] = Counter()  # app clusters to wait for, by control plane
         self._glances: dict[str, Glance] = {}
 
+    async def seen(self, names: Collection[str]) -> Live:
+        """Read some app clusters, and of their control planes what concerns them."""
+        return await observe(
+            self._fleet, self._clusters, only=names, in_part=True, pace=self._options.pace
+        )
+
     async def look(self, names: Collection[str]) -> tuple[Live, Plan]:
         """Read the clusters that are to be changed, and plan them anew."""
         fleet, clusters, pace = self._fleet, self._clusters, self._options.pace
-        live = await observe(fleet, clusters, only=names, pace=pace)
+        live = await self.seen(names)
         decided = planner.decide(fleet, live, only=names)
         if decided.questions.in_use or decided.questions.bodies:
             live = await answer(fleet, live, clusters, decided.questions, pace=pace)

@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-from reconciler.apply.gate import Gate
 from reconciler.core import keys
 from reconciler.core.errors import AlreadyExists, Conflict, Missing, Replaced, Unreachable
 from reconciler.core.manifest import JSON, Manifest, get, resource_version_of, uid_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+from reconciler.loop.gate import Gate
 
 T = TypeVar("T")
 

@@ -1,7 +1,9 @@
 """The vocabulary of conditions: every type, and every cause for which one is False.
 
 Wire facts (protocol-bind.md A.10, protocol-konnector.md B, C), so that a reason never appears
-with another severity. Refuses to know when a cause applies; messages belong to who decides.
+with another severity; what is marked as ours the originals do not know. A type that is ours is
+told from its first trouble on. Refuses to know when a cause applies; messages belong to who
+decides.
 """
 
 from typing import Final
@@ -19,6 +21,11 @@ INFORMERS_SYNCED: Final = "InformersSynced"
 HEARTBEATING: Final = "Heartbeating"
 SCHEMA_IN_SYNC: Final = "SchemaInSync"
 KONNECTOR_DEPLOYED: Final = "KonnectorDeployed"
+# Ours: a space's rights, and room for its app namespaces (on ClusterBinding); whether a template
+# still offers what is exported (on APIServiceExport).
+PERMISSIONS_GRANTED: Final = "PermissionsGranted"
+SERVICE_NAMESPACES_READY: Final = "ServiceNamespacesReady"
+OFFERED: Final = "Offered"
 
 # ClusterBinding
 FIRST_HEARTBEAT_PENDING: Final = Cause(HEALTHY, INFO, "FirstHeartbeatPending")
@@ -28,9 +35,20 @@ HEARTBEAT_TIME_DRIFT: Final = Cause(HEALTHY, WARNING, "HeartbeatTimeDrift")
 PROVIDER_SECRET_NOT_FOUND: Final = Cause(SECRET_VALID, WARNING, "ProviderSecretNotFound")
 PROVIDER_SECRET_INVALID: Final = Cause(SECRET_VALID, WARNING, "ProviderSecretInvalid")
 VERSION_PARSE_ERROR: Final = Cause(VALID_VERSION, WARNING, "ParseError")
+# Ours: RBAC could not be written; its name belongs to somebody else (protocol-bind.md F6); so does
+# the name of a service namespace; an app namespace's name makes too long a one.
+PERMISSIONS_UPDATE_FAILED: Final = Cause(PERMISSIONS_GRANTED, ERROR, "PermissionsUpdateFailed")
+PERMISSIONS_FOREIGN: Final = Cause(PERMISSIONS_GRANTED, ERROR, "ForeignPermissions")
+NAMESPACE_COLLISION: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "NamespaceCollision")
+NAMESPACE_NAME_INVALID: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "NamespaceNameInvalid")
 
 # APIServiceExport
 PROVIDER_CRD_INVALID: Final = Cause(PROVIDER_IN_SYNC, ERROR, "CustomResourceDefinitionUpdateFailed")
+# Ours: the provider's CRD is away, for now or for good (C.3); the export could not be written; no
+# template offers it any more (F22).
+PROVIDER_CRD_NOT_FOUND: Final = Cause(PROVIDER_IN_SYNC, ERROR, "CustomResourceDefinitionNotFound")
+EXPORT_UPDATE_FAILED: Final = Cause(PROVIDER_IN_SYNC, ERROR, "APIServiceExportUpdateFailed")
+OFFER_WITHDRAWN: Final = Cause(OFFERED, WARNING, "TemplateNotFound")
 BINDING_NOT_FOUND: Final = Cause(CONNECTED, INFO, "APIServiceBindingNotFound")
 CONSUMER_SYNC_NOT_APPLICABLE: Final = Cause(CONSUMER_IN_SYNC, INFO, "NA")
 CONSUMER_SYNC_UNKNOWN: Final = Cause(CONSUMER_IN_SYNC, INFO, "Unknown")
@@ -38,6 +56,11 @@ CONSUMER_SYNC_UNKNOWN: Final = Cause(CONSUMER_IN_SYNC, INFO, "Unknown")
 # APIServiceExportRequest
 CRD_NOT_FOUND: Final = Cause(EXPORTS_READY, ERROR, "CRDNotFound")
 CRD_INVALID: Final = Cause(EXPORTS_READY, ERROR, "CRDInvalid")
+# Ours (F24): nothing offers the resource; this backend cannot export its scope; the API server
+# refused the export, or could not be asked.
+TEMPLATE_NOT_FOUND: Final = Cause(EXPORTS_READY, ERROR, "TemplateNotFound")
+SCOPE_NOT_SUPPORTED: Final = Cause(EXPORTS_READY, ERROR, "ScopeNotSupported")
+EXPORT_CREATE_FAILED: Final = Cause(EXPORTS_READY, ERROR, "APIServiceExportCreateFailed")
 
 # APIServiceBinding; the two of the Secret also on AppClusterBinding
 KUBECONFIG_SECRET_NOT_FOUND: Final = Cause(SECRET_VALID, ERROR, "KubeconfigSecretNotFound")

@@ -18,6 +18,7 @@ MANAGER_NOTES: Final = "klutchctl-notes"
 MANAGER_BACKEND: Final = "klutch-bind"
 MANAGER_KONNECTOR: Final = KLUTCH_GROUP
 MANAGER_ORIGINAL_KONNECTOR: Final = "konnector"  # with operation Update
+MANAGER_ORIGINAL_BACKEND: Final = "example-backend"  # with operation Update
 
 # Klutch: annotations.
 SOURCE_SPEC_HASH: Final = f"{KLUTCH_GROUP}/source-spec-hash"
@@ -56,6 +57,8 @@ SPACE_UID: Final = f"{OWN_PREFIX}space-uid"
 ACCESS: Final = f"{OWN_PREFIX}access"
 PARAMETERS: Final = f"{OWN_PREFIX}parameters"
 DELETION_POLICY: Final = f"{OWN_PREFIX}deletion-policy"
+DRAINING: Final = f"{OWN_PREFIX}draining"  # RFC 3339 time, beside a policy that the backend set
+FORCE_CLEANUP: Final = f"{OWN_PREFIX}force-cleanup"  # "true": no konnector is waited for
 RELEASED: Final = f"{OWN_PREFIX}released"
 LEAVING: Final = f"{OWN_PREFIX}leaving"  # on the home of units that are being let go
 ACCEPT_CLAIMS: Final = f"{OWN_PREFIX}accept-claims"

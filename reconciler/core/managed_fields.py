@@ -138,14 +138,11 @@ def _unstated(fields: Manifest, at: Path = (), *, stated: JSON, live: JSON) -> I
             if stated is None and live not in _EMPTY:
                 yield at
             continue
-        held = _step(live, step)
-        if held in _EMPTY:
-            continue
-        wanted, path = _step(stated, step), (*at, step)
+        wanted = _step(stated, step)
         if parts and isinstance(parts, Mapping):
-            yield from _unstated(parts, path, stated=wanted, live=held)
-        elif wanted is None:
-            yield path
+            yield from _unstated(parts, (*at, step), stated=wanted, live=_step(live, step))
+        elif wanted is None and _step(live, step) not in _EMPTY:
+            yield (*at, step)
 
 
 def _step(value: JSON, step: str) -> JSON:

@@ -56,10 +56,15 @@ def get(value: JSON, *path: str | int) -> JSON:
     return value
 
 
+# The loop of `get` stands in the three readers below once more: a plan of 10,000 units calls them
+# over a million times, and a call inside of each would be a third of their time.
+
+
 def get_text(value: JSON, *path: str | int) -> str:
     """Return the string at `path`, or ""."""
-    found = get(value, *path)
-    return found if isinstance(found, str) else ""
+    for step in path:
+        value = value.get(step) if type(value) is dict else get(value, step)
+    return value if isinstance(value, str) else ""
 
 
 def get_int(value: JSON, *path: str | int) -> int | None:
@@ -75,14 +80,16 @@ def get_bool(value: JSON, *path: str | int) -> bool:
 
 def get_map(value: JSON, *path: str | int) -> Manifest:
     """Return the object at `path`, or {}."""
-    found = get(value, *path)
-    return found if found is not None and isinstance(found, _OBJECTS) else {}
+    for step in path:
+        value = value.get(step) if type(value) is dict else get(value, step)
+    return value if value is not None and isinstance(value, _OBJECTS) else {}
 
 
 def get_list(value: JSON, *path: str | int) -> Sequence[JSON]:
     """Return the array at `path`, or []."""
-    found = get(value, *path)
-    return found if isinstance(found, _ARRAYS) else []
+    for step in path:
+        value = value.get(step) if type(value) is dict else get(value, step)
+    return value if isinstance(value, _ARRAYS) else []
 
 
 def get_maps(value: JSON, *path: str | int) -> list[Manifest]:
@@ -152,7 +159,8 @@ def namespace_of(manifest: Manifest) -> str:
 def identity_of(manifest: Manifest) -> tuple[str, str]:
     """Return metadata.namespace and metadata.name: what tells the objects of a kind apart."""
     metadata = get_map(manifest, "metadata")
-    return get_text(metadata, "namespace"), get_text(metadata, "name")
+    namespace, name = metadata.get("namespace"), metadata.get("name")
+    return namespace if isinstance(namespace, str) else "", name if isinstance(name, str) else ""
 
 
 def uid_of(manifest: Manifest) -> str:
@@ -205,6 +213,8 @@ def covers(live: JSON, stated: JSON) -> bool:
     defaults is not drift. Arrays agree in length and order. An absent object or array equals an
     empty one, because API servers drop empty ones of their own kinds; a null equals absence.
     """
+    if live is stated:  # as with the defaults that `fill` gave to both
+        return True
     if stated is None or isinstance(stated, _SCALARS):
         # A bool is an int to Python, and not to JSON.
         return live == stated and isinstance(live, bool) == isinstance(stated, bool)
@@ -219,10 +229,13 @@ def covers(live: JSON, stated: JSON) -> bool:
 
 def _covers_all(held: Manifest, stated: Manifest) -> bool:
     for key, value in stated.items():
+        found = held.get(key)
+        if found is value:
+            continue
         if type(value) is str:  # most are, and they need no call of their own
-            if held.get(key) != value:
+            if found != value:
                 return False
-        elif not covers(held.get(key), value):
+        elif not covers(found, value):
             return False
     return True
 

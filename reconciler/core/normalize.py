@@ -149,6 +149,8 @@ def _quantity(amount: JSON) -> JSON:
 
 def _claims(manifest: Manifest) -> Manifest:
     claims = get(manifest, "spec", "permissionClaims")
+    if claims is None or claims == []:
+        return manifest
     if isinstance(claims, list):
         # A rejected claim is none.
         heeded = [one for one in claims if get(one, "state") != "Rejected"]

@@ -1,8 +1,10 @@
 """From Bindings to units: one resource in one cluster, with all that was resolved for it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from operator import attrgetter
+from typing import Final
 
 from reconciler.core.manifest import Manifest, get_map
 from reconciler.core.problems import Problem, Severity
@@ -10,9 +12,13 @@ from reconciler.fleet import select, substitute
 from reconciler.fleet.claims import Claims
 from reconciler.fleet.documents import BindingDocument, TemplateDocument
 from reconciler.fleet.forms import Document
+from reconciler.fleet.memory import Memory
 from reconciler.fleet.scene import PerCluster, Scene
 from reconciler.fleet.substitute import Scope
 from reconciler.fleet.values import DeletionPolicy, Mode, Unit, UnitKey
+
+# As keys compare, and quicker: there are tens of thousands.
+_in_order: Final = attrgetter("cluster", "group", "resource")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ def bound(
 
 
 def units(
-    bindings: Sequence[Bound], *, scene: Scene, problems: list[Problem]
+    bindings: Sequence[Bound], *, scene: Scene, problems: list[Problem], memory: Memory
 ) -> dict[UnitKey, Unit]:
     """Return all units by key, in order; two alike, and what cannot be resolved, are problems."""
     by_name = {one.name: one for one in bindings}
@@ -66,7 +72,10 @@ def units(
     everywhere = PerCluster()
     for binding in bindings:
         _check_dependencies(binding, by_name, scene=scene, problems=problems)
-        for unit in _units_of(binding, by_name, scene=scene, everywhere=everywhere):
+        resolved = _recalled(binding, by_name, scene=scene, memory=memory)
+        for cluster, problem in resolved.problems:
+            everywhere.add(cluster, problem)
+        for unit in resolved.units:
             first = found.setdefault(unit.key, unit)
             if first is not unit:
                 message = f"{unit.key.name} is also bound by {first.binding} ({first.origin})"
@@ -74,13 +83,33 @@ def units(
                 everywhere.add(unit.key.cluster, problem)
     problems.extend(everywhere.problems())
     problems.extend(_cycles(bindings, by_name))
-    return {key: found[key] for key in sorted(found)}
+    return {key: found[key] for key in sorted(found, key=_in_order)}
 
 
-def _units_of(
-    binding: Bound, by_name: Mapping[str, Bound], *, scene: Scene, everywhere: PerCluster
-) -> Iterable[Unit]:
-    document = binding.document
+@dataclass(slots=True)
+class _Resolved:
+    """The units of one Binding, and what is wrong with them, by cluster."""
+
+    units: list[Unit] = field(default_factory=list)
+    problems: list[tuple[str, Problem]] = field(default_factory=list)
+
+
+def _recalled(
+    binding: Bound, by_name: Mapping[str, Bound], *, scene: Scene, memory: Memory
+) -> _Resolved:
+    awaited = [by_name.get(name) for name in binding.document.model.spec.depends_on]
+    homes = {name: scene.clusters[name].control_plane for name in binding.clusters}
+    modes = {name: one.mode for name, one in scene.control_planes.items()}
+    return memory.recall(
+        ("units", binding.document.origin),
+        (binding, awaited, homes, scene.labels, scene.variables),
+        lambda _: _resolved(binding, by_name, scene),
+        problems=[],
+    )
+
+
+def _resolved(binding: Bound, by_name: Mapping[str, Bound], scene: Scene) -> _Resolved:
+    document, found = binding.document, _Resolved()
     spec = document.model.spec
     claims = Claims(document, binding.template)
     parameters = _Parameters(document)
@@ -90,11 +119,10 @@ def _units_of(
         resolved = parameters.of(scope, problems)
         accepted = claims.of(scope, problems)
         problems.extend(_mode_problems(document, cluster, scene))
-        for problem in problems:
-            everywhere.add(cluster, problem)
+        found.problems += ((cluster, problem) for problem in problems)
         depends_on = _dependencies(spec.depends_on, by_name, cluster)
-        for key in binding.keys(cluster):
-            yield Unit(
+        found.units += (
+            Unit(
                 key=key,
                 binding=document.name,
                 origin=document.origin,
@@ -105,6 +133,9 @@ def _units_of(
                 depends_on=depends_on,
                 labels=document.model.metadata.labels,
             )
+            for key in binding.keys(cluster)
+        )
+    return found
 
 
 class _Parameters:

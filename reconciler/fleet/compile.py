@@ -78,9 +78,13 @@ def desired(fleet: Fleet, *, clusters: Collection[str] | None = None) -> tuple[W
 def units_by_cluster(fleet: Fleet) -> Mapping[str, Sequence[Unit]]:
     """Return the units of each cluster that has any, in the order of their keys."""
     grouped: dict[str, list[Unit]] = {}
-    for key in sorted(fleet.units):
-        grouped.setdefault(key.cluster, []).append(fleet.units[key])
-    return grouped
+    for key, unit in fleet.units.items():
+        grouped.setdefault(key.cluster, []).append(unit)
+    return {name: sorted(grouped[name], key=_place) for name in sorted(grouped)}
+
+
+def _place(unit: Unit) -> tuple[str, str]:
+    return unit.key.group, unit.key.resource
 
 
 def _of_cluster(fleet: Fleet, cluster: AppCluster, units: Sequence[Unit]) -> list[Wanted]:

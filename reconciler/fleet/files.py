@@ -9,6 +9,7 @@ from reconciler.core.tree import Tree
 from reconciler.fleet import forms, includes, parse
 from reconciler.fleet.documents import API_VERSION, FleetDocument
 from reconciler.fleet.forms import Document
+from reconciler.fleet.memory import Memory
 from reconciler.fleet.parse import Written
 from reconciler.fleet.substitute import Scope
 
@@ -30,13 +31,13 @@ class Repository:
         return (one for one in self.documents if one.kind == kind)
 
 
-def read(tree: Tree, problems: list[Problem]) -> Repository | None:
+def read(tree: Tree, problems: list[Problem], memory: Memory) -> Repository | None:
     """Return the documents of a fleet, or None where its first file says too little."""
     entry = tree.entry or includes.entry([*tree.files, *tree.unread])
     if isinstance(entry, Problem):
         problems.append(entry)
         return None
-    first = _documents(entry, tree, problems)
+    first = _documents(entry, tree, problems, memory)
     fleet = None if first is None else _fleet_document(first, entry, problems)
     if first is None or fleet is None:
         return None
@@ -44,7 +45,7 @@ def read(tree: Tree, problems: list[Problem]) -> Repository | None:
     problems.extend(unmatched)
     documents, complete = [*first], not unmatched
     for path in sorted(matched - {entry}):
-        more = _documents(path, tree, problems)
+        more = _documents(path, tree, problems, memory)
         documents.extend(more or ())
         complete = complete and more is not None
     others = [one for one in documents if one.kind == "Fleet" and one is not fleet.written]
@@ -55,11 +56,18 @@ def read(tree: Tree, problems: list[Problem]) -> Repository | None:
     return Repository(fleet, named, paths, complete)
 
 
-def _documents(path: str, tree: Tree, problems: list[Problem]) -> list[Written] | None:
+def _documents(
+    path: str, tree: Tree, problems: list[Problem], memory: Memory
+) -> list[Written] | None:
     """Return the documents in a file; None where it cannot be read as a whole."""
     content = tree.files.get(path)
     if content is not None:
-        return parse.read(path, content, problems)
+        return memory.recall(
+            ("file", path),
+            (content,),
+            lambda found: parse.read(path, content, found),
+            problems=problems,
+        )
     unread = tree.unread.get(path)
     problems.append(unread or Problem(Origin(path), "missing-file", "there is no such file"))
     return None

@@ -6,6 +6,7 @@ well. None of them quotes the text.
 
 import base64
 import binascii
+import functools
 import re
 import ssl
 from pathlib import PurePath
@@ -15,6 +16,7 @@ _ENCRYPTED_HEADER: Final = "Proc-Type: 4,ENCRYPTED"
 _NAME: Final = re.compile(r"[\w.@:/+-]{1,100}")
 _LONG_PART: Final = re.compile(r"[\w+=-]{24,}")
 _PATH_LIMIT: Final = 255
+_REMEMBERED: Final = 64
 
 
 def token_fault(token: str) -> str:
@@ -34,11 +36,18 @@ def certificates_fault(pem: str) -> str:
     certificates = [block for label, block in blocks if label == "CERTIFICATE"]
     if not certificates:
         return "holds no PEM block BEGIN CERTIFICATE"
+    return "" if _are_readable("".join(certificates)) else "holds a certificate that cannot be read"
+
+
+# Many clusters may share one CA, and OpenSSL takes its time. Certificates are public, so they may
+# stay in memory; the rest of the text, which may be a key, does not.
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _are_readable(certificates: str) -> bool:
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata="".join(certificates))
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=certificates)
     except (ssl.SSLError, ValueError):
-        return "holds a certificate that cannot be read"
-    return ""
+        return False
+    return True
 
 
 def key_fault(pem: str) -> str:

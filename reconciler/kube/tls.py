@@ -2,33 +2,46 @@
 
 import contextlib
 import errno
+import functools
 import os
 import ssl
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.kube.connection import ClientCertificate, Connection
 
 
 def ssl_context(connection: Connection, certificate: ClientCertificate | None) -> ssl.SSLContext:
-    """Return the context for a connection.
+    """Return the context for a connection, to be left as it is: others may share it.
 
     Raises ConfigError for unusable PEM text, and HostError where this machine is at its limits.
     """
+    # The system's trust store may change while we run, and a client's key is for one alone.
+    make = _made if connection.ca is None or certificate is not None else _shared
     try:
-        context = ssl.create_default_context(cadata=connection.ca)
+        context = make(connection.ca, insecure=connection.insecure)
     except ssl.SSLError:
         message = "certificate-authority-data is not a usable PEM certificate"
         raise ConfigError(message, where=connection.name) from None
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if connection.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
     if certificate is not None:
         _load(context, certificate, connection.name)
     return context
+
+
+def _made(ca: str | None, *, insecure: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+# Many clusters may share one CA, and OpenSSL takes its time.
+_shared: Final = functools.lru_cache(maxsize=64)(_made)
 
 
 def _load(context: ssl.SSLContext, certificate: ClientCertificate, name: str) -> None:

@@ -5,7 +5,7 @@ Pure. A snapshot and a live plan hold the same objects, because this happens to 
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from reconciler.api.service_binding import API_SERVICE_BINDING
@@ -52,10 +52,20 @@ def observed(kind: Kind, manifest: Manifest) -> Manifest:
     What is nested deeper than `MAX_DEPTH` becomes `TOO_DEEP`: a tenant may write requests, and
     must not be able to exhaust those who walk through them.
     """
-    typed = {"apiVersion": kind.api_version, "kind": kind.kind}
+    return observing(kind)(manifest)
+
+
+def observing(kind: Kind) -> Callable[[Manifest], Manifest]:
+    """Return `observed` for objects of one kind: a list may hold very many."""
+    typed: Manifest = {"apiVersion": kind.api_version, "kind": kind.kind}
     if kind == CRD:
-        return {**typed, "metadata": _of_crd(m.get_map(manifest, "metadata"))}
-    kept = redacted(manifest) if kind == SECRET else manifest
+        return lambda manifest: {**typed, "metadata": _of_crd(m.get_map(manifest, "metadata"))}
+    if kind == SECRET:
+        return lambda manifest: _slim(redacted(manifest), typed)
+    return lambda manifest: _slim(manifest, typed)
+
+
+def _slim(kept: Manifest, typed: Manifest) -> Manifest:
     metadata = m.get_map(kept, "metadata")
     slim: dict[str, JSON] = {key: metadata[key] for key in metadata if key not in _DROPPED}
     if "managedFields" in slim:
@@ -72,15 +82,16 @@ def observed(kind: Kind, manifest: Manifest) -> Manifest:
 def _of_crd(metadata: Manifest) -> Manifest:
     """Keep that it is there; of a CRD that a konnector installed, that it did, and for whom."""
     kept = {key: metadata[key] for key in _OF_CRDS if key in metadata}
-    makers = {m.get_text(one, "manager") for one in m.get_maps(metadata, "managedFields")}
-    if not makers & INSTALLERS:
+    entries = m.get_maps(metadata, "managedFields")
+    makers = INSTALLERS.intersection([m.get_text(one, "manager") for one in entries])
+    if not makers:
         return kept
     owners: list[JSON] = [
         {key: one[key] for key in _OF_OWNERS if key in one}
         for one in m.get_maps(metadata, "ownerReferences")
         if m.get_text(one, "kind") == API_SERVICE_BINDING.kind
     ]
-    installed: list[JSON] = [{"manager": one} for one in sorted(makers & INSTALLERS)]
+    installed: list[JSON] = [{"manager": one} for one in sorted(makers)]
     return {**kept, "ownerReferences": owners, "managedFields": installed}
 
 
@@ -149,16 +160,18 @@ def _fits(manifest: Manifest, depth: int) -> bool:
     Goes level by level, because a call for each value was a quarter of the time of all reading.
     """
     level: list[Any] = [manifest]
-    for _ in range(depth):
+    for _ in range(depth - 1):
+        # Empty ones hold nothing that is deeper, and most of managedFields is empty.
         level = [
             inner
             for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if type(inner) in _NESTED
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if inner and type(inner) in _NESTED
         ]
         if not level:
             return True
-    return False
+    values = (outer.values() if isinstance(outer, dict) else outer for outer in level)
+    return not any(type(inner) in _NESTED for inners in values for inner in inners)
 
 
 def _bounded(value: JSON, depth: int) -> JSON:

@@ -5,17 +5,17 @@ No failure of one cluster, not even a defect in its reader, holds back or alters
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol, TypeAlias
 
 from reconciler.core.errors import ClusterError, ConfigError
 from reconciler.core.live import Live, Questions, Seen, Unseen, control_plane_ref_name
-from reconciler.core.refs import Kind, Ref
+from reconciler.core.refs import NAMESPACE, Kind, Ref
 from reconciler.fleet.values import Access, AppCluster, Fleet
 from reconciler.kube.registry import Reached
-from reconciler.observe import reads, unseen
+from reconciler.observe import narrow, reads, unseen
 from reconciler.observe.lanes import Lanes, Pace, Turn
 from reconciler.observe.leaving import Leaver, leavers
 from reconciler.observe.reading import Incomplete, NoIdentity, Reading, together
@@ -53,23 +53,34 @@ async def observe(
     clusters: Clusters,
     *,
     only: Collection[str] | None = None,
+    in_part: bool = False,
     pace: Pace = _DEFAULTS,
 ) -> Live:
     """Read every cluster of a fleet by the reads of mapping.md 12, and write to none.
 
     `only` names the app clusters to be read, with the control planes that they need; the others
-    are not in the answer. A suspended cluster is left alone, so it is unseen. An app cluster
-    behind an unseen control plane is unseen.
+    are not in the answer. `in_part`: of those control planes nothing else need be read than what
+    plans of these app clusters look at. A suspended cluster is left alone, so it is unseen. An
+    app cluster behind an unseen control plane is unseen.
     """
     observer = _Observer(fleet, clusters, pace)
     chosen = [one for one in fleet.clusters.values() if only is None or one.name in only]
     # Which control plane knows a cluster that left is told by no document.
     every = only is None or not fleet.clusters.keys() >= set(only)
-    needed = fleet.control_planes if every else {one.control_plane for one in chosen}
+    needed = set(fleet.control_planes) if every else {one.control_plane for one in chosen}
     awake = [one for one in chosen if one.suspended is None]
-    planes, apps = await asyncio.gather(
-        _all({name: observer.plane(name, _of_plane(fleet, name)) for name in needed}),
+    parts = narrow.in_part(fleet, awake) if in_part and not every else {}
+    planes, shared, apps = await asyncio.gather(
+        _all({one: observer.plane(one, _of_plane(fleet, one)) for one in needed - parts.keys()}),
+        _all({one: observer.plane(one, _of_part(fleet)) for one in parts}),
         _all({one.name: observer.app(one, _of_app(fleet, one.name)) for one in awake}),
+    )
+    planes |= shared | await _all(
+        {
+            name: observer.plane(name, _of_spaces(fleet, name, seen, parts[name], apps))
+            for name, seen in shared.items()
+            if isinstance(seen, Seen)
+        }
     )
     asleep = {one.name: unseen.asleep(one.suspended) for one in chosen if one.suspended is not None}
     gone = leavers(fleet, planes)
@@ -203,6 +214,39 @@ def _of_plane(fleet: Fleet, name: str) -> _Reader:
         await reads.first_of_control_plane(reading)
         async with turn.slot():
             await reads.rest_of_control_plane(reading, fleet, name)
+        silent = reads.silent_spaces(reading, datetime.now(UTC))
+        return reading.seen(reached.address, silent=silent)
+
+    return read
+
+
+def _of_part(fleet: Fleet) -> _Reader:
+    async def read(reading: Reading, reached: Reached, turn: Turn) -> Seen:
+        await reads.first_of_part(reading)
+        async with turn.slot():
+            await reads.shared_part(reading, fleet)
+        return reading.seen(reached.address)
+
+    return read
+
+
+def _of_spaces(
+    fleet: Fleet, name: str, seen: Seen, behind: Sequence[AppCluster], apps: Mapping[str, Verdict]
+) -> _Reader:
+    """Read the rest of a control plane that `_of_part` has begun with."""
+    namespaces = seen.objects[NAMESPACE]
+    spaces = {
+        space
+        for one in behind
+        for space in narrow.spaces(fleet, one.name, namespaces, apps[one.name])
+    }
+    if len(spaces) > narrow.MANY_SPACES:
+        return _of_plane(fleet, name)
+
+    async def read(reading: Reading, reached: Reached, turn: Turn) -> Seen:
+        reading.take(seen)
+        async with turn.slot():
+            await reads.spaces_of_control_plane(reading, spaces)
         silent = reads.silent_spaces(reading, datetime.now(UTC))
         return reading.seen(reached.address, silent=silent)
 

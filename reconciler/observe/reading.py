@@ -15,7 +15,7 @@ from reconciler.core.manifest import Manifest, identity_of, uid_of
 from reconciler.core.names import KUBE_SYSTEM
 from reconciler.core.refs import NAMESPACE, Kind, Ref
 from reconciler.kube.cluster import Listing, Reader
-from reconciler.observe.objects import observed
+from reconciler.observe.objects import observing
 
 _OURS: Final = frozenset({keys.KLUTCH_GROUP, keys.TEMPLATE_GROUP})
 
@@ -48,7 +48,13 @@ class Reading:
         self.waiting: list[str] = []
 
     async def list(
-        self, kind: Kind, *, namespace: str = "", name: str = "", metadata_only: bool = False
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        name: str = "",
+        labels: str = "",
+        metadata_only: bool = False,
     ) -> None:
         """Read all objects of a kind, or those of one name in whichever namespace.
 
@@ -59,7 +65,7 @@ class Reading:
 
         def read() -> Awaitable[Listing]:
             return self._cluster.list(
-                kind, namespace=namespace, fields=fields, metadata_only=metadata_only
+                kind, namespace=namespace, labels=labels, fields=fields, metadata_only=metadata_only
             )
 
         try:
@@ -93,6 +99,12 @@ class Reading:
             self.waiting.remove(ref.object)
             return answer
 
+    def take(self, earlier: Seen) -> None:
+        """Keep what was read of this cluster a moment ago."""
+        self._unserved |= earlier.unserved
+        for kind, items in earlier.objects.items():
+            self._objects[kind] |= ((identity_of(item), item) for item in items)
+
     def of(self, kind: Kind) -> Sequence[Manifest]:
         """Return the objects of a kind that were read so far, by namespace and name."""
         found = self._objects.get(kind, {})
@@ -123,7 +135,8 @@ class Reading:
         )
 
     def _keep(self, kind: Kind, items: Iterable[Manifest]) -> None:
-        self._objects[kind] |= ((identity_of(item), observed(kind, item)) for item in items)
+        kept = observing(kind)
+        self._objects[kind] |= {identity_of(item): kept(item) for item in items}
 
 
 async def together(*reads: Awaitable[T]) -> list[T]:

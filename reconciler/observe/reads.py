@@ -76,6 +76,47 @@ async def rest_of_control_plane(reading: Reading, fleet: Fleet, name: str) -> No
     await together(*(reading.list(SECRET, namespace=ns, name=secret) for ns, secret in further))
 
 
+async def first_of_part(reading: Reading) -> None:
+    """Make the first read of a control plane of which only a part is asked for."""
+    await reading.list(NAMESPACE, name=names.KUBE_SYSTEM, metadata_only=True)
+
+
+async def shared_part(reading: Reading, fleet: Fleet) -> None:
+    """Read what is there for all clusters of a fleet, beside what tells their spaces.
+
+    As with `spaces_of_control_plane`, the rights to read all are enough. Raises Incomplete.
+    """
+    ours = f"{keys.FLEET}={fleet.name}"
+    await together(
+        reading.list(NAMESPACE, labels=ours, metadata_only=True),
+        reading.list(APP_CLUSTER_BINDING, labels=ours),
+        reading.list(CRD, metadata_only=True),
+        reading.list(API_SERVICE_EXPORT_TEMPLATE),
+        # Whichever of them may own a CRD in an app cluster.
+        reading.list(API_SERVICE_BINDING),
+    )
+
+
+async def spaces_of_control_plane(reading: Reading, spaces: Iterable[str]) -> None:
+    """Read what is in some binding spaces. Raises Incomplete."""
+    await together(*(_space(reading, space) for space in sorted(spaces)))
+
+
+async def _space(reading: Reading, space: str) -> None:
+    await together(
+        # It may be there without our labels.
+        reading.list(NAMESPACE, name=space, metadata_only=True),
+        reading.list(CLUSTER_BINDING, namespace=space),
+        reading.list(API_SERVICE_EXPORT_REQUEST, namespace=space),
+        reading.list(API_SERVICE_EXPORT, namespace=space, metadata_only=True),
+        *(reading.list(SECRET, namespace=space, name=secret) for secret in _SECRETS),
+        reading.list(SERVICE_ACCOUNT, namespace=space, name=names.BINDER),
+    )
+    bindings = (one for one in reading.of(CLUSTER_BINDING) if namespace_of(one) == space)
+    referenced = {name for _, name in _by_cluster_bindings(bindings)} - {*_SECRETS}
+    await together(*(reading.list(SECRET, namespace=space, name=one) for one in sorted(referenced)))
+
+
 def silent_spaces(reading: Reading, now: datetime) -> frozenset[str]:
     """Return the spaces whose konnector is not to be counted on at `now` (UTC)."""
     return frozenset(

@@ -142,7 +142,8 @@ class Plan:
     fleet: str
     revision: str
     digest: str  # of the files
-    changes: tuple[Change, ...]
+    # No repr: there may be tens of thousands, and asyncio shows what a task returned to nobody.
+    changes: tuple[Change, ...] = field(repr=False)
     sections: Mapping[str, str]
     widened: tuple[WidenedClaim, ...] = ()
     held: tuple[Held, ...] = ()

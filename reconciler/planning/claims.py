@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from reconciler.core.manifest import Manifest, get_bool, get_list, get_maps, get_text, get_texts
 from reconciler.fleet.values import Claim
@@ -26,20 +27,28 @@ class Division:
     missing: tuple[str, ...]
 
 
+_NOTHING: Final = Division((), (), (), (), (), ())
+
+
 def divide(claims: Sequence[Claim], offered: Sequence[Manifest]) -> Division:
     """Match the claims of the files with what an export, or its template, offers (normalized)."""
+    if not claims and not offered:
+        return _NOTHING
     pairs = [(claim, [one for one in offered if _same_kind(claim, one)]) for claim in claims]
     named = {id(one) for _, found in pairs for one in found}
     unnamed = [one for one in offered if id(one) not in named]
+    fits = [(claim, [one for one in found if _inside(claim, one)]) for claim, found in pairs]
     return Division(
-        taken=tuple(c for c, found in pairs if any(_inside(c, one) for one in found)),
+        taken=tuple(claim for claim, fitting in fits if fitting),
         required=tuple(
-            c
-            for c, found in pairs
-            if any(_inside(c, one) and get_bool(one, "required") for one in found)
+            claim for claim, fitting in fits if any(get_bool(one, "required") for one in fitting)
         ),
-        unoffered=tuple(c for c, found in pairs if not found),
-        wider=tuple(c for c, found in pairs if found and not any(_inside(c, o) for o in found)),
+        unoffered=tuple(claim for claim, found in pairs if not found),
+        wider=tuple(
+            claim
+            for (claim, found), (_, fitting) in zip(pairs, fits, strict=True)
+            if found and not fitting
+        ),
         unnamed=tuple(sorted({title(one) for one in unnamed})),
         missing=tuple(sorted({title(one) for one in unnamed if get_bool(one, "required")})),
     )

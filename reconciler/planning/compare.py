@@ -11,7 +11,16 @@ from reconciler.core import keys
 from reconciler.core.defaults import with_defaults
 from reconciler.core.diff import FieldChange, field_changes, pointer
 from reconciler.core.managed_fields import unstated_paths
-from reconciler.core.manifest import JSON, Manifest, covers, digest, get, labels_of, uid_of
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    covers,
+    digest,
+    get,
+    get_map,
+    get_text,
+    uid_of,
+)
 from reconciler.core.normalize import normalize
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
 from reconciler.fleet.values import Fleet
@@ -78,7 +87,7 @@ def _dropped(live: Manifest, stated: Manifest) -> frozenset[tuple[str, ...]]:
 
 def is_ours(live: Manifest, *, fleet: str, cluster: str) -> bool:
     """Tell whether an object carries our two ownership labels."""
-    labels = labels_of(live)
+    labels = get_map(live, "metadata", "labels")
     return labels.get(keys.FLEET) == fleet and labels.get(keys.CLUSTER) == cluster
 
 
@@ -87,10 +96,11 @@ def is_of(live: Manifest, fleet: Fleet, cluster: str) -> bool:
 
     Whoever asks has found it in that cluster, or in its space (mapping.md 2).
     """
-    labels = labels_of(live)
-    known = labels.get(keys.CLUSTER, "")
-    former = bool(known) and known not in fleet.clusters
-    return labels.get(keys.FLEET) == fleet.name and (known == cluster or former)
+    labels = get_map(live, "metadata", "labels")
+    if labels.get(keys.FLEET) != fleet.name:
+        return False
+    known = get_text(labels, keys.CLUSTER)
+    return known == cluster or (bool(known) and known not in fleet.clusters)
 
 
 def _known(stated: JSON, live: JSON) -> Manifest:

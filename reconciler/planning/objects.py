@@ -9,7 +9,9 @@ from reconciler.core.diff import FieldChange, pointer
 from reconciler.core.manifest import (
     JSON,
     Manifest,
+    get,
     get_map,
+    get_text,
     get_text_map,
     is_deleting,
     labels_of,
@@ -18,6 +20,7 @@ from reconciler.fleet.wanted import Wanted
 from reconciler.planning.changes import Action, Change
 from reconciler.planning.compare import differences
 
+_FLEET: Final = ("metadata", "labels", keys.FLEET)
 _LABELS: Final = "/metadata/labels"
 _CLAIMS: Final = "/spec/permissionClaims"
 _WHOLE: Final = (_LABELS, "/metadata/annotations")
@@ -47,7 +50,7 @@ def owned_changes(
     if refused:
         return (replace(draft, action=Action.BLOCKED, reason=refused),)
     fields = tuple(_single(differences(live, stated, whole=wanted.manifest)))
-    if labels_of(live).get(keys.FLEET) or not labels_of(stated):
+    if get_text(live, *_FLEET) or not labels_of(stated):
         return (_updated(draft, fields, stated, former=_former(live, wanted)),)
     marks = tuple(one for one in fields if _is_mark(one))
     rest = tuple(one for one in fields if not _is_mark(one))
@@ -62,8 +65,10 @@ def obstacle(live: Manifest, *, fleet: str) -> str:
     """Return why nothing may be written to an object that is there, or ""."""
     if is_deleting(live):
         return "it is being deleted; plan again once it is gone"
-    owner = labels_of(live).get(keys.FLEET, fleet)
-    return "" if owner == fleet else f"it belongs to fleet {owner}; release it there first"
+    owner = get(live, *_FLEET)
+    if owner == fleet or not isinstance(owner, str):
+        return ""
+    return f"it belongs to fleet {owner}; release it there first"
 
 
 def _single(fields: tuple[FieldChange, ...]) -> Iterator[FieldChange]:
@@ -90,7 +95,7 @@ def _marks_of(stated: Manifest) -> Manifest:
 
 def _former(live: Manifest, wanted: Wanted) -> str:
     """Return the name that the cluster had when we labelled an object, or "" (mapping.md 2)."""
-    known = labels_of(live).get(keys.CLUSTER, wanted.cluster)
+    known = get_text(live, "metadata", "labels", keys.CLUSTER)
     return "" if known == wanted.cluster else known
 
 

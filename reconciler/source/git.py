@@ -94,7 +94,7 @@ def _is_file(opened: pygit2.Repository, commit: pygit2.Commit, path: str) -> boo
     if globs.path_problem(path):
         return False  # as a folder, it is refused with that problem
     try:
-        return _type_of(_descend(opened, _top(commit), path.split("/"))) is not EntryType.FOLDER
+        return _type_of(_descend(_top(commit), path.split("/"))) is not EntryType.FOLDER
     except Unreadable:
         return False
 
@@ -242,7 +242,7 @@ def _subfolder(repository: pygit2.Repository, commit: pygit2.Commit, folder: str
     if problem := globs.path_problem(path):
         raise ConfigError(f"{path!r} {problem}", where="folder")
     try:
-        found = _descend(repository, top, path.split("/"))
+        found = _descend(top, path.split("/"))
     except Unreadable:
         found = None
     if not isinstance(found, pygit2.Tree):
@@ -264,9 +264,10 @@ class _Commit:
 
     def __init__(self, repository: pygit2.Repository, top: pygit2.Tree) -> None:
         self._repository, self._top = repository, top
+        self._folders: dict[str, pygit2.Object] = {}
 
     def entries(self, folder: str) -> Iterator[tuple[str, EntryType]]:
-        tree = _descend(self._repository, self._top, folder.split("/") if folder else [])
+        tree = self._at(folder) if folder else self._top
         if not isinstance(tree, pygit2.Tree):
             raise gather.not_a_file(EntryType.OTHER)
         for entry in tree:
@@ -277,12 +278,12 @@ class _Commit:
     def id_of(self, path: str) -> pygit2.Oid | None:
         """Return the id of the file at `path`, or None. Raises Unreadable."""
         try:
-            return _descend(self._repository, self._top, path.split("/")).id
+            return self._at(path).id
         except Unreadable:
             return None
 
     def read(self, path: str) -> bytes:
-        found = _descend(self._repository, self._top, path.split("/"))
+        found = self._at(path)
         entry_type = _type_of(found)
         if entry_type is not EntryType.FILE:
             raise gather.not_a_file(entry_type)
@@ -295,8 +296,17 @@ class _Commit:
             raise _broken(error) from None
         return content
 
+    def _at(self, path: str) -> pygit2.Object:
+        """Return what is at a path. A folder holds many files, and is looked up once."""
+        above, inside, name = path.rpartition("/")
+        if not inside:
+            return _descend(self._top, [name])
+        if above not in self._folders:
+            self._folders[above] = _descend(self._top, above.split("/"))
+        return _descend(self._folders[above], [name])
 
-def _descend(repository: pygit2.Repository, tree: pygit2.Tree, names: list[str]) -> pygit2.Object:
+
+def _descend(tree: pygit2.Object, names: list[str]) -> pygit2.Object:
     """Return what is at a path, name by name: a link or submodule on the way leads nowhere."""
     found: pygit2.Object = tree
     try:

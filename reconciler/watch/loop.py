@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from reconciler.apply import Report
-from reconciler.apply.gate import Stopped
 from reconciler.core.problems import InvalidRepository, Problem
 from reconciler.fleet.load import load
+from reconciler.fleet.memory import Memory
 from reconciler.fleet.values import Fleet
+from reconciler.loop.gate import Stopped
 from reconciler.source.following import Followed, Found
 from reconciler.watch import agenda
 from reconciler.watch.agenda import Agenda, Left, Task, Terms
@@ -65,6 +66,7 @@ class Watch:
         self._agenda = Agenda(everything_at=clock.now())
         self._mark = ""
         self._fleet: Fleet | None = None
+        self._memory = Memory()
         self._unusable: InvalidRepository | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -99,7 +101,7 @@ class Watch:
 
     def _take(self, found: Found) -> Sequence[Problem]:
         """Take what was read as what is wanted from now on, if it is of use."""
-        fleet, problems = load(found.tree)
+        fleet, problems = load(found.tree, self._memory)
         self._mark = found.mark
         self._unusable = InvalidRepository(problems) if fleet is None else None
         if fleet is not None:

@@ -61,7 +61,7 @@ def _differing(before: Mapping[K, V], after: Mapping[K, V]) -> frozenset[K]:
         for key in before.keys() | after.keys()
         if (old := before.get(key)) is None
         or (new := after.get(key)) is None
-        or (old != new and _bare(old) != _bare(new))
+        or (old is not new and old != new and _bare(old) != _bare(new))
     )
 
 

@@ -51,6 +51,14 @@ class Stored:
 
     body: bytes
     metadata: bytes | None = None
+    _labels: Mapping[str, str] | None = None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels, from when somebody asks for them."""
+        if self._labels is None:
+            self._labels = orjson.loads(self.body)["metadata"].get("labels", {})
+        return self._labels
 
     def shown(self, *, metadata: bool) -> bytes:
         """Return what a read gives."""
@@ -102,6 +110,12 @@ class Collection:
 
     def _found(self, namespace: str, query: Mapping[str, Sequence[str]]) -> Iterator[Stored]:
         wanted = query.get("fieldSelector", [""])[0].removeprefix("metadata.name=")
+        key, _, value = query.get("labelSelector", [""])[0].partition("=")
+        for stored in self._named(namespace, wanted):
+            if not key or stored.labels.get(key) == value:
+                yield stored
+
+    def _named(self, namespace: str, wanted: str) -> Iterator[Stored]:
         for space in [namespace] if namespace else sorted(self._held):
             held = self._held.get(space, {})
             if wanted:

@@ -1,12 +1,13 @@
 """An informer before a real API server whose connection, rights and kinds come and go."""
 
 import json
+import time
 from dataclasses import dataclass
 
 import orjson
 import pytest
 
-from reconciler.core.manifest import get_map, name_of, uid_of
+from reconciler.core.manifest import Manifest, get_map, name_of, uid_of
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube import informer as informers
 from reconciler.kube.client import KubeCluster
@@ -68,7 +69,7 @@ class World:
 
     async def create(self, name, **labels):
         metadata = {"name": name, "namespace": self.namespace, "labels": labels}
-        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        manifest: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         return await self.administrator.create(manifest, CONFIG_MAP, manager=MANAGER)
 
     async def patch(self, name, patch):
@@ -269,7 +270,7 @@ NAMELESS_LIST = json.dumps(
         "items": [{}],
     }
 )
-HTML = {"body": "<html>", "content_type": "text/html"}
+NO_JSON = "<html>"
 
 FAULTS = {
     "nothing more": None,
@@ -277,14 +278,14 @@ FAULTS = {
     "the watch is reset inside a line": fault(Cut("rst"), at=Body(octets=1)),
     "the watch is closed after an event": fault(Cut("fin"), at=Body(lines=2)),
     "410 at once": fault(gone(), at=Body()),
-    "410 after an event": fault(gone(), at=Body(lines=1)),
+    "410 after an event": fault(gone(), at=Body(lines=1), times=1),
     "410 in place of a watch": fault(answer(410)),
     "500": fault(answer(500)),
     "429": fault(answer(429, retry_after=0)),
     "401": fault(answer(401)),
     "403": fault(answer(403)),
-    "a page of a gateway": fault(answer(503, **HTML)),
-    "a 404 of a gateway": fault(answer(404, **HTML)),
+    "a page of a gateway": fault(answer(503, NO_JSON)),
+    "a 404 of a gateway": fault(answer(404, NO_JSON)),
     "no HTTP": fault(Garbage()),
     "a watch that ends at once": fault(answer(200, "")),
     "no answer": fault(Delay(IMPATIENT.deadline + 1), times=1),
@@ -293,6 +294,7 @@ FAULTS = {
     "an object without a name": fault(Inject(NAMELESS), at=Body()),
     "an event without a place": fault(Inject(NO_VERSION), at=Body()),
     "half of a line": fault(Inject(b'{"type":"ADDED",', end=True), at=Body()),
+    "lines that no watch gets past": fault(Inject(b"[]"), at=Body(), times=4),
     "nothing can be read": fault(answer(500), cue=on("GET"), times=4),
     "410, and lists are cut": fault(Cut("rst"), at=Body(octets=500), cue=on("GET"), times=4),
 }
@@ -340,5 +342,17 @@ async def test_a_list_that_cannot_be_had_takes_nothing_away(world, broken):
         assert seen(informer.store) == before
         assert informer.synced
         assert "ConfigMap list" in informer.trouble
+        world.proxy.rules.clear()
+        await world.shows(informer)
+
+
+async def test_a_watch_that_is_always_too_old_is_no_loop_of_lists(world):
+    lists, began = Tally(), time.monotonic()
+    world.proxy.add(LISTS, lists)
+    world.proxy.add(WATCHES, gone(), at=Body())
+    async with following(world.informer()) as informer:
+        await eventually(lambda: lists.count == 4)
+        # The least that the pauses between four of them come to.
+        assert time.monotonic() - began >= 0.2 + 0.4 + 0.8
         world.proxy.rules.clear()
         await world.shows(informer)

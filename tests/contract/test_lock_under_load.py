@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 from datetime import UTC, datetime
 
-from reconciler.apply.gate import Gate
 from reconciler.apply.lock import Lock
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.limits import Limits
+from reconciler.loop.gate import Gate
 
 
 def lock_of(cluster, holder):

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pygit2
 import pytest
 
-from reconciler.apply.gate import Gate
 from reconciler.apply.lock import Lock
 from reconciler.core.manifest import Manifest, get_list
 from reconciler.fleet.values import Mode
+from reconciler.loop.gate import Gate
 from tests.contract.test_apply import scene  # noqa: F401 - a fixture
 from tests.support import git_server
 from tests.support.eventually import eventually

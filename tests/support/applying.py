@@ -21,8 +21,8 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.fleet.values import Mode
 from tests.support import programs
+from tests.support.backend import backend
 from tests.support.clusters import LiveCluster, Write
-from tests.support.stand_in_backend import StandInBackend
 from tests.support.stand_in_konnector import StandInKonnector
 from tests.support.stand_in_offer import Offer
 
@@ -161,15 +161,15 @@ class Scene:
         ]
 
     @asynccontextmanager
-    async def peers(self) -> AsyncIterator[tuple[StandInBackend, StandInKonnector]]:
+    async def peers(self) -> AsyncIterator[StandInKonnector]:
         """Let backend and konnector work."""
         async with (
-            StandInBackend(self.plane.connection, {self.space}) as backend,
+            backend(self.plane.connection),
             StandInKonnector(
                 self.app.connection, self.plane.connection, self.space, mode=self.fleet.mode
             ) as konnector,
         ):
-            yield backend, konnector
+            yield konnector
 
     @property
     def home_of_units(self) -> Ref:

@@ -1,6 +1,6 @@
 """An informer under random changes and random faults, and what must be true at the end.
 
-What is done follows from the seed: the changes one after the other, the faults with their times.
+What is done follows from the seed: the writes one after the other, the faults with their times.
 How they meet is up to the machine.
 """
 
@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 from reconciler.core.manifest import (
     JSON,
@@ -40,9 +40,9 @@ IMPATIENT: Final = Limits(connect_timeout=1, read_timeout=1, deadline=2, qps=1e4
 SILENCE: Final = 2.0
 WATCHES: Final = on("GET", query=r"\bwatch=")
 LISTS: Final = on("GET", r"/configmaps$", query=r"^(?!.*\bwatch=)")
-_NAMES: Final = 40
+_NAMES: Final = 400
 _TEAMS: Final = ("red", "green", "blue")
-_CHANGES_PER_SECOND: Final = 40.0
+_WRITES_PER_SECOND: Final = 40.0
 _SECONDS_BETWEEN_FAULTS: Final = 0.6
 
 Contents: TypeAlias = dict[tuple[str, str], bytes]
@@ -95,32 +95,49 @@ async def new_namespace(cluster: Cluster) -> AsyncIterator[str]:
         )
 
 
-# Changes
+# Writes
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One write, `at` so many seconds. `team` "" takes the label away."""
+class Writes:
+    """Random writes that fit each other: names come, change, move between teams, go, come again.
 
-    at: float
-    what: Literal["create", "update", "delete"]
-    name: str
-    team: str = ""
+    Some names change all the time; others once or twice, so that a lost event is not made up for.
+    """
 
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+        self._there: set[str] = set()
+        self.touched: set[str] = set()
 
-def changes(dice: random.Random, seconds: float) -> Iterator[Change]:
-    """Yield writes that fit each other: names come, change, move between teams, go, come again."""
-    there: set[str] = set()
-    for at in _moments(dice, 1 / _CHANGES_PER_SECOND, seconds):
-        name, team = f"item-{dice.randrange(_NAMES)}", dice.choice(("", *_TEAMS))
-        if name not in there:
-            there.add(name)
-            yield Change(at, "create", name, team)
-        elif dice.random() < 0.3:
-            there.discard(name)
-            yield Change(at, "delete", name)
+    async def make(self, cluster: Cluster, namespace: str, seconds: float) -> None:
+        """Write for so long, past all faults; longer where the server is slow."""
+        began = time.monotonic()
+        for number, at in enumerate(_moments(self._dice, 1 / _WRITES_PER_SECOND, seconds)):
+            await asyncio.sleep(began + at - time.monotonic())
+            name = f"item-{int(_NAMES * self._dice.random() ** 2)}"
+            self.touched.add(name)
+            await self._write(cluster, Ref(cluster.name, CONFIG_MAP, namespace, name), number)
+
+    async def _write(self, cluster: Cluster, ref: Ref, number: int) -> None:
+        team, ends = self._dice.choice(("", *_TEAMS)), self._dice.random() < 0.3
+        identity = {"name": ref.name, "namespace": ref.namespace}
+        data = {"number": str(number), "filling": "é" * (number % 300)}
+        body: dict[str, JSON] = {"apiVersion": "v1", "kind": "ConfigMap", "data": data}
+        if ref.name not in self._there:
+            self._there.add(ref.name)
+            labels = {"team": team} if team else {}
+            created = body | {"metadata": {**identity, "labels": labels}}
+            await cluster.create(created, CONFIG_MAP, manager=MANAGER)
+        elif ends:
+            self._there.discard(ref.name)
+            await cluster.delete(
+                ref,
+                preconditions=Preconditions(uid=None),
+                propagation=Propagation.BACKGROUND,
+            )
         else:
-            yield Change(at, "update", name, team)
+            changed = body | {"metadata": {**identity, "labels": {"team": team or None}}}
+            await cluster.merge_patch(ref, changed, manager=MANAGER)
 
 
 def _moments(dice: random.Random, between: float, seconds: float) -> Iterator[float]:
@@ -128,30 +145,6 @@ def _moments(dice: random.Random, between: float, seconds: float) -> Iterator[fl
     while at < seconds:
         yield at
         at += dice.expovariate(1 / between)
-
-
-async def make(cluster: Cluster, namespace: str, planned: Sequence[Change]) -> None:
-    """Make the changes at their times, past all faults."""
-    began = time.monotonic()
-    for number, change in enumerate(planned):
-        await asyncio.sleep(began + change.at - time.monotonic())
-        ref = Ref(cluster.name, CONFIG_MAP, namespace, change.name)
-        metadata = {"name": change.name, "namespace": namespace}
-        data = {"number": str(number), "filling": "é" * (number % 300)}
-        body: dict[str, JSON] = {"apiVersion": "v1", "kind": "ConfigMap", "data": data}
-        if change.what == "create":
-            labels = {"team": change.team} if change.team else {}
-            created = body | {"metadata": {**metadata, "labels": labels}}
-            await cluster.create(created, CONFIG_MAP, manager=MANAGER)
-        elif change.what == "update":
-            changed = body | {"metadata": {**metadata, "labels": {"team": change.team or None}}}
-            await cluster.merge_patch(ref, changed, manager=MANAGER)
-        else:
-            await cluster.delete(
-                ref,
-                preconditions=Preconditions(uid=None),
-                propagation=Propagation.BACKGROUND,
-            )
 
 
 # Faults
@@ -190,12 +183,12 @@ async def _truncated_watch(proxy: FaultProxy, fault: Fault) -> None:
 
 async def _truncated_list(proxy: FaultProxy, fault: Fault) -> None:
     proxy.add(LISTS.first(fault.times), Cut("rst"), at=Body(octets=fault.place.octets))
-    await _gone(proxy, fault)
+    await _too_old(proxy, fault)
 
 
-async def _gone(proxy: FaultProxy, fault: Fault) -> None:
-    proxy.add(WATCHES.first(fault.times), gone(), at=Body(lines=fault.place.lines))
-    proxy.cut("fin")
+async def _too_old(proxy: FaultProxy, fault: Fault) -> None:
+    proxy.add(WATCHES.first(fault.times), gone(), at=Body(lines=fault.place.lines % 2))
+    await _restart(proxy, fault)
 
 
 async def _refused(proxy: FaultProxy, fault: Fault) -> None:
@@ -230,7 +223,7 @@ FAULTS: Final[dict[str, Callable[[FaultProxy, Fault], Awaitable[None]]]] = {
     "restart": _restart,
     "truncated watch": _truncated_watch,
     "truncated list": _truncated_list,
-    "too old": _gone,
+    "too old": _too_old,
     "refused": _refused,
     "garbage": _garbage,
     "late": _late,
@@ -290,7 +283,7 @@ class Consumer:
     async def run(self) -> None:
         """Read one thing after the other, slower than they change."""
         while True:
-            await asyncio.sleep(1.5 / _CHANGES_PER_SECOND)
+            await asyncio.sleep(1.5 / _WRITES_PER_SECOND)
             self.read_one()
 
     def read_one(self) -> None:

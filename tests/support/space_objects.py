@@ -1,4 +1,7 @@
-"""A binding space and what lies in it, as the backend sees it: small live objects."""
+"""A binding space and what lies in it, as the backend sees it: small live objects.
+
+They are typed as Any, so that tests can reach into them.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -17,8 +20,8 @@ from reconciler.core.refs import CRD, NAMESPACE, Kind
 CONTROL_PLANE: Final = "control-plane/eu"
 SPACE: Final = "cluster-a1"
 NOW: Final = datetime(2026, 6, 1, 12, 0, 0, tzinfo=UTC)
-SECRETS: Final = {"group": "", "resource": "secrets", "version": "v1", "required": True}
-CONFIG_MAPS: Final = {"group": "", "resource": "configmaps", "version": "v1", "required": False}
+SECRETS: Any = {"group": "", "resource": "secrets", "version": "v1", "required": True}
+CONFIG_MAPS: Any = {"group": "", "resource": "configmaps", "version": "v1", "required": False}
 
 
 def ago(**span: float) -> str:
@@ -28,7 +31,7 @@ def ago(**span: float) -> str:
 
 def live(
     kind: Kind, name: str, *, namespace: str = "", age: timedelta = timedelta(hours=1), **more: Any
-) -> Manifest:
+) -> Any:
     """Return an object with what a server adds; `metadata` among `more` is laid over that."""
     metadata: dict[str, JSON] = {
         "name": name,
@@ -42,30 +45,30 @@ def live(
     return {**build(kind, name), **more, "metadata": metadata}
 
 
-def served(manifest: Manifest) -> Manifest:
+def served(manifest: Manifest) -> Any:
     """Return what a server made of a manifest that was created."""
     return live_like(manifest, uid=f"uid-of-{manifest['kind']}", resourceVersion="7")
 
 
-def live_like(manifest: Any, **metadata: JSON) -> Manifest:
+def live_like(manifest: Any, **metadata: JSON) -> Any:
     """Return the object with other metadata."""
     return {**manifest, "metadata": {**manifest["metadata"], **metadata}}
 
 
-def deleting(manifest: Manifest) -> Manifest:
+def deleting(manifest: Manifest) -> Any:
     """Return the object on its way out, held by a finalizer."""
     return live_like(manifest, deletionTimestamp=ago(seconds=5), finalizers=["somebody.example/x"])
 
 
-def space(**metadata: JSON) -> Manifest:
+def space(**metadata: JSON) -> Any:
     return live(NAMESPACE, SPACE, metadata=metadata)
 
 
-def cluster_binding(**status: JSON) -> Manifest:
+def cluster_binding(**status: JSON) -> Any:
     return live(CLUSTER_BINDING, "cluster", namespace=SPACE, status=status)
 
 
-def crd(plural: str = "databases", *, scope: str = "Namespaced", **spec: JSON) -> Manifest:
+def crd(plural: str = "databases", *, scope: str = "Namespaced", **spec: JSON) -> Any:
     body: Manifest = {
         "group": "shop.example",
         "names": {"plural": plural, "kind": plural[:-1].title(), "shortNames": ["x"]},
@@ -76,12 +79,12 @@ def crd(plural: str = "databases", *, scope: str = "Namespaced", **spec: JSON) -
     return live(CRD, f"{plural}.shop.example", spec=body)
 
 
-def version(name: str, *, served: bool = True, storage: bool = False, **more: JSON) -> Manifest:
+def version(name: str, *, served: bool = True, storage: bool = False, **more: JSON) -> Any:
     schema: Manifest = {"openAPIV3Schema": {"type": "object"}}
     return {"name": name, "served": served, "storage": storage, "schema": schema, **more}
 
 
-def template(plural: str = "databases", *, claims: JSON = (), name: str = "offer") -> Manifest:
+def template(plural: str = "databases", *, claims: JSON = (), name: str = "offer") -> Any:
     selector: Manifest = {"group": "shop.example", "resource": plural}
     spec: Manifest = {"APIServiceSelector": selector, "permissionClaims": claims}
     return live(API_SERVICE_EXPORT_TEMPLATE, name, namespace="platform", spec=spec)
@@ -89,7 +92,7 @@ def template(plural: str = "databases", *, claims: JSON = (), name: str = "offer
 
 def export(
     of: Manifest | None = None, *, claims: Any = (), terms: Terms | None = None, **status: JSON
-) -> Manifest:
+) -> Any:
     """Return the export of a CRD, as this backend makes it."""
     followed = exports_of.exported(of or crd())
     assert not isinstance(followed, exports_of.Unexportable)
@@ -97,7 +100,7 @@ def export(
     return {**served(made), "status": status}
 
 
-def request(*plurals: str, age: timedelta = timedelta(), **status: JSON) -> Manifest:
+def request(*plurals: str, age: timedelta = timedelta(), **status: JSON) -> Any:
     resources = [{"group": "shop.example", "resource": one} for one in plurals or ("databases",)]
     return live(
         API_SERVICE_EXPORT_REQUEST,
@@ -109,11 +112,11 @@ def request(*plurals: str, age: timedelta = timedelta(), **status: JSON) -> Mani
     )
 
 
-def mapping(name: str = "dev", **status: JSON) -> Manifest:
+def mapping(name: str = "dev", **status: JSON) -> Any:
     return live(API_SERVICE_NAMESPACE, name, namespace=SPACE, status=status)
 
 
-def condition(type_: str, status: str, reason: str = "", **more: str) -> Manifest:
+def condition(type_: str, status: str, reason: str = "", **more: str) -> Any:
     """Return a condition as it is stored, since an hour unless `more` says so."""
     said: dict[str, JSON] = {"type": type_, "status": status, "lastTransitionTime": ago(hours=1)}
     if reason:

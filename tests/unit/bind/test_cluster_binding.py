@@ -1,6 +1,7 @@
 """What a ClusterBinding says, and which rights its konnector gets."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ HEALTH = {
     "a beat without an interval": (beating(ago(seconds=1), ""), "HeartbeatIntervalMissing", None),
     "an interval of zero": (beating(ago(seconds=1), "0s"), "HeartbeatIntervalMissing", None),
     "an interval below zero": (beating(ago(seconds=1), "-5m"), "HeartbeatIntervalMissing", None),
-    "an interval that is none": (beating(ago(seconds=1), "often"), "HeartbeatIntervalMissing", None),
+    "an interval of no sort": (beating(ago(seconds=1), "often"), "HeartbeatIntervalMissing", None),
     "a beat that is no time": (beating("today"), "FirstHeartbeatPending", None),
     "right after a beat (F2)": (beating(ago(seconds=0)), "", timedelta(minutes=10)),
     "seven seconds after a beat (F2)": (beating(ago(seconds=7)), "", timedelta(seconds=593)),
@@ -85,10 +86,10 @@ def test_the_message_of_a_silence_stays_the_same_while_it_lasts():
 
 
 EXPORTS = [export(claims=[SECRETS, CONFIG_MAPS]), export(crd("queues"), claims=[SECRETS])]
-IN_SPACE = served(access.in_space(SPACE))
-ROLE = live_like(access.space_role(space(), EXPORTS), uid="uid-of-role", resourceVersion="7")
+IN_SPACE: Any = served(access.in_space(SPACE))
+ROLE: Any = live_like(access.space_role(space(), EXPORTS), uid="uid-of-role", resourceVersion="7")
 EVERYWHERE = live_like(access.everywhere(space()), uid="uid-of-everywhere", resourceVersion="7")
-CALM = {"exports": EXPORTS, "role_binding": IN_SPACE, "cluster_role": ROLE}
+CALM: Any = {"exports": EXPORTS, "role_binding": IN_SPACE, "cluster_role": ROLE}
 NAME = f"klutch-binder-{SPACE}"
 OF_OLD_SPACE = {"ownerReferences": [{"kind": "Namespace", "name": SPACE, "uid": "of-before"}]}
 OTHER_SUBJECT = {"kind": "ServiceAccount", "name": "default", "namespace": "team-b"}

@@ -1,6 +1,7 @@
 """What konnectors may do on the control plane (protocol-bind.md B.5, F21)."""
 
 import itertools
+from typing import Any
 
 from reconciler.blueprints import access
 from tests.support.space_objects import CONFIG_MAPS, SECRETS, SPACE, crd, export, space
@@ -37,9 +38,9 @@ def test_what_is_cluster_scoped_goes_with_its_space():
 
 
 def test_a_konnector_may_handle_what_is_its_own_and_no_more():
+    role: Any = access.binder_role()
     allowed = {
-        (rule["apiGroups"][0], rule["resources"][0]): set(rule["verbs"])
-        for rule in access.binder_role()["rules"]
+        (rule["apiGroups"][0], rule["resources"][0]): set(rule["verbs"]) for rule in role["rules"]
     }
     own = "klutch.anynines.com"
     look, handle = {"get", "list", "watch"}, set(EVERYTHING)

@@ -1,11 +1,13 @@
 """What of a CRD goes to app clusters (protocol-bind.md C.3, E.31, F25)."""
 
+from typing import Any
+
 import pytest
 
+from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import (
     Terms,
     Unexportable,
-    exported,
     first_template,
     new_export,
     offered_by,
@@ -15,7 +17,7 @@ from reconciler.blueprints.export import (
 from reconciler.core.manifest import get, name_of
 from tests.support.space_objects import SPACE, crd, live_like, template, version
 
-WEBHOOK = {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {}}}}
+WEBHOOK: Any = {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {}}}}
 VERSIONS = {
     "served ones only, in their order": (
         {"versions": [
@@ -47,6 +49,10 @@ VERSIONS = {
         [("v2beta1", False), ("v1", True)],
     ),
 }  # fmt: skip
+
+
+def exported(crd: Any) -> Any:
+    return exports_of.exported(crd)
 
 
 @pytest.mark.parametrize(("spec", "want"), VERSIONS.values(), ids=VERSIONS.keys())
@@ -88,10 +94,11 @@ def test_what_app_clusters_cannot_use_stays_behind():
 
 def test_an_export_has_an_isolation_exactly_if_it_is_cluster_scoped():
     terms = Terms("Cluster", "None")
-    inside, outside = (
+    made: list[Any] = [
         new_export(SPACE, exported(crd(scope=scope)), [], terms=terms)["spec"]
         for scope in ("Namespaced", "Cluster")
-    )
+    ]
+    inside, outside = made
     assert "clusterScopedIsolation" not in inside
     assert outside["clusterScopedIsolation"] == "None"
     assert (inside["informerScope"], outside["informerScope"]) == ("Cluster", "Cluster")

@@ -234,9 +234,21 @@ CAUSES = """
     Ready              Info    Pending
     KonnectorDeployed  Error   KonnectorDeploymentFailed
 """
+OWN_CAUSES = """
+    PermissionsGranted     Error   PermissionsUpdateFailed
+    PermissionsGranted     Error   ForeignPermissions
+    ServiceNamespacesReady Error   NamespaceCollision
+    ServiceNamespacesReady Error   NamespaceNameInvalid
+    ProviderInSync         Error   CustomResourceDefinitionNotFound
+    ProviderInSync         Error   APIServiceExportUpdateFailed
+    Offered                Warning TemplateNotFound
+    ExportsReady           Error   TemplateNotFound
+    ExportsReady           Error   ScopeNotSupported
+    ExportsReady           Error   APIServiceExportCreateFailed
+"""
 
 
-def test_the_causes_are_those_of_the_protocol():
+def test_the_causes_are_those_of_the_protocol_and_ours():
     ours = {each for each in vars(causes).values() if isinstance(each, Cause)}
-    rows = [line.split() for line in CAUSES.strip().splitlines()]
+    rows = [line.split() for line in (CAUSES + OWN_CAUSES).split("\n") if line.strip()]
     assert {(each.type, each.severity, each.reason) for each in ours} == {tuple(r) for r in rows}

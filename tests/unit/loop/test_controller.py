@@ -245,9 +245,7 @@ async def test_a_defect_is_told_with_its_place_and_without_its_text(running, clo
         await settle()
     told = caplog.records[0]
     assert (told.levelname, told.key) == ("ERROR", "shop/orders")
-    assert told.error.startswith(
-        "KeyError at unit/loop/test_controller.py:"
-    )
+    assert told.error.startswith("KeyError at unit/loop/test_controller.py:")
     assert "; from ValueError at " in told.error
     assert " inner, " in told.error
     assert CANARY not in str(vars(told))

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from reconciler.apply import Outcome, Report, Status
-from reconciler.apply.gate import Stopped
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.core.tree import Tree
+from reconciler.loop.gate import Stopped
 from reconciler.planning.changes import Action, Change, Plan
 from reconciler.source.following import Found
 from reconciler.watch import Clock, Terms, Watch

@@ -1,4 +1,4 @@
-"""`/metrics` and `/healthz` over HTTP, from threads of their own.
+"""`/metrics`, `/healthz` and `/readyz` over HTTP, from threads of their own.
 
 So they answer while the event loop is busy, and can tell that it is stuck. Nobody who asks is
 known, so nothing is told that only some may know.
@@ -6,7 +6,7 @@ known, so nothing is told that only some may know.
 
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final
@@ -26,13 +26,19 @@ _PLAIN: Final = ("Content-Type", "text/plain; charset=utf-8")
 
 @contextmanager
 def served(
-    address: tuple[str, int], registry: CollectorRegistry, ailment: Callable[[], str]
+    address: tuple[str, int],
+    registry: CollectorRegistry,
+    ailment: Callable[[], str],
+    *,
+    unready: Callable[[], str] | None = None,
 ) -> Iterator[tuple[str, int]]:
     """Serve for as long as the block lasts; yield where, as port 0 is any free one.
 
-    `ailment` tells why the program is not healthy, or "". Raises HostError.
+    `ailment` tells why the program is not healthy, `unready` why it cannot do its work yet, or
+    "". Without `unready` nobody is told. Raises HostError.
     """
-    app = _App(registry, ailment)
+    probes = {"/healthz": ailment} | ({} if unready is None else {"/readyz": unready})
+    app = _App(registry, probes)
     try:
         server = _Server(address)
     except OSError as error:
@@ -53,8 +59,12 @@ def served(
 
 
 class _App:
-    def __init__(self, registry: CollectorRegistry, ailment: Callable[[], str]) -> None:
-        self._metrics, self._ailment = make_wsgi_app(registry), ailment
+    def __init__(
+        self, registry: CollectorRegistry, probes: Mapping[str, Callable[[], str]]
+    ) -> None:
+        self._metrics, self._probes = make_wsgi_app(registry), probes
+        places = sorted(("/metrics", *probes))
+        self._signpost = f"there are {', '.join(places[:-1])} and {places[-1]}\n".encode()
 
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
@@ -65,12 +75,13 @@ class _App:
         if environ["PATH_INFO"] == "/metrics":
             answer: Iterable[bytes] = self._metrics(environ, start_response)
             return answer
-        if environ["PATH_INFO"] == "/healthz":
-            reason = self._ailment()
+        probe = self._probes.get(environ["PATH_INFO"])
+        if probe is not None:
+            reason = probe()
             start_response("503 Service Unavailable" if reason else "200 OK", [_PLAIN])
             return [f"{reason or 'ok'}\n".encode()]
         start_response("404 Not Found", [_PLAIN])
-        return [b"there are /metrics and /healthz\n"]
+        return [self._signpost]
 
 
 class _Handler(WSGIRequestHandler):

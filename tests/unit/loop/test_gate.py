@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from reconciler.apply.gate import Gate, Stopped
+from reconciler.loop.gate import Gate, Stopped
 
 
 async def test_a_closed_gate_lets_no_write_start():

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from reconciler.core.errors import HostError
-from reconciler.watch import listener
+from reconciler.loop import listener
 from tests.support.watching import fetch
 
 HERE = ("127.0.0.1", 0)
@@ -29,8 +29,21 @@ def test_what_is_served(registry):
         status, body = fetch(f"{url}/metrics")
         assert status == 200
         assert "\nanswer 42.0\n" in body
-        assert fetch(f"{url}/elsewhere")[0] == 404
+        signpost = (404, "there are /healthz and /metrics\n")
+        assert fetch(f"{url}/elsewhere") == fetch(f"{url}/readyz") == signpost
     assert not [one for one in threading.enumerate() if one.name == "listener"]
+
+
+def test_being_ready_is_another_thing_than_being_healthy(registry):
+    reasons = ["not read yet: Secrets", ""]
+    with listener.served(HERE, registry, lambda: "", unready=lambda: reasons.pop(0)) as (
+        host,
+        port,
+    ):
+        url = f"http://{host}:{port}"
+        assert fetch(f"{url}/readyz") == (503, "not read yet: Secrets\n")
+        assert fetch(f"{url}/healthz") == (200, "ok\n")
+        assert fetch(f"{url}/readyz") == (200, "ok\n")
 
 
 def test_only_reading(registry):

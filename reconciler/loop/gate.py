@@ -1,8 +1,11 @@
 """Whether this run may still write. Asked before every single write and every wait."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from reconciler.loop.waiting import ended
 
 T = TypeVar("T")
 
@@ -23,6 +26,8 @@ class Gate:
 
     def __init__(self) -> None:
         self._closed = asyncio.Event()
+        self._fences: list[Callable[[], str]] = []
+        self._sent: set[asyncio.Future[Any]] = set()
         self.reason = ""
         self.lock_lost = False
 
@@ -38,11 +43,26 @@ class Gate:
 
     def lose_lock(self, reason: str) -> None:
         """Close, because another run may have begun."""
-        self.lock_lost = not self.closed
+        self.lock_lost |= not self.closed
         self.close(reason)
 
+    @contextmanager
+    def fenced(self, lost: Callable[[], str]) -> Iterator[None]:
+        """For the length of the block, ask before each write why the lock is lost; "" if held.
+
+        Whoever has to close the gate in time may be late, as after a process was stopped.
+        """
+        self._fences.append(lost)
+        try:
+            yield
+        finally:
+            self._fences.remove(lost)
+
     def check(self) -> None:
-        """Raise Stopped where the gate is closed."""
+        """Raise Stopped where no write may start."""
+        for lost in self._fences:
+            if not self.closed and (reason := lost()):
+                self.lose_lock(reason)
         if self.closed:
             raise Stopped(self.reason)
 
@@ -50,11 +70,19 @@ class Gate:
         """Make one write, if any may be made. Raises Stopped."""
         self.check()
         task = asyncio.ensure_future(call())
+        self._sent.add(task)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await asyncio.wait({task})
+            await ended(task)
             raise
+        finally:
+            self._sent.discard(task)
+
+    def abandon(self) -> None:
+        """Wait no longer for the writes that were sent: nobody will tell what became of them."""
+        for task in self._sent:
+            task.cancel()
 
     async def pause(self, seconds: float) -> None:
         """Sleep, or less where the gate closes meanwhile. Raises Stopped then."""

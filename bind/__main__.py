@@ -1,0 +1,5 @@
+"""`python -m bind`."""
+
+from bind.main import main
+
+main()

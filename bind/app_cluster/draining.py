@@ -1,0 +1,121 @@
+"""How an APIServiceBinding is let go, so that the konnector can leave the app cluster in order.
+
+Our konnector puts a finalizer on a binding as soon as it carries the annotation
+`deletion-policy`, and takes it off once it is done (mapping.md 9). It gets a moment to do so
+before the binding is deleted. No other konnector knows of it, so the annotation is set only now:
+a finalizer that nobody takes off would hold space and AppClusterBinding for ever.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from bind.app_cluster.part import Part
+from bind.app_cluster.seen import Space, Terms
+from bind.app_cluster.space import delete
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import causes, conditions, keys
+from reconciler.core.conditions import Cause
+from reconciler.core.decision import Patch, Task, preconditions_of
+from reconciler.core.durations import format_time, parse_duration, parse_time
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    finalizers_of,
+    get_list,
+    get_text,
+    is_deleting,
+)
+
+PATIENCE: Final = timedelta(seconds=10)  # for the konnector's finalizer to come
+RECHECK: Final = timedelta(seconds=30)  # of what only time changes, such as the last heartbeat
+_INTERVAL: Final = timedelta(minutes=5)  # of heartbeats, where the konnector does not say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parting:
+    """How bindings are let go. `policy` is Release or Delete; `failure` is said of a failed write.
+
+    `lives`: whether a konnector is there that may do something about it.
+    """
+
+    policy: str
+    lives: bool
+    failure: Cause
+    now: datetime
+
+
+def lives(space: Space, now: datetime) -> bool:
+    """Tell whether the space's konnector has sent a heartbeat within two intervals."""
+    beat = _time(get_text(space.cluster_binding, "status", "lastHeartbeatTime"))
+    if beat is None:
+        return False
+    try:
+        interval = parse_duration(
+            get_text(space.cluster_binding, "status", "heartbeatInterval") or "0"
+        )
+    except ValueError:
+        interval = timedelta()
+    return now - beat <= 2 * (interval if interval > timedelta() else _INTERVAL)
+
+
+def let_go(live: Manifest, how: Parting, terms: Terms) -> Part:
+    """Return the next step of letting a binding go. Nothing while its deletion is under way."""
+    if is_deleting(live):
+        return Part()
+    drains = keys.DRAIN in finalizers_of(live)
+    if not drains and not how.lives:
+        return _delete(live, how, terms)
+    notes = annotations_of(live)
+    since = _time(notes.get(keys.DRAINING, ""))
+    if since is None or notes.get(keys.DELETION_POLICY) != how.policy:
+        marks = {keys.DELETION_POLICY: how.policy, keys.DRAINING: format_time(how.now)}
+        return Part(tasks=(_annotate(live, marks, how.failure, terms),), again=PATIENCE)
+    left = PATIENCE - (how.now - since)
+    if drains or left <= timedelta():
+        return _delete(live, how, terms)
+    return Part(again=left)
+
+
+def keep(live: Manifest, failure: Cause, terms: Terms) -> Part:
+    """Return what takes it back that a binding was about to be let go."""
+    if keys.DRAINING not in annotations_of(live) or is_deleting(live):
+        return Part()
+    marks = {keys.DELETION_POLICY: None, keys.DRAINING: None}
+    return Part(tasks=(_annotate(live, marks, failure, terms),))
+
+
+def force(live: Manifest, failure: Cause, terms: Terms) -> Part:
+    """Return what lets a binding go whose konnector does not come back; only our finalizer goes."""
+    finalizers = finalizers_of(live)
+    if not is_deleting(live) or keys.DRAIN not in finalizers:
+        return Part()
+    rest = [one for one in finalizers if one != keys.DRAIN]
+    metadata: Manifest = {**preconditions_of(live), "finalizers": rest}
+    step = Patch(terms.ref(API_SERVICE_BINDING, live), {"metadata": metadata})
+    return Part(tasks=(Task((step,), failure),))
+
+
+def is_unconfirmed(export: Manifest, *, lives: bool) -> bool:
+    """Tell whether a living konnector has yet to say that it has stopped to sync an export."""
+    held = conditions.parse(get_list(export, "status", "conditions"))
+    connected = conditions.find(held, causes.CONNECTED)
+    return lives and connected is not None and connected.status == conditions.TRUE
+
+
+def _annotate(
+    live: Manifest, marks: dict[str, str] | dict[str, None], failure: Cause, terms: Terms
+) -> Task:
+    metadata: Manifest = {**preconditions_of(live), "annotations": marks}
+    return Task((Patch(terms.ref(API_SERVICE_BINDING, live), {"metadata": metadata}),), failure)
+
+
+def _delete(live: Manifest, how: Parting, terms: Terms) -> Part:
+    return Part(tasks=(Task((delete(terms, API_SERVICE_BINDING, live),), how.failure),))
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return parse_time(text)
+    except ValueError:
+        return None

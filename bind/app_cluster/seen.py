@@ -1,0 +1,128 @@
+"""What is looked at before a decision about one AppClusterBinding, and under which terms."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from reconciler.blueprints.binding import Resource
+from reconciler.core import keys, names
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get_bool,
+    get_maps,
+    get_text,
+    name_of,
+    namespace_of,
+)
+from reconciler.core.refs import Kind, Ref
+
+DELETE: Final = "Delete"
+RELEASE: Final = "Release"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """The Namespace that bears the name of the binding space, and everything in it that counts.
+
+    `secrets`, `bindings` (APIServiceBindings), `exports`, `requests` and `service_namespaces`
+    are all that the Namespace holds, whoever made them. `deployment` is the one named after the
+    AppClusterBinding; with its managedFields, fields that we no longer state are noticed too.
+    """
+
+    namespace: Manifest
+    account: Manifest | None = None
+    cluster_binding: Manifest | None = None
+    role: Manifest | None = None
+    role_binding: Manifest | None = None
+    deployment: Manifest | None = None
+    secrets: Sequence[Manifest] = ()
+    bindings: Sequence[Manifest] = ()
+    exports: Sequence[Manifest] = ()
+    requests: Sequence[Manifest] = ()
+    service_namespaces: Sequence[Manifest] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One look at one AppClusterBinding.
+
+    `source` is the Secret that spec.kubeconfigSecretRef names. `templates` holds at least those
+    of the resources in spec.apiExports; all of them will do. `space` is None where there is no
+    Namespace of that name. `deployments_served` is False where the control plane has no apps/v1.
+    `legacy` are ClusterRoleBinding and ClusterRole `klutch-konnector-<namespace>-<name>`, which
+    older backends left; they count for a deletion only.
+    """
+
+    app_cluster_binding: Manifest
+    source: Manifest | None = None
+    templates: Sequence[Manifest] = ()
+    space: Space | None = None
+    deployments_served: bool = True
+    legacy: Sequence[tuple[Kind, Manifest]] = ()
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Namespace and name of the AppClusterBinding."""
+        return namespace_of(self.app_cluster_binding), name_of(self.app_cluster_binding)
+
+    @property
+    def space_name(self) -> str:
+        """The name of the binding space, whether it can exist or not."""
+        return names.app_cluster_binding_space(*self.place)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that lead back to the AppClusterBinding."""
+        return keys.app_cluster_binding_labels(*self.place)
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """What spec.apiExports lists: trimmed, sorted, each once."""
+        listed = {
+            Resource(get_text(one, "group").strip(), get_text(one, "resource").strip())
+            for one in get_maps(self.app_cluster_binding, "spec", "apiExports")
+        }
+        return tuple(sorted(listed))
+
+    @property
+    def deploys(self) -> bool:
+        """Whether the backend runs the konnector."""
+        return get_bool(self.app_cluster_binding, "spec", "konnector", "deploy")
+
+    @property
+    def secret_name(self) -> str:
+        """The name of the copy of the kubeconfig Secret.
+
+        A space keeps the one that its ClusterBinding names, because neither that reference nor
+        those of the APIServiceBindings can be changed.
+        """
+        held = None if self.space is None else self.space.cluster_binding
+        ref = ("spec", "kubeconfigSecretRef", "name")
+        return get_text(held, *ref) or get_text(self.app_cluster_binding, *ref)
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether klutchctl has let go of everything here, so that nothing is missed."""
+        released = annotations_of(self.app_cluster_binding).get(keys.RELEASED, "")
+        return bool(released) and not self.resources and not self.deploys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the operator of the backend decided.
+
+    `control_plane` is the name of the cluster in refs. `konnector_image` is for konnectors
+    without an image of their own; "" for none. After `drain_deadline` a deletion that does not
+    get on is an error in the conditions, and still waits.
+    """
+
+    control_plane: str
+    konnector_image: str
+    allow_cross_namespace_secrets: bool = False
+    drain_deadline: timedelta = timedelta(minutes=10)
+
+    def ref(self, kind: Kind, live: Manifest) -> Ref:
+        """Return the identity of an object that was looked at."""
+        return Ref(self.control_plane, kind, namespace_of(live), name_of(live))

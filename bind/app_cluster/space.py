@@ -1,0 +1,156 @@
+"""The binding space: Namespace and ClusterBinding, then account, kubeconfig and rights in it.
+
+Steps 2 and 3 of protocol-bind.md C.6.
+"""
+
+from collections.abc import Iterator
+
+from bind import app_cluster_binding_causes as own_causes
+from bind.app_cluster.part import Part
+from bind.app_cluster.seen import Seen, Space, Terms
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.blueprints import space as spaces
+from reconciler.blueprints import space_konnector
+from reconciler.blueprints.objects import UNMARKED, Marks, build
+from reconciler.core import causes, conditions, keys, names
+from reconciler.core.decision import Create, Delete, Patch, Step, Task, preconditions_of
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    covers,
+    get,
+    get_bool,
+    get_list,
+    get_map,
+    get_text,
+    is_deleting,
+    labels_of,
+    name_of,
+    resource_version_of,
+    uid_of,
+)
+from reconciler.core.normalize import normalize
+from reconciler.core.refs import NAMESPACE, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT, Kind
+
+
+def claim(seen: Seen) -> Part:
+    """Return the part that makes the Namespace and its ClusterBinding, which proves whose it is.
+
+    Whoever comes second fails at the ClusterBinding and has written nothing into the Namespace.
+    """
+    steps: list[Step] = []
+    if seen.space is None:
+        steps.append(Create(NAMESPACE, spaces.namespace(seen.space_name)))
+    made = spaces.cluster_binding(
+        seen.space_name,
+        kubeconfig_name=seen.secret_name,
+        pretty_name=seen.place[1],
+        marks=Marks(seen.labels),
+    )
+    steps.append(Create(CLUSTER_BINDING, made))
+    held = conditions.parse(get_list(seen.app_cluster_binding, "status", "conditions"))
+    waiting = (own_causes.KONNECTOR_PROGRESSING, "Waiting for the binding space.")
+    said = conditions.find(held, causes.KONNECTOR_DEPLOYED) is not None
+    return Part(
+        tasks=(Task(tuple(steps), own_causes.SPACE_FAILED),), problems=() if said else (waiting,)
+    )
+
+
+def content(seen: Seen, space: Space, terms: Terms) -> Part:
+    """Return the part that fills a space which is the AppClusterBinding's own, and repairs it."""
+    changes = (
+        *_marks(seen, space, terms),
+        _account(seen, space),
+        _kubeconfig(seen, space, terms),
+        _role(seen, space, terms),
+        _role_binding(seen, space, terms),
+    )
+    tasks = tuple(Task(steps, own_causes.SPACE_FAILED) for steps in changes if steps)
+    return Part(tasks=tasks)
+
+
+def delete(terms: Terms, kind: Kind, live: Manifest) -> Delete:
+    """Return the delete of exactly this object."""
+    return Delete(terms.ref(kind, live), uid_of(live), resource_version_of(live))
+
+
+def _marks(seen: Seen, space: Space, terms: Terms) -> Iterator[tuple[Step, ...]]:
+    live = space.cluster_binding
+    if live is not None and not covers(labels_of(live), seen.labels):
+        metadata: Manifest = {**preconditions_of(live), "labels": seen.labels}
+        yield (Patch(terms.ref(CLUSTER_BINDING, live), {"metadata": metadata}),)
+    namespace = space.namespace
+    retired = keys.RELEASED in annotations_of(seen.app_cluster_binding)
+    if keys.RELEASED in annotations_of(namespace) and not retired:
+        metadata = {**preconditions_of(namespace), "annotations": {keys.RELEASED: None}}
+        yield (Patch(terms.ref(NAMESPACE, namespace), {"metadata": metadata}),)
+
+
+def _account(seen: Seen, space: Space) -> tuple[Step, ...]:
+    if space.account is not None:
+        return ()
+    made = spaces.service_account(seen.space_name, names.BINDER, marks=UNMARKED)
+    return (Create(SERVICE_ACCOUNT, made),)
+
+
+def _kubeconfig(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
+    """Mirror the referenced key and nothing else. The type of a Secret cannot be changed."""
+    source = seen.source
+    assert source is not None  # it is valid
+    ref = get_map(seen.app_cluster_binding, "spec", "kubeconfigSecretRef")
+    if (get_text(ref, "namespace"), get_text(ref, "name")) == (seen.space_name, seen.secret_name):
+        return ()
+    key = get_text(ref, "key")
+    data: dict[str, JSON] = {key: get(source, "data", key)}
+    made = build(
+        SECRET,
+        seen.secret_name,
+        namespace=seen.space_name,
+        marks=Marks(seen.labels),
+        type=get_text(source, "type"),
+        data=data,
+    )
+    live = next((one for one in space.secrets if name_of(one) == seen.secret_name), None)
+    if live is None:
+        return (Create(SECRET, made),)
+    if is_deleting(live):
+        return ()
+    held = get_map(live, "data")
+    same_type = get_text(live, "type") == get_text(source, "type")
+    if not same_type or (get_bool(live, "immutable") and held != data):
+        return (delete(terms, SECRET, live), Create(SECRET, made))
+    if held == data and covers(labels_of(live), seen.labels):
+        return ()
+    metadata: Manifest = {**preconditions_of(live), "labels": seen.labels}
+    changed: Manifest = {"metadata": metadata, "data": {**dict.fromkeys(held), **data}}
+    return (Patch(terms.ref(SECRET, live), changed),)
+
+
+def _role(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
+    made = space_konnector.role(seen.space_name)
+    return _repaired(terms, ROLE, space.role, made, ("rules",))
+
+
+def _role_binding(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
+    made, live = space_konnector.role_binding(seen.space_name), space.role_binding
+    # To which role it leads cannot be changed.
+    if live is not None and not _same(live, made, "roleRef"):
+        return (delete(terms, ROLE_BINDING, live), Create(ROLE_BINDING, made))
+    return _repaired(terms, ROLE_BINDING, live, made, ("subjects",))
+
+
+def _repaired(
+    terms: Terms, kind: Kind, live: Manifest | None, made: Manifest, fields: tuple[str, ...]
+) -> tuple[Step, ...]:
+    if live is None:
+        return (Create(kind, made),)
+    wrong = [field for field in fields if not _same(live, made, field)]
+    if not wrong:
+        return ()
+    stated = {field: made[field] for field in wrong}
+    return (Patch(terms.ref(kind, live), {"metadata": preconditions_of(live), **stated}),)
+
+
+def _same(live: Manifest, made: Manifest, field: str) -> bool:
+    return normalize(live).get(field) == normalize(made).get(field)

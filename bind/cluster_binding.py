@@ -1,0 +1,161 @@
+"""What a ClusterBinding says about its app cluster, and which rights its konnector gets. Pure.
+
+protocol-bind.md A.10, B.5, C.1, mended as F1, F2, F3, F21 and F41 tell. Rights follow what the
+space's exports export and claim: whether an app cluster accepted a claim stands in the app
+cluster, so a right of the konnector in its own service namespaces does not wait for it.
+Refuses to know where exports come from.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+from bind import granting
+from bind.moments import moment
+from reconciler.blueprints import access
+from reconciler.blueprints.export import Scope
+from reconciler.core import causes, conditions
+from reconciler.core.conditions import Cause, Condition
+from reconciler.core.decision import NOTHING, Decision, Step, Task
+from reconciler.core.durations import format_duration, format_time, parse_duration
+from reconciler.core.manifest import Manifest, get_list, get_text, is_deleting, name_of
+from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING
+
+# So far a beat may come from the future before the clocks are said to differ (F2).
+DRIFT: Final = timedelta(seconds=10)
+# A beat is overdue after so many intervals.
+_INTERVALS: Final = 2
+
+# Why an app namespace has no service namespace, with the sentence about it.
+Obstacle: TypeAlias = tuple[Cause, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that concerns one ClusterBinding; each object whole, None where it is not there.
+
+    `space` is the Namespace that the binding lies in, `exports` are those in it. The three RBAC
+    objects are those of the names that B.5 gives. `obstacles` are what `service_namespace.obstacle`
+    returns for the app namespaces of the space. `cluster` names the control plane in a Ref.
+    An event of any of these is to wake this decision, the Namespace's too: without it no rights
+    can be given, and nothing else brings them later.
+    """
+
+    cluster: str
+    binding: Manifest = field(repr=False)
+    space: Manifest | None = field(default=None, repr=False)
+    exports: Sequence[Manifest] = field(default=(), repr=False)
+    role_binding: Manifest | None = field(default=None, repr=False)
+    cluster_role: Manifest | None = field(default=None, repr=False)
+    cluster_role_binding: Manifest | None = field(default=None, repr=False)
+    obstacles: Sequence[Obstacle] = ()
+
+
+def decide(seen: Seen, *, scope: Scope, now: datetime) -> Decision:
+    """Return the rights that are to be written, and the conditions.
+
+    `again` is when Healthy changes unless a beat comes. In any scope but `Cluster` the
+    ClusterRoleBinding is taken away before anything else, and never made (F1). Only objects that
+    the space's Namespace owns, by its uid, are touched.
+    """
+    if is_deleting(seen.binding):
+        return NOTHING
+    healthy, again = _health(seen.binding, now)
+    told = [healthy, *_permissions(seen), *_service_namespaces(seen)]
+    return Decision(tasks=_tasks(seen, scope), conditions=tuple(told), again=again)
+
+
+def _health(binding: Manifest, now: datetime) -> tuple[Condition, timedelta | None]:
+    beat = moment(get_text(binding, "status", "lastHeartbeatTime"))
+    if beat is None:
+        pending = conditions.false(causes.FIRST_HEARTBEAT_PENDING, "Waiting for first heartbeat")
+        return pending, None
+    interval = _interval(binding)
+    if interval <= timedelta():
+        message = "The konnector does not say how often it beats"
+        return conditions.false(causes.HEARTBEAT_INTERVAL_MISSING, message), None
+    age = now - beat
+    if age < -DRIFT:
+        message = (
+            f"The last heartbeat is of {format_time(beat)}, which is more than "
+            f"{format_duration(DRIFT)} ahead of the control plane's clock"
+        )
+        return conditions.false(causes.HEARTBEAT_TIME_DRIFT, message), -DRIFT - age
+    if age >= _INTERVALS * interval:
+        message = (
+            f"No heartbeat since {format_time(beat)}; one is due every {format_duration(interval)}"
+        )
+        return conditions.false(causes.HEARTBEAT_TIMEOUT, message), None
+    return conditions.true(causes.HEALTHY), _INTERVALS * interval - age
+
+
+def _interval(binding: Manifest) -> timedelta:
+    """Return how often the konnector beats, zero where it does not say so."""
+    try:
+        return parse_duration(get_text(binding, "status", "heartbeatInterval"))
+    except ValueError:
+        return timedelta()
+
+
+def _tasks(seen: Seen, scope: Scope) -> tuple[Task, ...]:
+    space = seen.space
+    if space is None:
+        return ()
+    plans = [] if scope == "Cluster" else [_revoked(seen, space)]
+    if not is_deleting(space):  # nothing can be made in it, and what it owns goes with it
+        wanted = access.in_space(name_of(space))
+        plans.append(granting.role_binding(seen.cluster, ROLE_BINDING, seen.role_binding, wanted))
+        plans.append(_granted(seen, space, scope))
+    return tuple(Task(steps, causes.PERMISSIONS_UPDATE_FAILED) for steps in plans if steps)
+
+
+def _revoked(seen: Seen, space: Manifest) -> tuple[Step, ...]:
+    live = seen.cluster_role_binding
+    if live is None or is_deleting(live) or not granting.belongs_to(live, space):
+        return ()
+    return (granting.deletion(seen.cluster, CLUSTER_ROLE_BINDING, live),)
+
+
+def _granted(seen: Seen, space: Manifest, scope: Scope) -> tuple[Step, ...]:
+    role = seen.cluster_role
+    if role is not None and not granting.belongs_to(role, space):
+        return ()
+    wanted = access.space_role(space, seen.exports)
+    steps = granting.role(seen.cluster, CLUSTER_ROLE, role, wanted)
+    live = seen.cluster_role_binding
+    if scope != "Cluster" or (live is not None and not granting.belongs_to(live, space)):
+        return steps
+    binding = access.everywhere(space)
+    more = granting.role_binding(seen.cluster, CLUSTER_ROLE_BINDING, live, binding)
+    return (*steps, *more)
+
+
+def _permissions(seen: Seen) -> Sequence[Condition]:
+    if seen.space is None:
+        return ()
+    rivals = ((CLUSTER_ROLE, seen.cluster_role), (CLUSTER_ROLE_BINDING, seen.cluster_role_binding))
+    for kind, live in rivals:
+        if live is not None and not granting.belongs_to(live, seen.space):
+            message = (
+                f"{kind} {name_of(live)} does not belong to this Namespace, so it is left alone; "
+                "the rights of the konnector need its name"
+            )
+            return [conditions.false(causes.PERMISSIONS_FOREIGN, message)]
+    return _mended(seen.binding, causes.PERMISSIONS_GRANTED)
+
+
+def _service_namespaces(seen: Seen) -> Sequence[Condition]:
+    if not seen.obstacles:
+        return _mended(seen.binding, causes.SERVICE_NAMESPACES_READY)
+    cause, message = min(seen.obstacles, key=lambda one: (one[0].reason, one[1]))
+    more = len(seen.obstacles) - 1
+    others = f" (and {more} more)" if more else ""
+    return [conditions.false(cause, message + others)]
+
+
+def _mended(binding: Manifest, condition_type: str) -> Sequence[Condition]:
+    """Say that a condition of ours holds, where it was ever said: originals have none of them."""
+    told = conditions.parse(get_list(binding, "status", "conditions"))
+    found = conditions.find(told, condition_type)
+    return [] if found is None else [conditions.true(condition_type)]

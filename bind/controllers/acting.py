@@ -1,0 +1,67 @@
+"""How a decision about one object becomes writes, Events and the time of the next look."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from reconciler.core import keys
+from reconciler.core.decision import Decision, Note
+from reconciler.core.manifest import Manifest, ref_of
+from reconciler.core.refs import Kind, Ref
+from reconciler.kube.cluster import Cluster
+from reconciler.loop.gate import Gate
+from reconciler.loop.perform import carry_out
+
+
+class Recorder(Protocol):
+    """Who tells Events."""
+
+    def tell(self, ref: Ref, live: Manifest, note: Note) -> None:
+        """Tell it, as soon as possible and as well as possible."""
+        ...
+
+
+class Queue(Protocol):
+    """Where keys wait for their controller."""
+
+    def add(self, key: str) -> None:
+        """Let the key be looked at soon."""
+        ...
+
+    def add_after(self, key: str, seconds: float) -> None:
+        """Let the key be looked at after so many seconds, or sooner."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """What all controllers of one backend act with."""
+
+    cluster: Cluster
+    gate: Gate
+    recorder: Recorder
+    now: Callable[[], datetime]
+
+    async def carry_out(
+        self, key: str, live: Manifest, kind: Kind, decision: Decision, *, queue: Queue
+    ) -> timedelta | None:
+        """Do what was decided about a live object; return when to look again.
+
+        That time is kept also where something fails. Raises what `perform.carry_out` raises.
+        """
+        ref = ref_of(self.cluster.name, kind, live)
+        for note in decision.notes:
+            self.recorder.tell(ref, live, note)
+        if decision.again is not None:
+            queue.add_after(key, decision.again.total_seconds())
+        await carry_out(
+            self.cluster,
+            live,
+            ref,
+            decision,
+            manager=keys.MANAGER_BACKEND,
+            now=self.now(),
+            may_write=self.gate,
+        )
+        return decision.again

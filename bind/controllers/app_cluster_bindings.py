@@ -1,0 +1,125 @@
+"""AppClusterBindings. A key is `namespace/name` of one."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from bind import app_cluster_binding
+from bind.app_cluster_binding import Seen, Space, Terms
+from bind.controllers.acting import Acting, Queue
+from bind.controllers.waking import Waker
+from bind.world import NAME, OWNER, RESOURCE, SELF, SOURCE, SPACE, World
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.core import names
+from reconciler.core.manifest import Manifest, get_text, is_deleting
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    DEPLOYMENT,
+    SECRET,
+    Kind,
+    Ref,
+)
+
+_SOURCE: Final = ("spec", "kubeconfigSecretRef")
+
+
+class AppClusterBindings:
+    """The controller `appclusterbinding` of protocol-bind.md C.6."""
+
+    def __init__(self, world: World, acting: Acting, *, terms: Terms) -> None:
+        self._world, self._acting, self._terms = world, acting, terms
+
+    def subscribe(self, queue: Queue) -> None:
+        """Have the keys added that a change concerns."""
+        world, self._queue = self._world, queue
+        bindings = world.app_cluster_bindings
+        bindings.subscribe(SELF, queue.add)
+        world.templates.subscribe(RESOURCE, Waker(bindings, RESOURCE, queue))
+        world.secrets.subscribe(SELF, Waker(bindings, SOURCE, queue))
+        world.bindings.subscribe(OWNER, queue.add)
+        in_space = Waker(bindings, SPACE, queue)
+        world.namespaces.subscribe(NAME, in_space)
+        for view in (
+            world.cluster_bindings,
+            world.exports,
+            world.requests,
+            world.service_namespaces,
+            world.role_bindings,
+            world.bindings,
+            world.secrets,
+            world.accounts,
+            world.roles,
+            world.connector_bindings,
+            world.deployments,
+        ):
+            view.subscribe(SPACE, in_space)
+
+    async def reconcile(self, key: str) -> timedelta | None:
+        """Look at one AppClusterBinding, and do what follows. Raises ClusterErrors."""
+        namespace, _, name = key.partition("/")
+        live = self._world.app_cluster_bindings.get(namespace, name)
+        if live is None:
+            return None
+        seen = await self._look(live)
+        decision = app_cluster_binding.decide(seen, terms=self._terms, now=self._acting.now())
+        return await self._acting.carry_out(
+            key, live, APP_CLUSTER_BINDING, decision, queue=self._queue
+        )
+
+    async def _look(self, live: Manifest) -> Seen:
+        world = self._world
+        seen = Seen(app_cluster_binding=live)
+        source = self._ref(
+            SECRET, get_text(live, *_SOURCE, "namespace"), get_text(live, *_SOURCE, "name")
+        )
+        return Seen(
+            app_cluster_binding=live,
+            source=await self._secret(source),
+            templates=[
+                one
+                for resource in seen.resources
+                for one in world.templates.by(RESOURCE, f"{resource.plural}.{resource.group}")
+            ],
+            space=await self._space(seen),
+            deployments_served=world.deployments_served,
+            legacy=self._legacy(seen) if is_deleting(live) else (),
+        )
+
+    async def _secret(self, ref: Ref) -> Manifest | None:
+        known = self._world.secrets.get(ref.namespace, ref.name)
+        return None if known is None else await self._world.cluster.get(ref)
+
+    async def _space(self, seen: Seen) -> Space | None:
+        world, space = self._world, seen.space_name
+        namespace = world.namespaces.get("", space)
+        if namespace is None:
+            return None
+        deployment = names.konnector_deployment(seen.place[1])
+        known = world.deployments.get(space, deployment)
+        return Space(
+            namespace=namespace,
+            account=world.accounts.get(space, names.BINDER),
+            cluster_binding=world.cluster_bindings.get(space, names.CLUSTER_BINDING),
+            role=world.roles.get(space, names.CONTROL_PLANE_CONNECTOR),
+            role_binding=world.connector_bindings.get(space, names.CONTROL_PLANE_CONNECTOR),
+            # Read anew, because views hold no managedFields.
+            deployment=known and await world.cluster.get(self._ref(DEPLOYMENT, space, deployment)),
+            secrets=(await world.cluster.list(SECRET, namespace=space)).items,
+            bindings=world.bindings.inside(space),
+            exports=world.exports.inside(space),
+            requests=world.requests.inside(space),
+            service_namespaces=world.service_namespaces.inside(space),
+        )
+
+    def _legacy(self, seen: Seen) -> Sequence[tuple[Kind, Manifest]]:
+        """Return what older backends made for it: whatever bears the name."""
+        world, name = self._world, names.legacy_konnector_cluster_role(*seen.place)
+        found = (
+            (CLUSTER_ROLE_BINDING, world.cluster_role_bindings.get("", name)),
+            (CLUSTER_ROLE, world.cluster_roles.get("", name)),
+        )
+        return [(kind, live) for kind, live in found if live is not None]
+
+    def _ref(self, kind: Kind, namespace: str, name: str) -> Ref:
+        return Ref(self._world.cluster.name, kind, namespace, name)

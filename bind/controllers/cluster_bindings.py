@@ -1,0 +1,63 @@
+"""Health and rights of binding spaces. A key is the name of a space."""
+
+from datetime import timedelta
+
+from bind import cluster_binding, service_namespace
+from bind.controllers.acting import Acting, Queue
+from bind.controllers.service_namespaces import known
+from bind.world import NAME, SPACE, World
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.blueprints.export import Scope
+from reconciler.core import names
+from reconciler.core.conditions import Cause
+from reconciler.core.manifest import name_of
+
+
+class ClusterBindings:
+    """The controller `clusterbinding` of protocol-bind.md C.1."""
+
+    def __init__(self, world: World, acting: Acting, *, scope: Scope) -> None:
+        self._world, self._acting, self._scope = world, acting, scope
+
+    def subscribe(self, queue: Queue) -> None:
+        """Have the keys added that a change concerns."""
+        world, self._queue = self._world, queue
+        for view in (
+            world.cluster_bindings,
+            world.exports,
+            world.role_bindings,
+            world.cluster_roles,
+            world.cluster_role_bindings,
+            world.service_namespaces,
+            world.namespaces,
+        ):
+            view.subscribe(SPACE, queue.add)
+        world.namespaces.subscribe(NAME, queue.add)
+
+    async def reconcile(self, space: str) -> timedelta | None:
+        """Look at one space, and do what follows."""
+        world = self._world
+        binding = world.cluster_bindings.get(space, names.CLUSTER_BINDING)
+        if binding is None:
+            return None
+        role = names.space_cluster_role(space)
+        seen = cluster_binding.Seen(
+            world.cluster.name,
+            binding,
+            space=world.namespaces.get("", space),
+            exports=world.exports.inside(space),
+            role_binding=world.role_bindings.get(space, names.BINDER),
+            cluster_role=world.cluster_roles.get("", role),
+            cluster_role_binding=world.cluster_role_bindings.get("", role),
+            obstacles=self._obstacles(space),
+        )
+        decision = cluster_binding.decide(seen, scope=self._scope, now=self._acting.now())
+        return await self._acting.carry_out(
+            space, binding, CLUSTER_BINDING, decision, queue=self._queue
+        )
+
+    def _obstacles(self, space: str) -> list[tuple[Cause, str]]:
+        mappings = self._world.service_namespaces.inside(space)
+        homes = (service_namespace.Home(space, name_of(one)) for one in mappings)
+        found = (service_namespace.obstacle(known(self._world, home)) for home in homes)
+        return [one for one in found if one is not None]

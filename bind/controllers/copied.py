@@ -1,0 +1,80 @@
+"""Which kinds a konnector may have copied into a service namespace, now or ever.
+
+Exports and templates come and go while their copies stay, so every namespaced CRD counts, and
+what any export or template claims.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from bind.world import World
+from reconciler.blueprints.export import claims_of, offered_by
+from reconciler.core.manifest import (
+    Manifest,
+    get_maps,
+    get_text,
+    name_of,
+    resource_version_of,
+    uid_of,
+)
+from reconciler.core.refs import CONFIG_MAP, CRD, SECRET, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """`all` are the kinds to look at; `offered` the resources (`plural.group`) offered now."""
+
+    all: frozenset[Kind]
+    offered: frozenset[str]
+
+
+class Copied:
+    """Knows the kinds of all CRDs, and reads CRDs anew only where one changed."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._stamps: frozenset[tuple[str, str]] = frozenset()
+        self._defined: Mapping[str, Kind] = {}
+
+    async def kinds(self) -> Kinds:
+        """Return them. Raises ClusterErrors where the CRDs cannot be read."""
+        world, defined = self._world, await self._crds()
+        offers = [*world.exports.all(), *world.templates.all()]
+        claimed = {one.resource: one for offer in offers for one in map(_claimed, claims_of(offer))}
+        known = {one.resource: one for one in (CONFIG_MAP, SECRET)}
+        named = {offered_by(one) for one in world.templates.all()}
+        named |= {name_of(one) for one in world.exports.all()}
+        return Kinds(
+            all=frozenset({**claimed, **known, **defined}.values()),
+            offered=frozenset({*named, *claimed, *known}),
+        )
+
+    async def _crds(self) -> Mapping[str, Kind]:
+        if self._stamps != _stamps(self._world.crds.all()):
+            listing = await self._world.cluster.list(CRD)
+            self._stamps = _stamps(listing.items)
+            self._defined = {one.resource: one for crd in listing.items for one in _kinds(crd)}
+        return self._defined
+
+
+def _stamps(crds: Iterable[Manifest]) -> frozenset[tuple[str, str]]:
+    return frozenset((uid_of(one), resource_version_of(one)) for one in crds)
+
+
+def _kinds(crd: Manifest) -> Iterable[Kind]:
+    if get_text(crd, "spec", "scope") != "Namespaced":
+        return
+    for version in get_maps(crd, "spec", "versions"):
+        if version.get("served"):
+            yield Kind(
+                get_text(crd, "spec", "group"),
+                get_text(version, "name"),
+                get_text(crd, "spec", "names", "kind"),
+                get_text(crd, "spec", "names", "plural"),
+            )
+            return
+
+
+def _claimed(claim: Manifest) -> Kind:
+    version = get_text(claim, "version") or "v1"
+    return Kind(get_text(claim, "group"), version, "", get_text(claim, "resource"))

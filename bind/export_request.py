@@ -1,0 +1,155 @@
+"""How a request for exports is answered. Pure.
+
+The state machine of protocol-bind.md C.2, mended as F3 and F24 tell: on time, and with a
+condition for whatever stands in the way. What a request says about claims and versions does not
+count: the template does. Refuses to know what becomes of an export afterwards.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from bind import granting
+from bind.moments import created
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.blueprints import export as exports_of
+from reconciler.blueprints.export import Terms, Unexportable
+from reconciler.core import causes, conditions
+from reconciler.core.conditions import Condition
+from reconciler.core.decision import NOTHING, Create, Decision, Task
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    get_list,
+    get_maps,
+    get_text,
+    is_deleting,
+    namespace_of,
+)
+
+# Since the creation of the request: then it fails, and then it goes, whatever the answer.
+PATIENCE: Final = timedelta(minutes=1)
+LIFETIME: Final = timedelta(minutes=10)
+_PENDING: Final = "Pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request, and what there is by the names that `resources` returns; what is not, is left out.
+
+    `exports` are those in the request's namespace; `templates` the one that counts of each
+    resource (`blueprints.export.first_template`). `offered` are the resources of all templates,
+    for the message that one is missing. `cluster` names the control plane in a Ref.
+    """
+
+    cluster: str
+    request: Manifest = field(repr=False)
+    crds: Mapping[str, Manifest] = field(default_factory=dict, repr=False)
+    exports: Mapping[str, Manifest] = field(default_factory=dict, repr=False)
+    templates: Mapping[str, Manifest] = field(default_factory=dict, repr=False)
+    offered: Sequence[str] = ()
+
+
+def resources(request: Manifest) -> Sequence[str]:
+    """Return the names of the CRDs, exports and templates that a request is about, in its order.
+
+    With a dot at the end for the core group, whose resources have no CRD (C.2).
+    """
+    wanted = get_maps(request, "spec", "resources")
+    return list(
+        dict.fromkeys(f"{get_text(one, 'resource')}.{get_text(one, 'group')}" for one in wanted)
+    )
+
+
+def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
+    """Return the exports that are to be made, and the answer once there is one.
+
+    A request has succeeded when all its exports are seen, not when they were sent. `again` is when
+    it fails or goes; hold to it also when a task fails.
+    """
+    request = seen.request
+    if is_deleting(request):
+        return NOTHING
+    age = max(now - (created(request) or now), timedelta())
+    if (get_text(request, "status", "phase") or _PENDING) != _PENDING:
+        return _answered(seen, age)
+    steps = list[Create]()
+    for name in resources(request):
+        step = _export(seen, name, terms)
+        if isinstance(step, Condition):
+            return _unanswered(seen, steps, step, age)
+        if step is not None:
+            steps.append(step)
+    if steps:
+        return _unanswered(seen, steps, _refusal(seen), age)
+    done = (conditions.true(causes.EXPORTS_READY),)
+    fields: dict[str, JSON] = {"phase": "Succeeded"}
+    return Decision(conditions=done, fields=fields, again=_until(LIFETIME, age))
+
+
+def _answered(seen: Seen, age: timedelta) -> Decision:
+    if age < LIFETIME:
+        return Decision(again=LIFETIME - age)
+    step = granting.deletion(seen.cluster, API_SERVICE_EXPORT_REQUEST, seen.request)
+    return Decision(tasks=(Task((step,)),))
+
+
+def _unanswered(
+    seen: Seen, steps: Sequence[Create], problem: Condition | None, age: timedelta
+) -> Decision:
+    if problem is not None and age >= PATIENCE:
+        fields: dict[str, JSON] = {"phase": "Failed", "terminalMessage": problem.message}
+        return Decision(conditions=(problem,), fields=fields, again=_until(LIFETIME, age))
+    return Decision(
+        tasks=tuple(Task((step,), causes.EXPORT_CREATE_FAILED) for step in steps),
+        conditions=() if problem is None else (problem,),
+        again=_until(PATIENCE, age),
+    )
+
+
+def _until(end: timedelta, age: timedelta) -> timedelta | None:
+    return end - age if age < end else None
+
+
+def _export(seen: Seen, name: str, terms: Terms) -> Create | Condition | None:
+    """Return the creation of an export, why there is none, or None where it is there already."""
+    crd, live = seen.crds.get(name), seen.exports.get(name)
+    if crd is None:
+        message = f"CustomResourceDefinition {name} in the service provider cluster not found"
+        return conditions.false(causes.CRD_NOT_FOUND, message)
+    if live is not None and not is_deleting(live):
+        return None  # whoever made it: neither its claims nor its spec are compared here
+    if live is not None:
+        message = f"APIServiceExport {name} is being deleted; it is made anew when it is gone"
+        return conditions.false(causes.EXPORT_CREATE_FAILED, message)
+    template = seen.templates.get(name)
+    if template is None:
+        return conditions.false(causes.TEMPLATE_NOT_FOUND, _not_offered(name, seen.offered))
+    return _new_export(seen, crd, template, terms)
+
+
+def _new_export(seen: Seen, crd: Manifest, template: Manifest, terms: Terms) -> Create | Condition:
+    if problem := exports_of.scope_problem(crd, terms.informer_scope):
+        return conditions.false(causes.SCOPE_NOT_SUPPORTED, problem)
+    spec = exports_of.exported(crd)
+    if isinstance(spec, Unexportable):
+        return conditions.false(causes.CRD_INVALID, spec.why)
+    space, claims = namespace_of(seen.request), exports_of.claims_of(template)
+    return Create(API_SERVICE_EXPORT, exports_of.new_export(space, spec, claims, terms=terms))
+
+
+def _not_offered(name: str, offered: Sequence[str]) -> str:
+    what = ", ".join(sorted(set(offered))) or "nothing"
+    return f"No APIServiceExportTemplate offers {name}; offered: {what}"
+
+
+def _refusal(seen: Seen) -> Condition | None:
+    """Return what the last try to create an export came to, if it came to nothing."""
+    told = conditions.parse(get_list(seen.request, "status", "conditions"))
+    last = conditions.find(told, causes.EXPORTS_READY)
+    cause = causes.EXPORT_CREATE_FAILED
+    if last is None or (last.status, last.reason) != (conditions.FALSE, cause.reason):
+        return None
+    return conditions.false(cause, last.message)

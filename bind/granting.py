@@ -1,0 +1,76 @@
+"""What brings RBAC objects to what `blueprints.access` states, in the fewest steps. Pure.
+
+Compared are only rules, subjects and roleRef, as sets: labels that somebody put there stay, and
+what the original wrote in another order is no difference. Refuses to know who may have which
+right.
+"""
+
+from reconciler.core.decision import Create, Delete, Patch, Step, preconditions_of
+from reconciler.core.manifest import (
+    Manifest,
+    canonical,
+    get_list,
+    get_map,
+    get_maps,
+    is_deleting,
+    ref_of,
+    resource_version_of,
+    uid_of,
+)
+from reconciler.core.normalize import normalize
+from reconciler.core.refs import Kind
+
+
+def deletion(cluster: str, kind: Kind, live: Manifest) -> Delete:
+    """Return the delete of exactly the object that was looked at."""
+    return Delete(ref_of(cluster, kind, live), uid_of(live), resource_version_of(live))
+
+
+def role(cluster: str, kind: Kind, live: Manifest | None, wanted: Manifest) -> tuple[Step, ...]:
+    """Return what gives a (Cluster)Role the wanted rules."""
+    return _list(cluster, kind, live, wanted, field="rules")
+
+
+def role_binding(
+    cluster: str, kind: Kind, live: Manifest | None, wanted: Manifest
+) -> tuple[Step, ...]:
+    """Return what gives a (Cluster)RoleBinding the wanted subjects and role.
+
+    A roleRef cannot be changed: with another one the object is made anew (F41).
+    """
+    if live is not None and not is_deleting(live) and _role_of(live) != _role_of(wanted):
+        return (deletion(cluster, kind, live), Create(kind, wanted))
+    return _list(cluster, kind, live, wanted, field="subjects")
+
+
+def belongs_to(live: Manifest, owner: Manifest) -> bool:
+    """Tell whether an object names exactly that owner, and not an earlier one of its name."""
+    uid = uid_of(owner)
+    owners = get_maps(live, "metadata", "ownerReferences")
+    return bool(uid) and any(one.get("uid") == uid for one in owners)
+
+
+def _list(
+    cluster: str, kind: Kind, live: Manifest | None, wanted: Manifest, *, field: str
+) -> tuple[Step, ...]:
+    if live is None:
+        return (Create(kind, wanted),)
+    # What is being deleted cannot be mended; its end is an event, and then it is made anew.
+    if is_deleting(live) or _set(live, wanted, field) == _set(wanted, wanted, field):
+        return ()
+    body: Manifest = {"metadata": preconditions_of(live), field: get_list(wanted, field)}
+    return (Patch(ref_of(cluster, kind, live), body),)
+
+
+def _set(manifest: Manifest, like: Manifest, field: str) -> bytes:
+    return canonical(get_list(normalize(_typed(manifest, like)), field))
+
+
+def _role_of(binding: Manifest) -> tuple[str, ...]:
+    role = get_map(binding, "roleRef")
+    return tuple(str(role.get(key, "")) for key in ("kind", "name"))
+
+
+def _typed(manifest: Manifest, like: Manifest) -> Manifest:
+    # Items of a list carry no kind of their own.
+    return {**manifest, **{key: like[key] for key in ("apiVersion", "kind")}}

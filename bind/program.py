@@ -1,0 +1,217 @@
+"""The backend as one asynchronous process: views, controllers, leadership, probes."""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, Protocol
+
+
+from bind import app_cluster_binding
+from bind.controllers.acting import Acting, Queue
+from bind.controllers.app_cluster_bindings import AppClusterBindings
+from bind.controllers.binder_role import BinderRole
+from bind.controllers.cluster_bindings import ClusterBindings
+from bind.controllers.export_requests import ExportRequests
+from bind.controllers.exports import Exports
+from bind.controllers.service_namespaces import ServiceNamespaces
+from bind.settings import Settings
+from bind.world import World
+from reconciler.blueprints.export import Terms
+from reconciler.core import keys, names
+from reconciler.core.errors import NotServed
+from reconciler.core.refs import DEPLOYMENT, LEASE, Ref
+from reconciler.kube import kubeconfig
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.connection import Connection
+from reconciler.kube.in_cluster import in_cluster
+from reconciler.kube.limits import Limits
+from reconciler.loop import listener, log_lines
+from reconciler.loop.clock import SystemClock
+from reconciler.loop.controller import Controller
+from reconciler.loop.events import Recorder, Source
+from reconciler.loop.gate import Gate
+from reconciler.loop.leadership import Leadership
+from reconciler.loop.lease import Lease, Times
+from reconciler.loop.manager import Manager
+from reconciler.loop.meters import Meters
+from reconciler.loop.pulse import Pulse
+
+log = logging.getLogger(__name__)
+
+CONTROL_PLANE: Final = "control-plane"
+LEASE_NAME: Final = "klutch-bind"
+_AGENT: Final = "klutch-bind"
+_DEBUG: Final = 4  # the verbosity from which on decisions are logged
+_WIDE: Final = (
+    "--consumer-scope=Cluster gives every app cluster all exported and claimed kinds of the whole "
+    "control plane, Secrets among them; it is meant for workspaces with one tenant only"
+)
+
+
+class Reconciler(Protocol):
+    """One of the controllers of this package."""
+
+    def subscribe(self, queue: Queue) -> None:
+        """Have the keys added that a change concerns."""
+
+    async def reconcile(self, key: str) -> timedelta | None:
+        """Look at one key, and do what follows."""
+
+
+def connection(settings: Settings, environ: Mapping[str, str], home: Path) -> Connection:
+    """Return the way to the control plane: a kubeconfig, else that of the pod.
+
+    Raises ConfigError.
+    """
+    paths = kubeconfig.search_paths(settings.kubeconfig, environ=environ, home=home)
+    in_pod = "KUBERNETES_SERVICE_HOST" in environ
+    if settings.kubeconfig is None and in_pod and not any(path.exists() for path in paths):
+        return in_cluster(environ=environ, name=CONTROL_PLANE)
+    return kubeconfig.load(paths, environ=environ, context=settings.context, name=CONTROL_PLANE)
+
+
+async def serves_deployments(cluster: Cluster) -> bool:
+    """Tell whether the control plane has apps/v1; workspaces of kcp have not.
+
+    Raises ClusterErrors.
+    """
+    try:
+        await cluster.first_page(DEPLOYMENT, limit=1, metadata_only=True)
+    except NotServed:
+        return False
+    return True
+
+
+async def serve(
+    settings: Settings, environ: Mapping[str, str], home: Path, *, stop: asyncio.Event
+) -> None:
+    """Serve the control plane until `stop` is set.
+
+    Raises ConfigError, HostError, LeaseLost, and the ClusterErrors of a control plane that was
+    never reached.
+    """
+    log_lines.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
+    if settings.unserved:
+        log.warning("flags without effect here", extra={"flags": ", ".join(settings.unserved)})
+    if settings.consumer_scope == "Cluster":
+        log.warning(_WIDE)
+    way = connection(settings, environ, home)
+    limits = Limits(qps=settings.qps, burst=settings.burst)
+    async with (
+        KubeCluster(way, limits=limits, agent=_AGENT) as cluster,
+        KubeCluster(way, agent=_AGENT) as leases,
+    ):
+        served = not settings.control_plane_mode or await serves_deployments(cluster)
+        namespace = settings.lease_namespace or way.namespace or names.KLUTCH_NAMESPACE
+        backend = wired(
+            settings, cluster, leases=leases, deployments_served=served, lease_namespace=namespace
+        )
+        with ExitStack() as stack:
+            if settings.probes is not None:
+                host, port = stack.enter_context(
+                    listener.served(
+                        settings.probes,
+                        backend.meters.registry,
+                        backend.pulse.ailment,
+                        unready=backend.manager.unready,
+                    )
+                )
+                log.info("probes and metrics are served", extra={"host": host, "port": port})
+            beating = asyncio.create_task(backend.pulse.run())
+            stack.callback(beating.cancel)
+            await backend.manager.run(stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A backend that is wired and does not run yet."""
+
+    manager: Manager
+    pulse: Pulse
+    meters: Meters
+
+
+def wired(
+    settings: Settings,
+    cluster: Cluster,
+    *,
+    leases: Cluster,
+    deployments_served: bool,
+    lease_namespace: str,
+) -> Backend:
+    """Return a backend on this control plane. `leases` is a second way there, for the lease.
+
+    A lease that waits behind thousands of calls would be lost.
+    """
+    clock, gate, meters = SystemClock(), Gate(), Meters()
+    holder = _holder()
+    recorder = Recorder(
+        cluster,
+        gate,
+        source=Source(f"{keys.OWN_PREFIX}{_AGENT}", holder),
+        manager=keys.MANAGER_BACKEND,
+        clock=clock,
+        meters=meters,
+    )
+    world = World(
+        cluster,
+        control_plane_mode=settings.control_plane_mode,
+        deployments_served=deployments_served,
+    )
+    acting = Acting(cluster, gate, recorder, clock.now)
+    controllers = list[Controller]()
+    for name, reconciler in _reconcilers(settings, world, acting).items():
+        made = Controller(
+            name, reconciler.reconcile, clock=clock, meters=meters, workers=settings.workers
+        )
+        reconciler.subscribe(made)
+        controllers.append(made)
+    lease = Lease(
+        leases,
+        Ref(leases.name, LEASE, lease_namespace, LEASE_NAME),
+        holder=holder,
+        manager=keys.MANAGER_BACKEND,
+        clock=clock,
+        times=Times(),
+    )
+    leadership = Leadership(lease, gate, clock=clock, meters=meters)
+    manager = Manager(
+        views=tuple(world.informers),
+        workers=(*controllers, recorder),
+        meters=meters,
+        leadership=leadership if settings.leader_election else None,
+    )
+    return Backend(manager, Pulse(clock, gate), meters)
+
+
+def _reconcilers(settings: Settings, world: World, acting: Acting) -> dict[str, Reconciler]:
+    scope, isolation = settings.consumer_scope, settings.isolation
+    made: dict[str, Reconciler] = {
+        "binderrole": BinderRole(world, acting),
+        "clusterbinding": ClusterBindings(world, acting, scope=scope),
+        "serviceexportrequest": ExportRequests(world, acting, terms=Terms(scope, isolation)),
+        "serviceexport": Exports(world, acting, isolation=isolation, grace=settings.export_grace),
+        "servicenamespace": ServiceNamespaces(world, acting, scope=scope),
+    }
+    if settings.control_plane_mode:
+        terms = app_cluster_binding.Terms(
+            control_plane=world.cluster.name,
+            konnector_image=settings.konnector_image,
+            allow_cross_namespace_secrets=settings.allow_cross_namespace_secrets,
+            drain_deadline=settings.drain_deadline,
+        )
+        made["appclusterbinding"] = AppClusterBindings(world, acting, terms=terms)
+    return made
+
+
+def _holder() -> str:
+    # In containers, name and process number may be those of others.
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"

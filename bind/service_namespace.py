@@ -1,0 +1,225 @@
+"""Where the copies of an app namespace live on the control plane, and when that place goes. Pure.
+
+protocol-bind.md C.4, mended as F6, F41 and F46 tell. A Namespace is the service namespace of an
+APIServiceNamespace exactly if its annotation `api-service-namespace` says so; a konnector can
+write neither that annotation nor `status.namespace` (B.5). Whatever else bears the name is left
+alone. APIServiceNamespace has no conditions: an Event and the ClusterBinding's condition
+`ServiceNamespacesReady` tell of it (`obstacle`).
+
+A service namespace holds data, so it is deleted only if everything says so (`decide`). Refuses to
+know what the data are.
+"""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from bind import granting
+from bind.moments import created
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.blueprints import access, space
+from reconciler.blueprints.export import Scope
+from reconciler.blueprints.objects import Marks
+from reconciler.core import causes, keys, names
+from reconciler.core.conditions import Cause
+from reconciler.core.decision import NOTHING, Create, Decision, Note, Step, Task
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    is_deleting,
+    name_of,
+)
+from reconciler.core.refs import NAMESPACE, ROLE_BINDING
+
+# When to look again at a Namespace that is kept, since no event tells that its reason ended.
+_AGAIN: Final = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The binding space and the name of an APIServiceNamespace, which is an app namespace's."""
+
+    space: str
+    name: str
+
+    @property
+    def mark(self) -> str:
+        """The value of the annotation on its service namespace."""
+        return f"{self.space}/{self.name}"
+
+    @property
+    def target(self) -> str:
+        """The name of its service namespace, unless its status names another of its own."""
+        return names.service_namespace(self.space, self.name)
+
+
+def home_of(mark: str) -> Home | None:
+    """Return whose service namespace an annotation says that it is, or None."""
+    space_name, slash, name = mark.partition("/")
+    return Home(space_name, name) if slash and space_name and name and "/" not in name else None
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What must be read anew, not from a cache, before a service namespace goes.
+
+    `mapping` and `crd` are the APIServiceNamespace and the CRD of its kind, None where they are
+    absent. `released` tells whether any object in the Namespace carries the annotation
+    `klutchctl.dev/released`.
+    """
+
+    mapping: Manifest | None = field(repr=False)
+    crd: Manifest | None = field(repr=False)
+    released: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that concerns one app namespace; objects are whole, None where they are not there.
+
+    `space` is the Namespace of the binding space. `namespace` is the Namespace of `home.target`,
+    `elsewhere` that of the mapping's `status.namespace` where this is another name.
+    `role_binding` is `klutch-binder` in `chosen(seen)`. `unsure` says why the view of the
+    APIServiceNamespaces may be incomplete, "" where it is not. `removal` is there only if
+    `leaving(seen)` asked for it and all of it could be read. `cluster` names the control plane in
+    a Ref.
+    """
+
+    cluster: str
+    home: Home
+    mapping: Manifest | None = field(default=None, repr=False)
+    space: Manifest | None = field(default=None, repr=False)
+    namespace: Manifest | None = field(default=None, repr=False)
+    elsewhere: Manifest | None = field(default=None, repr=False)
+    role_binding: Manifest | None = field(default=None, repr=False)
+    unsure: str = ""
+    removal: Removal | None = None
+
+
+def chosen(seen: Seen) -> str:
+    """Return the name of the service namespace: the status counts only where it is ours (F6)."""
+    named = seen.elsewhere
+    if named is not None and _is_ours(named, seen.home):
+        return name_of(named)
+    return seen.home.target
+
+
+def leaving(seen: Seen) -> Manifest | None:
+    """Return the Namespace that `decide` would delete, so that `removal` is read; else None.
+
+    It is one of ours under its first name: a copy of it under another, as backups make it, is
+    none, whatever its annotation says.
+    """
+    live = seen.namespace
+    if seen.mapping is not None or live is None or is_deleting(live):
+        return None
+    return live if _is_ours(live, seen.home) else None
+
+
+def obstacle(seen: Seen) -> tuple[Cause, str] | None:
+    """Return why an app namespace cannot have its service namespace, if it cannot."""
+    if seen.mapping is None or is_deleting(seen.mapping):
+        return None
+    app, target = seen.home.name, chosen(seen)
+    live = _target(seen)
+    if live is not None and not _is_ours(live, seen.home):
+        message = f"Namespace {target} is there already and does not belong to app namespace {app}"
+        return causes.NAMESPACE_COLLISION, message
+    if live is None and (problem := names.label_problem(target)):
+        return causes.NAMESPACE_NAME_INVALID, f"App namespace {app} cannot be served: {problem}"
+    return None
+
+
+def decide(seen: Seen, *, scope: Scope) -> Decision:
+    """Return what brings the service namespace about, or ends it.
+
+    `status.namespace` is told only when the Namespace is seen to be ours and its konnector has its
+    rights there. Without an APIServiceNamespace the Namespace is deleted; but it is kept while the
+    view is incomplete, while anything in it is `released`, and where the APIServiceNamespaces may
+    have gone with their CRD, which is absent, on its way out, or younger than the Namespace.
+
+    Notes are about the APIServiceNamespace; where it is gone, about the Namespace. A Namespace that
+    is being deleted is waited for: its end is an event.
+    """
+    if seen.mapping is None:
+        return _without_mapping(seen)
+    if found := obstacle(seen):
+        cause, message = found
+        return Decision(notes=(Note(cause.reason, message, "Warning"),))
+    live = _target(seen)
+    if live is None:
+        return _made(seen, scope)
+    if is_deleting(live):
+        return NOTHING
+    steps = _rights(seen, scope)
+    if steps:
+        return Decision(tasks=(Task(steps),))
+    fields: dict[str, JSON] = {"namespace": chosen(seen)}
+    return Decision(fields=fields)
+
+
+def _target(seen: Seen) -> Manifest | None:
+    return seen.namespace if chosen(seen) == seen.home.target else seen.elsewhere
+
+
+def _is_ours(namespace: Manifest, home: Home) -> bool:
+    return annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE) == home.mark
+
+
+def _made(seen: Seen, scope: Scope) -> Decision:
+    # What is made for a space that goes would stay behind.
+    if seen.space is None or is_deleting(seen.space) or _is_leaving(seen.mapping):
+        return NOTHING
+    marks = Marks(annotations={keys.API_SERVICE_NAMESPACE: seen.home.mark})
+    made = Create(NAMESPACE, space.namespace(seen.home.target, marks=marks))
+    return Decision(tasks=(Task((made, *_rights(seen, scope))),))
+
+
+def _is_leaving(mapping: Manifest | None) -> bool:
+    return mapping is not None and is_deleting(mapping)
+
+
+def _rights(seen: Seen, scope: Scope) -> tuple[Step, ...]:
+    if scope == "Cluster":  # the konnector has them everywhere
+        return ()
+    wanted = access.in_service_namespace(seen.home.space, chosen(seen))
+    return granting.role_binding(seen.cluster, ROLE_BINDING, seen.role_binding, wanted)
+
+
+def _without_mapping(seen: Seen) -> Decision:
+    live = leaving(seen)
+    if live is None:
+        return NOTHING
+    if seen.unsure or seen.removal is None:
+        return Decision(again=_AGAIN)
+    if seen.removal.mapping is not None:
+        return NOTHING  # it is back, and its event is on the way
+    if reason := _reason_to_keep(live, seen.removal):
+        note = Note(*reason, "Warning", action="Keep")
+        return Decision(notes=(note,), again=_AGAIN)
+    step = granting.deletion(seen.cluster, NAMESPACE, live)
+    return Decision(tasks=(Task((step,)),))
+
+
+def _reason_to_keep(live: Manifest, removal: Removal) -> tuple[str, str] | None:
+    """Return the reason and the message of the Event that tells why a Namespace stays."""
+    name, crd = name_of(live), removal.crd
+    kind = API_SERVICE_NAMESPACE.resource
+    if crd is None or is_deleting(crd):
+        return "CustomResourceDefinitionGone", (
+            f"Namespace {name} is kept: CustomResourceDefinition {kind} is gone, and all "
+            "APIServiceNamespaces with it"
+        )
+    made, defined = created(live), created(crd)
+    if made is None or defined is None or defined > made:
+        return "CustomResourceDefinitionMadeAnew", (
+            f"Namespace {name} is kept: CustomResourceDefinition {kind} was made after it, so its "
+            "APIServiceNamespace may have been lost. Delete the Namespace if nobody needs its data"
+        )
+    if removal.released:
+        return "ReleasedDataKept", (
+            f"Namespace {name} is kept: objects in it carry {keys.RELEASED}. It goes when they are "
+            "gone or no longer carry it"
+        )
+    return None

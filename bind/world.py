@@ -1,0 +1,235 @@
+"""What the backend knows of its control plane: a view of each kind, and who finds what in it.
+
+Each index answers one question of a controller, "what concerns this key?", from either end: what
+changed wakes the keys, and a key finds its objects. Refuses to know what follows from them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from bind import service_namespace
+from bind.export_request import resources
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.blueprints.export import first_template, offered_by
+from reconciler.core import keys, names
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get_maps,
+    get_text,
+    labels_of,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    uid_of,
+)
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CRD,
+    DEPLOYMENT,
+    NAMESPACE,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Kind,
+    Ref,
+)
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.informer import Informer
+from reconciler.kube.store import Index, Store
+
+# Names of indexes. Where a value is a place, it is `namespace/name`.
+SELF: Final = "place"
+NAME: Final = "name"
+SPACE: Final = "space"  # the namespace of an object, or of what an object is about
+RESOURCE: Final = "plural.group"
+WANTED: Final = "namespace/plural.group"
+HOME: Final = "the place of an APIServiceNamespace"
+TARGET: Final = "service namespace"
+SOURCE: Final = "the place of the kubeconfig Secret"
+OWNER: Final = "the place of an AppClusterBinding"
+
+_NAMED: Final = "metadata.name={}"
+_MOST_BODIES: Final = 64
+
+
+class World:
+    """The views, by kind; the second half only in control-plane mode.
+
+    Of CRDs, of which there may be hundreds of large ones, and of Secrets only metadata are held.
+    `deployments_served` is False for a control plane without apps/v1, such as a workspace of kcp.
+    """
+
+    def __init__(
+        self, cluster: Cluster, *, control_plane_mode: bool, deployments_served: bool = True
+    ) -> None:
+        self.cluster, self.control_plane_mode = cluster, control_plane_mode
+        self.deployments_served = deployments_served
+        self._informers: dict[tuple[Kind, str], Informer] = {}
+        self._bodies: dict[str, Manifest] = {}
+        self.cluster_bindings = self._view(CLUSTER_BINDING, {SPACE: _space})
+        self.exports = self._view(API_SERVICE_EXPORT, {SELF: _place, SPACE: _space, NAME: _name})
+        self.requests = self._view(
+            API_SERVICE_EXPORT_REQUEST,
+            {SELF: _place, SPACE: _space, RESOURCE: resources, WANTED: _wanted},
+        )
+        self.templates = self._view(
+            API_SERVICE_EXPORT_TEMPLATE, {RESOURCE: lambda one: [offered_by(one)]}
+        )
+        self.service_namespaces = self._view(
+            API_SERVICE_NAMESPACE, {SELF: _place, SPACE: _space, TARGET: _targets}
+        )
+        self.crds = self._view(CRD, {NAME: _name}, metadata_only=True)
+        self.namespaces = self._view(NAMESPACE, {NAME: _name, HOME: _home, SPACE: _home_space})
+        self.role_bindings = self._view(
+            ROLE_BINDING, {SPACE: _space}, fields=_NAMED.format(names.BINDER)
+        )
+        self.cluster_roles = self._view(CLUSTER_ROLE, {NAME: _name, SPACE: _space_of_role})
+        self.cluster_role_bindings = self._view(
+            CLUSTER_ROLE_BINDING, {NAME: _name, SPACE: _space_of_role}
+        )
+        if control_plane_mode:
+            self._serve_app_cluster_bindings()
+
+    def _serve_app_cluster_bindings(self) -> None:
+        self.app_cluster_bindings = self._view(
+            APP_CLUSTER_BINDING,
+            {SELF: _place, SPACE: _own_space, SOURCE: _source, RESOURCE: _bound},
+        )
+        self.bindings = self._view(API_SERVICE_BINDING, {SPACE: _space, OWNER: _owner})
+        self.secrets = self._view(SECRET, {SELF: _place, SPACE: _space}, metadata_only=True)
+        self.accounts = self._view(
+            SERVICE_ACCOUNT, {SPACE: _space}, fields=_NAMED.format(names.BINDER)
+        )
+        connector = _NAMED.format(names.CONTROL_PLANE_CONNECTOR)
+        self.roles = self._view(ROLE, {SPACE: _space}, fields=connector)
+        self.connector_bindings = self._view(ROLE_BINDING, {SPACE: _space}, fields=connector)
+        indexes, labels = {SPACE: _space}, f"{keys.APP}={keys.APP_KONNECTOR}"
+        if self.deployments_served:
+            self.deployments = self._view(DEPLOYMENT, indexes, labels=labels)
+        else:
+            self.deployments = Store(DEPLOYMENT, indexes)  # for ever empty
+
+    @property
+    def informers(self) -> Iterable[Informer]:
+        """What keeps the views."""
+        return self._informers.values()
+
+    def trouble(self, *views: Store) -> str:
+        """Return why one of these views may be old, or ""."""
+        said = (one.trouble for one in self._informers.values() if one.store in views)
+        return next(filter(None, said), "")
+
+    def template(self, resource: str) -> Manifest | None:
+        """Return the template that counts for a resource."""
+        return first_template(self.templates.by(RESOURCE, resource))
+
+    async def crd(self, name: str) -> Manifest | None:
+        """Return a whole CRD, as new as its view or newer. Raises ClusterErrors."""
+        known = self.crds.get("", name)
+        if known is None:
+            self._bodies.pop(name, None)
+            return None
+        body = self._bodies.get(name)
+        if body is not None and _state(body) == _state(known):
+            return body
+        body = await self.cluster.get(Ref(self.cluster.name, CRD, "", name))
+        if body is not None:
+            if len(self._bodies) >= _MOST_BODIES:
+                self._bodies.pop(next(iter(self._bodies)))
+            self._bodies[name] = body
+        return body
+
+    def _view(
+        self,
+        kind: Kind,
+        indexes: Mapping[str, Index],
+        *,
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+    ) -> Store:
+        informer = Informer(
+            self.cluster,
+            kind,
+            labels=labels,
+            fields=fields,
+            metadata_only=metadata_only,
+            indexes=indexes,
+        )
+        self._informers[kind, fields] = informer
+        return informer.store
+
+
+def _state(crd: Manifest) -> tuple[str, str]:
+    return uid_of(crd), resource_version_of(crd)
+
+
+def _place(live: Manifest) -> Iterable[str]:
+    return [f"{namespace_of(live)}/{name_of(live)}"]
+
+
+def _name(live: Manifest) -> Iterable[str]:
+    return [name_of(live)]
+
+
+def _space(live: Manifest) -> Iterable[str]:
+    return [namespace_of(live)]
+
+
+def _wanted(request: Manifest) -> Iterable[str]:
+    return [f"{namespace_of(request)}/{one}" for one in resources(request)]
+
+
+def _home(namespace: Manifest) -> Iterable[str]:
+    mark = annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE, "")
+    home = service_namespace.home_of(mark)
+    return [] if home is None else [home.mark]
+
+
+def _home_space(namespace: Manifest) -> Iterable[str]:
+    mark = annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE, "")
+    home = service_namespace.home_of(mark)
+    return [] if home is None else [home.space]
+
+
+def _targets(mapping: Manifest) -> Iterable[str]:
+    first = names.service_namespace(namespace_of(mapping), name_of(mapping))
+    return {first, get_text(mapping, "status", "namespace") or first}
+
+
+def _space_of_role(role: Manifest) -> Iterable[str]:
+    prefix = names.space_cluster_role("")
+    name = name_of(role)
+    return [name.removeprefix(prefix)] if name.startswith(prefix) else []
+
+
+def _own_space(binding: Manifest) -> Iterable[str]:
+    return [names.app_cluster_binding_space(namespace_of(binding), name_of(binding))]
+
+
+def _source(binding: Manifest) -> Iterable[str]:
+    ref = ("spec", "kubeconfigSecretRef")
+    return [f"{get_text(binding, *ref, 'namespace')}/{get_text(binding, *ref, 'name')}"]
+
+
+def _bound(binding: Manifest) -> Iterable[str]:
+    listed = get_maps(binding, "spec", "apiExports")
+    return {
+        f"{get_text(one, 'resource').strip()}.{get_text(one, 'group').strip()}" for one in listed
+    }
+
+
+def _owner(live: Manifest) -> Iterable[str]:
+    labels = labels_of(live)
+    namespace = labels.get(keys.APP_CLUSTER_BINDING_NAMESPACE)
+    name = labels.get(keys.APP_CLUSTER_BINDING_NAME)
+    return [f"{namespace}/{name}"] if namespace and name else []

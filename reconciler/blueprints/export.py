@@ -1,0 +1,154 @@
+"""An APIServiceExport, as it follows from a provider's CRD and its template (protocol-bind.md C.3).
+
+Decides what of a CRD goes to app clusters, and when nothing usable would. Refuses to know which
+exports exist and whether a template is still there.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.blueprints.objects import Marks, build
+from reconciler.core import codec, keys
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    canonical,
+    get_bool,
+    get_map,
+    get_maps,
+    get_text,
+    identity_of,
+    name_of,
+)
+
+Scope: TypeAlias = Literal["Namespaced", "Cluster"]
+Isolation: TypeAlias = Literal["Prefixed", "Namespaced", "None"]
+
+_OF_CRD: Final = ("group", "names", "scope")
+_OF_VERSION: Final = (
+    "name",
+    "served",
+    "deprecated",
+    "deprecationWarning",
+    "schema",
+    "additionalPrinterColumns",
+)
+_VERSION: Final = re.compile(r"v[1-9][0-9]*([a-z]+[1-9][0-9]*)?")  # of exports; CRDs allow more
+_RANKED: Final = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
+_STAGES: Final = ("alpha", "beta", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How this backend exports: `--consumer-scope` and `--cluster-scoped-isolation` (B.1)."""
+
+    informer_scope: Scope = "Namespaced"
+    isolation: Isolation = "Prefixed"
+
+
+@dataclass(frozen=True, slots=True)
+class Unexportable:
+    """Why a CRD cannot be exported, and what its provider can do: a sentence."""
+
+    why: str
+
+
+def exported(crd: Manifest) -> Manifest | Unexportable:
+    """Return group, names, scope and versions of an export's spec, as they follow from a CRD.
+
+    Served versions only, in their order, and with conversion by webhook only one of them, because
+    app clusters cannot call it. Exactly one is the storage version: where the provider stores in
+    a version that goes not along, it is the one that Kubernetes ranks first (F25).
+    """
+    name, spec = name_of(crd), get_map(crd, "spec")
+    served = [one for one in get_maps(spec, "versions") if get_bool(one, "served")]
+    if not served:
+        return Unexportable(f"CustomResourceDefinition {name} serves no version")
+    stored = next((one for one in served if get_bool(one, "storage")), None)
+    storage = get_text(stored or max(served, key=_rank), "name")
+    if get_text(spec, "conversion", "strategy") == "Webhook":
+        served = [one for one in served if get_text(one, "name") == storage]
+    for version in served:
+        if problem := _problem(version):
+            return Unexportable(f"CustomResourceDefinition {name}: {problem}")
+    versions = [_version(one, storage) for one in served]
+    return {key: spec.get(key) for key in _OF_CRD} | {"versions": versions}
+
+
+def source_hash(spec: Manifest) -> str:
+    """Return the annotation that tells from which CRD `exported` came; only a backend reads it.
+
+    Another text than the original's for the same spec (G.2).
+    """
+    return codec.hash62(canonical(spec))
+
+
+def scope_problem(crd: Manifest, informer_scope: Scope | str) -> str:
+    """Return why a CRD cannot be exported with that informer scope (CEL of A.3), or ""."""
+    if get_text(crd, "spec", "scope") != "Cluster" or informer_scope == "Cluster":
+        return ""
+    return (
+        f"CustomResourceDefinition {name_of(crd)} is cluster-scoped, and this backend exports to "
+        "namespaces only (--consumer-scope=Namespaced)"
+    )
+
+
+def new_export(space: str, spec: Manifest, claims: Sequence[Manifest], *, terms: Terms) -> Manifest:
+    """Return the export in a space; `spec` is what `exported` returned, `claims` are offered."""
+    more: dict[str, JSON] = {"informerScope": terms.informer_scope}
+    if claims:
+        more["permissionClaims"] = claims
+    if spec.get("scope") == "Cluster":
+        more["clusterScopedIsolation"] = terms.isolation
+    return build(
+        API_SERVICE_EXPORT,
+        f"{get_text(spec, 'names', 'plural')}.{get_text(spec, 'group')}",
+        namespace=space,
+        marks=Marks(annotations={keys.SOURCE_SPEC_HASH: source_hash(spec)}),
+        spec={**spec, **more},
+    )
+
+
+def claims_of(template: Manifest) -> Sequence[Manifest]:
+    """Return the permission claims that a template, or an export, offers."""
+    return get_maps(template, "spec", "permissionClaims")
+
+
+def offered_by(template: Manifest) -> str:
+    """Return what a template lets be exported, as CRDs are named: `plural.group`."""
+    selector = get_map(template, "spec", "APIServiceSelector")
+    return f"{get_text(selector, 'resource')}.{get_text(selector, 'group')}"
+
+
+def first_template(templates: Iterable[Manifest]) -> Manifest | None:
+    """Return the one of several templates for a resource that counts: the first by place (B.3)."""
+    return min(templates, key=identity_of, default=None)
+
+
+def _problem(version: Manifest) -> str:
+    name = get_text(version, "name")
+    if not _VERSION.fullmatch(name):
+        return f"version {name!r} is not named like v1 or v1beta1, as exports need it"
+    if not get_map(version, "schema", "openAPIV3Schema"):
+        return f"version {name} has no schema"
+    return ""
+
+
+def _version(version: Manifest, storage: str) -> Manifest:
+    said = {key: version[key] for key in _OF_VERSION if version.get(key) is not None}
+    return {
+        **said,
+        "storage": version.get("name") == storage,
+        "subresources": get_map(version, "subresources"),
+    }
+
+
+def _rank(version: Manifest) -> tuple[int, int, int]:
+    """Rank as Kubernetes does: v2, v1, v1beta2, v1alpha1, and then what is named otherwise."""
+    found = _RANKED.fullmatch(get_text(version, "name"))
+    if found is None:
+        return (-1, 0, 0)
+    return (_STAGES.index(found[2]), int(found[1]), int(found[3] or 0))

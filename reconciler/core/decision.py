@@ -1,0 +1,136 @@
+"""What a controller decided to do about one object, as values: steps, conditions, Events.
+
+Decisions are made by pure functions and carried out elsewhere, so that each can be printed and
+tested. Refuses to know why something was decided, and how a step is sent.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, Literal, TypeAlias
+
+from reconciler.core import conditions
+from reconciler.core.conditions import Cause, Condition
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    covers,
+    get_list,
+    get_map,
+    resource_version_of,
+    uid_of,
+)
+from reconciler.core.refs import Kind, Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """POST. That the name is taken means that the decision was made on old facts."""
+
+    kind: Kind
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Server-side apply, forced, of the fields that we state; others keep theirs."""
+
+    kind: Kind
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """RFC 7386. `body` carries metadata.uid and resourceVersion where they are preconditions."""
+
+    ref: Ref
+    body: Manifest
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """A delete of exactly the object that was looked at, with what it owns in the background."""
+
+    ref: Ref
+    uid: str
+    resource_version: str
+
+
+Step: TypeAlias = Create | Apply | Patch | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Steps in order; the first that fails ends the task, and the other tasks go on.
+
+    `failure` is what the object's conditions then say, with the error as the message; None
+    where no condition tells of it.
+    """
+
+    steps: tuple[Step, ...]
+    failure: Cause | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A Kubernetes Event about the object: `reason` in CamelCase, `message` without secrets."""
+
+    reason: str
+    message: str
+    type: Literal["Normal", "Warning"] = "Normal"
+    action: str = "Reconcile"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """All that follows from one look at one object.
+
+    `conditions` and `fields` (of `.status`) hold if no task fails; those fields are not written
+    otherwise. `sums_up`: Ready is summed up with them; of some kinds that is up to others. `again`
+    is when to look again though nothing happens; None: only at the next event.
+    """
+
+    tasks: tuple[Task, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    fields: Mapping[str, JSON] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+    again: timedelta | None = None
+    sums_up: bool = True
+
+
+NOTHING: Final = Decision()
+
+
+def preconditions_of(live: Manifest) -> dict[str, JSON]:
+    """Return the metadata that makes a patch apply to exactly what was looked at."""
+    return {"uid": uid_of(live), "resourceVersion": resource_version_of(live)}
+
+
+def status_patch(
+    live: Manifest,
+    ref: Ref,
+    decision: Decision,
+    *,
+    failed: Sequence[tuple[Cause, str]],
+    now: datetime,
+) -> Patch | None:
+    """Return the write of `.status`, or None where it says all of that already.
+
+    Conditions that the decision does not name stay as they are.
+    """
+    held = conditions.parse(get_list(live, "status", "conditions"))
+    causes = {cause.type: conditions.false(cause, message) for cause, message in failed}
+    said = {each.type: each for each in decision.conditions} | causes
+    after = held
+    for each in said.values():
+        after = conditions.set_condition(after, each, now=now)
+    if said and decision.sums_up:
+        after = conditions.summarize(after, now=now)
+    status: dict[str, JSON] = dict(decision.fields)
+    if after != held:
+        status["conditions"] = conditions.dump(after)
+    if covers(get_map(live, "status"), status):
+        return None
+    body: Manifest = {"metadata": preconditions_of(live), "status": status}
+    return Patch(ref, body, subresource="status")

@@ -1,0 +1,210 @@
+"""Keeps a `Store` equal to what an API server holds of one kind: list, watch, resume, list again.
+
+Correctness rests on three facts of the API: a list without a resourceVersion is a state not older
+than any that was told before; a watch tells every change after its resourceVersion, each once and
+in order; and what happened before a watch that is too old (410) shows as the difference between
+the store and a new list. The place in this history moves on only after the store took the change
+in, so a cut at any point loses nothing and repeats nothing.
+
+A slow consumer costs no memory here. Each event is applied before the next is read, nothing is
+queued, and while nothing is read the connection's own flow control holds the server back. What a
+consumer is told are the index values that changed; its queue holds each at most once, so it is
+bounded by the size of the store and not by the number of events.
+
+That something cannot be read says nothing about what exists: the last view is kept through
+outages, lost rights and CRDs that vanish, and `trouble` tells so.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from reconciler.core.errors import ClusterError, Expired, Unreachable
+from reconciler.core.manifest import get_text
+from reconciler.core.refs import Kind, Ref
+from reconciler.kube.cluster import Reader, Watcher, WatchEvent
+from reconciler.kube.store import NO_INDEXES, Index, Store
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 30.0
+_LONGEST_REQUEST: Final = 300.0  # how long a server may ask to be left alone
+_WELL_AFTER: Final = 5.0  # seconds that a stream lasts where nothing is wrong
+_PATIENCE: Final = 3  # watches that break off before the first event
+# Servers send a bookmark every minute.
+_SILENCE: Final = 90.0
+
+
+class Source(Reader, Watcher, Protocol):
+    """Where objects come from."""
+
+
+class Informer:
+    """A view of the objects of one kind in one cluster, all of them or a selection.
+
+    `namespace`, `labels` and `fields` select as in a list; with `metadata_only` the objects are
+    PartialObjectMetadata. `silence` is how many seconds a watch may say nothing, not even a
+    bookmark, until it counts as dead.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a parameter of the API
+        self,
+        cluster: Source,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+        indexes: Mapping[str, Index] = NO_INDEXES,
+        silence: float = _SILENCE,
+    ) -> None:
+        self.store = Store(kind, indexes)
+        self.ref = Ref(cluster.name, kind, namespace, "")
+        self._cluster = cluster
+        self._labels, self._fields, self._metadata_only = labels, fields, metadata_only
+        self._silence = silence
+        self._trouble = ""
+        self._synced = asyncio.Event()
+        self._version = ""  # where the next watch starts; "" where only a list can tell
+        self._failures = 0  # in a row
+        self._opened: float | None = None  # when the current stream was
+        self._heard = False  # whether it told anything
+        self._ended = 0
+
+    def __repr__(self) -> str:
+        return f"Informer({self.ref})"
+
+    @property
+    def synced(self) -> bool:
+        """Whether a complete list was seen. It stays true: see `trouble`."""
+        return self._synced.is_set()
+
+    @property
+    def trouble(self) -> str:
+        """Why the view may be old, as a sentence without secrets; "" while it follows."""
+        return self._trouble
+
+    @property
+    def restarts(self) -> int:
+        """How many lists and watches have ended, for whatever reason."""
+        return self._ended
+
+    async def wait_synced(self) -> None:
+        """Return once a complete list was seen."""
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled. Run it once at a time; a later run resumes."""
+        while True:
+            error = await self._attempt()
+            self._ended += 1
+            # A watch that tells something and is then too old must not become a loop of lists.
+            well = self._flowed() and not isinstance(error, Expired)
+            self._failures = 0 if well else self._failures + 1
+            asked = None if error is None else error.retry_after
+            await asyncio.sleep(pause(self._failures, asked=asked, jitter=random.random()))
+
+    async def _attempt(self) -> ClusterError | None:
+        """List if needed, and watch until that ends; return what ended it, if not the server."""
+        self._opened, self._heard = None, False
+        try:
+            if not self._version:
+                await self._list()
+            await self._watch()
+        except ClusterError as error:
+            self._trouble = str(error)
+            fields = {"cluster": self.ref.cluster, "ref": self.ref.object, "error": str(error)}
+            log.warning("a view may be old", extra=fields)
+            if not self._resumable(error):
+                self._version = ""
+            return error
+        return None
+
+    async def _list(self) -> None:
+        listing = await self._cluster.list(
+            self.ref.kind,
+            namespace=self.ref.namespace,
+            labels=self._labels,
+            fields=self._fields,
+            metadata_only=self._metadata_only,
+        )
+        try:
+            self.store.replace(listing.items)
+        except ValueError as error:
+            raise Unreachable(f"the list holds {error}", ref=self.ref, verb="list") from None
+        self._version = listing.resource_version
+        self._synced.set()
+
+    async def _watch(self) -> None:
+        watching = self._cluster.watch(
+            self.ref.kind,
+            namespace=self.ref.namespace,
+            resource_version=self._version,
+            labels=self._labels,
+            fields=self._fields,
+            metadata_only=self._metadata_only,
+            read_timeout=self._silence,
+        )
+        async with watching as events:
+            self._opened, self._trouble = time.monotonic(), ""
+            async for event in events:
+                self._take(event)
+        if not self._flowed():
+            raise Unreachable("the watch ended at once", ref=self.ref, verb="watch")
+
+    def _take(self, event: WatchEvent) -> None:
+        manifest = event.object
+        version = get_text(manifest.get("metadata"), "resourceVersion")
+        if not version:
+            raise self._garbled("an event without a resourceVersion")
+        if _precedes(version, self._version):
+            # The cluster was set back, say to a backup: what was seen since is not its history.
+            raise Expired("the server's history went back", ref=self.ref, verb="watch")
+        try:
+            if event.type == "DELETED":
+                self.store.remove(manifest)
+            elif event.type != "BOOKMARK":
+                self.store.put(manifest)
+        except ValueError as error:
+            raise self._garbled(str(error)) from None
+        self._version, self._heard = version, True
+
+    def _garbled(self, problem: str) -> Unreachable:
+        return Unreachable(f"the watch sent {problem}", ref=self.ref, verb="watch")
+
+    def _flowed(self) -> bool:
+        """Tell whether the current watch told something, or was there for a while."""
+        lasted = self._opened is not None and time.monotonic() - self._opened >= _WELL_AFTER
+        return self._heard or lasted
+
+    def _resumable(self, error: ClusterError) -> bool:
+        """Tell whether a watch from the same place may go on after this.
+
+        Where one after the other breaks off before it told anything, what comes next may be what
+        breaks them. A list goes around that.
+        """
+        if isinstance(error, Expired):
+            return False
+        broke_off = self._opened is not None and not self._flowed()
+        return not (broke_off and self._failures >= _PATIENCE)
+
+
+def pause(failures: int, *, asked: float | None, jitter: float) -> float:
+    """Return the seconds until the next attempt, after so many failures in a row.
+
+    `asked` is what the server wants; `jitter` is in [0, 1).
+    """
+    longest = _FIRST_PAUSE * 2.0 ** min(failures, 10)
+    backoff = min(longest, _LONGEST_PAUSE) * (1 + jitter) / 2
+    return max(backoff, min(asked or 0.0, _LONGEST_REQUEST))
+
+
+def _precedes(version: str, place: str) -> bool:
+    """Tell whether one resourceVersion is older than another, where both are numbers."""
+    numbers = version.isascii() and version.isdigit() and place.isascii() and place.isdigit()
+    return numbers and int(version) < int(place)

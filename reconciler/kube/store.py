@@ -1,0 +1,218 @@
+"""The cached objects of one kind: JSON text, indexes, and who is woken by which change.
+
+Objects are kept as the bytes of their JSON without `metadata.managedFields`, and decoded on each
+read: a decoded object takes several times the memory, and most objects are read seldom. Everything
+is synchronous, so that a reader never meets half of a change. Refuses to know where objects come
+from and what their fields mean; indexes are functions of the object.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+import orjson
+
+from reconciler.core.manifest import JSON, Manifest, get_text, uid_of
+from reconciler.core.refs import Kind
+
+
+class ObjectKey(NamedTuple):
+    """An object among those of its kind. `namespace` is "" for cluster-scoped kinds."""
+
+    namespace: str
+    name: str
+
+
+Index: TypeAlias = Callable[[Manifest], Iterable[str]]
+Wake: TypeAlias = Callable[[str], None]
+
+_Values: TypeAlias = tuple[tuple[str, ...], ...]  # of each index in turn
+NO_INDEXES: Final[Mapping[str, Index]] = MappingProxyType({})
+
+
+class _Entry(NamedTuple):
+    content: bytes | Manifest
+    version: str
+    values: _Values
+
+
+class Store:
+    """The objects of one kind, as far as the cache was told. What is returned is read-only.
+
+    `indexes` gives the values under which `by` finds an object; an index may give none, and
+    must not fail, whatever the object holds. `put`, `remove` and `replace` are for whoever keeps
+    the cache: the informer.
+    """
+
+    def __init__(self, kind: Kind, indexes: Mapping[str, Index] = NO_INDEXES) -> None:
+        self.kind = kind
+        self._functions = tuple(indexes.values())
+        self._positions = {name: position for position, name in enumerate(indexes)}
+        self._found: tuple[dict[str, dict[ObjectKey, None]], ...] = tuple({} for _ in indexes)
+        self._absent: _Values = ((),) * len(indexes)
+        self._spaces: dict[str, dict[str, _Entry]] = {}
+        self._wakes: list[tuple[int, Wake]] = []
+
+    def __repr__(self) -> str:  # objects may be Secrets
+        return f"Store({self.kind}, {len(self)} objects)"
+
+    def __len__(self) -> int:
+        return sum(map(len, self._spaces.values()))
+
+    def get(self, namespace: str, name: str) -> Manifest | None:
+        """Return the object, or None where it is absent."""
+        entry = self._entry(namespace, name)
+        return None if entry is None else _decoded(entry)
+
+    def raw(self, namespace: str, name: str) -> bytes | None:
+        """Return the JSON of the object, or None where it is absent."""
+        entry = self._entry(namespace, name)
+        if entry is None:
+            return None
+        content = entry.content
+        if isinstance(content, bytes):
+            return content
+        return json.dumps(content, separators=(",", ":")).encode()
+
+    def keys(self) -> list[ObjectKey]:
+        """Return which objects there are, in order."""
+        spaces = sorted(self._spaces.items())
+        return [ObjectKey(space, name) for space, entries in spaces for name in sorted(entries)]
+
+    def all(self) -> Iterator[Manifest]:
+        """Yield all objects in the order of their keys, as they are when it is their turn."""
+        return filter(None, (self.get(*key) for key in self.keys()))
+
+    def inside(self, namespace: str) -> list[Manifest]:
+        """Return the objects of a namespace, in the order of their names."""
+        entries = self._spaces.get(namespace, {})
+        return [_decoded(entries[name]) for name in sorted(entries)]
+
+    def by(self, index: str, value: str) -> list[Manifest]:
+        """Return the objects that have this value in this index, in the order of their keys."""
+        keys = self._found[self._positions[index]].get(value, {})
+        return [_decoded(self._spaces[key.namespace][key.name]) for key in sorted(keys)]
+
+    def subscribe(self, index: str, wake: Wake) -> None:
+        """Have `wake(value)` called, now for all values there are and then for each change.
+
+        A change concerns the values that the object had before and those it has now, so that one
+        that moves concerns both, and one that is deleted what it concerned. The same object in
+        the same resourceVersion is no change. `wake` must do no more than note the value: the store
+        calls it after it has taken in all that belongs to the change.
+        """
+        position = self._positions[index]
+        self._wakes.append((position, wake))
+        for value in list(self._found[position]):
+            wake(value)
+
+    def put(self, manifest: Manifest) -> None:
+        """Take in one object as the server has it. Raises ValueError where it has no name."""
+        key, version = _identity(manifest)
+        self._wake(*self._exchange(key, self._made(manifest, version)))
+
+    def remove(self, manifest: Manifest) -> None:
+        """Take out one object; only its name counts. Raises ValueError where it has none."""
+        key, _ = _identity(manifest)
+        self._wake(*self._exchange(key, None))
+
+    def replace(self, manifests: Iterable[Manifest]) -> None:
+        """Take in the list of all objects: what it does not name was deleted.
+
+        Raises ValueError where one has no name, and then changes nothing.
+        """
+        entries: dict[ObjectKey, _Entry] = {}
+        for manifest in manifests:
+            key, version = _identity(manifest)
+            entries[key] = self._made(manifest, version)
+        changes = [self._exchange(key, None) for key in self.keys() if key not in entries]
+        changes += [self._exchange(key, entry) for key, entry in entries.items()]
+        for before, after in changes:
+            self._wake(before, after)
+
+    def _entry(self, namespace: str, name: str) -> _Entry | None:
+        entries = self._spaces.get(namespace)
+        return None if entries is None else entries.get(name)
+
+    def _made(self, manifest: Manifest, version: str) -> _Entry:
+        kept: dict[str, JSON] = dict(manifest)
+        metadata = kept["metadata"]
+        if type(metadata) is dict and "managedFields" in metadata:
+            kept["metadata"] = metadata = metadata.copy()
+            del metadata["managedFields"]
+        values = tuple(tuple(dict.fromkeys(function(kept))) for function in self._functions)
+        try:
+            return _Entry(orjson.dumps(kept), version, values)
+        except TypeError:
+            # orjson reads four times the depth that it writes. Nobody's object may end the cache.
+            return _Entry(kept, version, values)
+
+    def _exchange(self, key: ObjectKey, new: _Entry | None) -> tuple[_Values, _Values]:
+        """Put one entry in the place of another, in the indexes too; return whom it concerns."""
+        namespace, name = key
+        entries = self._spaces.get(namespace)
+        old = None if entries is None else entries.get(name)
+        if old is not None and new is not None and _is_known(old, new):
+            return self._absent, self._absent
+        if new is not None:
+            if entries is None:
+                entries = self._spaces[namespace] = {}
+            entries[name] = new
+        elif old is not None and entries is not None:
+            del entries[name]
+            if not entries:
+                del self._spaces[namespace]
+        before = self._absent if old is None else old.values
+        after = self._absent if new is None else new.values
+        if before != after:
+            self._reindex(key, before, after)
+        return before, after
+
+    def _reindex(self, key: ObjectKey, before: _Values, after: _Values) -> None:
+        for found, had, has in zip(self._found, before, after, strict=True):
+            for value in had:
+                if value not in has:
+                    del found[value][key]
+                    if not found[value]:
+                        del found[value]
+            for value in has:
+                if value not in had:
+                    found.setdefault(value, {})[key] = None
+
+    def _wake(self, before: _Values, after: _Values) -> None:
+        for position, wake in self._wakes:
+            had, has = before[position], after[position]
+            for value in had:
+                wake(value)
+            for value in has:
+                if value not in had:
+                    wake(value)
+
+
+def _identity(manifest: Manifest) -> tuple[ObjectKey, str]:
+    """Return the key and the resourceVersion."""
+    metadata = manifest.get("metadata")
+    name = get_text(metadata, "name")
+    if not name:
+        raise ValueError("an object without a name")
+    key = ObjectKey(get_text(metadata, "namespace"), name)
+    return key, get_text(metadata, "resourceVersion")
+
+
+def _decoded(entry: _Entry) -> Manifest:
+    content = entry.content
+    decoded: Manifest = orjson.loads(content) if isinstance(content, bytes) else content
+    return decoded
+
+
+def _is_known(old: _Entry, new: _Entry) -> bool:
+    """Tell whether both are one state of one object.
+
+    That is one resourceVersion, but another cluster may come to be behind the same address. Lists
+    and watches order the fields of built-in kinds differently, so texts that differ prove nothing.
+    """
+    if old.version != new.version or not old.version:
+        return False
+    same_text = isinstance(old.content, bytes) and old.content == new.content
+    return same_text or uid_of(_decoded(old)) == uid_of(_decoded(new))

@@ -1,0 +1,155 @@
+"""Works on keys until told to stop: so many at a time, each again when its outcome says so.
+
+The one place that reads `KlutchError.retry`. Refuses to know what the work is.
+"""
+
+import asyncio
+import logging
+import random
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from pathlib import PurePath
+from typing import Final, TypeAlias
+
+from reconciler.core.errors import ClusterError, KlutchError, Retry
+from reconciler.loop.clock import Clock
+from reconciler.loop.gate import Stopped
+from reconciler.loop.meters import Meters
+from reconciler.loop.queue import FIRST_PAUSE, LONGEST_PAUSE, WorkQueue
+
+log = logging.getLogger(__name__)
+
+# Looks at what a key stands for, and does what follows. Returns when to look again though
+# nothing happens, None for never. Raises KlutchErrors, and Stopped where it may not write.
+Reconcile: TypeAlias = Callable[[str], Awaitable[timedelta | None]]
+
+WORKERS: Final = 4
+_AT_ONCE: Final = 3  # conflicts in a row that cost no pause
+_HOPELESS: Final = LONGEST_PAUSE  # until the input changes, which is told by an event
+_FRAMES: Final = 12  # of a traceback: more tell no more
+_LONGEST_REQUEST: Final = 600.0  # how long a server may ask to be left alone
+
+
+class Controller:
+    """Calls `reconcile` for keys that were added, never for one key twice at a time.
+
+    Keys may be added at any time; they wait until it runs. `name` is a word of ours, for logs
+    and metrics; controllers may share one. `patience` is in seconds: see `stop`. Idle, it costs
+    one task.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is chosen by another part of a program
+        self,
+        name: str,
+        reconcile: Reconcile,
+        *,
+        clock: Clock,
+        meters: Meters,
+        workers: int = WORKERS,
+        patience: float = 20.0,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self.name = name
+        self._reconcile, self._clock, self._patience = reconcile, clock, patience
+        self._meters = meters.controller(name)
+        self._queue: WorkQueue[str] = WorkQueue(clock, dice=dice, ears=self._meters)
+        self._free = asyncio.Semaphore(workers)
+        self._working: set[asyncio.Task[None]] = set()
+        self._stop = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"Controller({self.name!r})"
+
+    def add(self, key: str) -> None:
+        """Let the key be worked on soon: what a subscription to a store calls."""
+        self._queue.add(key)
+
+    def add_after(self, key: str, seconds: float) -> None:
+        """Let the key be worked on after so many seconds, or sooner."""
+        self._queue.add_after(key, seconds)
+
+    def stop(self) -> None:
+        """Begin no work any more. What is under way may end within `patience`."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Work until `stop`. Run it once; when cancelled, it waits for writes that were sent."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                beginning = group.create_task(self._begin(group))
+                await self._stop.wait()
+                beginning.cancel()
+                if self._working:
+                    await asyncio.wait(self._working, timeout=self._patience)
+                for late in self._working:
+                    late.cancel()
+        finally:
+            self._queue.close()
+
+    async def _begin(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            await self._free.acquire()
+            key = await self._queue.take()
+            task = group.create_task(self._work(key))
+            self._working.add(task)
+            task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._working.discard(task)
+        self._free.release()
+
+    async def _work(self, key: str) -> None:
+        began = self._clock.monotonic()
+        result = "stopped"
+        try:
+            again = await self._reconcile(key)
+        except Stopped:
+            pass
+        except KlutchError as error:
+            result = "conflict" if error.retry is Retry.NOW else "error"
+            self._retry(key, error)
+        except Exception as error:  # a defect of ours must not end the work on other keys
+            result = "error"
+            fields = {"controller": self.name, "key": key, "error": _place(error)}
+            log.error("a controller failed by a defect", extra=fields)
+            self._queue.failed(key)
+        else:
+            result = "success" if again is None else "requeue_after"
+            self._queue.succeeded(key)
+            if again is not None:
+                self._queue.add_after(key, max(again.total_seconds(), FIRST_PAUSE))
+        finally:
+            self._queue.done(key)
+            self._meters.ended(result, self._clock.monotonic() - began)
+
+    def _retry(self, key: str, error: KlutchError) -> None:
+        """Let the key come again when the same may succeed."""
+        fields = {"controller": self.name, "key": key, "error": str(error)}
+        if error.retry is Retry.NOW:
+            log.debug("a decision was made on old facts", extra=fields)
+            self._queue.failed(key, at_once=_AT_ONCE)
+            return
+        log.warning("a controller could not do its work", extra=fields)
+        asked = error.retry_after if isinstance(error, ClusterError) else None
+        least = _HOPELESS if error.retry is Retry.NEVER else min(asked or 0.0, _LONGEST_REQUEST)
+        self._queue.failed(key, at_least=least)
+
+
+def _place(error: BaseException) -> str:
+    """Return what a defect is and where, innermost first; never its text, which may tell values."""
+    frames = reversed(traceback.extract_tb(error.__traceback__, -_FRAMES))
+    where = ", ".join(f"{_short(one.filename)}:{one.lineno} {one.name}" for one in frames)
+    told = f"{type(error).__name__} at {where or 'nowhere'}"
+    return "; from ".join((told, *map(_place, _behind(error))))
+
+
+def _behind(error: BaseException) -> Sequence[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return error.exceptions[:_FRAMES]
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return () if cause is None else (cause,)
+
+
+def _short(file: str) -> str:
+    return "/".join(PurePath(file).parts[-3:])

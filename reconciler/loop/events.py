@@ -1,0 +1,203 @@
+"""Kubernetes Events (events.k8s.io/v1) about objects: best effort, and never in a flood.
+
+What is told again counts up one Event instead of making another. Refuses to know when something
+is worth telling; that a note holds no secret is up to whoever makes it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from reconciler.core import names
+from reconciler.core.decision import Note
+from reconciler.core.errors import AlreadyExists, ClusterError, Retry
+from reconciler.core.manifest import Manifest, name_of, namespace_of, uid_of
+from reconciler.core.refs import EVENT, Ref
+from reconciler.kube.cluster import Writer
+from reconciler.kube.limits import TokenBucket
+from reconciler.loop.clock import Clock
+from reconciler.loop.gate import Gate, Stopped
+from reconciler.loop.lease import micro
+from reconciler.loop.meters import Meters
+from reconciler.loop.queue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+_REMEMBERED: Final = 1_000  # different notes; the oldest is forgotten first
+_SERIES_ENDS: Final = 360.0  # seconds of silence after which the same note is news again
+_REFRESH: Final = 60.0  # seconds between two counts of one series
+_QPS: Final = 2.0
+_BURST: Final = 50
+_TRIES: Final = 3
+_LAST_WORDS: Final = 2.0  # seconds for what was told before the end
+_LONGEST_NOTE: Final = 1024  # bytes; the API takes no more
+_LONGEST_PREFIX: Final = 230  # of a name, which may have 253 characters
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Who tells: `controller` is a qualified name, `instance` is this process."""
+
+    controller: str
+    instance: str
+
+
+def event_of(about: Ref, uid: str, note: Note, *, source: Source, now: datetime) -> Manifest:
+    """Return a new Event. About an object without a namespace, it lies in `default`."""
+    prefix = about.name[:_LONGEST_PREFIX].rstrip(".-")
+    if names.subdomain_problem(prefix):  # RBAC objects may be called as they like
+        prefix = about.kind.kind.lower()
+    text = note.message.encode()[:_LONGEST_NOTE].decode(errors="ignore")
+    regarding = {
+        "apiVersion": about.kind.api_version,
+        "kind": about.kind.kind,
+        "name": about.name,
+        "uid": uid,
+    }
+    if about.namespace:
+        regarding["namespace"] = about.namespace
+    return {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.kind,
+        "metadata": {
+            "name": f"{prefix}.{secrets.token_hex(8)}",
+            "namespace": about.namespace or "default",
+        },
+        "eventTime": micro(now),
+        "reportingController": source.controller,
+        "reportingInstance": source.instance[:128],
+        "action": note.action,
+        "reason": note.reason,
+        "type": note.type,
+        "note": text,
+        "regarding": regarding,
+    }
+
+
+_Key: TypeAlias = tuple[Ref, str, Note]
+
+
+@dataclass(slots=True)
+class _Said:
+    """What was told about one thing: `count` times, of which `written` are in the cluster."""
+
+    event: Manifest
+    last: datetime
+    last_at: float
+    count: int = 1
+    written: int = 0
+    written_at: float = 0.0
+    tries: int = 0
+
+
+class Recorder:
+    """Writes Events in the background, in the order of telling, while it runs."""
+
+    def __init__(
+        self,
+        cluster: Writer,
+        gate: Gate,
+        *,
+        source: Source,
+        manager: str,
+        clock: Clock,
+        meters: Meters,
+    ) -> None:
+        self._cluster, self._gate = cluster, gate
+        self._source, self._manager = source, manager
+        self._clock, self._meters = clock, meters
+        self._said: OrderedDict[_Key, _Said] = OrderedDict()
+        self._queue: WorkQueue[_Key | None] = WorkQueue(clock)
+        self._bucket = TokenBucket(qps=_QPS, burst=_BURST, now=clock.monotonic, sleep=clock.sleep)
+        self._stop = asyncio.Event()
+
+    def tell(self, about: Ref, live: Manifest, note: Note) -> None:
+        """Tell of something that concerns the object; returns at once and never fails."""
+        key, now = (about, uid_of(live), note), self._clock.monotonic()
+        said = self._said.get(key)
+        if said is None or now - said.last_at > _SERIES_ENDS:
+            time = self._clock.now()
+            event = event_of(about, uid_of(live), note, source=self._source, now=time)
+            self._said[key] = _Said(event, time, now)
+            self._queue.add(key)
+        else:
+            said.count += 1
+            said.last, said.last_at = self._clock.now(), now
+            self._queue.add_after(key, said.written_at + _REFRESH - now)
+        self._said.move_to_end(key)
+        if len(self._said) > _REMEMBERED:
+            _, forgotten = self._said.popitem(last=False)
+            if not forgotten.written:
+                self._meters.event("dropped")
+
+    def stop(self) -> None:
+        """Write what was told up to now, if that is quickly done, and end."""
+        self._stop.set()
+        self._queue.add(None)
+
+    async def run(self) -> None:
+        """Write until `stop`, or until nothing may be written any more. Run it once."""
+        writing = asyncio.create_task(self._write_all())
+        try:
+            await self._stop.wait()
+            await asyncio.wait({writing}, timeout=_LAST_WORDS)
+        finally:
+            writing.cancel()
+            await asyncio.wait({writing})
+            self._queue.close()
+        if not writing.cancelled():
+            writing.result()
+
+    async def _write_all(self) -> None:
+        with contextlib.suppress(Stopped):
+            while (key := await self._queue.take()) is not None:
+                await self._bucket.take()
+                said = self._said.get(key)
+                if said is not None and said.count > said.written:
+                    await self._write(key, said)
+                self._queue.done(key)
+
+    async def _write(self, key: _Key, said: _Said) -> None:
+        count = said.count
+        try:
+            if said.written:
+                await self._count(said)
+            else:
+                await self._make(said.event)
+        except ClusterError as error:
+            self._fail(key, said, error)
+            return
+        self._meters.event("counted" if said.written else "sent")
+        said.written, said.written_at, said.tries = count, self._clock.monotonic(), 0
+        self._queue.succeeded(key)
+        if said.count > count:
+            self._queue.add_after(key, _REFRESH)
+
+    async def _make(self, event: Manifest) -> None:
+        with contextlib.suppress(AlreadyExists):  # an answer was lost: the name is ours alone
+            await self._gate.write(
+                lambda: self._cluster.create(event, EVENT, manager=self._manager)
+            )
+
+    async def _count(self, said: _Said) -> None:
+        ref = Ref("", EVENT, namespace_of(said.event), name_of(said.event))
+        series: Manifest = {"count": said.count, "lastObservedTime": micro(said.last)}
+        await self._gate.write(
+            lambda: self._cluster.merge_patch(ref, {"series": series}, manager=self._manager)
+        )
+
+    def _fail(self, key: _Key, said: _Said, error: ClusterError) -> None:
+        said.tries += 1
+        # An Event to count up may be gone by now: that is a Conflict, and not tried again.
+        if error.retry is Retry.LATER and said.tries < _TRIES:
+            self._queue.failed(key, at_least=error.retry_after or 0.0)
+            return
+        log.debug("an Event is lost", extra={"ref": str(key[0]), "error": str(error)})
+        self._meters.event("failed")
+        self._said.pop(key, None)
+        self._queue.succeeded(key)

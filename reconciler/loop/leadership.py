@@ -1,0 +1,136 @@
+"""One process of several does the work: whoever holds the Lease.
+
+The leader stops before another can begin: it counts its time from when it sent its last
+successful renewal, others from when they saw that. Leadership is not taken up again once it was
+lost; a process that wants to go on starts anew, from what the cluster holds by then.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from reconciler.core.errors import ClusterError, Conflict, KlutchError, Missing
+from reconciler.core.manifest import Manifest, get_map
+from reconciler.loop.clock import Clock
+from reconciler.loop.gate import Gate
+from reconciler.loop.lease import Lease, Lost, duration_of, holder_of
+from reconciler.loop.meters import Meters
+from reconciler.loop.waiting import ended
+
+log = logging.getLogger(__name__)
+
+
+class LeaseLost(KlutchError):
+    """This process led and does so no more. All work has ended; start anew."""
+
+
+class Leadership:
+    """The wish to lead. `gate` is asked before each write of the work, and closes in time."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        gate: Gate,
+        *,
+        clock: Clock,
+        meters: Meters,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self._lease, self._gate = lease, gate
+        self._clock, self._meters, self._dice = clock, meters, dice
+        self._seen: Manifest | None = None  # the hold of another
+        self._seen_at = 0.0
+        self._meters.leading(lease.ref.name, leads=False)
+
+    async def lead(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Wait for the lease, and do the work for as long as it is held; use once.
+
+        Returns when the work does, with the lease given back. Where the lease is lost, the gate
+        closes, the work is cancelled, writes that were sent are waited for until others may
+        begin, and LeaseLost is raised. A cancelled caller's work is cancelled and waited for.
+        """
+        await self._acquire()
+        fields = {"lease": str(self._lease.ref), "holder": self._lease.holder}
+        log.info("this process leads", extra=fields)
+        self._meters.leading(self._lease.ref.name, leads=True)
+        with self._gate.fenced(self._lapsed):
+            keeping = asyncio.create_task(self._keep())
+            working = asyncio.create_task(work())
+            try:
+                await asyncio.wait({keeping, working}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await ended(asyncio.create_task(self._end(working, keeping)))
+        if self._gate.lock_lost:
+            log.warning("this process leads no more", extra=fields | {"why": self._gate.reason})
+            raise LeaseLost(self._gate.reason)
+        if not keeping.cancelled():
+            keeping.result()
+        working.result()
+
+    async def _end(self, working: asyncio.Task[None], keeping: asyncio.Task[None]) -> None:
+        """End the work, renewing meanwhile, and give the lease back where it is still held."""
+        working.cancel()
+        await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
+        self._gate.close("this process leads no more")
+        if not working.done():
+            times = self._lease.times
+            left = times.duration - times.period / 2 - self._lease.since_renewal
+            await asyncio.wait({working}, timeout=max(left, 0.0))
+            self._gate.abandon()
+            await asyncio.wait({working})
+        keeping.cancel()
+        await asyncio.wait({keeping})
+        self._meters.leading(self._lease.ref.name, leads=False)
+        await self._lease.release()
+
+    async def _keep(self) -> None:
+        how = await self._lease.keep()
+        self._gate.lose_lock(self._taken() if how is Lost.TAKEN else self._silent())
+
+    def _lapsed(self) -> str:
+        return self._silent() if self._lease.lapsed else ""
+
+    def _taken(self) -> str:
+        return f"{self._lease.ref}: another holder took it over"
+
+    def _silent(self) -> str:
+        return f"{self._lease.ref}: not renewed for {self._lease.times.deadline:g} s"
+
+    async def _acquire(self) -> None:
+        told = False
+        while True:
+            try:
+                if await self._try():
+                    return
+            except ClusterError as error:
+                if not told:
+                    fields = {"lease": str(self._lease.ref), "error": str(error)}
+                    log.warning("the lease cannot be had", extra=fields)
+                told = True
+            # Candidates that began together do not ask together for ever.
+            await self._clock.sleep(self._lease.times.period * (0.75 + self._dice() / 2))
+
+    async def _try(self) -> bool:
+        """Take the lease if nobody holds it, or nobody who lives."""
+        live = await self._lease.look()
+        try:
+            if live is None:
+                await self._lease.make()
+            elif holder_of(live) in ("", self._lease.holder) or self._has_run_out(live):
+                await self._lease.take(live)
+            else:
+                return False
+        except Missing:
+            raise  # of the namespace
+        except Conflict:
+            return False  # somebody was faster
+        return True
+
+    def _has_run_out(self, live: Manifest) -> bool:
+        """Tell whether another has not renewed it for its duration, on our clock."""
+        now, hold = self._clock.monotonic(), get_map(live, "spec")
+        if hold != self._seen:
+            self._seen, self._seen_at = hold, now
+        return now - self._seen_at > (duration_of(live) or self._lease.times.duration)

@@ -1,0 +1,216 @@
+"""A Lease (coordination.k8s.io/v1), and our hold on it: taken, renewed, given back.
+
+Decides when our hold counts as lost; refuses to know when another's may be taken away. Times are
+compared on one clock only, ours: those in the object are for people. Every write tests who holds
+it in the same patch, so that no two holders can come out of one Lease, and writers of other
+fields are in nobody's way.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Final
+
+from reconciler.core.errors import AlreadyExists, ClusterError, Conflict, Unreachable
+from reconciler.core.manifest import JSON, Manifest, get_int, get_map, get_text, uid_of
+from reconciler.core.refs import LEASE, Ref
+from reconciler.kube.cluster import Cluster, Verb
+from reconciler.loop.clock import Clock
+
+_NEVER: Final = float("-inf")
+_BREATH: Final = 0.02  # seconds between two tries of a write that others keep crossing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """In seconds. A lease lives `duration` after its last renewal, as others see it.
+
+    It is renewed every `period`. Its holder counts it as lost when that has failed for
+    `deadline`; the rest of `duration` is for writes that are under way.
+    """
+
+    duration: int = 15
+    deadline: float = 10.0
+    period: float = 2.0
+
+    @property
+    def request(self) -> float:
+        """How long one request may take: a second one must fit into the deadline."""
+        return self.deadline / 2
+
+
+TIMES: Final = Times()
+
+
+class Lost(Enum):
+    """How a lease was lost: another holds it now, or it could not be renewed for too long."""
+
+    TAKEN = "taken"
+    SILENT = "silent"
+
+
+class Lease:
+    """One Lease. `holder` names us beyond doubt; `manager` is the field manager.
+
+    Methods raise ClusterErrors, Unreachable also where an answer does not come in time.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ref: Ref,
+        *,
+        holder: str,
+        manager: str,
+        clock: Clock,
+        times: Times = TIMES,
+    ) -> None:
+        self.ref, self.holder, self.times = ref, holder, times
+        self._cluster, self._manager, self._clock = cluster, manager, clock
+        self._uid = ""
+        self._renewed = _NEVER  # when our last write was sent that succeeded
+
+    @property
+    def since_renewal(self) -> float:
+        """Seconds since others last saw us renew it, at least; infinite where it is not ours."""
+        return self._clock.monotonic() - self._renewed
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether we may not rely on it any more."""
+        return self.since_renewal >= self.times.deadline
+
+    async def look(self) -> Manifest | None:
+        """Return the Lease as it is, or None."""
+        async with self._in_time("get"):
+            return await self._cluster.get(self.ref)
+
+    async def make(self) -> None:
+        """Create it, held by us. Raises AlreadyExists, and Missing without the namespace."""
+        lease: Manifest = {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "metadata": {"name": self.ref.name, "namespace": self.ref.namespace},
+            "spec": self._spec(transitions=0),
+        }
+        began = self._clock.monotonic()
+        async with self._in_time("create"):
+            made = await self._cluster.create(lease, LEASE, manager=self._manager)
+        self._uid, self._renewed = uid_of(made), began
+
+    async def take(self, live: Manifest) -> None:
+        """Make it ours, if its hold is still as in `live`. Raises Conflict."""
+        transitions = get_int(live, "spec", "leaseTransitions") or 0
+        spec = self._spec(transitions=transitions + 1)
+        self._uid = uid_of(live)
+        await self._write(_test("/spec", get_map(live, "spec")), _set("/spec", spec))
+
+    async def keep(self) -> Lost:
+        """Renew it until it is lost, and return how."""
+        pause = self.times.period
+        while True:
+            await self._clock.sleep(min(pause, self._left))
+            if self._left <= 0:
+                return Lost.SILENT
+            try:
+                async with asyncio.timeout(self._left):
+                    if not await self._renew():
+                        return Lost.TAKEN
+                pause = self.times.period
+            except (ClusterError, TimeoutError):
+                pause = self.times.period / 4
+
+    async def release(self) -> None:
+        """Give it back, if it is still ours and that can be done; else it runs out by itself."""
+        if self._renewed == _NEVER:
+            return
+        nobody = _set("/spec/holderIdentity", "")
+        try:
+            await self._write(self._ours(), nobody, _set("/spec/renewTime", self._now()))
+        except ClusterError:
+            return
+        finally:
+            self._renewed = _NEVER
+
+    @property
+    def _left(self) -> float:
+        return self.times.deadline - self.since_renewal
+
+    async def _renew(self) -> bool:
+        """Renew it; return False where another holds it. May take for ever."""
+        while True:
+            try:
+                await self._write(self._ours(), _set("/spec/renewTime", self._now()))
+                return True
+            except Conflict:
+                live = await self.look()
+            if live is None:
+                try:
+                    await self.make()  # somebody deleted it
+                    return True
+                except AlreadyExists:
+                    continue
+            if holder_of(live) != self.holder:
+                return False
+            self._uid = uid_of(live)
+            await asyncio.sleep(_BREATH)
+
+    def _ours(self) -> Manifest:
+        return _test("/spec/holderIdentity", self.holder)
+
+    async def _write(self, *operations: Manifest) -> None:
+        patch = [_test("/metadata/uid", self._uid), *operations]
+        # Others may see the renewal as soon as it is sent, so that is when our time begins.
+        began = self._clock.monotonic()
+        async with self._in_time("patch"):
+            await self._cluster.json_patch(self.ref, patch, manager=self._manager)
+        self._renewed = began
+
+    @asynccontextmanager
+    async def _in_time(self, verb: Verb) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self.times.request):
+                yield
+        except TimeoutError as error:
+            message = f"no answer within {self.times.request:g} s"
+            doubt = verb != "get"
+            raise Unreachable(message, ref=self.ref, verb=verb, outcome_unknown=doubt) from error
+
+    def _spec(self, *, transitions: int) -> dict[str, JSON]:
+        now = self._now()
+        return {
+            "holderIdentity": self.holder,
+            "leaseDurationSeconds": self.times.duration,
+            "acquireTime": now,
+            "renewTime": now,
+            "leaseTransitions": transitions,
+        }
+
+    def _now(self) -> str:
+        return micro(self._clock.now())
+
+
+def _test(path: str, value: JSON) -> Manifest:
+    return {"op": "test", "path": path, "value": value}
+
+
+def _set(path: str, value: JSON) -> Manifest:
+    return {"op": "add", "path": path, "value": value}
+
+
+def holder_of(lease: Manifest) -> str:
+    """Return who holds it, "" for nobody."""
+    return get_text(lease, "spec", "holderIdentity")
+
+
+def duration_of(lease: Manifest) -> int | None:
+    """Return how many seconds it lives without a renewal."""
+    return get_int(lease, "spec", "leaseDurationSeconds")
+
+
+def micro(time: datetime) -> str:
+    """Return a MicroTime, the form of times in Leases and Events; `time` is in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

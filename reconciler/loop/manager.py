@@ -1,0 +1,129 @@
+"""Runs views and what works on them: reads first, then leads, then works, and stops in order."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Final, Protocol
+
+from reconciler.loop.leadership import Leadership, LeaseLost
+from reconciler.loop.meters import Cached, Meters
+from reconciler.loop.waiting import ended
+
+log = logging.getLogger(__name__)
+
+_PATIENCE: Final = 10.0  # seconds until it is told again what is still missing
+
+
+class View(Cached, Protocol):
+    """A view that keeps itself up to date, such as an Informer."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether all objects were seen once."""
+        ...
+
+    async def wait_synced(self) -> None:
+        """Return once all objects were seen."""
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+
+
+class Worker(Protocol):
+    """What works until it is told to stop, such as a Controller or a Recorder."""
+
+    async def run(self) -> None:
+        """Work until `stop`, and end what is under way."""
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+
+
+class Manager:
+    """Views and workers that belong together. A process may run several, each once.
+
+    Without `leadership` the work begins as soon as everything was read. With it, a process that
+    does not lead keeps its views up to date, so that it can begin at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        views: Sequence[View],
+        workers: Sequence[Worker],
+        meters: Meters,
+        leadership: Leadership | None = None,
+    ) -> None:
+        self._views, self._workers = tuple(views), tuple(workers)
+        self._meters, self._leadership = meters, leadership
+        self._working = False
+
+    def unready(self) -> str:
+        """Return what was not read yet, "" if all was. May be asked from another thread."""
+        missing = [
+            f"{view.ref}: {view.trouble or 'not answered yet'}"
+            for view in self._views
+            if not view.synced
+        ]
+        return f"not read yet: {'; '.join(missing)}" if missing else ""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set; then let the workers end what they began.
+
+        Raises LeaseLost. A defect of a view or a worker ends all, as an ExceptionGroup.
+        """
+        lost: LeaseLost | None = None
+        with ExitStack() as counted:
+            for view in self._views:
+                counted.callback(self._meters.watch(view))
+            async with asyncio.TaskGroup() as group:
+                following = [group.create_task(view.run()) for view in self._views]
+                try:
+                    await self._until(stop)
+                except LeaseLost as error:
+                    lost = error
+                finally:
+                    for each in following:
+                        each.cancel()
+        if lost is not None:
+            raise lost
+
+    async def _until(self, stop: asyncio.Event) -> None:
+        doing = asyncio.create_task(self._do())
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not self._working:
+                doing.cancel()
+            for worker in self._workers:
+                worker.stop()
+            await asyncio.wait({doing})
+        finally:
+            stopping.cancel()
+            doing.cancel()
+            await ended(doing)
+        if not doing.cancelled():
+            doing.result()
+
+    async def _do(self) -> None:
+        await self._read()
+        if self._leadership is None:
+            await self._work()
+        else:
+            await self._leadership.lead(self._work)
+
+    async def _read(self) -> None:
+        """Wait until everything was read, and tell now and then what is missing."""
+        async with asyncio.TaskGroup() as group:
+            waiting = {group.create_task(view.wait_synced()) for view in self._views}
+            while waiting:
+                _, waiting = await asyncio.wait(waiting, timeout=_PATIENCE)
+                if waiting:
+                    log.warning("the work cannot begin", extra={"why": self.unready()})
+
+    async def _work(self) -> None:
+        self._working = True
+        async with asyncio.TaskGroup() as group:
+            for worker in self._workers:
+                group.create_task(worker.run())

@@ -1,0 +1,185 @@
+"""What queues, controllers and caches do, as metrics in a registry of their own.
+
+Queues bear the names and labels of client-go (`workqueue_*`, label `name`), so that dashboards
+fit; the rest is named after controller-runtime with our prefix. Labels are words of ours and
+names of clusters, never of objects.
+"""
+
+from collections import Counter as Count
+from collections.abc import Callable, Iterator, Sized
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from reconciler.core.refs import Ref
+
+_SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300)
+
+
+class Cached(Protocol):
+    """A view of the objects of one kind in one cluster, such as an Informer."""
+
+    @property
+    def ref(self) -> Ref:
+        """What is viewed: a kind in a cluster, maybe in one namespace."""
+        ...
+
+    @property
+    def store(self) -> Sized:
+        """The objects."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why the view may be old, or ""."""
+        ...
+
+    @property
+    def restarts(self) -> int:
+        """How many watches have ended."""
+        ...
+
+
+class Meters:
+    """The metrics of one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._views = _Views(self.registry)
+        self.depth = self._gauge("workqueue_depth", "Keys that wait to be worked on.", "name")
+        self.adds = self._counter("workqueue_adds", "Keys that came to wait.", "name")
+        self.retries = self._counter("workqueue_retries", "Keys that came again.", "name")
+        self.waited = self._histogram(
+            "workqueue_queue_duration_seconds", "How long keys waited.", "name"
+        )
+        self.active = self._gauge("klutch_active_workers", "Keys worked on now.", "controller")
+        self.ends = self._counter(
+            "klutch_reconcile", "Ends of work on a key, by what it came to.", "controller", "result"
+        )
+        self.errors = self._counter(
+            "klutch_reconcile_errors", "Ends of work on a key with an error.", "controller"
+        )
+        self.seconds = self._histogram(
+            "klutch_reconcile_time_seconds", "How long the work on a key took.", "controller"
+        )
+        self._leader = self._gauge(
+            "klutch_leader_election_master_status", "1 while this process leads.", "name"
+        )
+        self._events = self._counter(
+            "klutch_events", "Kubernetes Events, by what became of them.", "result"
+        )
+
+    def controller(self, name: str) -> "ControllerMeters":
+        """Return the meters of the controllers of this name; they share them."""
+        return ControllerMeters(self, name)
+
+    def watch(self, view: Cached) -> Callable[[], None]:
+        """Count the objects of a view and its restarts, until what is returned is called."""
+        return self._views.add(view)
+
+    def leading(self, name: str, *, leads: bool) -> None:
+        """Note whether this process holds the Lease of this name."""
+        self._leader.labels(name).set(leads)
+
+    def event(self, result: str) -> None:
+        """Count an Event: `sent`, `counted` (told as part of a series), `dropped` or `failed`."""
+        self._events.labels(result).inc()
+
+    def _counter(self, name: str, told: str, *labels: str) -> Counter:
+        return Counter(name, told, labels, registry=self.registry)
+
+    def _gauge(self, name: str, told: str, *labels: str) -> Gauge:
+        return Gauge(name, told, labels, registry=self.registry)
+
+    def _histogram(self, name: str, told: str, *labels: str) -> Histogram:
+        return Histogram(name, told, labels, buckets=_SECONDS, registry=self.registry)
+
+
+class ControllerMeters:
+    """The metrics of one controller and its queue: they are there from the start, at zero."""
+
+    def __init__(self, meters: Meters, name: str) -> None:
+        self._depth, self._adds = meters.depth.labels(name), meters.adds.labels(name)
+        self._retries, self._waited = meters.retries.labels(name), meters.waited.labels(name)
+        self._active, self._errors = meters.active.labels(name), meters.errors.labels(name)
+        self._seconds = meters.seconds.labels(name)
+        self._ends = {
+            result: meters.ends.labels(name, result)
+            for result in ("success", "requeue_after", "conflict", "error", "stopped")
+        }
+
+    def added(self) -> None:
+        """A key came to wait."""
+        self._adds.inc()
+        self._depth.inc()
+
+    def taken(self, waited: float) -> None:
+        """A key is worked on after it waited so many seconds."""
+        self._depth.dec()
+        self._waited.observe(waited)
+        self._active.inc()
+
+    def failed(self) -> None:
+        """A key will come again because the work on it failed."""
+        self._retries.inc()
+
+    def dropped(self, count: int) -> None:
+        """So many keys that wait will never be worked on."""
+        self._depth.dec(count)
+
+    def ended(self, result: str, seconds: float) -> None:
+        """The work on a key has ended after so many seconds."""
+        self._active.dec()
+        self._seconds.observe(seconds)
+        self._ends[result].inc()
+        if result == "error":
+            self._errors.inc()
+
+
+class _Views(Collector):
+    """Looks at the views when metrics are asked for, from a thread of its own."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._views: tuple[Cached, ...] = ()
+        self._ended: Count[tuple[str, str]] = Count()  # restarts of views that are gone
+        registry.register(self)
+
+    def add(self, view: Cached) -> Callable[[], None]:
+        self._views = (*self._views, view)
+
+        def remove() -> None:
+            self._views = tuple(each for each in self._views if each is not view)
+            self._ended[_labels(view)] += view.restarts
+
+        return remove
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        labels = ("cluster", "resource")
+        objects = GaugeMetricFamily("klutch_cache_objects", "Objects in caches.", labels=labels)
+        old = GaugeMetricFamily(
+            "klutch_cache_troubled", "Views that may be old, as they cannot be read.", labels=labels
+        )
+        restarts = CounterMetricFamily(
+            "klutch_watch_restarts", "Watches that ended.", labels=labels
+        )
+        count: Count[tuple[str, str]] = Count()
+        troubled: Count[tuple[str, str]] = Count()
+        ended = Count(self._ended)
+        for view in self._views:
+            count[_labels(view)] += len(view.store)
+            troubled[_labels(view)] += bool(view.trouble)
+            ended[_labels(view)] += view.restarts
+        for family, values in ((objects, count), (old, troubled), (restarts, ended)):
+            for names, value in values.items():
+                family.add_metric(names, value)
+            yield family
+
+
+def _labels(view: Cached) -> tuple[str, str]:
+    return view.ref.cluster, view.ref.kind.resource

@@ -1,0 +1,180 @@
+"""Which keys are to be worked on, and when: each once, and never by two workers at a time.
+
+Decides about order, delays and backoff; refuses to know what a key stands for and what the work
+is. For one event loop: nothing here is awaited but `take`.
+"""
+
+import asyncio
+import heapq
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, Protocol, TypeVar
+
+from reconciler.loop.clock import Clock
+
+K = TypeVar("K", bound=Hashable)
+
+FIRST_PAUSE: Final = 0.005
+LONGEST_PAUSE: Final = 60.0
+_DOUBLINGS: Final = 14  # more would be beyond the longest pause
+_FEW: Final = 64  # outdated alarms that are not worth a clean-up
+
+
+class Ears(Protocol):
+    """Who counts what happens to the keys of a queue."""
+
+    def added(self) -> None:
+        """A key that was not waiting is waiting now."""
+
+    def taken(self, waited: float) -> None:
+        """A key is worked on after it waited so many seconds."""
+
+    def failed(self) -> None:
+        """A key will come again because the work on it failed."""
+
+    def dropped(self, count: int) -> None:
+        """So many keys that wait will never be worked on."""
+
+
+class _Deaf:
+    def added(self) -> None:
+        pass
+
+    def taken(self, waited: float) -> None:
+        pass
+
+    def failed(self) -> None:
+        pass
+
+    def dropped(self, count: int) -> None:
+        pass
+
+
+class WorkQueue(Generic[K]):
+    """Keys that wait, are delayed, or are being worked on.
+
+    Whoever takes a key calls `done` at the end. A key that is added while it is worked on comes
+    again after that. A key that comes forgets its delay: whoever works on it knows anew when to
+    look again. `dice` is from 0 to 1. Memory grows with the number of different keys only.
+    """
+
+    def __init__(
+        self, clock: Clock, *, dice: Callable[[], float] = random.random, ears: Ears | None = None
+    ) -> None:
+        self._clock, self._dice, self._ears = clock, dice, ears or _Deaf()
+        self._wanted: dict[K, float] = {}  # since when
+        self._ready: deque[K] = deque()  # those wanted that nobody works on
+        self._working: set[K] = set()
+        self._delayed: dict[K, float] = {}  # until when
+        self._heap: list[tuple[float, int, K]] = []  # the delays, with outdated ones
+        self._order = itertools.count()
+        self._failures: dict[K, int] = {}
+        self._stir = asyncio.Event()
+        self._alarm: asyncio.Task[None] | None = None
+        self._alarm_at = float("inf")
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Return how many keys could be worked on now."""
+        return len(self._ready)
+
+    def add(self, key: K) -> None:
+        """Let the key come as soon as somebody is free."""
+        self._delayed.pop(key, None)
+        if key in self._wanted or self._closed:
+            return
+        self._wanted[key] = self._clock.monotonic()
+        self._ears.added()
+        if key not in self._working:
+            self._ready.append(key)
+            self._stir.set()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Let the key come after a while; of several delays the earliest end counts."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        at = self._clock.monotonic() + seconds
+        sooner = key in self._wanted or self._delayed.get(key, float("inf")) <= at
+        if sooner or self._closed:
+            return
+        self._delayed[key] = at
+        if len(self._heap) > _FEW + 2 * len(self._delayed):
+            self._heap = [(at, next(self._order), key) for key, at in self._delayed.items()]
+            heapq.heapify(self._heap)
+        else:
+            heapq.heappush(self._heap, (at, next(self._order), key))
+        if at < self._alarm_at:
+            self._stir.set()
+
+    def failed(self, key: K, *, at_least: float = 0.0, at_once: int = 0) -> None:
+        """Let the key come again, later with each failure in a row, up to LONGEST_PAUSE.
+
+        The first `at_once` failures in a row cost no pause. `at_least` seconds pass in any
+        case, and may be more than LONGEST_PAUSE.
+        """
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        self._ears.failed()
+        pause = 0.0
+        if failures >= at_once:
+            pause = FIRST_PAUSE * 2.0 ** min(failures - at_once, _DOUBLINGS)
+        # Many that failed together do not come again together.
+        pause = min(pause, LONGEST_PAUSE) * (1 + self._dice()) / 2
+        self.add_after(key, max(pause, at_least * (1 + self._dice() / 10)))
+
+    def succeeded(self, key: K) -> None:
+        """Forget the failures of the key."""
+        self._failures.pop(key, None)
+
+    async def take(self) -> K:
+        """Return the key that waits longest, as soon as there is one."""
+        while True:
+            self._ripen()
+            if self._ready:
+                key = self._ready.popleft()
+                self._working.add(key)
+                self._ears.taken(self._clock.monotonic() - self._wanted.pop(key))
+                return key
+            self._stir.clear()
+            self._set_alarm()
+            await self._stir.wait()
+
+    def done(self, key: K) -> None:
+        """Note the end of the work on the key, however it ended."""
+        self._working.discard(key)
+        if key in self._wanted:
+            self._ready.append(key)
+            self._stir.set()
+
+    def close(self) -> None:
+        """Forget all keys, and take none any more. Only `done` may be called afterwards."""
+        self._closed = True
+        self._ears.dropped(len(self._wanted))
+        for forgotten in (self._wanted, self._ready, self._delayed, self._heap, self._failures):
+            forgotten.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _ripen(self) -> None:
+        """Let those keys come whose delay has passed."""
+        now = self._clock.monotonic()
+        while self._heap and self._heap[0][0] <= now:
+            at, _, key = heapq.heappop(self._heap)
+            if self._delayed.get(key) == at:
+                self.add(key)
+
+    def _set_alarm(self) -> None:
+        if not self._heap or self._heap[0][0] >= self._alarm_at:
+            return  # an alarm too early only costs a look
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = self._heap[0][0]
+        self._alarm = asyncio.create_task(self._ring(self._alarm_at))
+
+    async def _ring(self, at: float) -> None:
+        await self._clock.sleep(at - self._clock.monotonic())
+        self._alarm_at = float("inf")
+        self._stir.set()

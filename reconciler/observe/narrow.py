@@ -1,0 +1,74 @@
+"""Which part of a control plane a plan of few app clusters is made of. Pure.
+
+A control plane holds as much for each of hundreds of clusters. What is decided about one of them
+looks at its binding space, at what else may be that, and at what is there for all clusters.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from reconciler.core import keys, names
+from reconciler.core.live import Seen, Unseen
+from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
+from reconciler.core.refs import SECRET
+from reconciler.fleet import formats
+from reconciler.fleet.values import AppCluster, Fleet, Mode
+from reconciler.planning import placement
+from reconciler.planning.index import Index
+
+# A look at all that a control plane holds costs less than so many looks at a space. There are
+# more of them than clusters where bindings lead to several spaces, real ones or not.
+MANY_SPACES: Final = 16
+_MANY: Final = 8
+_NAMESPACE: Final = formats.Form(formats.NAME.pattern, formats.NAME.what, most=63)
+
+
+def in_part(fleet: Fleet, chosen: Sequence[AppCluster]) -> Mapping[str, Sequence[AppCluster]]:
+    """Return the control planes to read in part, each with those of `chosen` behind it.
+
+    None in AppClusterBinding mode: any of these objects may turn out to be the cluster's.
+    """
+    parts = {}
+    for name in sorted({one.control_plane for one in chosen}):
+        behind = [one for one in chosen if one.control_plane == name]
+        everyone = sum(one.control_plane == name for one in fleet.clusters.values())
+        few = len(behind) == 1 or len(behind) * _MANY <= min(everyone, _MANY * _MANY)
+        if few and fleet.control_planes[name].mode is Mode.DIRECT:
+            parts[name] = behind
+    return parts
+
+
+def spaces(
+    fleet: Fleet, cluster: str, namespaces: Sequence[Manifest], app: Seen | Unseen
+) -> frozenset[str]:
+    """Return the namespaces that a plan of one cluster may look into.
+
+    `namespaces` are those of its control plane, at least all that bear the fleet's label; `app`
+    is what is known of the cluster itself.
+    """
+    uid = app.uid if isinstance(app, Seen) else ""
+    own = {name_of(one) for one in namespaces if _is_own(one, fleet, cluster, uid)}
+    if own:
+        return frozenset(own)
+    # mapping.md 4: what bindings that are there lead to, else a new one.
+    led = _led_to(Index(cluster, app)) if isinstance(app, Seen) else ()
+    return frozenset({names.direct_space(fleet.name, cluster), *led})
+
+
+def _is_own(namespace: Manifest, fleet: Fleet, cluster: str, uid: str) -> bool:
+    """The cluster may have been called otherwise: then its identity tells."""
+    labels = labels_of(namespace)
+    if labels.get(keys.FLEET) != fleet.name:
+        return False
+    owner = labels.get(keys.CLUSTER, "")
+    if owner in fleet.clusters:
+        return owner == cluster
+    return bool(uid) and annotations_of(namespace).get(keys.APP_CLUSTER_UID) == uid
+
+
+def _led_to(app: Index) -> Iterator[str]:
+    """Anybody who may write kubeconfigs there may have written anything into them."""
+    for secret in {placement.secret_of(one) for one in placement.bindings(app)}:
+        space = placement.leads_to(app.get(SECRET, *secret))
+        if space and not _NAMESPACE.problem_of(space):
+            yield space

@@ -1,0 +1,269 @@
+"""What the backend decides, carried out on a real kube-apiserver until nothing is left to do."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pytest
+
+from bind import cluster_binding, export, export_request, service_namespace
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.blueprints import binding
+from reconciler.blueprints import export as exports_of
+from reconciler.blueprints import space as spaces_of
+from reconciler.blueprints.export import Scope, Terms
+from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.core import names
+from reconciler.core.decision import Decision, status_patch
+from reconciler.core.manifest import Manifest, get, get_text, name_of
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CRD,
+    NAMESPACE,
+    ROLE_BINDING,
+    Kind,
+    Ref,
+)
+from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+from reconciler.loop.gate import Gate
+from reconciler.loop.perform import carry_out
+from tests.support.stand_in_offer import CREDENTIALS, Offer, offered
+
+MANAGER: Final = "klutch-bind"
+GRACE: Final = timedelta(minutes=10)
+CONFIG: Final[Manifest] = {"resource": "configmaps", "version": "v1"}
+OTHER_ROLE: Final = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "x"}
+Look = Callable[[], Awaitable[tuple[Ref, Manifest, Decision]]]
+
+
+@dataclass
+class Space:
+    """A binding space that is served by deciding and doing, without any watch."""
+
+    cluster: Cluster
+    name: str
+    offer: Offer
+    scope: Scope = "Namespaced"
+
+    def ref(self, kind: Kind, name: str, *, inside: bool = True) -> Ref:
+        return Ref(self.cluster.name, kind, self.name if inside else "", name)
+
+    async def get(self, kind: Kind, name: str, *, inside: bool = True) -> Any:
+        return await self.cluster.get(self.ref(kind, name, inside=inside))
+
+    async def make(self, manifest: Manifest, kind: Kind) -> None:
+        await self.cluster.create(manifest, kind, manager="tests")
+
+    async def change(self, kind: Kind, name: str, body: Manifest, *, inside: bool = True) -> None:
+        await self.cluster.merge_patch(self.ref(kind, name, inside=inside), body, manager="tests")
+
+    async def templates(self) -> Sequence[Manifest]:
+        found = (await self.cluster.list(API_SERVICE_EXPORT_TEMPLATE)).items
+        return [one for one in found if exports_of.offered_by(one) == self.offer.name]
+
+    async def request(self) -> tuple[Ref, Manifest, Decision]:
+        kind, name = API_SERVICE_EXPORT_REQUEST, self.offer.name
+        crd = await self.get(CRD, name, inside=False)
+        made = await self.get(API_SERVICE_EXPORT, name)
+        template = exports_of.first_template(await self.templates())
+        seen = export_request.Seen(
+            self.cluster.name,
+            await self.get(kind, name),
+            crds={name: crd} if crd else {},
+            exports={name: made} if made else {},
+            templates={name: template} if template else {},
+        )
+        decision = export_request.decide(seen, terms=Terms(self.scope), now=datetime.now(UTC))
+        return self.ref(kind, name), seen.request, decision
+
+    async def export(self) -> tuple[Ref, Manifest, Decision]:
+        seen = export.Seen(
+            self.cluster.name,
+            await self.get(API_SERVICE_EXPORT, self.offer.name),
+            crd=await self.get(CRD, self.offer.name, inside=False),
+            template=exports_of.first_template(await self.templates()),
+        )
+        decision = export.decide(seen, isolation="Prefixed", grace=GRACE, now=datetime.now(UTC))
+        return self.ref(API_SERVICE_EXPORT, self.offer.name), seen.export, decision
+
+    async def binding(self) -> tuple[Ref, Manifest, Decision]:
+        kind, role = CLUSTER_BINDING, names.space_cluster_role(self.name)
+        seen = cluster_binding.Seen(
+            self.cluster.name,
+            await self.get(kind, names.CLUSTER_BINDING),
+            space=await self.get(NAMESPACE, self.name, inside=False),
+            exports=(await self.cluster.list(API_SERVICE_EXPORT, namespace=self.name)).items,
+            role_binding=await self.get(ROLE_BINDING, names.BINDER),
+            cluster_role=await self.get(CLUSTER_ROLE, role, inside=False),
+            cluster_role_binding=await self.get(CLUSTER_ROLE_BINDING, role, inside=False),
+        )
+        decision = cluster_binding.decide(seen, scope=self.scope, now=datetime.now(UTC))
+        return self.ref(kind, names.CLUSTER_BINDING), seen.binding, decision
+
+    async def app_namespace(self) -> tuple[Ref, Manifest, Decision]:
+        home = service_namespace.Home(self.name, "dev")
+        rights = Ref(self.cluster.name, ROLE_BINDING, home.target, names.BINDER)
+        seen = service_namespace.Seen(
+            self.cluster.name,
+            home,
+            mapping=await self.get(API_SERVICE_NAMESPACE, home.name),
+            space=await self.get(NAMESPACE, self.name, inside=False),
+            namespace=await self.get(NAMESPACE, home.target, inside=False),
+            role_binding=await self.cluster.get(rights),
+            removal=service_namespace.Removal(
+                mapping=await self.get(API_SERVICE_NAMESPACE, home.name),
+                crd=await self.get(CRD, API_SERVICE_NAMESPACE.resource, inside=False),
+                released=False,
+            ),
+        )
+        decision = service_namespace.decide(seen, scope=self.scope)
+        if seen.mapping is not None:
+            return self.ref(API_SERVICE_NAMESPACE, home.name), seen.mapping, decision
+        live = seen.namespace or {"metadata": {"name": home.target}}
+        return self.ref(NAMESPACE, home.target, inside=False), live, decision
+
+    async def settle(self, look: Look) -> int:
+        """Decide and do until nothing is left; return in how many rounds something was done."""
+        for done in range(6):
+            ref, live, decision = await look()
+            now = datetime.now(UTC)
+            told = status_patch(live, ref, decision, failed=[], now=now)
+            if not decision.tasks and told is None:
+                return done
+            await carry_out(
+                self.cluster, live, ref, decision, manager=MANAGER, now=now, may_write=Gate()
+            )
+        raise AssertionError(f"never done: {decision}")
+
+
+@pytest.fixture
+async def served(control_plane, namespace) -> AsyncIterator[Space]:
+    cluster = control_plane.cluster
+    async with offered(cluster, namespace=namespace) as offer:
+        space = Space(cluster, namespace, offer)
+        yield space
+        await delete(space, NAMESPACE, names.service_namespace(namespace, "dev"), inside=False)
+        for kind in (CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
+            await delete(space, kind, names.space_cluster_role(namespace), inside=False)
+
+
+async def delete(space: Space, kind: Kind, name: str, *, inside: bool = True) -> None:
+    await space.cluster.delete(
+        space.ref(kind, name, inside=inside),
+        preconditions=Preconditions(uid=None),
+        propagation=Propagation.BACKGROUND,
+    )
+
+
+async def exported(space: Space) -> None:
+    resource = space.offer.resource
+    wish = binding.export_request(space.name, resource, parameters={}, marks=UNMARKED)
+    await space.make(wish, API_SERVICE_EXPORT_REQUEST)
+    await space.settle(space.request)
+
+
+async def test_a_request_is_answered_when_its_export_is_there(served):
+    await exported(served)
+    request = await served.get(API_SERVICE_EXPORT_REQUEST, served.offer.name)
+    assert get_text(request, "status", "phase") == "Succeeded"
+    assert await served.settle(served.request) == 0
+    assert await served.settle(served.export) == 1  # its condition
+    assert await served.settle(served.export) == 0
+
+
+async def test_an_export_follows_all_that_changes_in_its_crd_and_template(served):
+    await exported(served)
+    crd, name = served.offer.name, served.offer.name
+    await served.change(CRD, crd, {"spec": {"names": {"shortNames": ["db"]}}}, inside=False)
+    assert await served.settle(served.export) == 1
+    assert get(await served.get(API_SERVICE_EXPORT, name), "spec", "names", "shortNames") == ["db"]
+
+    v1 = (await served.get(CRD, crd, inside=False))["spec"]["versions"][0]
+    versions = [{**v1, "storage": False}, {**v1, "name": "v2", "served": False}]
+    more: Manifest = {"names": {"shortNames": None}, "versions": versions}
+    await served.change(CRD, crd, {"spec": more}, inside=False)
+    assert await served.settle(served.export) == 1
+    spec = (await served.get(API_SERVICE_EXPORT, name))["spec"]
+    assert "shortNames" not in spec["names"]
+    assert [(one["name"], one["storage"]) for one in spec["versions"]] == [("v1", True)]
+
+    (template,) = await served.templates()
+    for claims in ([CREDENTIALS, CONFIG], [CONFIG], [], [CREDENTIALS]):
+        body: Manifest = {"spec": {"permissionClaims": claims}}
+        await served.change(API_SERVICE_EXPORT_TEMPLATE, name_of(template), body)
+        assert await served.settle(served.export) == 1
+        spec = (await served.get(API_SERVICE_EXPORT, name))["spec"]
+        held = [one["resource"] for one in spec.get("permissionClaims", [])]
+        assert held == [one["resource"] for one in claims]
+    assert await served.settle(served.export) == 0
+
+
+async def test_rights_are_made_kept_and_taken(served):
+    await exported(served)
+    made = spaces_of.cluster_binding(
+        served.name, kubeconfig_name="kubeconfig", pretty_name="Shop Inc", marks=UNMARKED
+    )
+    await served.make(made, CLUSTER_BINDING)
+    role = names.space_cluster_role(served.name)
+    served.scope = "Cluster"
+    assert await served.settle(served.binding) == 1
+    assert await served.get(CLUSTER_ROLE_BINDING, role, inside=False)
+    rules = (await served.get(CLUSTER_ROLE, role, inside=False))["rules"]
+    resources = [one["resources"] for one in rules]
+    assert resources == [["secrets"], ["databases"]]
+
+    served.scope = "Namespaced"
+    assert await served.settle(served.binding) == 1
+    assert await served.get(CLUSTER_ROLE_BINDING, role, inside=False) is None
+
+    await served.change(CLUSTER_ROLE, role, {"rules": rules[:1]}, inside=False)
+    await served.change(ROLE_BINDING, names.BINDER, {"subjects": None})
+    assert await served.settle(served.binding) == 1
+    assert get(await served.get(CLUSTER_ROLE, role, inside=False), "rules") == rules
+    held = await served.get(ROLE_BINDING, names.BINDER)
+    assert [one["namespace"] for one in held["subjects"]] == [served.name]
+
+    await delete(served, ROLE_BINDING, names.BINDER)
+    await served.make({**strip(held), "roleRef": OTHER_ROLE}, ROLE_BINDING)
+    assert await served.settle(served.binding) == 1
+    assert get(await served.get(ROLE_BINDING, names.BINDER), "roleRef", "name") == names.BINDER
+    assert await served.settle(served.binding) == 0
+
+
+def strip(live: Manifest) -> Manifest:
+    return {**live, "metadata": {key: get(live, "metadata", key) for key in ("name", "namespace")}}
+
+
+async def test_a_service_namespace_is_made_told_and_ended(served):
+    target = names.service_namespace(served.name, "dev")
+    made = build(API_SERVICE_NAMESPACE, "dev", namespace=served.name)
+    await served.make(made, API_SERVICE_NAMESPACE)
+    assert await served.settle(served.app_namespace) == 2  # its status comes after the rest
+    mapping = await served.get(API_SERVICE_NAMESPACE, "dev")
+    assert get_text(mapping, "status", "namespace") == target
+    rights = Ref(served.cluster.name, ROLE_BINDING, target, names.BINDER)
+    held = await served.cluster.get(rights)
+    assert get(held, "roleRef", "name") == names.space_cluster_role(served.name)
+
+    await delete(served, API_SERVICE_NAMESPACE, "dev")
+    await served.settle(served.app_namespace)
+    gone = await served.get(NAMESPACE, target, inside=False)
+    assert gone is None or get_text(gone, "metadata", "deletionTimestamp")
+
+
+async def test_a_namespace_of_somebody_else_stays_theirs(served):
+    target = names.service_namespace(served.name, "dev")
+    await served.make(spaces_of.namespace(target), NAMESPACE)
+    made = build(API_SERVICE_NAMESPACE, "dev", namespace=served.name)
+    await served.make(made, API_SERVICE_NAMESPACE)
+    assert await served.settle(served.app_namespace) == 0
+    await delete(served, API_SERVICE_NAMESPACE, "dev")
+    assert await served.settle(served.app_namespace) == 0
+    kept = await served.get(NAMESPACE, target, inside=False)
+    assert not get_text(kept, "metadata", "deletionTimestamp")

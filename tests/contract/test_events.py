@@ -1,0 +1,215 @@
+"""Kubernetes Events in a real API server: told once, counted when told again, never in a flood."""
+
+import asyncio
+
+import pytest
+
+from reconciler.core.decision import Note
+from reconciler.core.manifest import get_int, get_maps, get_text, name_of, uid_of
+from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, EVENT, Ref
+from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.loop.clock import SystemClock
+from reconciler.loop.events import Recorder, Source
+from reconciler.loop.gate import Gate
+from reconciler.loop.meters import Meters
+from tests.support.cues import AFTER
+from tests.support.eventually import eventually
+from tests.support.fake_clock import FakeClock
+from tests.support.faults import forbidden, lost, on, unreachable
+from tests.support.faulty import FaultyCluster
+
+MANAGER = "tests"
+SOURCE = Source("klutchctl.dev/tests", "tests-1")
+NOTE = Note("Released", "the copies are kept", "Warning", "Release")
+
+
+class Scene:
+    def __init__(self, plane, namespace, clock):
+        self.real, self.namespace, self.clock = plane.cluster, namespace, clock
+        self.cluster = FaultyCluster(plane.cluster)
+        self.gate, self.meters = Gate(), Meters()
+        self.recorder = Recorder(
+            self.cluster,
+            self.gate,
+            source=SOURCE,
+            manager=MANAGER,
+            clock=clock,
+            meters=self.meters,
+        )
+        self.about = Ref(plane.name, CONFIG_MAP, namespace, "orders")
+        self.live = {"metadata": {"uid": "11111111-2222-3333-4444-555555555555"}}
+        self.task = asyncio.create_task(self.recorder.run())
+
+    def tell(self, note=NOTE):
+        self.recorder.tell(self.about, self.live, note)
+
+    async def events(self, number):
+        """Return the Events of the namespace once there are so many."""
+
+        async def found():
+            listing = await self.real.list(EVENT, namespace=self.namespace)
+            return listing.items if len(listing.items) == number else None
+
+        return await eventually(found)
+
+    async def end(self):
+        self.recorder.stop()
+        await self.task
+
+    def count(self, result):
+        return self.meters.registry.get_sample_value("klutch_events_total", {"result": result})
+
+
+@pytest.fixture
+def clock():
+    return SystemClock()
+
+
+@pytest.fixture
+async def scene(control_plane, namespace, clock):
+    made = Scene(control_plane, namespace, clock)
+    yield made
+    made.task.cancel()
+    await asyncio.gather(made.task, return_exceptions=True)
+
+
+async def test_what_an_event_says(scene):
+    scene.tell()
+    (event,) = await scene.events(1)
+    assert name_of(event).startswith("orders.")
+    said = {key: event.get(key) for key in ("type", "reason", "action", "note")}
+    assert said == {
+        "type": "Warning",
+        "reason": "Released",
+        "action": "Release",
+        "note": "the copies are kept",
+    }
+    assert event["reportingController"] == "klutchctl.dev/tests"
+    assert event["reportingInstance"] == "tests-1"
+    assert event["regarding"] == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "namespace": scene.namespace,
+        "name": "orders",
+        "uid": "11111111-2222-3333-4444-555555555555",
+    }
+
+
+async def test_what_was_told_before_the_end_is_written(scene):
+    for number in range(5):
+        scene.tell(Note("Counted", f"number {number}"))
+    await scene.end()
+    assert {get_text(event, "note") for event in await scene.events(5)} == {
+        f"number {number}" for number in range(5)
+    }
+
+
+async def test_the_same_again_is_counted_now_and_then(control_plane, namespace):
+    clock = FakeClock()
+    scene = Scene(control_plane, namespace, clock)
+    scene.tell()
+    await scene.events(1)
+    for _ in range(1_000):
+        scene.tell()
+    await clock.advance(59)
+    assert [get_int(event, "series", "count") for event in await scene.events(1)] == [None]
+    await clock.advance(2)
+
+    async def counted():
+        (event,) = await scene.events(1)
+        return get_int(event, "series", "count") == 1_001 and event
+
+    event = await eventually(counted)
+    assert get_text(event, "series", "lastObservedTime").startswith("2026-01-01T00:00:")
+    await clock.advance(400)  # of silence
+    scene.tell()
+    assert len(await scene.events(2)) == 2
+    await scene.end()
+    assert (scene.count("sent"), scene.count("counted")) == (2, 1)
+
+
+async def test_an_answer_that_was_lost_makes_no_second_event(scene):
+    scene.cluster.faults.add(on("create", kind=EVENT).nth(1), lost(), at=AFTER)
+    scene.tell()
+    await eventually(lambda: scene.count("sent") == 1)
+    await scene.events(1)
+
+
+async def test_what_cannot_be_told_hinders_nothing(scene):
+    scene.cluster.faults.add(on("create", kind=EVENT).nth(1), forbidden())
+    scene.cluster.faults.add(on("create", kind=EVENT).nth(2), unreachable())
+    scene.tell(Note("First", "refused once"))
+    await eventually(lambda: scene.count("sent") == 1)
+    await scene.events(1)
+
+
+async def test_after_a_few_tries_it_is_given_up(scene):
+    scene.cluster.faults.add(on("create", kind=EVENT).first(3), forbidden())
+    scene.tell()
+    await eventually(lambda: scene.count("failed") == 1)
+    scene.tell()
+    await scene.events(1)
+
+
+async def test_an_event_that_is_gone_is_not_counted_up(control_plane, namespace):
+    clock = FakeClock()
+    scene = Scene(control_plane, namespace, clock)
+    scene.tell()
+    (event,) = await scene.events(1)
+    await scene.real.delete(
+        Ref(scene.real.name, EVENT, namespace, name_of(event)),
+        preconditions=Preconditions(uid_of(event)),
+        propagation=Propagation.BACKGROUND,
+    )
+    scene.tell()
+    await clock.advance(61)
+    await eventually(lambda: scene.count("failed") == 1)
+    scene.tell()
+    (again,) = await scene.events(1)
+    assert uid_of(again) != uid_of(event)
+    await scene.end()
+
+
+async def test_a_flood_is_written_slowly(control_plane, namespace):
+    clock = FakeClock()
+    scene = Scene(control_plane, namespace, clock)
+    for number in range(200):
+        scene.tell(Note("Counted", f"number {number}"))
+    await scene.events(50)
+    await clock.advance(0.5)
+    await scene.events(51)
+    scene.task.cancel()
+    await asyncio.gather(scene.task, return_exceptions=True)
+
+
+async def test_memory_is_bounded(scene):
+    scene.gate.close("the end")
+    for number in range(3_000):
+        scene.tell(Note("Counted", f"number {number}"))
+    assert scene.count("dropped") == 2_000
+
+
+async def test_a_closed_gate_lets_nothing_be_told(scene, control_plane):
+    mark = control_plane.audit.mark()
+    scene.gate.close("the end")
+    scene.tell()
+    await scene.end()
+    assert control_plane.audit.writes_since(mark, namespace=scene.namespace) == []
+
+
+async def test_long_texts_and_odd_names_are_told_too(scene):
+    scene.about = Ref(scene.real.name, CONFIG_MAP, scene.namespace, "x" * 253)
+    scene.tell(Note("Long", "ö" * 2_000))
+    (event,) = await scene.events(1)
+    assert get_text(event, "note") == "ö" * 512
+
+
+async def test_an_object_without_a_namespace(scene):
+    uid = f"uid-of-{scene.namespace}"
+    about = Ref(scene.real.name, CLUSTER_ROLE, "", f"system:{scene.namespace}")
+    scene.recorder.tell(about, {"metadata": {"uid": uid}}, NOTE)
+    await scene.end()
+    listing = await scene.real.list(EVENT, namespace="default")
+    (event,) = [one for one in listing.items if get_text(one, "regarding", "uid") == uid]
+    assert name_of(event).startswith("clusterrole.")
+    assert get_maps(event, "related") == []

@@ -1,0 +1,357 @@
+"""The deletion of an AppClusterBinding: what goes, what stays, and what is waited for."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.core.keys import FORCE_CLEANUP
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core import keys
+from reconciler.core.decision import Delete, Note
+from reconciler.core.durations import format_time
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    DEPLOYMENT,
+    NAMESPACE,
+    SECRET,
+)
+from tests.unit.bind.app_cluster_world import NOW, SPACE, World, ago, export, inside
+
+DB = "databases.shop.example"
+SYNCED = (API_SERVICE_NAMESPACE, "prod")
+WAITING, LATE = "Info Waiting", "Error DeadlineExceeded"
+
+
+def served(policy: str = "", *, beat: str = "") -> World:
+    """An AppClusterBinding in use: its konnector deployed, one claim in app namespace prod."""
+    marks = {"annotations": {keys.DELETION_POLICY: policy}} if policy else {}
+    world = World(spec={"konnector": {"deploy": True}}, **marks)
+    world.serve()
+    world.put(API_SERVICE_EXPORT, export(status="True"))
+    world.put(API_SERVICE_NAMESPACE, inside("prod", labels={}))
+    if beat:
+        status = {"lastHeartbeatTime": beat, "heartbeatInterval": "5m0s"}
+        world.change(CLUSTER_BINDING, "cluster", {"status": status})
+    return world
+
+
+def deleted(policy: str = "", *, beat: str = "") -> World:
+    world = served(policy, beat=beat)
+    world.delete()
+    world.serve()
+    return world
+
+
+def annotate(world: World, **annotations: Any) -> None:
+    marks = {"metadata": {"annotations": annotations}}
+    world.change(APP_CLUSTER_BINDING, "shop", marks, "team-a")
+
+
+def drains(world: World) -> None:
+    """Our konnector has seen the annotation and will not let go at once."""
+    world.change(API_SERVICE_BINDING, DB, {"metadata": {"finalizers": [keys.DRAIN]}})
+
+
+def done(world: World) -> None:
+    """Our konnector is through: it takes its finalizer off."""
+    world.remove(API_SERVICE_BINDING, DB)
+
+
+KEEPING = {"nothing is said": "", "Release": "Release", "something else": "delete"}
+
+
+@pytest.mark.parametrize("policy", KEEPING.values(), ids=KEEPING)
+def test_space_and_data_stay_unless_delete_is_said(policy):
+    world = deleted(policy)
+    assert world.app_cluster_binding is None
+    assert world.get(*SYNCED)
+    namespace = world.get(NAMESPACE, SPACE)
+    assert namespace["metadata"]["annotations"][keys.RELEASED] == "2026-06-01T12:00:00Z"
+    assert world.get(CLUSTER_BINDING, "cluster"), "it says whose the space is"
+    deletes = {step.ref.kind for step in world.written if isinstance(step, Delete)}
+    assert deletes == {
+        API_SERVICE_BINDING,
+        API_SERVICE_EXPORT,
+        API_SERVICE_EXPORT_REQUEST,
+        DEPLOYMENT,
+        SECRET,
+    }
+
+
+def test_an_event_tells_how_to_delete_what_stays():
+    world = served()
+    world.delete()
+    notes: list[Note] = []
+    while world.app_cluster_binding is not None:
+        decision = world.look()
+        notes.extend(decision.notes)
+        world.serve_once()
+    (note,) = notes
+    assert note.reason == "Released"
+    assert f"kubectl delete namespace {SPACE}" in note.message
+    assert "klutchctl.dev/deletion-policy=Delete" in note.message
+
+
+def test_delete_takes_the_space_along():
+    world = deleted("Delete")
+    assert world.app_cluster_binding is None
+    assert [key for key in world.objects if SPACE in key] == []
+
+
+def test_a_released_space_comes_back_to_who_asks_for_it_again():
+    world = deleted()
+    again = World(spec={"konnector": {"deploy": True}})
+    again.objects |= {key: one for key, one in world.objects.items() if SPACE in key}
+    again.serve()
+    assert again.get(NAMESPACE, SPACE)["metadata"]["annotations"] == {}
+    assert again.get(SECRET, "shop-kubeconfig")
+    assert again.get(*SYNCED)
+
+
+ORDER = {
+    "Release": [
+        API_SERVICE_BINDING,
+        API_SERVICE_EXPORT_REQUEST,
+        API_SERVICE_EXPORT,
+        DEPLOYMENT,
+        SECRET,
+    ],
+    "Delete": [API_SERVICE_BINDING, NAMESPACE],
+}
+
+
+@pytest.mark.parametrize(("policy", "order"), ORDER.items(), ids=ORDER)
+def test_each_thing_goes_when_the_one_before_it_is_gone(policy, order):
+    world = served(policy, beat=ago(seconds=5))
+    world.delete()
+    world.serve()
+    marks = world.get(API_SERVICE_BINDING, DB)["metadata"]["annotations"]
+    assert marks[keys.DELETION_POLICY] == policy
+    drains(world)
+    world.serve()
+    assert world.conditions()["CleanedUp"] == WAITING
+    assert keys.DRAIN in world.message("CleanedUp")
+    done(world)
+    world.put(API_SERVICE_EXPORT, export(status="False"))
+    world.serve()
+    assert world.app_cluster_binding is None
+    assert [step.ref.kind for step in world.written if isinstance(step, Delete)] == order
+
+
+def test_the_konnector_stays_until_its_bindings_are_gone():
+    world = deleted(beat=ago(seconds=5))
+    drains(world)
+    world.serve()
+    assert world.get(DEPLOYMENT, "konnector-shop")
+    assert world.get(SECRET, "shop-kubeconfig")
+
+
+def test_a_konnector_that_says_it_still_syncs_keeps_its_rights():
+    world = deleted(beat=ago(seconds=5))
+    world.pass_time(seconds=10)
+    world.serve()
+    assert world.get(API_SERVICE_BINDING, DB) is None
+    assert world.get(API_SERVICE_EXPORT, DB)
+    assert DB in world.message("CleanedUp")
+    world.pass_time(minutes=10)
+    world.serve()
+    assert world.app_cluster_binding is None, "a silent konnector is not believed for ever"
+
+
+def test_bindings_of_others_are_let_go_too():
+    world = served("Delete")
+    world.put(API_SERVICE_BINDING, inside("x.y", labels={}, metadata={"finalizers": [keys.DRAIN]}))
+    world.delete()
+    world.serve()
+    assert world.get(API_SERVICE_BINDING, "x.y")["metadata"]["deletionTimestamp"]
+    assert world.get(NAMESPACE, SPACE)["metadata"].get("deletionTimestamp") is None
+
+
+def gone_for_good(policy: str) -> World:
+    """The app cluster went away while our konnector held its finalizer."""
+    world = deleted(policy, beat=ago(seconds=5))
+    drains(world)
+    world.serve()
+    return world
+
+
+@pytest.mark.parametrize("policy", ["Release", "Delete"])
+def test_after_the_deadline_it_is_an_error_and_nothing_is_given_up(policy):
+    world = gone_for_good(policy)
+    assert world.again is not None
+    world.pass_time(minutes=10)
+    world.serve()
+    assert world.conditions()["CleanedUp"] == LATE
+    assert world.notes == ["CleanupTimedOut"]
+    message = world.message("CleanedUp")
+    assert f"APIServiceBinding {DB} still exists (finalizers: {keys.DRAIN})" in message
+    assert "klutchctl.dev/force-cleanup=true" in message
+    assert "2026-06-01T11:59:55Z" in message
+    world.pass_time(days=30)
+    assert world.serve() == 0
+    assert world.get(*SYNCED)
+    assert world.notes == ["CleanupTimedOut"]
+
+
+def test_the_deadline_is_looked_at_in_time():
+    world = gone_for_good("Release")
+    assert world.look().again == world.terms.drain_deadline
+
+
+@pytest.mark.parametrize(("policy", "stays"), [("Release", True), ("Delete", False)])
+def test_who_forces_goes_on_without_the_konnector(policy, stays):
+    world = gone_for_good(policy)
+    annotate(world, **{FORCE_CLEANUP: "true"})
+    world.serve()
+    assert world.app_cluster_binding is None
+    assert (world.get(*SYNCED) is not None) is stays
+
+
+def test_forcing_takes_off_no_finalizer_of_others():
+    world = gone_for_good("Delete")
+    theirs = {"metadata": {"finalizers": ["example.com/backup", keys.DRAIN]}}
+    world.change(API_SERVICE_BINDING, DB, theirs)
+    annotate(world, **{FORCE_CLEANUP: "true"})
+    world.serve()
+    left = world.get(API_SERVICE_BINDING, DB)["metadata"]["finalizers"]
+    assert left == ["example.com/backup"]
+    assert "example.com/backup" in world.message("CleanedUp")
+    assert world.get(NAMESPACE, SPACE)["metadata"].get("deletionTimestamp") is None
+
+
+@pytest.mark.parametrize("value", ["false", "yes", ""])
+def test_only_true_forces(value):
+    world = gone_for_good("Delete")
+    annotate(world, **{FORCE_CLEANUP: value})
+    assert world.serve() == 0
+
+
+def test_a_namespace_that_does_not_go_is_named_with_its_reason():
+    world = served("Delete")
+    held = {"finalizers": ["example.com/hold"]}
+    world.change(NAMESPACE, SPACE, {"metadata": held})
+    world.delete()
+    world.serve()
+    reason = {
+        "type": "NamespaceContentRemaining",
+        "status": "True",
+        "message": "Some resources are remaining: databases.shop.example has 1 resource instances",
+    }
+    world.change(NAMESPACE, SPACE, {"status": {"conditions": [reason]}})
+    world.serve()
+    assert world.message("CleanedUp") == f"Namespace {SPACE} still exists: {reason['message']}."
+    assert world.app_cluster_binding
+
+
+def test_an_old_backends_cluster_roles_go_first():
+    world = served()
+    name = "klutch-konnector-team-a-shop"
+    for kind in (CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
+        world.put(kind, {"metadata": {"name": name, "finalizers": ["example.com/hold"]}})
+    world.delete()
+    world.serve()
+    assert f"ClusterRole {name} still exists" in world.message("CleanedUp")
+    for kind in (CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
+        world.remove(kind, name)
+    world.serve()
+    assert world.app_cluster_binding is None
+
+
+NEVER_SERVED = {
+    "its secret was never there": lambda world: world.remove(SECRET, "shop-kubeconfig", "team-a"),
+    "it was never looked at": lambda world: None,
+}
+
+
+@pytest.mark.parametrize("before", NEVER_SERVED.values(), ids=NEVER_SERVED)
+def test_one_that_never_had_a_space_goes_at_once(before):
+    world = World()
+    before(world)
+    world.delete()
+    assert world.serve() == 1
+    assert world.app_cluster_binding is None
+
+
+def test_one_without_our_finalizer_is_left_alone():
+    world = World(finalizers=["other"])
+    world.delete()
+    assert world.serve() == 0
+
+
+def test_a_namespace_that_somebody_deletes_is_not_marked():
+    world = served()
+    held = {"finalizers": ["example.com/hold"], "deletionTimestamp": "2026-06-01T12:00:00Z"}
+    world.change(NAMESPACE, SPACE, {"metadata": held})
+    world.delete()
+    world.serve()
+    assert world.app_cluster_binding is None
+    assert "annotations" not in world.get(NAMESPACE, SPACE)["metadata"]
+
+
+def test_the_mind_may_be_changed_while_it_waits():
+    world = gone_for_good("Release")
+    annotate(world, **{keys.DELETION_POLICY: "Delete"})
+    done(world)
+    world.serve()
+    assert world.app_cluster_binding is None
+    assert world.get(NAMESPACE, SPACE) is None
+
+
+def test_it_can_be_deleted_long_after_it_was_asked_for():
+    world = served()
+    world.delete()
+    world.now = NOW.replace(year=2027)
+    world.serve()
+    assert world.app_cluster_binding is None
+
+
+EVENTS = {
+    "a heartbeat": lambda world: world.change(
+        CLUSTER_BINDING, "cluster", {"status": {"lastHeartbeatTime": format_time(world.now)}}
+    ),
+    "the konnector holds": drains,
+    "the konnector lets go": lambda world: world.change(
+        API_SERVICE_BINDING, DB, {"metadata": {"finalizers": []}}
+    ),
+    "sync has stopped": lambda world: world.put(API_SERVICE_EXPORT, export(status="False")),
+    "a minute": lambda world: world.pass_time(minutes=1),
+    "an hour": lambda world: world.pass_time(hours=1),
+    "forced": lambda world: annotate(world, **{FORCE_CLEANUP: "true"}),
+    "unlisted": lambda world: world.change(
+        APP_CLUSTER_BINDING, "shop", {"spec": {"apiExports": []}}, "team-a"
+    ),
+    "the kubeconfig is lost": lambda world: world.objects.pop(
+        (SECRET, "team-a", "shop-kubeconfig"), None
+    ),
+    "unlabelled": lambda world: world.change(
+        CLUSTER_BINDING, "cluster", {"metadata": {"labels": {"a": "b"}}}
+    ),
+    "deleted": lambda world: world.delete(),
+}
+KEPT = (NAMESPACE, CLUSTER_BINDING, API_SERVICE_NAMESPACE)
+
+
+@given(
+    policy=st.sampled_from(["", "Release"]),
+    beat=st.sampled_from(["", ago(seconds=5)]),
+    events=st.lists(st.sampled_from(sorted(EVENTS)), max_size=8),
+)
+def test_whatever_happens_without_delete_the_data_stays(policy, beat, events):
+    world = served(policy, beat=beat)
+    for event in (*events, "deleted"):
+        if world.app_cluster_binding is None:
+            break
+        if world.get(API_SERVICE_BINDING, DB) is None and "konnector" in event:
+            continue
+        EVENTS[event](world)
+        world.serve()
+    assert {step.ref.kind for step in world.written if isinstance(step, Delete)}.isdisjoint(KEPT)
+    assert world.get(*SYNCED)

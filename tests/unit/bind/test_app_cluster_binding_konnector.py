@@ -1,0 +1,204 @@
+"""The konnector's Deployment in a binding space, live."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bind.app_cluster_binding import Terms, decide
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.core.decision import Apply, Patch
+from reconciler.core.manifest import get, get_map, get_maps
+from reconciler.core.refs import DEPLOYMENT
+from tests.unit.bind.app_cluster_world import IMAGE, NOW, World
+
+RECORDED = Path(__file__).parents[1].joinpath("blueprints/data/space_konnector.yaml").read_text()
+ORIGINAL, OVERRIDDEN = yaml.safe_load_all(RECORDED)
+NAME = "konnector-shop"
+AVAILABLE = {"type": "Available", "status": "True"}
+STATUS = {
+    "observedGeneration": 1,
+    "updatedReplicas": 2,
+    "availableReplicas": 2,
+    "conditions": [AVAILABLE],
+}
+
+
+def deployed(**overrides: Any) -> World:
+    konnector = {"deploy": True, **({"overrides": overrides} if overrides else {})}
+    world = World(spec={"konnector": konnector})
+    world.serve()
+    return world
+
+
+def says(world: World, **status: Any) -> None:
+    body = {"metadata": {"generation": 1}, "status": {**STATUS, **status}}
+    world.change(DEPLOYMENT, NAME, body)
+
+
+def overrides(world: World, value: Any) -> None:
+    spec = {"spec": {"konnector": {"overrides": value}}}
+    world.change(APP_CLUSTER_BINDING, "shop", spec, "team-a")
+
+
+SAYS = {
+    "nothing yet": ({"observedGeneration": 0, "conditions": []}, "Info KonnectorProgressing"),
+    "no replica is there": (
+        {"updatedReplicas": 0, "availableReplicas": 0, "conditions": []},
+        "Info KonnectorProgressing",
+    ),
+    "it is rolling out": ({"updatedReplicas": 1}, "Info KonnectorProgressing"),
+    "not available": (
+        {"conditions": [{"type": "Available", "status": "False"}]},
+        "Info KonnectorProgressing",
+    ),
+    "it crash-loops": (
+        {"conditions": [AVAILABLE, {"type": "Progressing", "status": "False", "message": "slow"}]},
+        "Error KonnectorDeploymentFailed",
+    ),
+    "Pods are refused": (
+        {"conditions": [{"type": "ReplicaFailure", "status": "True", "message": "quota"}]},
+        "Error KonnectorDeploymentFailed",
+    ),
+    "available": ({}, "True"),
+}
+
+
+@pytest.mark.parametrize(("status", "want"), SAYS.values(), ids=SAYS)
+def test_deployed_is_what_the_deployment_says(status, want):
+    world = deployed()
+    says(world, **status)
+    world.serve()
+    assert world.conditions()["KonnectorDeployed"] == want
+
+
+TAKEN_OVER = {
+    "as it was made": (ORIGINAL, {}, 0),
+    "with overrides": (
+        OVERRIDDEN,
+        {
+            "env": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
+            "image": "registry.example/konnector:dev",
+            "readinessProbe": {"periodSeconds": 5},
+            "resources": {"limits": {"memory": "256Mi"}, "requests": {"cpu": "0.05"}},
+            "securityContext": {"runAsNonRoot": True},
+        },
+        0,
+    ),
+    "with another image": (ORIGINAL, {"image": "ours:1"}, 1),
+}
+
+
+@pytest.mark.parametrize(("live", "laid_over", "writes"), TAKEN_OVER.values(), ids=TAKEN_OVER)
+def test_the_originals_is_taken_over(live, laid_over, writes):
+    world = deployed(**laid_over)
+    world.put(DEPLOYMENT, {**live, "status": {}})
+    assert len(world.look().tasks) == writes
+
+
+def test_its_fields_become_ours_before_they_are_changed():
+    world = deployed(image="ours:1")
+    entry = {
+        "manager": "example-backend",
+        "operation": "Update",
+        "fieldsV1": {"f:spec": {"f:template": {}}},
+    }
+    metadata = {**ORIGINAL["metadata"], "managedFields": [entry]}
+    world.put(DEPLOYMENT, {**ORIGINAL, "metadata": metadata})
+    (task,) = world.look().tasks
+    first, second = task.steps
+    assert isinstance(first, Patch)
+    assert isinstance(second, Apply)
+    (moved,) = get_maps(first.body, "metadata", "managedFields")
+    assert (moved["manager"], moved["operation"]) == ("klutch-bind", "Apply")
+    assert get(second.manifest, "metadata", "uid")
+    assert get(second.manifest, "metadata", "resourceVersion") is None
+
+
+OTHERS = {
+    "scaled": {"spec": {"replicas": 5}},
+    "a sidecar's annotation": {"spec": {"template": {"metadata": {"annotations": {"a": "b"}}}}},
+    "a label": {"metadata": {"labels": {"team": "x"}}},
+    "a strategy": {"spec": {"strategy": {"type": "Recreate"}}},
+}
+
+
+@pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS)
+def test_what_others_set_is_left_alone(change):
+    world = deployed()
+    world.change(DEPLOYMENT, NAME, change)
+    assert not world.look().tasks
+
+
+def test_a_change_of_ours_does_not_scale():
+    world = deployed()
+    world.change(DEPLOYMENT, NAME, {"spec": {"replicas": 5}})
+    overrides(world, {"image": "ours:1"})
+    world.serve()
+    live = world.get(DEPLOYMENT, NAME)
+    assert get(live, "spec", "replicas") == 5
+    assert get(live, "spec", "template", "spec", "containers", 0, "image") == "ours:1"
+
+
+def test_an_override_that_is_dropped_goes():
+    world = deployed(env=[{"name": "A", "value": "1"}], workingDir="/tmp")
+    overrides(world, {"env": None, "workingDir": None})
+    world.serve()
+    container = get_map(world.get(DEPLOYMENT, NAME), "spec", "template", "spec", "containers", 0)
+    assert [one["name"] for one in get_maps(container, "env")] == ["POD_NAME", "POD_NAMESPACE"]
+    assert "workingDir" not in container
+    assert world.serve() == 0
+
+
+def test_a_change_is_applied_to_what_was_looked_at():
+    world = deployed()
+    overrides(world, {"image": "ours:1"})
+    (task,) = world.look().tasks
+    (step,) = task.steps
+    assert isinstance(step, Apply)
+    live = world.get(DEPLOYMENT, NAME)["metadata"]
+    for key in ("uid", "resourceVersion"):
+        assert get(step.manifest, "metadata", key) == live[key]
+
+
+def test_not_deployed_any_more():
+    world = deployed()
+    spec = {"spec": {"konnector": {"deploy": False}}}
+    world.change(APP_CLUSTER_BINDING, "shop", spec, "team-a")
+    world.serve()
+    assert world.get(DEPLOYMENT, NAME) is None
+    assert world.conditions()["KonnectorDeployed"] == "True"
+
+
+@pytest.mark.parametrize(
+    ("deploy", "want"), [(True, "Error KonnectorDeploymentFailed"), (False, "True")]
+)
+def test_a_control_plane_without_deployments(deploy, want):
+    world = World(spec={"konnector": {"deploy": deploy}})
+    world.serve()
+    world.remove_if_there(DEPLOYMENT, NAME)
+    seen = replace(world.seen(), deployments_served=False)
+    decision = decide(seen, terms=world.terms, now=NOW)
+    said = next(one for one in decision.conditions if one.type == "KonnectorDeployed")
+    assert (said.status if said.status == "True" else f"{said.severity} {said.reason}") == want
+    assert not decision.tasks
+
+
+IMAGES = {
+    "none": ("", {}, "Error KonnectorDeploymentFailed", None),
+    "the backend's": (IMAGE, {}, "Info KonnectorProgressing", IMAGE),
+    "its own": ("", {"image": "x:1"}, "Info KonnectorProgressing", "x:1"),
+    "its own first": (IMAGE, {"image": "x:1"}, "Info KonnectorProgressing", "x:1"),
+}
+
+
+@pytest.mark.parametrize(("default", "laid_over", "want", "image"), IMAGES.values(), ids=IMAGES)
+def test_which_image_it_runs(default, laid_over, want, image):
+    world = World(spec={"konnector": {"deploy": True, "overrides": laid_over}})
+    world.terms = Terms(control_plane="cp", konnector_image=default)
+    world.serve()
+    assert world.conditions()["KonnectorDeployed"] == want
+    container = ("spec", "template", "spec", "containers", 0)
+    assert get(world.get(DEPLOYMENT, NAME), *container, "image") == image

@@ -1,0 +1,285 @@
+"""Where copies live, and when that place goes (protocol-bind.md C.4, F6, F41, F46)."""
+
+from datetime import timedelta
+
+import pytest
+
+from bind.service_namespace import (
+    Home,
+    Removal,
+    Seen,
+    chosen,
+    decide,
+    home_of,
+    leaving,
+    obstacle,
+)
+from reconciler.blueprints import access
+from reconciler.core.decision import NOTHING, Create, Delete, Patch
+from reconciler.core.manifest import annotations_of, name_of, namespace_of
+from reconciler.core.refs import CRD, NAMESPACE, ROLE_BINDING
+from tests.support.space_objects import (
+    CONTROL_PLANE,
+    SPACE,
+    deleting,
+    live,
+    live_like,
+    mapping,
+    served,
+    space,
+)
+
+HOME = Home(SPACE, "dev")
+TARGET = f"{SPACE}-dev"
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+MARK = {"klutch.anynines.com/api-service-namespace": f"{SPACE}/dev"}
+RIGHTS = served(access.in_service_namespace(SPACE, TARGET))
+
+
+def namespace(name=TARGET, annotations=MARK, age=HOUR):
+    return live(NAMESPACE, name, age=age, metadata={"annotations": annotations})
+
+
+def crd(age=2 * HOUR):
+    return live(CRD, "apiservicenamespaces.klutch.anynines.com", age=age)
+
+
+def seen(**facts):
+    return Seen(CONTROL_PLANE, HOME, **{"mapping": mapping(), "space": space(), **facts})
+
+
+def steps_of(decision):
+    told = []
+    for step in [step for task in decision.tasks for step in task.steps]:
+        match step:
+            case Create(kind, manifest):
+                told.append(("Create", kind, name_of(manifest)))
+            case Patch(ref) | Delete(ref):
+                told.append((type(step).__name__, ref.kind, ref.name))
+    return told
+
+
+OURS = {"namespace": namespace()}
+OTHER_ROLE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
+OF_OTHER = {"klutch.anynines.com/api-service-namespace": "cluster/a1-dev"}
+MAKING = {
+    "a new app namespace gets a Namespace and its rights there": (
+        "Namespaced", {},
+        [("Create", NAMESPACE, TARGET), ("Create", ROLE_BINDING, "klutch-binder")], {},
+    ),
+    "in Cluster scope the Namespace alone": (
+        "Cluster", {}, [("Create", NAMESPACE, TARGET)], {},
+    ),
+    "rights are given before the status tells where": (
+        "Namespaced", OURS, [("Create", ROLE_BINDING, "klutch-binder")], {},
+    ),
+    "the status tells when all is there": (
+        "Namespaced", {**OURS, "role_binding": RIGHTS}, [], {"namespace": TARGET},
+    ),
+    "in Cluster scope it tells without rights": ("Cluster", OURS, [], {"namespace": TARGET}),
+    "another subject is corrected": (
+        "Namespaced", {**OURS, "role_binding": {**RIGHTS, "subjects": []}},
+        [("Patch", ROLE_BINDING, "klutch-binder")], {},
+    ),
+    "another role means a new RoleBinding (F41)": (
+        "Namespaced", {**OURS, "role_binding": {**RIGHTS, "roleRef": OTHER_ROLE}},
+        [("Delete", ROLE_BINDING, "klutch-binder"), ("Create", ROLE_BINDING, "klutch-binder")], {},
+    ),
+    "a Namespace on its way out is waited for (F41)": (
+        "Namespaced", {"namespace": deleting(namespace())}, [], {},
+    ),
+    "a Namespace of nobody is not adopted (F6)": (
+        "Namespaced", {"namespace": namespace(annotations={})}, [], {},
+    ),
+    "nor one of another app namespace": (
+        "Cluster", {"namespace": namespace(annotations=OF_OTHER)}, [], {},
+    ),
+    "nothing is made for a space that goes": ("Namespaced", {"space": deleting(space())}, [], {}),
+    "nor for one that is gone": ("Namespaced", {"space": None}, [], {}),
+    "nor for an app namespace that goes": ("Namespaced", {"mapping": deleting(mapping())}, [], {}),
+    "but its konnector keeps its rights until then": (
+        "Namespaced", {**OURS, "mapping": deleting(mapping())},
+        [("Create", ROLE_BINDING, "klutch-binder")], {},
+    ),
+    "a status that names its own Namespace elsewhere counts": (
+        "Cluster",
+        {"mapping": mapping(namespace="elsewhere"), "elsewhere": namespace("elsewhere")},
+        [], {"namespace": "elsewhere"},
+    ),
+    "a status that names somebody else's does not, and is corrected": (
+        "Cluster",
+        {**OURS, "mapping": mapping(namespace="kube-system"),
+         "elsewhere": namespace("kube-system", annotations={})},
+        [], {"namespace": TARGET},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("scope", "facts", "steps", "fields"), MAKING.values(), ids=MAKING.keys())
+def test_making(scope, facts, steps, fields):
+    decision = decide(seen(**facts), scope=scope)
+    assert (steps_of(decision), decision.fields) == (steps, fields)
+
+
+def test_a_new_namespace_says_whose_it_is():
+    (task,) = decide(seen(), scope="Namespaced").tasks
+    made, rights = task.steps
+    assert isinstance(made, Create)
+    assert isinstance(rights, Create)
+    assert annotations_of(made.manifest) == MARK
+    assert rights.manifest == access.in_service_namespace(SPACE, TARGET)
+
+
+def test_rights_are_given_in_the_namespace_that_was_chosen():
+    facts = seen(mapping=mapping(namespace="elsewhere"), elsewhere=namespace("elsewhere"))
+    assert chosen(facts) == "elsewhere"
+    ((step,),) = [task.steps for task in decide(facts, scope="Namespaced").tasks]
+    assert isinstance(step, Create)
+    assert namespace_of(step.manifest) == "elsewhere"
+
+
+LONG = Home(SPACE, "x" * 60)
+OBSTACLES = {
+    "a Namespace of nobody": (
+        seen(namespace=namespace(annotations={})), "NamespaceCollision",
+        "Namespace cluster-a1-dev is there already and does not belong to app namespace dev",
+    ),
+    "one of another tenant (F6)": (
+        seen(namespace=namespace(annotations=OF_OTHER)), "NamespaceCollision",
+        "Namespace cluster-a1-dev is there already and does not belong to app namespace dev",
+    ),
+    "a name that is too long": (
+        Seen(CONTROL_PLANE, LONG, mapping=mapping(LONG.name), space=space()),
+        "NamespaceNameInvalid",
+        f"App namespace {LONG.name} cannot be served: '{LONG.target}' has 71 characters, "
+        "63 are allowed",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "reason", "message"), OBSTACLES.values(), ids=OBSTACLES.keys())
+@pytest.mark.parametrize("scope", ["Namespaced", "Cluster"])
+def test_obstacles_are_told_and_nothing_is_written(facts, reason, message, scope):
+    found = obstacle(facts)
+    assert found is not None
+    assert (found[0].reason, found[1]) == (reason, message)
+    decision = decide(facts, scope=scope)
+    assert (decision.tasks, decision.fields) == ((), {})
+    (note,) = decision.notes
+    assert (note.reason, note.message, note.type) == (reason, message, "Warning")
+
+
+NO_OBSTACLE = {
+    "its own Namespace": seen(**OURS),
+    "none yet": seen(),
+    "an app namespace that is gone": seen(mapping=None, namespace=namespace(annotations={})),
+    "an app namespace that goes": seen(
+        mapping=deleting(mapping()), namespace=namespace(annotations={})
+    ),
+}
+
+
+@pytest.mark.parametrize("facts", NO_OBSTACLE.values(), ids=NO_OBSTACLE.keys())
+def test_no_obstacle(facts):
+    assert obstacle(facts) is None
+
+
+def removal(**facts):
+    return Removal(**{"mapping": None, "crd": crd(), "released": False, **facts})
+
+
+GONE = {"mapping": None, **OURS, "removal": removal()}
+
+
+def test_a_service_namespace_goes_with_its_app_namespace_exactly_as_it_was_seen():
+    for place in (space(), None, deleting(space())):  # also with its space
+        (task,) = decide(seen(**{**GONE, "space": place}), scope="Namespaced").tasks
+        (step,) = task.steps
+        assert isinstance(step, Delete)
+        assert (step.ref.name, step.uid, step.resource_version) == (TARGET, f"uid-of-{TARGET}", "7")
+
+
+KEPT = {
+    "nobody looked what is in it": ({"removal": None}, ""),
+    "not all app namespaces may be seen": ({"unsure": "403"}, ""),
+    "the app namespace is back": ({"removal": removal(mapping=mapping())}, ""),
+    "it is not marked as ours": ({"namespace": namespace(annotations={})}, ""),
+    "it is another's": ({"namespace": namespace(annotations=OF_OTHER)}, ""),
+    "it is on its way out": ({"namespace": deleting(namespace())}, ""),
+    "it is a copy under another name": (
+        {"namespace": None, "elsewhere": namespace("restored")}, "",
+    ),
+    "something in it was released": ({"removal": removal(released=True)}, "ReleasedDataKept"),
+    "the CRD of app namespaces is gone": (
+        {"removal": removal(crd=None)}, "CustomResourceDefinitionGone",
+    ),
+    "the CRD goes, and app namespaces before it": (
+        {"removal": removal(crd=deleting(crd()))}, "CustomResourceDefinitionGone",
+    ),
+    "the CRD was made anew": (
+        {"removal": removal(crd=crd(age=MINUTE))}, "CustomResourceDefinitionMadeAnew",
+    ),
+    "nobody knows when": (
+        {"removal": removal(crd=live_like(crd(), creationTimestamp=None))},
+        "CustomResourceDefinitionMadeAnew",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "reason"), KEPT.values(), ids=KEPT.keys())
+def test_data_survive_whatever_is_in_doubt(facts, reason):
+    decision = decide(seen(**{**GONE, **facts}), scope="Namespaced")
+    assert decision.tasks == ()
+    assert [(note.reason, note.type) for note in decision.notes] == (
+        [(reason, "Warning")] if reason else []
+    )
+    assert not reason or decision.again
+
+
+def test_a_namespace_of_the_same_second_as_the_crd_is_not_older():
+    facts = {**GONE, "removal": removal(crd=crd(age=HOUR))}
+    assert decide(seen(**facts), scope="Namespaced").tasks
+
+
+LEAVING = {
+    "an app namespace is gone": (GONE, True),
+    "it is there": ({**GONE, "mapping": mapping()}, False),
+    "there is no Namespace": ({**GONE, "namespace": None}, False),
+    "the Namespace is not ours": ({**GONE, "namespace": namespace(annotations={})}, False),
+    "the Namespace goes already": ({**GONE, "namespace": deleting(namespace())}, False),
+}
+
+
+@pytest.mark.parametrize(("facts", "wanted"), LEAVING.values(), ids=LEAVING.keys())
+def test_the_last_look_is_asked_for_only_before_a_deletion(facts, wanted):
+    assert (leaving(seen(**facts)) is not None) == wanted
+
+
+def test_nothing_is_left_to_do_when_both_are_gone():
+    assert decide(seen(mapping=None), scope="Namespaced") == NOTHING
+
+
+HOMES = {
+    f"{SPACE}/dev": HOME,
+    "a/b/c": None,
+    "/dev": None,
+    f"{SPACE}/": None,
+    SPACE: None,
+    "": None,
+}
+
+
+@pytest.mark.parametrize(("mark", "want"), HOMES.items(), ids=[repr(one) for one in HOMES])
+def test_whose_a_namespace_is_stands_in_its_annotation(mark, want):
+    assert home_of(mark) == want
+    assert want is None or want.mark == mark
+
+
+def test_two_tenants_with_one_target_do_not_share_it():
+    one, other = Home("a", "b-c"), Home("a-b", "c")
+    assert one.target == other.target
+    held = namespace(one.target, {"klutch.anynines.com/api-service-namespace": one.mark})
+    second = Seen(CONTROL_PLANE, other, mapping=mapping("c"), space=space(), namespace=held)
+    assert obstacle(second) is not None
+    gone = Seen(CONTROL_PLANE, other, namespace=held, removal=removal())
+    assert decide(gone, scope="Cluster") == NOTHING

@@ -1,0 +1,213 @@
+"""The manager: reads, then leads, then works, and stops in that order backwards."""
+
+import asyncio
+
+import pytest
+
+from reconciler.core.refs import CONFIG_MAP, SECRET, Ref
+from reconciler.loop.gate import Gate
+from reconciler.loop.leadership import LeaseLost
+from reconciler.loop.manager import Manager
+from reconciler.loop.meters import Meters
+from reconciler.loop.pulse import SILENCE, Pulse
+from tests.support.fake_clock import FakeClock, settle
+
+
+class View:
+    def __init__(self, diary, kind=SECRET, *, synced=True):
+        self.ref, self.store, self.restarts, self.trouble = Ref("plane", kind, "", ""), "abc", 2, ""
+        self._diary, self._synced = diary, asyncio.Event()
+        if synced:
+            self._synced.set()
+
+    @property
+    def synced(self):
+        return self._synced.is_set()
+
+    def read(self):
+        self._synced.set()
+
+    async def wait_synced(self):
+        await self._synced.wait()
+
+    async def run(self):
+        self._diary.append("follows")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._diary.append("follows no more")
+
+
+class Worker:
+    def __init__(self, diary, error=None):
+        self._diary, self._error, self._stop = diary, error, asyncio.Event()
+
+    def stop(self):
+        self._stop.set()
+
+    async def run(self):
+        self._diary.append("works")
+        try:
+            if self._error:
+                raise self._error
+            await self._stop.wait()
+            await settle()
+            self._diary.append("has ended its work")
+        except asyncio.CancelledError:
+            self._diary.append("is cut")
+            raise
+
+
+class Leading:
+    """Leadership as the manager sees it."""
+
+    def __init__(self, diary):
+        self._diary, self.granted, self.lost = diary, asyncio.Event(), asyncio.Event()
+
+    async def lead(self, work):
+        await self.granted.wait()
+        self._diary.append("leads")
+        working = asyncio.create_task(work())
+        losing = asyncio.create_task(self.lost.wait())
+        await asyncio.wait({working, losing}, return_when=asyncio.FIRST_COMPLETED)
+        losing.cancel()
+        if self.lost.is_set():
+            working.cancel()
+            await asyncio.wait({working})
+            raise LeaseLost("lost")
+        self._diary.append("gives it back")
+
+
+@pytest.fixture
+def diary():
+    return []
+
+
+@pytest.fixture
+def stop():
+    return asyncio.Event()
+
+
+def managed(diary, *, views=None, workers=None, leadership=None):
+    return Manager(
+        views=views or [View(diary)],
+        workers=workers or [Worker(diary)],
+        meters=Meters(),
+        leadership=leadership,
+    )
+
+
+async def test_the_order_of_things(diary, stop):
+    leading = Leading(diary)
+    running = asyncio.create_task(managed(diary, leadership=leading).run(stop))
+    await settle()
+    assert diary == ["follows"]
+    leading.granted.set()
+    await settle()
+    stop.set()
+    await running
+    assert diary == [
+        "follows",
+        "leads",
+        "works",
+        "has ended its work",
+        "gives it back",
+        "follows no more",
+    ]
+
+
+async def test_nothing_is_worked_on_until_everything_was_read(diary, stop):
+    views = [View(diary), View(diary, CONFIG_MAP, synced=False)]
+    manager = managed(diary, views=views)
+    running = asyncio.create_task(manager.run(stop))
+    await settle()
+    assert manager.unready() == "not read yet: plane: ConfigMap list: not answered yet"
+    views[1].trouble = "the user may not list"
+    assert manager.unready() == "not read yet: plane: ConfigMap list: the user may not list"
+    assert "works" not in diary
+    views[1].read()
+    await settle()
+    assert manager.unready() == ""
+    assert diary[-1] == "works"
+    stop.set()
+    await running
+
+
+@pytest.mark.parametrize("synced", [True, False])
+async def test_who_is_stopped_before_the_work_ends_at_once(diary, stop, synced):
+    views = [View(diary, synced=synced)]
+    manager = managed(diary, views=views, leadership=Leading(diary))
+    running = asyncio.create_task(manager.run(stop))
+    await settle()
+    stop.set()
+    await running
+    assert diary == ["follows", "follows no more"]
+
+
+async def test_a_lost_lease_ends_all_and_is_told(diary, stop):
+    leading = Leading(diary)
+    leading.granted.set()
+    running = asyncio.create_task(managed(diary, leadership=leading).run(stop))
+    await settle()
+    leading.lost.set()
+    with pytest.raises(LeaseLost):
+        await running
+    assert diary[-2:] == ["is cut", "follows no more"]
+
+
+async def test_a_defect_of_one_worker_ends_all(diary, stop):
+    workers = [Worker(diary), Worker(diary, ZeroDivisionError())]
+    with pytest.raises(ExceptionGroup) as caught:
+        await managed(diary, workers=workers).run(stop)
+    assert caught.group_contains(ZeroDivisionError, depth=2)
+    assert sorted(diary[-2:]) == ["follows no more", "is cut"]
+
+
+async def test_who_is_cancelled_ends_all(diary, stop):
+    running = asyncio.create_task(managed(diary).run(stop))
+    await settle()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert sorted(diary[-2:]) == ["follows no more", "is cut"]
+
+
+async def test_views_are_counted_while_they_are_followed(diary, stop):
+    meters = Meters()
+    views = [View(diary), View(diary), View(diary, CONFIG_MAP)]
+    views[2].trouble = "no connection"
+
+    def values(metric):
+        found = {}
+        for kind in ("secrets", "configmaps"):
+            labels = {"cluster": "plane", "resource": kind}
+            found[kind] = meters.registry.get_sample_value(metric, labels)
+        return found
+
+    manager = Manager(views=views, workers=[Worker(diary)], meters=meters)
+    running = asyncio.create_task(manager.run(stop))
+    await settle()
+    # Two views of one kind, as of two namespaces, count together.
+    assert values("klutch_cache_objects") == {"secrets": 6, "configmaps": 3}
+    assert values("klutch_cache_troubled") == {"secrets": 0, "configmaps": 1}
+    assert values("klutch_watch_restarts_total") == {"secrets": 4, "configmaps": 2}
+    stop.set()
+    await running
+    assert values("klutch_cache_objects") == {"secrets": None, "configmaps": None}
+    # A counter never goes back.
+    assert values("klutch_watch_restarts_total") == {"secrets": 4, "configmaps": 2}
+
+
+async def test_the_pulse_of_a_loop_that_turns_and_of_one_that_is_stuck():
+    clock, gate = FakeClock(), Gate()
+    pulse = Pulse(clock, gate)
+    beating = asyncio.create_task(pulse.run())
+    await clock.advance(100)
+    assert pulse.ailment() == ""
+    clock.jump(SILENCE + 1)
+    assert pulse.ailment() == "the event loop has been stuck for 31 s"
+    await clock.advance(1)
+    assert pulse.ailment() == ""
+    gate.lose_lock("not renewed")
+    assert pulse.ailment() == "the lease was lost"
+    beating.cancel()

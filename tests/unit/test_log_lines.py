@@ -1,0 +1,50 @@
+"""Each record of a log is one line, with its fields."""
+
+import json
+import logging
+
+import pytest
+
+from reconciler.loop.log_lines import Json, Text
+
+
+def record(message: str = "the sentence", **fields: object) -> logging.LogRecord:
+    made = {"name": "bind", "levelname": "WARNING", "created": 0.0, "msecs": 7.0, "msg": message}
+    return logging.makeLogRecord(made | fields)
+
+
+LINES = {
+    "a sentence alone": (record(), "1970-01-01T00:00:00.007Z WARNING the sentence"),
+    "fields are quoted": (
+        record(key="a b", error='say "no"'),
+        '1970-01-01T00:00:00.007Z WARNING the sentence key="a b" error="say \\"no\\""',
+    ),
+    "numbers are not": (record(tries=3), "1970-01-01T00:00:00.007Z WARNING the sentence tries=3"),
+    "a line stays one": (record("a\nb"), "1970-01-01T00:00:00.007Z WARNING a\\nb"),
+}
+
+
+@pytest.mark.parametrize(("said", "line"), LINES.values(), ids=LINES.keys())
+def test_a_line_of_text(said, line):
+    assert Text().format(said) == line
+
+
+def test_a_line_of_json():
+    assert json.loads(Json().format(record(key="a\nb"))) == {
+        "time": "1970-01-01T00:00:00.007Z",
+        "level": "warning",
+        "logger": "bind",
+        "message": "the sentence",
+        "key": "a\nb",
+    }
+
+
+def test_a_field_cannot_take_the_place_of_what_is_always_told():
+    assert json.loads(Json().format(record(level="info")))["level"] == "warning"
+
+
+def test_an_exception_is_told_by_its_type_alone():
+    error = ValueError("a secret")
+    told = record(exc_info=(type(error), error, None))
+    assert "a secret" not in Text().format(told) + Json().format(told)
+    assert json.loads(Json().format(told))["error"] == "ValueError"
