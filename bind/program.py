@@ -12,7 +12,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Protocol
 
-
 from bind import app_cluster_binding
 from bind.controllers.acting import Acting, Queue
 from bind.controllers.app_cluster_bindings import AppClusterBindings
@@ -34,7 +33,7 @@ from reconciler.kube.connection import Connection
 from reconciler.kube.in_cluster import in_cluster
 from reconciler.kube.limits import Limits
 from reconciler.loop import listener, log_lines
-from reconciler.loop.clock import SystemClock
+from reconciler.loop.clock import Clock, SystemClock
 from reconciler.loop.controller import Controller
 from reconciler.loop.events import Recorder, Source
 from reconciler.loop.gate import Gate
@@ -112,7 +111,12 @@ async def serve(
         served = not settings.control_plane_mode or await serves_deployments(cluster)
         namespace = settings.lease_namespace or way.namespace or names.KLUTCH_NAMESPACE
         backend = wired(
-            settings, cluster, leases=leases, deployments_served=served, lease_namespace=namespace
+            settings,
+            cluster,
+            leases=leases,
+            deployments_served=served,
+            lease_namespace=namespace,
+            clock=SystemClock(),
         )
         with ExitStack() as stack:
             if settings.probes is not None:
@@ -146,12 +150,13 @@ def wired(
     leases: Cluster,
     deployments_served: bool,
     lease_namespace: str,
+    clock: Clock,
 ) -> Backend:
     """Return a backend on this control plane. `leases` is a second way there, for the lease.
 
     A lease that waits behind thousands of calls would be lost.
     """
-    clock, gate, meters = SystemClock(), Gate(), Meters()
+    gate, meters = Gate(), Meters()
     holder = _holder()
     recorder = Recorder(
         cluster,

@@ -5,6 +5,7 @@ program; `unserved` names those that were given and have no effect.
 """
 
 import argparse
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -100,7 +101,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         lease_namespace=given.lease_namespace,
         probes=_address(given.probe_address),
         workers=_at_least(1, given.workers, "--workers"),
-        qps=given.qps,
+        qps=_positive(given.qps, "--qps"),
         burst=_at_least(1, given.burst, "--burst"),
         verbosity=given.v,
         log_format=given.logging_format,
@@ -192,6 +193,12 @@ def _seconds(value: float, where: str) -> timedelta:
 def _at_least(least: int, value: int, where: str) -> int:
     if value < least:
         raise ConfigError(f"{value} is less than {least}", where=where)
+    return value
+
+
+def _positive(value: float, where: str) -> float:
+    if not 0 < value < math.inf:
+        raise ConfigError(f"{value} is not more than 0", where=where)
     return value
 
 

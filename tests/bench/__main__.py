@@ -1,7 +1,7 @@
-"""`make bench`: our client beside others, then a large fleet: plans, applies and a watch of it.
+"""`make bench`: our client beside others, a large fleet, a cache, a backend.
 
-`make bench ARGS=clients`, `plans`, `applies` and `watches` run one part each; the modules named
-like the last three tell what they measure. The clients are ours, bare
+`make bench ARGS=clients`, `plans`, `applies`, `watches`, `events` and `backends` run one part each;
+the modules named like the last five tell what they measure. The clients are ours, bare
 aiohttp + orjson and the official one, in one run on one server. The contenders take turns, so
 that noise hits all alike; figures are medians over the rounds. Trust the ratios more than the
 figures.
@@ -9,7 +9,6 @@ figures.
 
 import asyncio
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -20,15 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from klutchctl import settings
-from klutchctl.sandbox import binaries, lifecycle, release
-from klutchctl.sandbox.control_planes import Tuning
-from klutchctl.sandbox.layout import Layout, named
-from klutchctl.sandbox.progress import Lines, Quiet
+from klutchctl.sandbox.layout import Layout
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE
 from reconciler.kube.client import KubeCluster
-from tests.bench import applies, plans, watches
+from tests.bench import applies, backends, events, plans, watches
+from tests.bench.servers import sandbox
 from tests.bench.worker import control_plane
 
 CONTENDERS: Final = ("ours", "bare", "official")
@@ -84,23 +80,6 @@ def worker(name: str, home: Path) -> Iterator[Worker]:
         yield Worker(process)
         assert process.stdin is not None
         process.stdin.close()
-
-
-@contextmanager
-def sandbox(home: Path) -> Iterator[Layout]:
-    """Run one control plane, without fsync."""
-    layout = named("bench", state_home=home)
-    here = settings.read(os.environ)
-    sources = binaries.sources(
-        release.of(), cache_home=here.cache_home, environ=here.environ, downloading=False
-    )
-    programs = binaries.provide(sources, progress=Lines(sys.stderr))
-    plan = lifecycle.Plan(programs, lifecycle.app_clusters(0), tuning=Tuning(fsync=False))
-    try:
-        lifecycle.up(layout, plan, progress=Quiet())
-        yield layout
-    finally:
-        lifecycle.down(layout, delete=True, progress=Quiet())
 
 
 async def make_namespaces(layout: Layout, names: Sequence[str]) -> None:
@@ -180,6 +159,8 @@ PARTS: Final = {
     "plans": plans.main,
     "applies": applies.main,
     "watches": watches.main,
+    "events": events.main,
+    "backends": backends.main,
 }
 
 

@@ -1,0 +1,247 @@
+"""What a backend costs on a real control plane: 500 binding spaces with 5 exports each.
+
+From its start until all has converged; how many requests that takes beside the fewest that can
+do it; its memory; and that a second start, and a time of idleness, write nothing. It is the
+program itself, in a process of its own. Writes are counted by the API server's audit log.
+"""
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from klutchctl.sandbox import lifecycle
+from klutchctl.sandbox.layout import Layout
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.blueprints import space as spaces_of
+from reconciler.blueprints.binding import Resource, export_request
+from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.core import causes, conditions, names
+from reconciler.core.manifest import Manifest, get_list, get_text, name_of, ref_of, uid_of
+from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SERVICE_ACCOUNT, Kind
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.limits import Limits
+from tests.bench.plans import verdict
+from tests.bench.servers import sandbox
+from tests.support import clusters
+from tests.support.clusters import LiveCluster
+
+SPACES: Final = 500
+EXPORTS: Final = 5
+IDLE: Final = 600.0  # seconds
+GROUP: Final = "bench.example"
+_PLURALS: Final = tuple(f"widget{number}s" for number in range(EXPORTS))
+_RULES: Final = EXPORTS + 1  # of a space: its exports, and the Secrets that all of them claim
+_PATIENCE: Final = 900.0
+_QUIET: Final = 5.0  # seconds without a write: it is done
+_SETTLING: Final = 30.0
+_STEP: Final = 0.5
+_CLAIM: Final[Manifest] = {"group": "", "resource": "secrets", "version": "v1", "required": True}
+# Of each export its making and its condition, of each request its answer; of each space its
+# RoleBinding, its ClusterRole and the conditions of its ClusterBinding; and one role for all.
+FEWEST: Final = SPACES * (3 * EXPORTS + 3) + 1
+_PROGRAM: Final = str(Path(sys.executable).with_name("klutch-bind"))
+_AGENT: Final = "klutch-bind"
+_EVERYTHING: Final = Limits(qps=100_000, burst=100_000, concurrency=64)
+
+
+def main() -> None:
+    """Measure a backend and print it."""
+    with (
+        tempfile.TemporaryDirectory(prefix="klutchctl-bench-") as folder,
+        sandbox(Path(folder), audit=True) as layout,
+    ):
+        asyncio.run(_measure(layout, Path(folder)))
+
+
+async def _measure(layout: Layout, folder: Path) -> None:
+    state = lifecycle.load(layout)
+    assert state is not None
+    (member,) = state.members
+    live = await clusters.connect(layout, member)
+    async with KubeCluster(live.connection, limits=_EVERYTHING, agent="bench") as cluster:
+        bench = _Bench(cluster, live, folder)
+        await bench.provide()
+        await bench.bind()
+        print(f"\n{SPACES} binding spaces with {EXPORTS} exports each, on one real API server")
+        await bench.first_start()
+        await bench.expire_requests()
+        await bench.second_start()
+    await live.cluster.close()
+
+
+class _Bench:
+    def __init__(self, cluster: KubeCluster, live: LiveCluster, folder: Path) -> None:
+        self._cluster, self._live, self._folder = cluster, live, folder
+
+    async def provide(self) -> None:
+        """Publish the services."""
+        for plural in _PLURALS:
+            await self._create(CRD, _crd(plural))
+            selector = {"APIServiceSelector": {"group": GROUP, "resource": plural}}
+            spec: Manifest = {**selector, "permissionClaims": [_CLAIM]}
+            template = build(API_SERVICE_EXPORT_TEMPLATE, plural, namespace="default", spec=spec)
+            await self._create(API_SERVICE_EXPORT_TEMPLATE, template)
+
+    async def bind(self) -> None:
+        """Make the spaces and ask for all exports, as klutchctl does."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(SPACES):
+                group.create_task(self._bind(f"cluster-{number:04}"))
+
+    async def _bind(self, space: str) -> None:
+        await self._create(NAMESPACE, spaces_of.namespace(space))
+        account = spaces_of.service_account(space, names.BINDER, marks=UNMARKED)
+        await self._create(SERVICE_ACCOUNT, account)
+        binding = spaces_of.cluster_binding(
+            space, kubeconfig_name="kubeconfig", pretty_name="bench", marks=UNMARKED
+        )
+        await self._create(CLUSTER_BINDING, binding)
+        for plural in _PLURALS:
+            resource = Resource(GROUP, plural)
+            made = export_request(space, resource, parameters={}, marks=UNMARKED)
+            await self._create(API_SERVICE_EXPORT_REQUEST, made)
+
+    async def first_start(self) -> None:
+        """Measure from the start of a backend until everything is as it has to be."""
+        with self._program() as process:
+            began, mark = time.monotonic(), self._live.audit.mark()
+            await self._until(self._has_converged, process)
+            seconds = time.monotonic() - began
+            await self._until(self._quiet(mark), process)
+            cpu = sum(process.cpu_times()[:2])
+            memory = process.memory_info().rss / 2**20
+        writes = self._writes(mark)
+        print(f"  {'start to converged':34}{seconds:8.1f} s, {cpu:.1f} s of CPU time")
+        print(f"  {'memory':34}{memory:8.0f} MiB")
+        ratio = len(writes) / FEWEST
+        print(f"  {'writes':34}{len(writes):8} ({ratio:.2f} x the fewest, {FEWEST})")
+        for (verb, resource), count in sorted(Counter(writes).items()):
+            print(f"    {verb:8}{resource:32}{count:6}")
+
+    async def expire_requests(self) -> None:
+        """Delete the answered requests, as time would."""
+        for one in (await self._cluster.list(API_SERVICE_EXPORT_REQUEST)).items:
+            ref = ref_of(self._cluster.name, API_SERVICE_EXPORT_REQUEST, one)
+            await self._cluster.delete(
+                ref,
+                preconditions=Preconditions(uid_of(one)),
+                propagation=Propagation.BACKGROUND,
+            )
+
+    async def second_start(self) -> None:
+        """Measure what a start writes where all is right already, and a time of idleness."""
+        with self._program() as process:
+            mark = self._live.audit.mark()
+            await asyncio.sleep(_SETTLING)
+            started, cpu = len(self._writes(mark)), sum(process.cpu_times()[:2])
+            await asyncio.sleep(IDLE)
+            idle = len(self._writes(mark)) - started
+            used = sum(process.cpu_times()[:2]) - cpu
+        print(f"  {'writes of a second start':34}{started:8} {verdict(started, 0)}")
+        what = f"writes of {IDLE:.0f} s of idleness"
+        print(f"  {what:34}{idle:8} {verdict(idle, 0)}, {used:.2f} s of CPU time")
+
+    async def _has_converged(self) -> bool:
+        requests = (await self._cluster.list(API_SERVICE_EXPORT_REQUEST)).items
+        if any(get_text(one, "status", "phase") != "Succeeded" for one in requests):
+            return False
+        exports = (await self._cluster.list(API_SERVICE_EXPORT)).items
+        roles = (await self._cluster.list(CLUSTER_ROLE)).items
+        whole = [
+            one for one in roles if len(get_list(one, "rules")) == _RULES and _is_of_space(one)
+        ]
+        synced = [one for one in exports if _is_synced(one)]
+        return len(synced) == SPACES * EXPORTS and len(whole) == SPACES
+
+    def _quiet(self, mark: int) -> Callable[[], Awaitable[bool]]:
+        seen, since = -1, 0.0
+
+        async def quiet() -> bool:
+            nonlocal seen, since
+            count = len(self._writes(mark))
+            if count != seen:
+                seen, since = count, time.monotonic()
+            return time.monotonic() - since >= _QUIET
+
+        return quiet
+
+    def _writes(self, mark: int) -> list[tuple[str, str]]:
+        return [
+            (one.verb, one.resource)
+            for one in self._live.audit.writes_since(mark)
+            if one.agent == _AGENT and one.resource not in ("leases", "events")
+        ]
+
+    async def _until(self, look: Callable[[], Awaitable[bool]], process: psutil.Process) -> None:
+        end = time.monotonic() + _PATIENCE
+        while not await look():
+            if time.monotonic() > end or not process.is_running():
+                raise SystemExit("the backend does not converge")
+            await asyncio.sleep(_STEP)
+
+    async def _create(self, kind: Kind, manifest: Manifest) -> None:
+        await self._cluster.create(manifest, kind, manager="bench")
+
+    @contextmanager
+    def _program(self) -> Iterator[psutil.Process]:
+        with (self._folder / "klutch-bind.log").open("a") as log:
+            command = [
+                _PROGRAM,
+                f"--kubeconfig={self._live.kubeconfig}",
+                f"--context={self._live.context}",
+                "--lease-namespace=default",
+            ]
+            with subprocess.Popen(command, stderr=log) as process:
+                try:
+                    yield psutil.Process(process.pid)
+                finally:
+                    process.terminate()
+
+
+def _crd(plural: str) -> Manifest:
+    singular = plural.removesuffix("s")
+    fields: Manifest = {f"field{number}": {"type": "string"} for number in range(40)}
+    schema: Manifest = {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "properties": fields},
+            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        },
+    }
+    version: Manifest = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": schema},
+    }
+    spec: Manifest = {
+        "group": GROUP,
+        "scope": "Namespaced",
+        "names": {"plural": plural, "singular": singular, "kind": singular.capitalize()},
+        "versions": [version],
+    }
+    return build(CRD, f"{plural}.{GROUP}", spec=spec)
+
+
+def _is_of_space(role: Manifest) -> bool:
+    return name_of(role).startswith(names.space_cluster_role(""))
+
+
+def _is_synced(export: Manifest) -> bool:
+    held = conditions.parse(get_list(export, "status", "conditions"))
+    found = conditions.find(held, causes.PROVIDER_IN_SYNC)
+    return found is not None and found.status == conditions.TRUE

@@ -1,0 +1,35 @@
+"""Real API servers for benches, without fsync."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from klutchctl import settings
+from klutchctl.sandbox import binaries, lifecycle, release
+from klutchctl.sandbox.control_planes import Program, Tuning
+from klutchctl.sandbox.layout import Layout, named
+from klutchctl.sandbox.progress import Lines, Quiet
+
+
+def programs() -> Mapping[Program, Path]:
+    """Return the executables of the servers; the first time, build them."""
+    here = settings.read(os.environ)
+    sources = binaries.sources(
+        release.of(), cache_home=here.cache_home, environ=here.environ, downloading=False
+    )
+    return binaries.provide(sources, progress=Lines(sys.stderr))
+
+
+@contextmanager
+def sandbox(home: Path, *, audit: bool = False) -> Iterator[Layout]:
+    """Run one control plane, whose audit log holds every write if asked for."""
+    layout = named("bench", state_home=home)
+    tuning = Tuning(fsync=False, audit=audit)
+    plan = lifecycle.Plan(programs(), lifecycle.app_clusters(0), tuning=tuning)
+    try:
+        lifecycle.up(layout, plan, progress=Quiet())
+        yield layout
+    finally:
+        lifecycle.down(layout, delete=True, progress=Quiet())
