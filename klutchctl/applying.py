@@ -2,28 +2,25 @@
 
 import os
 import secrets
-import signal
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from klutchctl import outputs, reach
-from klutchctl.exit_codes import ExitCode
 from klutchctl.reach import Reach
+from klutchctl.signals import ending
 
 if TYPE_CHECKING:
-    from reconciler.apply import Gate, Report
+    from klutchctl.exit_codes import ExitCode
+    from reconciler.apply import Report
     from reconciler.fleet.values import Fleet
     from reconciler.observe import Clusters
     from reconciler.planning.changes import Plan
 
 FORMATS: Final = ("text", "json", "junit")
-_SIGNALS: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,33 +80,12 @@ async def applied(
         force=terms.force,
         break_lock=terms.break_lock,
     )
-    with _ended_by_signals(gate) as received, progress(sys.stderr) as shown:
+    with ending(gate.close) as received, progress(sys.stderr) as shown:
         ears = applying.Ears(outcome=shown.outcome, stage=shown.stage)
         report = await applying.apply(
             fleet, approved, clusters, options=options, gate=gate, ears=ears
         )
     return report, received[0] if received else None
-
-
-@contextmanager
-def _ended_by_signals(gate: "Gate") -> Iterator[list[ExitCode]]:
-    """Let SIGINT and SIGTERM close the gate: what was sent is waited for and told."""
-    import asyncio
-
-    loop = asyncio.get_running_loop()
-    received: list[ExitCode] = []
-
-    def end(number: signal.Signals) -> None:
-        received.append(_SIGNALS[number])
-        gate.close(f"ended by {number.name}")
-
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, end, number)
-    try:
-        yield received
-    finally:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
 
 
 def show(report: "Report", wanted: tuple[outputs.Output, ...], *, color: bool) -> None:

@@ -35,7 +35,7 @@ from klutchctl.commands import (
     why,
 )
 from klutchctl.exit_codes import ExitCode
-from reconciler.core.errors import ConfigError, KlutchError, StalePlan
+from reconciler.core.errors import ConfigError, KlutchError, Locked, StalePlan
 from reconciler.core.problems import InvalidRepository
 
 app = typer.Typer(
@@ -225,6 +225,8 @@ def code_of(error: BaseException) -> ExitCode:
     """Return the exit code that `error` stands for."""
     if isinstance(error, StalePlan):
         return ExitCode.STALE
+    if isinstance(error, Locked):
+        return ExitCode.LOCKED
     if isinstance(error, InvalidRepository) and not error.invalid:
         return ExitCode.DENIED
     return ExitCode.INVALID if isinstance(error, ConfigError) else ExitCode.FAILED

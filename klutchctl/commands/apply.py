@@ -125,7 +125,6 @@ class _Asked:
 async def _run(asked: _Asked, how: Reach, settings: Settings) -> int:
     from klutchctl import applying, looking, repository
     from klutchctl.outcome import apply_code
-    from reconciler.apply import Locked
     from reconciler.kube import registry
 
     if _is_plan(asked.target):
@@ -146,11 +145,7 @@ async def _run(asked: _Asked, how: Reach, settings: Settings) -> int:
             ):
                 print(_NOT_APPROVED, file=sys.stderr)
                 return ExitCode.HELD_BACK
-        try:
-            report, signalled = await applying.applied(fleet, approved, clusters, how, asked.terms)
-        except Locked as error:
-            print(f"Error: {error}", file=sys.stderr)
-            return ExitCode.LOCKED
+        report, signalled = await applying.applied(fleet, approved, clusters, how, asked.terms)
     applying.show(report, asked.outputs, color=settings.color)
     return apply_code(report, allow_unreachable=how.allow_unreachable, signalled=signalled)
 

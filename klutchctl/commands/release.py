@@ -81,7 +81,6 @@ class _Release:
         """Plan, ask, apply, tell; return the exit code."""
         from klutchctl import looking
         from klutchctl.outcome import apply_code
-        from reconciler.apply import Locked
         from reconciler.kube import registry
         from reconciler.planning import narrowing
         from reconciler.planning.strangers import strangers
@@ -104,13 +103,7 @@ class _Release:
                 print(_NOT_APPROVED, file=sys.stderr)
                 return ExitCode.HELD_BACK
             free = narrowing.without_budgets(fleet)
-            try:
-                report, signalled = await applying.applied(
-                    free, plan, clusters, self._how, self._terms
-                )
-            except Locked as error:
-                print(f"Error: {error}", file=sys.stderr)
-                return ExitCode.LOCKED
+            report, signalled = await applying.applied(free, plan, clusters, self._how, self._terms)
         applying.show(report, self._wanted, color=color)
         allow = self._how.allow_unreachable
         return apply_code(report, allow_unreachable=allow, signalled=signalled)

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -15,13 +14,13 @@ from typing import Final
 import typer
 
 from klutchctl import main, reach
-from klutchctl.exit_codes import ExitCode
 from klutchctl.reach import Reach
 from klutchctl.render import watch_lines
 from klutchctl.settings import Settings, of
+from klutchctl.signals import ending
 from klutchctl.watch_rounds import Rounds
-from reconciler.apply import Locked, Report, Status
-from reconciler.core.errors import ConfigError
+from reconciler.apply import Report, Status
+from reconciler.core.errors import ConfigError, Locked
 from reconciler.core.problems import Problem
 from reconciler.fleet.values import Fleet
 from reconciler.source import git_url
@@ -30,7 +29,6 @@ from reconciler.source.git_url import GitUrl
 from reconciler.watch import Clock, Ears, Task, Terms, Watch, health
 from reconciler.watch.health import Signs
 
-_SIGNALS: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 _DOCUMENTS: Final = (".yaml", ".yml")
 _TOKEN_FILE: Final = "KLUTCHCTL_GIT_TOKEN_FILE"
 _SSH_KEY_FILE: Final = "KLUTCHCTL_GIT_SSH_KEY_FILE"
@@ -96,7 +94,7 @@ async def _watch(options: Options, how: Reach, settings: Settings) -> int:
     ears: list[Ears] = [Speaker(), pulse]
     async with AsyncExitStack() as stack:
         stack.push_async_callback(rounds.close)
-        received = stack.enter_context(_ended_by_signals(rounds))
+        received = stack.enter_context(ending(rounds.end))
         stack.enter_context(pulse.beating())
         if options.listen is not None:
             ears.append(stack.enter_context(_listening(options.listen, pulse)))
@@ -137,25 +135,6 @@ async def _followed(options: Options, settings: Settings) -> AsyncIterator[Follo
         return
     async with Folder(options.path, check_owner=owner, every=options.poll) as folder:
         yield folder
-
-
-@contextmanager
-def _ended_by_signals(rounds: Rounds) -> Iterator[list[ExitCode]]:
-    """Let SIGINT and SIGTERM end the rounds."""
-    loop = asyncio.get_running_loop()
-    received: list[ExitCode] = []
-
-    def end(number: signal.Signals) -> None:
-        received.append(_SIGNALS[number])
-        rounds.end(f"ended by {number.name}")
-
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, end, number)
-    try:
-        yield received
-    finally:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
 
 
 @contextmanager

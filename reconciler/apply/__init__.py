@@ -1,8 +1,7 @@
 """An approved plan becomes the state of the clusters: each write guarded, each outcome told."""
 
-from reconciler.apply.lock import Locked
 from reconciler.apply.outcomes import Outcome, Report, Status
 from reconciler.apply.run import Ears, Options, apply
 from reconciler.loop.gate import Gate
 
-__all__ = ["Ears", "Gate", "Locked", "Options", "Outcome", "Report", "Status", "apply"]
+__all__ = ["Ears", "Gate", "Options", "Outcome", "Report", "Status", "apply"]

@@ -14,7 +14,7 @@ from reconciler.blueprints import space
 from reconciler.core import keys, names
 from reconciler.core.decision import Note
 from reconciler.core.durations import parse_time
-from reconciler.core.errors import AlreadyExists, Conflict, KlutchError, Unreachable
+from reconciler.core.errors import AlreadyExists, Conflict, Locked, Unreachable
 from reconciler.core.manifest import Manifest, get_text, resource_version_of, uid_of
 from reconciler.core.refs import EVENT, LEASE, NAMESPACE, Ref
 from reconciler.kube.cluster import Cluster
@@ -26,18 +26,6 @@ from reconciler.loop.lease import TIMES, Lease, Lost, duration_of, holder_of
 _PATIENCE: Final = (0.3, 1.0)  # seconds before an unreachable control plane is asked again
 # A living holder renews within this time, whatever our clock and its clock say.
 _ONE_RENEWAL: Final = 2 * TIMES.period
-
-
-class Locked(KlutchError):
-    """Another run holds the lock of this fleet."""
-
-    def __init__(self, cluster: str, holder: str, age: timedelta) -> None:
-        self.cluster, self.holder, self.age = cluster, holder, age
-        super().__init__(
-            f"{cluster}: another run holds the lock of this fleet: {holder}, for "
-            f"{max(int(age.total_seconds()), 0)} s. Wait for it, or take the lock over with "
-            "--break-lock if that run is dead"
-        )
 
 
 class Lock:

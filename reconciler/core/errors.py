@@ -3,6 +3,7 @@
 KlutchError                    a sentence: what, where, what to do next
 ├─ ConfigError        NEVER    what a person wrote is wrong (a kubeconfig, a file, an option)
 ├─ StalePlan          NEVER    a saved plan does not fit the files or the clusters any more
+├─ Locked             NEVER    another run works on this fleet
 ├─ HostError         NEVER    the machine lacks something (a port, disk space, a toolchain)
 └─ ClusterError                an API server said no, or nothing; carries cluster, object, verb
    ├─ Unreachable     LATER    network, time-out, 5xx, 429, a cut answer
@@ -19,6 +20,7 @@ KlutchError                    a sentence: what, where, what to do next
 Absence is None, not an exception: only writes raise Missing.
 """
 
+from datetime import timedelta
 from enum import Enum
 from typing import ClassVar
 
@@ -59,6 +61,18 @@ class HostError(KlutchError):
 
 class StalePlan(KlutchError):
     """A saved plan does not fit any more. Nothing was written; plan again."""
+
+
+class Locked(KlutchError):
+    """Another run holds the lock of this fleet."""
+
+    def __init__(self, cluster: str, holder: str, age: timedelta) -> None:
+        self.cluster, self.holder, self.age = cluster, holder, age
+        super().__init__(
+            f"{cluster}: another run holds the lock of this fleet: {holder}, for "
+            f"{max(int(age.total_seconds()), 0)} s. Wait for it, or take the lock over with "
+            "--break-lock if that run is dead"
+        )
 
 
 class ClusterError(KlutchError):

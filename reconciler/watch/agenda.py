@@ -19,6 +19,8 @@ _AGAIN: Final = frozenset(
     {Status.FAILED, Status.STALE, Status.UNCONFIRMED, Status.INTERRUPTED},
 )
 _WAITING: Final = frozenset({Status.HELD, Status.SKIPPED})
+# Guards that look at control planes beside a cluster's own.
+_ELSEWHERE: Final = frozenset({"moved"})
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
@@ -132,4 +134,6 @@ def left(fleet: Fleet, report: Report) -> Left:
     waiting |= {name for one in plan.held for name in one.clusters}
     if report.lock_lost:
         again |= plan.sections.keys()
-    return Left(frozenset(again), frozenset(waiting))
+    # Only a look at everything tells whether that is over.
+    elsewhere = any(one.guard in _ELSEWHERE for one in plan.held)
+    return Left(frozenset(again), None if elsewhere else frozenset(waiting))

@@ -15,8 +15,9 @@ from prometheus_client import (
     ProcessCollector,
 )
 
-from reconciler.apply import Locked, Report, Status
+from reconciler.apply import Report, Status
 from reconciler.apply.outcomes import GOOD
+from reconciler.core.errors import Locked
 from reconciler.core.live import control_plane_ref_name
 from reconciler.core.problems import Problem
 from reconciler.fleet.values import Fleet

@@ -56,13 +56,15 @@ def _way(cluster: AppCluster) -> object:
 
 
 def _differing(before: Mapping[K, V], after: Mapping[K, V]) -> frozenset[K]:
-    return frozenset(
-        key
-        for key in before.keys() | after.keys()
-        if (old := before.get(key)) is None
-        or (new := after.get(key)) is None
-        or (old is not new and old != new and _bare(old) != _bare(new))
-    )
+    changed = (key for key, new in after.items() if _differs(before.get(key), new))
+    return frozenset(before.keys() - after.keys()).union(changed)
+
+
+def _differs(old: V | None, new: V) -> bool:
+    """What did not change is often the same object, and there are tens of thousands."""
+    if old is new:
+        return False
+    return old is None or (old != new and _bare(old) != _bare(new))
 
 
 def _bare(value: AppCluster | Unit) -> AppCluster | Unit:

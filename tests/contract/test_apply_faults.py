@@ -9,20 +9,21 @@ import pytest
 
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.apply import Gate, Locked, Status
+from reconciler.apply import Gate, Status
 from reconciler.apply.outcomes import GOOD
 from reconciler.blueprints.objects import build
 from reconciler.core import causes, conditions, keys, names
+from reconciler.core.errors import Locked
 from reconciler.core.manifest import annotations_of, get_text, strip_server_fields
 from reconciler.core.refs import EVENT, LEASE, NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import Mode
 from reconciler.kube.cluster import Propagation
 from tests.support.apply_runs import WHATEVER, Deeds, Runs, inhabit, remove, staged
 from tests.support.applying import Scene
+from tests.support.backend import backend
 from tests.support.cues import AFTER, BEFORE
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, forbidden, lost, on, unreachable, writes
-from tests.support.stand_in_backend import StandInBackend
 from tests.support.stand_in_konnector import StandInKonnector
 from tests.support.stand_in_process import with_conditions
 
@@ -305,7 +306,7 @@ async def has_stopped(scene):
 @pytest.mark.parametrize("force", [False, True], ids=["it comes back", "forced"])
 async def test_a_dead_konnector_stops_a_release_before_anything_is_let_go(force, scene, runs):
     konnector = StandInKonnector(scene.app.connection, scene.plane.connection, scene.space)
-    async with StandInBackend(scene.plane.connection, {scene.space}):
+    async with backend(scene.plane.connection):
         async with konnector:
             await runs.finish()
             _, copy = await inhabit(scene)
@@ -348,7 +349,7 @@ async def test_a_cluster_that_fails_does_not_hold_another(scene, runs):
     faults = Faults()
     for verb in ("create", "apply", "patch", "delete"):
         faults.add(on(verb, cluster="shop"), forbidden())
-    async with StandInBackend(scene.plane.connection, {scene.space, other}):
+    async with backend(scene.plane.connection):
         report = await runs.run(faults)
         by_cluster = {
             name: {one.status for one in report.outcomes if one.change.cluster == name}

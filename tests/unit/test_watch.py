@@ -7,7 +7,8 @@ import pytest
 from klutchctl import main
 from klutchctl.commands.watch import Speaker, address
 from klutchctl.render import watch_lines
-from reconciler.apply import Locked, Outcome, Report, Status
+from reconciler.apply import Outcome, Report, Status
+from reconciler.core.errors import Locked
 from reconciler.core.errors import ConfigError
 from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem

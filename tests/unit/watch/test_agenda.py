@@ -123,6 +123,10 @@ LEFT = {
     "held": (report(("shop", Status.HELD)), Left(waiting=SHOP)),
     "behind what is held": (report(("shop", Status.SKIPPED)), Left(waiting=SHOP)),
     "a guard": (report(held=[Held("in-use", "", ("shop",))]), Left(waiting=SHOP)),
+    "what lives on another control plane": (
+        report(held=[Held("moved", "", ("shop",))]),
+        Left(waiting=None),
+    ),
     "blocked": (report(changes=[change("shop", Action.BLOCKED)]), Left(waiting=SHOP)),
     "not read": (report(unseen=[UnseenCluster("shop", "")]), Left(again=SHOP)),
     "a control plane is no app cluster": (

@@ -8,6 +8,7 @@ from reconciler.apply import Outcome, Report, Status
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.core.tree import Tree
+from reconciler.fleet.values import Fleet
 from reconciler.loop.gate import Stopped
 from reconciler.planning.changes import Action, Change, Plan
 from reconciler.source.following import Found
@@ -29,6 +30,16 @@ def tree(*clusters, labels=""):
     return Tree({"fleet.yaml": text.encode()}, "", "fleet.yaml")
 
 
+def several(labels):
+    """Return a repository of two clusters, each in its file."""
+    first = f"{DOCUMENTS}Fleet\nmetadata: {{name: acme}}\nspec: {{include: ['*/*.yaml']}}\n{PLANE}"
+    files = {"fleet.yaml": first.encode()}
+    for name, given in (("cafe", "a: z"), ("shop", labels)):
+        text = tree(name, labels=given).files["fleet.yaml"].rpartition(b"---\n")[2]
+        files[f"clusters/{name}.yaml"] = text
+    return Tree(files, "", "fleet.yaml")
+
+
 def report(*bad):
     change = Change(bad[0] if bad else "", "x", Ref("", NAMESPACE, "", "x"), Action.UPDATE, "")
     outcomes = tuple(Outcome(change, Status.FAILED) for _ in bad)
@@ -45,6 +56,7 @@ class Story:
         self.looks, self.rounds = list(looks), list(rounds)
         self.time = 0.0
         self.made: list[tuple[float, list[str] | None]] = []
+        self.fleets: list[Fleet] = []
         self.heard: list[str] = []
         self.stop = asyncio.Event()
         self.last = ""
@@ -67,6 +79,7 @@ class Story:
 
     async def make(self, fleet, scope):
         self.made.append((self.time, None if scope is None else sorted(scope)))
+        self.fleets.append(fleet)
         outcome = self.rounds.pop(0) if self.rounds else report()
         if isinstance(outcome, Stopped):
             self.stop.set()
@@ -150,6 +163,14 @@ MADE = {
 @pytest.mark.parametrize(("looks", "rounds", "want"), MADE.values(), ids=MADE.keys())
 async def test_which_rounds_are_made(looks, rounds, want):
     assert await Story(looks, rounds).run() == want
+
+
+async def test_what_did_not_change_is_not_read_again():
+    story = Story([several("a: b"), several("a: c"), None])
+    await story.run()
+    (old, new) = (fleet.clusters for fleet in story.fleets)
+    assert new["cafe"].labels is old["cafe"].labels
+    assert new["shop"].labels != old["shop"].labels
 
 
 async def test_everything_is_looked_at_at_the_interval():

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from prometheus_client import generate_latest
 
-from reconciler.apply import Locked, Outcome, Report, Status
+from reconciler.apply import Outcome, Report, Status
+from reconciler.core.errors import Locked
 from reconciler.core.errors import ConfigError
 from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
