@@ -70,11 +70,10 @@ def unstated_paths(live: Manifest, *, manager: str, stated: Manifest) -> frozens
     An empty object or array in `live` counts as absent. Since a POST `manager` also owns what
     the API server filled in then, so `stated` is best completed by `defaults.with_defaults`.
     """
-    return frozenset(
-        path
-        for fields in _fields_of(live, manager)
-        for path in _unstated(fields, stated=stated, live=live)
-    )
+    found: list[Path] = []
+    for fields in _fields_of(live, manager):
+        _find_unstated(found, fields, (), stated=stated, live=live)
+    return frozenset(found)
 
 
 def readable(path: Path) -> str:
@@ -131,24 +130,27 @@ def _paths(fields: Manifest, at: Path = ()) -> Iterator[Path]:
             yield (*at, step)
 
 
-def _unstated(fields: Manifest, at: Path = (), *, stated: JSON, live: JSON) -> Iterator[Path]:
-    """Yield the paths below `at`; `stated` and `live` are what stands there."""
+def _find_unstated(
+    found: list[Path], fields: Manifest, at: Path, *, stated: JSON, live: JSON
+) -> None:
+    """Add the paths below `at` to `found`; `stated` and `live` are what stands there."""
     for step, parts in fields.items():
         if step == _ITSELF:
             if stated is None and live not in _EMPTY:
-                yield at
+                found.append(at)
             continue
         wanted = _step(stated, step)
         if parts and isinstance(parts, Mapping):
-            yield from _unstated(parts, (*at, step), stated=wanted, live=_step(live, step))
+            held = _step(live, step)
+            _find_unstated(found, parts, (*at, step), stated=wanted, live=held)
         elif wanted is None and _step(live, step) not in _EMPTY:
-            yield (*at, step)
+            found.append((*at, step))
 
 
 def _step(value: JSON, step: str) -> JSON:
     prefix, rest = step[:2], step[2:]
     if prefix == "f:":
-        return get(value, rest)
+        return value.get(rest) if type(value) is dict else get(value, rest)
     if not isinstance(value, (list, tuple)):
         return None
     wanted = _json(rest)

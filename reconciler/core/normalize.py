@@ -9,7 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from reconciler.core.keys import KLUTCH_GROUP, TEMPLATE_GROUP
-from reconciler.core.manifest import JSON, Manifest, canonical, fill, get, get_maps, map_items, put
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    canonical,
+    fill,
+    get,
+    get_map,
+    get_maps,
+    map_items,
+    put,
+)
 from reconciler.core.quantities import canonical_quantity
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
@@ -73,8 +83,9 @@ def normalize_claim(claim: Manifest) -> Manifest:
     What is selected is a set.
     """
     filled = fill(claim, _CLAIM_DEFAULTS)
+    selector = get_map(filled, "selector")
     for name in ("names", "namespaces", "labelSelectors"):
-        selected = get(filled, "selector", name)
+        selected = selector.get(name)
         if isinstance(selected, list) and len(selected) > 1:
             filled = put(filled, _as_set(selected), "selector", name)
     return filled

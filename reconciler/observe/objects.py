@@ -5,6 +5,7 @@ Pure. A snapshot and a live plan hold the same objects, because this happens to 
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -40,6 +41,10 @@ INSTALLERS: Final = frozenset({keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KON
 MAX_DEPTH: Final = 64
 TOO_DEEP: Final = "(nested too deeply)"
 
+# The facts of a kubeconfig by the digest of its text, which holds a token. Each is read twice, on
+# the control plane and in the app cluster, and by a watch again and again; YAML takes its time.
+_KNOWN: Final[dict[bytes, KubeconfigFacts | None]] = {}
+_MOST_KNOWN: Final = 4096
 _OF_CRDS: Final = ("name", "uid", "deletionTimestamp")
 _OF_OWNERS: Final = ("kind", "name", "uid")
 _DROPPED: Final = ("resourceVersion", "selfLink")
@@ -126,6 +131,15 @@ def kubeconfig_facts(content: bytes) -> KubeconfigFacts | None:
     """Return the facts of a kubeconfig's current context, or None where it is not readable."""
     if b"current-context" not in content:
         return None
+    digest = hashlib.sha256(content).digest()
+    if digest not in _KNOWN:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[digest] = _parsed_facts(content)
+    return _KNOWN[digest]
+
+
+def _parsed_facts(content: bytes) -> KubeconfigFacts | None:
     try:
         kubeconfig = kubeconfig_entries.parse(content, path="kubeconfig", folder=None)
         profile = kubeconfig_entries.profile(kubeconfig, None)

@@ -37,7 +37,7 @@ _MARK_PATHS: Final = frozenset(
 def owned_changes(
     draft: Change, live: Manifest | None, wanted: Wanted, *, fleet: str
 ) -> tuple[Change, ...]:
-    """Return the lines for one object; `draft` holds all that does not depend on the answer.
+    """Return the lines for one object; `draft` is the line of one that agrees with the files.
 
     An object that is not ours yet is adopted by its labels alone; what differs beside them is a
     line of its own.
@@ -103,7 +103,7 @@ def _updated(
     draft: Change, fields: tuple[FieldChange, ...], stated: Manifest, *, former: str = ""
 ) -> Change:
     if not fields:
-        return replace(draft, action=Action.NOOP, reason="in sync")
+        return draft
     only_labels = all(one.path.startswith(_LABELS) for one in fields)
     reason = "labels only" if only_labels else "differs from the files"
     if any(one.path.startswith(_CLAIMS) for one in fields):

@@ -10,6 +10,7 @@ from reconciler.core.kubeconfig_facts import facts_of
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
+    get_map,
     get_text,
     labels_of,
     name_of,
@@ -137,14 +138,18 @@ def bindings(app: Index) -> Sequence[Manifest]:
 
     In other namespaces tenants of the app cluster may write what they like.
     """
+    return app.once("bindings", _bindings)
+
+
+def _bindings(app: Index) -> Sequence[Manifest]:
     place = "" if app.seen.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
     return sorted(app.inside(API_SERVICE_BINDING, place), key=name_of)
 
 
 def secret_of(binding: Manifest) -> tuple[str, str]:
     """Return namespace and name of the kubeconfig Secret that an APIServiceBinding uses."""
-    path = ("spec", "kubeconfigSecretRef")
-    return get_text(binding, *path, "namespace"), get_text(binding, *path, "name")
+    reference = get_map(binding, "spec", "kubeconfigSecretRef")
+    return get_text(reference, "namespace"), get_text(reference, "name")
 
 
 def _new(

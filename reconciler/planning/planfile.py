@@ -229,6 +229,8 @@ def _origin(origin: Origin | None) -> dict[str, JSON] | None:
 
 def _refuse_secret_values(change: Change) -> None:
     """Planning has redacted Secrets; whatever slips through must still never reach a file."""
+    if change.after is None and not change.fields:
+        return
     shown = _secret_values(change.after)
     for field in change.fields:
         for value in (field.before, field.after):

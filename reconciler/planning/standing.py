@@ -164,9 +164,12 @@ def _lives(home: _Home) -> bool:
 def _left_behind(site: Site, carrier: Ref) -> Misplaced | None:
     """The control plane that bindings of ours lead to may be in no document any more."""
     there = site.control_plane.at(carrier) is not None
+    spaces: dict[tuple[str, str], str] = {}  # by Secret: most bindings use the same
     for binding in _our_bindings(site):
-        secret = site.app.get(SECRET, *placement.secret_of(binding))
-        space = placement.leads_to(secret) or site.footing.space
+        way = placement.secret_of(binding)
+        if way not in spaces:
+            spaces[way] = placement.leads_to(site.app.get(SECRET, *way)) or site.footing.space
+        space = spaces[way]
         if there and space == site.footing.space:
             continue
         reason = (

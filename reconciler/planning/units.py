@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field, replace
 
 from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints.binding import parameters_digest
 from reconciler.core import conditions, keys, names
@@ -92,11 +91,10 @@ def claim_problem(unit: Unit, division: claiming.Division) -> str:
 
 
 def _wanted(site: Site, unit: Unit, division: claiming.Division) -> tuple[Wanted, Wanted]:
-    objects = unit_objects(
+    request, binding = unit_objects(
         site.fleet, unit, _own_way(site, unit), claims=division.taken, required=division.required
     )
-    by_kind = {wanted.ref.kind: wanted for wanted in objects}
-    return by_kind[API_SERVICE_EXPORT_REQUEST], by_kind[API_SERVICE_BINDING]
+    return request, binding
 
 
 def _own_way(site: Site, unit: Unit) -> Footing:
@@ -268,13 +266,13 @@ def blocked(unit: Unit, ref: Ref, reason: str) -> Change:
 
 
 def draft_of(unit: Unit, wanted: Wanted, live: Manifest | None) -> Change:
-    """Return what every line about one object of a unit says."""
+    """Return the line about one object of a unit that agrees with the files."""
     return Change(
         cluster=unit.key.cluster,
         subject=unit.binding,
         ref=wanted.ref,
         action=Action.NOOP,
-        reason="",
+        reason="in sync",
         origin=unit.origin,
         unit=unit.key,
         uid="" if live is None else uid_of(live),

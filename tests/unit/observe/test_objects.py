@@ -22,6 +22,7 @@ from reconciler.core.kubeconfig_facts import (
 from reconciler.core.manifest import JSON, Manifest, get, get_text
 from reconciler.core.redact import LAST_APPLIED
 from reconciler.core.refs import CRD, DEPLOYMENT, SECRET
+from reconciler.observe import objects
 from reconciler.observe.objects import MAX_DEPTH, TOO_DEEP, export_body, kubeconfig_facts, observed
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.canary.c2lnbmF0dXJl"
@@ -93,6 +94,23 @@ def test_facts_take_the_place_of_a_kubeconfig(text: str, facts: KubeconfigFacts 
     assert facts_of(seen) == facts
     assert "canary" not in repr(seen)
     assert b64(text) not in repr(seen)
+
+
+def test_kubeconfigs_that_differ_by_their_token_alone_are_told_apart() -> None:
+    texts = [config(user={"token": f"canary-{n}"}) for n in (1, 2, 1)]
+    one, other, again = (facts_of(observed(SECRET, secret(kubeconfig=text))) for text in texts)
+    assert one == again != other
+
+
+def test_what_is_known_of_kubeconfigs_has_a_limit_and_no_token(monkeypatch) -> None:
+    monkeypatch.setattr(objects, "_MOST_KNOWN", 2)
+    for number in range(5):
+        text = config(user={"token": f"canary-{number}"})
+        facts = facts_of(observed(SECRET, secret(kubeconfig=text)))
+        assert facts is not None
+        assert facts.token_digest == token_digest(f"canary-{number}")
+    assert len(objects._KNOWN) <= 2
+    assert "canary" not in repr(objects._KNOWN)
 
 
 def test_a_kubeconfig_is_known_under_any_key() -> None:
