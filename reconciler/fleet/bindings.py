@@ -102,7 +102,7 @@ def _recalled(
     modes = {name: one.mode for name, one in scene.control_planes.items()}
     return memory.recall(
         ("units", binding.document.origin),
-        (binding, awaited, homes, scene.labels, scene.variables),
+        (binding, awaited, homes, modes, scene.labels, scene.variables),
         lambda _: _resolved(binding, by_name, scene),
         problems=[],
     )

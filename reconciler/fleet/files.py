@@ -41,7 +41,12 @@ def read(tree: Tree, problems: list[Problem], memory: Memory) -> Repository | No
     fleet = None if first is None else _fleet_document(first, entry, problems)
     if first is None or fleet is None:
         return None
-    matched, unmatched = includes.included(fleet, tree.files, tree.unread)
+    matched, unmatched = memory.recall(
+        "included",
+        (fleet, [*tree.files], [*tree.unread]),
+        lambda _: includes.included(fleet, tree.files, tree.unread),
+        problems=problems,
+    )
     problems.extend(unmatched)
     documents, complete = [*first], not unmatched
     for path in sorted(matched - {entry}):

@@ -73,7 +73,7 @@ def test_a_part_of_a_control_plane_is_enough_to_decide_about_a_cluster(
         after = {("omega" if name == "alpha" else name, what) for name, what in after}
     for objects in (here.control_plane, *here.clusters.values()):
         for place, one in enumerate(objects):
-            if not chance.randrange(8):
+            if not chance.randrange(2 if one["kind"] == NAMESPACE.kind else 12):
                 objects[place] = MISHAPS[chance.choice([*MISHAPS])](one)
     here.silent = {name_of(one) for one in here.control_plane if chance.randrange(2)}
     wanted = fleet(after, "Direct", clusters=names)

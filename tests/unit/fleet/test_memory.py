@@ -1,67 +1,103 @@
 """What is kept from one pass over a repository to the next, and what is not."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
 from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem
 from reconciler.fleet.load import load, load_what_is_right
 from reconciler.fleet.memory import Memory
 from tests.support.bad_fleets import INVALID
-from tests.support.fleet_texts import CLUSTER, GOOD, POLICY, TEMPLATE, document, tree
-
-CAFE = document(
-    "Cluster", "cafe", "{access: {kubeconfigContext: cafe}, controlPlane: eu}", labels="{env: prod}"
+from tests.support.fleet_texts import (
+    ACB_CONTROL_PLANE,
+    CLUSTER,
+    GOOD,
+    POLICY,
+    TEMPLATE,
+    document,
+    tree,
 )
-CHANGES = {
-    "nothing": {},
-    "another cluster": {"clusters/cafe.yaml": CAFE},
-    "another label": {"clusters/shop.yaml": CLUSTER.replace("prod", "test")},
-    "a variable": {
-        "fleet.yaml": document("Fleet", "acme", "{include: ['*/*.yaml'], vars: {size: small}}")
-    },
-    "a parameter of a cluster": {
-        "bindings/db.yaml": document(
-            "Binding",
-            "db",
-            "{template: pg, clusters: {matchLabels: {env: prod}}, "
-            "parameters: {at: '${cluster.labels.env}', size: '${vars.size}'}}",
-        )
-    },
-    "other claims": {"templates/pg.yaml": TEMPLATE.replace("[a, b]", "[a]")},
-    "another resource": {"templates/pg.yaml": TEMPLATE.replace("pgs", "pgsqls")},
-    "a mode": {
-        "planes/eu.yaml": document(
-            "ControlPlane", "eu", "{access: {kubeconfigContext: cp}, mode: AppClusterBinding}"
-        )
-    },
-    "a dependency": {
-        "bindings/db.yaml": document(
-            "Binding", "db", "{template: pg, clusters: {names: [shop]}, dependsOn: [other]}"
-        ),
-        "bindings/other.yaml": document(
-            "Binding",
-            "other",
-            "{resources: [{group: g.io, resource: others}], clusters: {matchLabels: {env: prod}}}",
-        ),
-    },
-    "a line above": {"bindings/db.yaml": "# more\n" + GOOD["bindings/db.yaml"]},
-    "a policy": {"policies/p.yaml": POLICY},
-    **{name: row[0] for name, row in INVALID.items()},
+
+IN = "kubeconfigContext: ${cluster.name}"
+CAFE = document("Cluster", "cafe", f"{{access: {{{IN}}}, controlPlane: eu}}", labels="{env: prod}")
+VARIED = {
+    "fleet.yaml": document("Fleet", "acme", "{include: ['*/*.yaml'], vars: {size: small}}"),
+    "clusters/shop.yaml": document(
+        "Cluster",
+        "shop",
+        "{access: {kubeconfigContext: '${vars.size}'}, controlPlane: eu}",
+        labels="{env: prod}",
+    ),
+    "bindings/db.yaml": document(
+        "Binding",
+        "db",
+        "{template: pg, clusters: {matchLabels: {env: prod}}, dependsOn: [other], "
+        "parameters: {at: '${cluster.labels.env}', size: '${vars.size}'}}",
+    ),
+    "bindings/other.yaml": document(
+        "Binding",
+        "other",
+        "{resources: [{group: g.io, resource: others}], clusters: {names: [shop]}}",
+    ),
 }
 
 
-@given(st.lists(st.sampled_from(sorted(CHANGES)), min_size=2, max_size=4), st.data())
-def test_with_a_memory_a_repository_is_read_as_without(steps, data):
-    memory = Memory()
-    for step in steps:
-        more = data.draw(st.sampled_from(sorted(CHANGES)))
-        files = tree({**CHANGES[step], **CHANGES[more]})
+def varied(path, old, new):
+    assert old in VARIED[path]
+    return {path: VARIED[path].replace(old, new)}
+
+
+CHANGES = {
+    "nothing": {},
+    "another cluster": {"clusters/cafe.yaml": CAFE},
+    "another label": varied("clusters/shop.yaml", "env: prod", "env: prod, a: b"),
+    "a label that selects": varied("clusters/shop.yaml", "env: prod", "env: test"),
+    "a variable": varied("fleet.yaml", "small", "large"),
+    "fewer files": varied("fleet.yaml", "['*/*.yaml']", "['clusters/*.yaml', 'planes/*.yaml']"),
+    "an include that matches nothing": varied("fleet.yaml", "'*/*.yaml'", "'*/*.yaml', x/*.yaml"),
+    "a variable that is gone": varied("fleet.yaml", "size: small", ""),
+    "another label value": {
+        **varied("clusters/shop.yaml", "env: prod", "env: test"),
+        **varied("bindings/db.yaml", "matchLabels: {env: prod}", "names: [shop]"),
+    },
+    "names instead of labels": varied(
+        "bindings/db.yaml", "matchLabels: {env: prod}", "names: [shop]"
+    ),
+    "a cluster that does not exist": varied("bindings/other.yaml", "[shop]", "[cafe]"),
+    "one that does": {
+        "clusters/cafe.yaml": CAFE,
+        **varied("bindings/other.yaml", "[shop]", "[cafe]"),
+    },
+    "other claims": {"templates/pg.yaml": TEMPLATE.replace("[a, b]", "[a]")},
+    "another resource": {"templates/pg.yaml": TEMPLATE.replace("pgs", "pgsqls")},
+    "another template": {"templates/pg.yaml": TEMPLATE.replace("name: pg", "name: mysql")},
+    "a mode": {"planes/eu.yaml": ACB_CONTROL_PLANE},
+    "another resource to wait for": varied("bindings/other.yaml", "others", "more"),
+    "nothing to wait for": {"bindings/other.yaml": None},
+    "a line above": {"bindings/db.yaml": "# more\n" + VARIED["bindings/db.yaml"]},
+    "a policy": {"policies/p.yaml": POLICY},
+    "no YAML": {"bindings/other.yaml": "a: ["},
+}
+
+
+@pytest.mark.parametrize("before", CHANGES)
+def test_with_a_memory_a_repository_is_read_as_without(before):
+    for change in CHANGES.values():
+        memory = Memory()
+        load(tree({**VARIED, **CHANGES[before]}), memory)
+        files = tree({**VARIED, **change})
+        assert load(files, memory) == load(files)
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_what_was_wrong_is_not_remembered_for_what_is_right(name):
+    memory, wrong = Memory(), tree(INVALID[name][0])
+    for files in (tree(), wrong, wrong, tree()):
         assert load(files, memory) == load(files)
 
 
 def documents(changes, memory):
     found = load_what_is_right(tree(changes), [], memory)
+    assert found is not None
     return {one.origin.path: one for one in found.repository.documents}
 
 
@@ -77,10 +113,12 @@ def test_units_of_a_binding_that_nothing_changes_are_the_same():
     memory = Memory()
     other = GOOD["bindings/db.yaml"].replace("db", "other").replace("template: pg", "RESOURCES")
     other = other.replace("RESOURCES", "resources: [{group: g.io, resource: others}]")
-    (before, _), (after, _) = (
-        load(tree({"bindings/other.yaml": text}), memory)
+    before, after = (
+        load(tree({"bindings/other.yaml": text}), memory)[0]
         for text in (other, other.replace("env: prod}}}", "env: prod}}, deletionPolicy: Block}"))
     )
+    assert before is not None
+    assert after is not None
     assert {key.resource for key in before.units if before.units[key] is after.units[key]} == {
         "pgs"
     }
@@ -99,7 +137,8 @@ def test_what_a_pass_does_not_use_is_forgotten():
 
 
 def test_problems_are_remembered_too():
-    memory, told = Memory(), []
+    memory = Memory()
+    told: list[Problem] = []
     problem = Problem(Origin("x"), "code", "message")
     for _ in range(2):
         memory.begin()

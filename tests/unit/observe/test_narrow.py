@@ -8,6 +8,7 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.kubeconfig_facts import KubeconfigFacts, as_value
 from reconciler.core.live import Address, Seen, Unseen
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET
 from reconciler.fleet.values import Mode
 from reconciler.observe import narrow
@@ -64,14 +65,14 @@ def space(name, cluster="shop", fleet="acme", uid=""):
 def app(*led_to):
     """Return a cluster whose bindings have kubeconfigs that lead to these spaces."""
     bind = names.KLUTCH_NAMESPACE
-    bindings = [
+    bindings: list[Manifest] = [
         {
             "metadata": {"name": f"b{number}", "namespace": bind},
             "spec": {"kubeconfigSecretRef": {"namespace": bind, "name": f"k{number}"}},
         }
         for number, _ in enumerate(led_to)
     ]
-    secrets = [
+    secrets: list[Manifest] = [
         {
             "metadata": {"name": f"k{number}", "namespace": bind},
             "data": {"kubeconfig": as_value(KubeconfigFacts("https://x", "", "", there, "t"))},
