@@ -21,8 +21,11 @@ check: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(ARGS)
 
+SEEDS ?= 20
+
 soak: $(STAMP)
-	$(BIN)/pytest -n 2 --dist loadfile tests/properties tests/contract/test_apply_crashes.py \
+	SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist loadfile tests/properties \
+	  tests/contract/test_apply_crashes.py tests/contract/test_informer_churn.py \
 	  --hypothesis-profile=soak --timeout=0 $(ARGS)
 
 lock: $(STAMP) # needs uv on PATH

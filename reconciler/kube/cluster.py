@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, Ref
@@ -53,9 +53,8 @@ class Page:
     remaining: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
-    """One line of a watch: ADDED, MODIFIED, DELETED or BOOKMARK."""
+class WatchEvent(NamedTuple):
+    """One line of a watch: ADDED, MODIFIED, DELETED or BOOKMARK. A tuple, as they are many."""
 
     type: str
     object: Manifest

@@ -23,7 +23,6 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from reconciler.core.errors import ClusterError, Expired, Unreachable
-from reconciler.core.manifest import get_text
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Reader, Watcher, WatchEvent
 from reconciler.kube.store import NO_INDEXES, Index, Store
@@ -159,8 +158,9 @@ class Informer:
 
     def _take(self, event: WatchEvent) -> None:
         manifest = event.object
-        version = get_text(manifest.get("metadata"), "resourceVersion")
-        if not version:
+        metadata = manifest.get("metadata")
+        version = metadata.get("resourceVersion") if type(metadata) is dict else None
+        if type(version) is not str or not version:
             raise self._garbled("an event without a resourceVersion")
         if _precedes(version, self._version):
             # The cluster was set back, say to a backup: what was seen since is not its history.
@@ -205,6 +205,9 @@ def pause(failures: int, *, asked: float | None, jitter: float) -> float:
 
 
 def _precedes(version: str, place: str) -> bool:
-    """Tell whether one resourceVersion is older than another, where both are numbers."""
-    numbers = version.isascii() and version.isdigit() and place.isascii() and place.isdigit()
-    return numbers and int(version) < int(place)
+    """Tell whether one resourceVersion is older than another, where both are numbers.
+
+    Numbers as servers write them, without leading zeros, are ordered by length, then as texts.
+    """
+    earlier = (len(version), version) < (len(place), place)
+    return earlier and (version + place).isascii() and (version + place).isdigit()

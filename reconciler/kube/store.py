@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import orjson
 
-from reconciler.core.manifest import JSON, Manifest, get_text, uid_of
+from reconciler.core.manifest import JSON, Manifest, uid_of
 from reconciler.core.refs import Kind
 
 
@@ -28,13 +28,11 @@ Index: TypeAlias = Callable[[Manifest], Iterable[str]]
 Wake: TypeAlias = Callable[[str], None]
 
 _Values: TypeAlias = tuple[tuple[str, ...], ...]  # of each index in turn
+_Content: TypeAlias = bytes | Manifest
+# Content, resourceVersion, values. A bare tuple: it is made in no time, and garbage collection
+# does not look at it again.
+_Entry: TypeAlias = tuple[_Content, str, _Values]
 NO_INDEXES: Final[Mapping[str, Index]] = MappingProxyType({})
-
-
-class _Entry(NamedTuple):
-    content: bytes | Manifest
-    version: str
-    values: _Values
 
 
 class Store:
@@ -63,14 +61,14 @@ class Store:
     def get(self, namespace: str, name: str) -> Manifest | None:
         """Return the object, or None where it is absent."""
         entry = self._entry(namespace, name)
-        return None if entry is None else _decoded(entry)
+        return None if entry is None else _decoded(entry[0])
 
     def raw(self, namespace: str, name: str) -> bytes | None:
         """Return the JSON of the object, or None where it is absent."""
         entry = self._entry(namespace, name)
         if entry is None:
             return None
-        content = entry.content
+        content, _, _ = entry
         if isinstance(content, bytes):
             return content
         return json.dumps(content, separators=(",", ":")).encode()
@@ -87,12 +85,12 @@ class Store:
     def inside(self, namespace: str) -> list[Manifest]:
         """Return the objects of a namespace, in the order of their names."""
         entries = self._spaces.get(namespace, {})
-        return [_decoded(entries[name]) for name in sorted(entries)]
+        return [_decoded(entries[name][0]) for name in sorted(entries)]
 
     def by(self, index: str, value: str) -> list[Manifest]:
         """Return the objects that have this value in this index, in the order of their keys."""
         keys = self._found[self._positions[index]].get(value, {})
-        return [_decoded(self._spaces[key.namespace][key.name]) for key in sorted(keys)]
+        return [_decoded(self._spaces[key.namespace][key.name][0]) for key in sorted(keys)]
 
     def subscribe(self, index: str, wake: Wake) -> None:
         """Have `wake(value)` called, now for all values there are and then for each change.
@@ -109,23 +107,20 @@ class Store:
 
     def put(self, manifest: Manifest) -> None:
         """Take in one object as the server has it. Raises ValueError where it has no name."""
-        key, version = _identity(manifest)
-        self._wake(*self._exchange(key, self._made(manifest, version)))
+        before, after = self._exchange(_key(manifest), self._made(manifest))
+        self._wake(before, after)
 
     def remove(self, manifest: Manifest) -> None:
         """Take out one object; only its name counts. Raises ValueError where it has none."""
-        key, _ = _identity(manifest)
-        self._wake(*self._exchange(key, None))
+        before, after = self._exchange(_key(manifest), None)
+        self._wake(before, after)
 
     def replace(self, manifests: Iterable[Manifest]) -> None:
         """Take in the list of all objects: what it does not name was deleted.
 
         Raises ValueError where one has no name, and then changes nothing.
         """
-        entries: dict[ObjectKey, _Entry] = {}
-        for manifest in manifests:
-            key, version = _identity(manifest)
-            entries[key] = self._made(manifest, version)
+        entries = {_key(manifest): self._made(manifest) for manifest in manifests}
         changes = [self._exchange(key, None) for key in self.keys() if key not in entries]
         changes += [self._exchange(key, entry) for key, entry in entries.items()]
         for before, after in changes:
@@ -135,25 +130,27 @@ class Store:
         entries = self._spaces.get(namespace)
         return None if entries is None else entries.get(name)
 
-    def _made(self, manifest: Manifest, version: str) -> _Entry:
+    def _made(self, manifest: Manifest) -> _Entry:
         kept: dict[str, JSON] = dict(manifest)
         metadata = kept["metadata"]
-        if type(metadata) is dict and "managedFields" in metadata:
-            kept["metadata"] = metadata = metadata.copy()
-            del metadata["managedFields"]
-        values = tuple(tuple(dict.fromkeys(function(kept))) for function in self._functions)
-        try:
-            return _Entry(orjson.dumps(kept), version, values)
-        except TypeError:
-            # orjson reads four times the depth that it writes. Nobody's object may end the cache.
-            return _Entry(kept, version, values)
+        version: JSON = ""
+        if type(metadata) is dict:
+            version = metadata.get("resourceVersion")
+            if "managedFields" in metadata:
+                kept["metadata"] = metadata = metadata.copy()
+                del metadata["managedFields"]
+        values = []
+        for function in self._functions:
+            value = tuple(function(kept))
+            values.append(value if len(value) < 2 else tuple(dict.fromkeys(value)))
+        return _encoded(kept), version if type(version) is str else "", tuple(values)
 
     def _exchange(self, key: ObjectKey, new: _Entry | None) -> tuple[_Values, _Values]:
         """Put one entry in the place of another, in the indexes too; return whom it concerns."""
         namespace, name = key
         entries = self._spaces.get(namespace)
         old = None if entries is None else entries.get(name)
-        if old is not None and new is not None and _is_known(old, new):
+        if old is not None and new is not None and old[1] == new[1] and _is_known(old, new):
             return self._absent, self._absent
         if new is not None:
             if entries is None:
@@ -163,8 +160,8 @@ class Store:
             del entries[name]
             if not entries:
                 del self._spaces[namespace]
-        before = self._absent if old is None else old.values
-        after = self._absent if new is None else new.values
+        before = self._absent if old is None else old[2]
+        after = self._absent if new is None else new[2]
         if before != after:
             self._reindex(key, before, after)
         return before, after
@@ -185,34 +182,44 @@ class Store:
             had, has = before[position], after[position]
             for value in had:
                 wake(value)
-            for value in has:
-                if value not in had:
-                    wake(value)
+            if has != had:
+                for value in has:
+                    if value not in had:
+                        wake(value)
 
 
-def _identity(manifest: Manifest) -> tuple[ObjectKey, str]:
-    """Return the key and the resourceVersion."""
+def _key(manifest: Manifest) -> ObjectKey:
     metadata = manifest.get("metadata")
-    name = get_text(metadata, "name")
-    if not name:
-        raise ValueError("an object without a name")
-    key = ObjectKey(get_text(metadata, "namespace"), name)
-    return key, get_text(metadata, "resourceVersion")
+    if type(metadata) is dict:
+        name, namespace = metadata.get("name"), metadata.get("namespace")
+        if type(name) is str and name:
+            return ObjectKey(namespace if type(namespace) is str else "", name)
+    raise ValueError("an object without a name")
 
 
-def _decoded(entry: _Entry) -> Manifest:
-    content = entry.content
+def _encoded(manifest: Manifest) -> bytes | Manifest:
+    try:
+        text = orjson.dumps(manifest)
+    except TypeError:
+        # It reads four times the depth that it writes. Nobody's object may end the cache.
+        return manifest
+    # It leaves several times their length allocated behind its results; a copy is exact.
+    return bytes(memoryview(text))
+
+
+def _decoded(content: _Content) -> Manifest:
     decoded: Manifest = orjson.loads(content) if isinstance(content, bytes) else content
     return decoded
 
 
 def _is_known(old: _Entry, new: _Entry) -> bool:
-    """Tell whether both are one state of one object.
+    """Tell whether two entries with one resourceVersion are one state of one object.
 
-    That is one resourceVersion, but another cluster may come to be behind the same address. Lists
-    and watches order the fields of built-in kinds differently, so texts that differ prove nothing.
+    Another cluster may come to be behind the same address. Lists and watches order the fields of
+    built-in kinds differently, so texts that differ prove nothing.
     """
-    if old.version != new.version or not old.version:
+    (held, version, _), (content, _, _) = old, new
+    if not version:
         return False
-    same_text = isinstance(old.content, bytes) and old.content == new.content
-    return same_text or uid_of(_decoded(old)) == uid_of(_decoded(new))
+    same_text = isinstance(held, bytes) and held == content
+    return same_text or uid_of(_decoded(held)) == uid_of(_decoded(content))

@@ -14,21 +14,33 @@ from reconciler.kube.requests import Request
 _TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 
 
-async def lines_of(chunks: AsyncIterator[bytes], *, limit: int) -> AsyncIterator[bytes]:
-    """Split chunks into lines. Raises NoAnswer where the last one is incomplete or too long."""
-    rest = bytearray()
-    async for chunk in chunks:
-        start = 0
-        while (end := chunk.find(b"\n", start)) >= 0:
-            rest += chunk[start:end]
-            yield bytes(rest)
-            rest.clear()
-            start = end + 1
-        rest += chunk[start:]
-        if len(rest) > limit:
-            raise NoAnswer(f"a watch event is larger than {limit} bytes", sent=True)
-    if rest:
-        raise NoAnswer("the watch was cut inside an event", sent=True)
+class Lines:
+    """Puts lines together from chunks as they come."""
+
+    def __init__(self, *, limit: int) -> None:
+        self._limit = limit
+        self._rest: list[bytes] = []
+        self._size = 0
+
+    def take(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that this chunk completes. Raises NoAnswer where one is too long."""
+        lines = chunk.split(b"\n")
+        last = lines.pop()
+        if lines and self._rest:
+            lines[0] = b"".join((*self._rest, lines[0]))
+            self._rest.clear()
+            self._size = 0
+        if last:
+            self._rest.append(last)
+            self._size += len(last)
+            if self._size > self._limit:
+                raise NoAnswer(f"a watch event is larger than {self._limit} bytes", sent=True)
+        return lines
+
+    def end(self) -> None:
+        """Raise NoAnswer where the last line is incomplete."""
+        if self._rest:
+            raise NoAnswer("the watch was cut inside an event", sent=True)
 
 
 async def events_of(
@@ -36,10 +48,13 @@ async def events_of(
 ) -> AsyncGenerator[WatchEvent]:
     """Yield the events. Raises Expired (410), Unreachable, and what else the server says."""
     problem: NoAnswer
+    lines = Lines(limit=limit)
     try:
-        async for line in lines_of(chunks, limit=limit):
-            if line.strip():
-                yield event_of(line, request)
+        async for chunk in chunks:
+            for line in lines.take(chunk):
+                if line and not line.isspace():
+                    yield event_of(line, request)
+        lines.end()
         return
     except NoAnswer as error:
         problem = error
@@ -53,7 +68,7 @@ def event_of(line: bytes, request: Request) -> WatchEvent:
         kind, content = event["type"], event["object"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         raise _garbled(request) from None
-    if isinstance(kind, str) and kind in _TYPES and isinstance(content, dict):
+    if type(kind) is str and kind in _TYPES and type(content) is dict:
         return WatchEvent(kind, content)
     if kind == "ERROR" and isinstance(content, dict) and content.get("kind") == "Status":
         code = content.get("code")

@@ -48,7 +48,8 @@ async def carry_out(  # noqa: PLR0913 - each is told by another part of a contro
     """Attempt all tasks and write the status; then raise the first KlutchError that was met.
 
     `live` is the object `ref` that was looked at. The status is written also where a task failed
-    (protocol-bind.md F5), with the condition of the task's Cause and the error as its message.
+    (protocol-bind.md F5), with the condition of the task's Cause and the error as its message, but
+    without `decision.fields`.
     A task that met a Conflict was decided on old facts, so nothing is said about it: its
     condition stays as it is until the next look, which is at once. Steps on the object itself
     follow its resourceVersion from one to the next, and so does the status. Raises Stopped as
@@ -95,10 +96,11 @@ class _Work:
         if self._live is None:
             return
         certain = tuple(one for one in decision.conditions if one.type not in self._outdated)
+        fields = {} if self.errors else decision.fields
         patch = status_patch(
             self._live,
             self._ref,
-            replace(decision, conditions=certain),
+            replace(decision, conditions=certain, fields=fields),
             failed=self._failed,
             now=now,
         )

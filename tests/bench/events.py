@@ -27,7 +27,7 @@ import uvloop
 
 from klutchctl.sandbox import certificates
 from klutchctl.sandbox.certificates import Use
-from reconciler.core.manifest import Manifest, labels_of, name_of
+from reconciler.core.manifest import Manifest, get_text, name_of
 from reconciler.core.refs import Kind
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
@@ -182,7 +182,10 @@ def stand_in(folder: Path) -> Iterator[Connection]:
 
 def indexes() -> dict[str, Index]:
     """Return what a controller needs: the object itself, and what it belongs to."""
-    return {"name": lambda one: [name_of(one)], "team": lambda one: [labels_of(one)["team"]]}
+    return {
+        "name": lambda one: [name_of(one)],
+        "team": lambda one: [get_text(one, "metadata", "labels", "team")],
+    }
 
 
 async def ours(connection: Connection) -> float:

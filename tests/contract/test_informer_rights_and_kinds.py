@@ -19,6 +19,7 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.robots import NAME as ROBOT
 from tests.support.robots import robot_connection
 
+NOT_YET = (NotServed, Unreachable)  # a CRD takes effect some time after it is written
 NO_CAUSE = Preconditions(uid=None)
 
 
@@ -38,8 +39,9 @@ async def delete(cluster, kind, namespace, name):
 
 async def follows(informer, cluster, namespace):
     async def probe():
-        assert seen(informer.store) == await truth(cluster, informer.ref.kind, namespace)
-        return informer.synced and not informer.trouble
+        with contextlib.suppress(*NOT_YET):
+            assert seen(informer.store) == await truth(cluster, informer.ref.kind, namespace)
+            return informer.synced and not informer.trouble
 
     await eventually(probe, within=60)
 
@@ -160,7 +162,7 @@ class Widgets:
         }
 
         async def probe():
-            with contextlib.suppress(NotServed, Unreachable):
+            with contextlib.suppress(*NOT_YET):
                 return await self.cluster.create(manifest, kind, manager=MANAGER)
 
         await eventually(probe)

@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,7 @@ class Skewed(SystemClock):
     """The time of a process that may have been stopped for a while."""
 
     def __init__(self):
+        super().__init__()
         self.offset = 0.0
 
     def monotonic(self):
@@ -53,7 +55,7 @@ class Candidate:
         )
         self.leadership = Leadership(self.lease, self.gate, clock=self.clock, meters=self.meters)
         self.done = asyncio.Event()
-        self.task = None
+        self.task: Any = None
 
     def start(self, work=None):
         self.task = asyncio.create_task(self.leadership.lead(work or self.write_on))
@@ -68,7 +70,12 @@ class Candidate:
         self.diary.append((self.name, time.monotonic()))
 
     async def leads(self):
-        await eventually(lambda: any(name == self.name for name, _ in self.diary), within=30)
+        def begun():
+            if self.task.done():
+                self.task.result()
+            return any(name == self.name for name, _ in self.diary)
+
+        await eventually(begun, within=30)
 
     @property
     def counted(self):
@@ -275,9 +282,11 @@ async def test_a_lease_that_somebody_deleted_is_made_again(control_plane, candid
 
     async def again():
         now = await live()
-        return now is not None and uid_of(now) != uid_of(gone) and now
+        assert now is not None
+        assert uid_of(now) != uid_of(gone)
+        return now
 
-    made = await eventually(again)
+    made: Any = await eventually(again)
     assert get_text(made, "spec", "holderIdentity") == "first"
     await renewed(live, made, times=2)
     assert turns(diary) == ["first"]

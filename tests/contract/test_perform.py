@@ -12,6 +12,7 @@ from reconciler.core.decision import (
     Decision,
     Delete,
     Patch,
+    Step,
     Task,
     preconditions_of,
 )
@@ -160,6 +161,20 @@ async def test_a_failed_task_without_a_cause_leaves_the_conditions_as_decided(sc
     assert await scene.told() == TRUE
 
 
+@pytest.mark.parametrize("why", [forbidden, conflict])
+@pytest.mark.parametrize("failure", [FAILED, None], ids=["told", "untold"])
+async def test_fields_are_told_only_where_all_was_done(scene, why, failure):
+    fields = {"konnectorVersion": "v1.5.0"}
+    scene.faults.add(on("create", name="a"), why())
+    with pytest.raises((Forbidden, Conflict)):
+        await scene.carry_out(Task((scene.create("a"),), failure), fields=fields)
+    assert get_text(await scene.now(), "status", "konnectorVersion") == ""
+    scene.faults.clear()
+    scene.live = await scene.now()
+    await scene.carry_out(Task((scene.create("a"),), failure), fields=fields)
+    assert get_text(await scene.now(), "status", "konnectorVersion") == "v1.5.0"
+
+
 async def test_the_first_of_several_errors_is_raised(scene):
     scene.faults.add(on("create", name="a"), lost())
     scene.faults.add(on("create", name="b"), forbidden())
@@ -220,7 +235,7 @@ async def test_what_is_not_as_it_was_seen_is_left_alone(scene, meanwhile, what):
     seen = await scene.real.create(config_map(scene.namespace, "a"), CONFIG_MAP, manager=MANAGER)
     await meanwhile(scene, ref)
     before = await scene.real.get(ref)
-    step = Delete(ref, uid_of(seen), resource_version_of(seen))
+    step: Step = Delete(ref, uid_of(seen), resource_version_of(seen))
     if what == "patch":
         step = Patch(ref, {"metadata": preconditions_of(seen), "data": {"x": "ours"}})
     with pytest.raises(Conflict):

@@ -1,7 +1,7 @@
 """An informer under random changes and random faults, and what must be true at the end.
 
 What is done follows from the seed: the writes one after the other, the faults with their times.
-How they meet is up to the machine.
+How many writes there are, and how they meet the faults, is up to the machine.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from reconciler.kube.limits import Limits
 from reconciler.kube.store import Index, Store
 from tests.support.cues import Delay
 from tests.support.fault_proxy import FaultProxy
-from tests.support.http_faults import Body, Cut, Garbage, answer, gone, on
+from tests.support.http_faults import Body, Cut, Garbage, Reply, answer, gone, on
 
 MANAGER: Final = "tests"
 # Of the informer's client, so that it notices within the test what it may notice late in life.
@@ -110,10 +110,13 @@ class Writes:
         self.touched: set[str] = set()
 
     async def make(self, cluster: Cluster, namespace: str, seconds: float) -> None:
-        """Write for so long, past all faults; longer where the server is slow."""
+        """Write for so long, past all faults; less where the server is slow."""
         began = time.monotonic()
         for number, at in enumerate(_moments(self._dice, 1 / _WRITES_PER_SECOND, seconds)):
-            await asyncio.sleep(began + at - time.monotonic())
+            now = time.monotonic() - began
+            if now > seconds:
+                break
+            await asyncio.sleep(at - now)
             name = f"item-{int(_NAMES * self._dice.random() ** 2)}"
             self.touched.add(name)
             await self._write(cluster, Ref(cluster.name, CONFIG_MAP, namespace, name), number)
@@ -169,11 +172,22 @@ async def _goodbye(proxy: FaultProxy, _: Fault) -> None:
     proxy.cut("fin")
 
 
-async def _restart(proxy: FaultProxy, fault: Fault) -> None:
-    proxy.refuse()
+@dataclass(frozen=True, slots=True)
+class _Down:
+    """An effect: until then, connections are cut before anything is answered."""
+
+    until: float
+
+    async def perform(self, reply: Reply, /) -> bool:
+        down = time.monotonic() < self.until
+        if down:
+            reply.cut("rst")
+        return down
+
+
+async def _outage(proxy: FaultProxy, fault: Fault) -> None:
+    proxy.add(on("GET"), _Down(time.monotonic() + fault.seconds))
     proxy.cut("fin")
-    await asyncio.sleep(fault.seconds)
-    await proxy.accept()
 
 
 async def _truncated_watch(proxy: FaultProxy, fault: Fault) -> None:
@@ -187,8 +201,9 @@ async def _truncated_list(proxy: FaultProxy, fault: Fault) -> None:
 
 
 async def _too_old(proxy: FaultProxy, fault: Fault) -> None:
+    await _outage(proxy, fault)
+    await asyncio.sleep(fault.seconds)
     proxy.add(WATCHES.first(fault.times), gone(), at=Body(lines=fault.place.lines % 2))
-    await _restart(proxy, fault)
 
 
 async def _refused(proxy: FaultProxy, fault: Fault) -> None:
@@ -220,7 +235,7 @@ async def _silent(proxy: FaultProxy, fault: Fault) -> None:
 FAULTS: Final[dict[str, Callable[[FaultProxy, Fault], Awaitable[None]]]] = {
     "reset": _reset,
     "goodbye": _goodbye,
-    "restart": _restart,
+    "outage": _outage,
     "truncated watch": _truncated_watch,
     "truncated list": _truncated_list,
     "too old": _too_old,

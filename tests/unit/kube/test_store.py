@@ -1,5 +1,7 @@
 """What the store finds, whom each change wakes, and what it keeps of an object."""
 
+import gc
+import tracemalloc
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -221,6 +223,19 @@ def test_objects_deeper_than_orjson_writes_are_kept():
     assert store.get("ns", "a") == made("a", data=deep)  # the same resourceVersion
     store.put(made("a", data=deep["a"], version="2"))
     assert store.get("ns", "a") == made("a", data=deep["a"], version="2")
+
+
+def test_an_object_takes_little_more_than_its_text():
+    objects = [made(f"item-{number}", "red", data={"a": "x" * 1500}) for number in range(500)]
+    store = Store(CONFIG_MAP, indexes={"team": teams})
+    gc.collect()
+    tracemalloc.start()
+    for one in objects:
+        store.put(one)
+    gc.collect()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 1500 < held / len(objects) < 2500
 
 
 def test_repr_holds_no_secret(watched):

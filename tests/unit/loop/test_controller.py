@@ -237,7 +237,7 @@ async def test_a_defect_is_told_with_its_place_and_without_its_text(running, clo
         try:
             inner()
         except ValueError:
-            {}[CANARY]
+            dict[str, str]()[CANARY]
 
     controller, _ = running(work)
     controller.add("shop/orders")

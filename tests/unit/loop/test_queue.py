@@ -39,7 +39,7 @@ def clock():
 
 @pytest.fixture
 async def queue(clock):
-    made = WorkQueue(clock, dice=lambda: 1.0)
+    made: WorkQueue[str] = WorkQueue(clock, dice=lambda: 1.0)
     yield made
     made.close()
 
@@ -167,7 +167,7 @@ async def test_the_first_failures_may_cost_no_pause(queue, clock):
 
 @pytest.mark.parametrize(("dice", "longest"), [(0.0, LONGEST_PAUSE / 2), (1.0, LONGEST_PAUSE)])
 async def test_pauses_are_scattered_and_never_longer_than_a_minute(clock, dice, longest):
-    queue = WorkQueue(clock, dice=lambda: dice)
+    queue: WorkQueue[str] = WorkQueue(clock, dice=lambda: dice)
     for _ in range(5_000):
         queue.failed("a")
         queue.add("a")
