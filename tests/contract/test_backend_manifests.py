@@ -1,0 +1,71 @@
+"""The manifests of bind/deploy: whole, known to an API server, and to the program."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from bind import settings as flags
+from reconciler.core.manifest import name_of
+from reconciler.core.refs import DEPLOYMENT, NAMESPACE
+from tests.support import deployed
+from tests.support.deployed import CLUSTER_SCOPE, CONTROL_PLANE_MODE, FOLDER
+from tests.support.raw import http_session
+
+FOLDERS = [FOLDER, CONTROL_PLANE_MODE, CLUSTER_SCOPE]
+
+
+def folder_ids(folder):
+    return folder.name
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)
+def test_a_kustomization_names_all_files_beside_it(folder):
+    named = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    beside = {one.name for one in folder.glob("*.yaml")} - {"kustomization.yaml"}
+    assert {one for one in named if one != ".."} == beside
+    assert (".." in named) == (folder != FOLDER)
+
+
+def test_every_folder_is_tried_here():
+    assert {one.parent for one in FOLDER.rglob("kustomization.yaml")} == {*FOLDERS}
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)
+def test_the_program_knows_its_arguments(folder):
+    deployment = deployed.only(DEPLOYMENT, deployed.built(folder))
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    given = flags.parse(container["args"])
+    assert given.unserved == ()
+    assert given.leader_election
+    assert given.control_plane_mode == (folder == CONTROL_PLANE_MODE)
+    assert given.consumer_scope == ("Cluster" if folder == CLUSTER_SCOPE else "Namespaced")
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    assert given.probes == ("0.0.0.0", ports["probes"])
+    images = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["images"]
+    assert [one["name"] for one in images] == [container["image"]]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)
+async def test_the_api_server_knows_every_field(control_plane, folder):
+    made = deployed.built(folder)
+    await deployed.apply(control_plane.cluster, [deployed.only(NAMESPACE, made)])
+    async with http_session(control_plane.connection) as session:
+        for one in made:
+            kind = deployed.KINDS[one["kind"]]
+            query = "dryRun=All&force=true&fieldManager=tests&fieldValidation=Strict"
+            async with session.patch(
+                f"{place(one)}?{query}",
+                data=yaml.safe_dump(one),
+                headers={"Content-Type": "application/apply-patch+yaml"},
+            ) as answer:
+                assert answer.status in (200, 201), (kind, await answer.text())
+                assert "Warning" not in answer.headers
+
+
+def place(one: Any) -> str:
+    kind = deployed.KINDS[one["kind"]]
+    root = f"/apis/{kind.api_version}" if kind.group else "/api/v1"
+    namespace = one["metadata"].get("namespace")
+    inside = f"/namespaces/{namespace}" if namespace else ""
+    return f"{root}{inside}/{kind.plural}/{name_of(one)}"

@@ -1,0 +1,367 @@
+"""The backend with exactly the rights that bind/deploy gives it: enough, and none too many."""
+
+import asyncio
+import copy
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from bind import program
+from bind.settings import Settings
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.blueprints import access, space_konnector
+from reconciler.blueprints.objects import build
+from reconciler.core import keys, names
+from reconciler.core.decision import Note
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get,
+    get_list,
+    get_maps,
+    get_text,
+    name_of,
+)
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CRD,
+    LEASE,
+    NAMESPACE,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    Ref,
+)
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.connection import Connection
+from reconciler.loop.events import Recorder, Source
+from reconciler.loop.gate import Gate
+from reconciler.loop.meters import Meters
+from tests.support import deployed
+from tests.support.clusters import LiveCluster
+from tests.support.deployed import (
+    CLUSTER_SCOPE,
+    CONTROL_PLANE_MODE,
+    FOLDER,
+    Hearing,
+    Right,
+    rights_of,
+)
+from tests.support.eventually import eventually
+from tests.support.fake_clock import FakeClock
+from tests.support.observing import kubeconfig
+from tests.support.served_app_clusters import AppCluster
+from tests.support.served_spaces import (
+    APP,
+    Damage,
+    Space,
+    a_space,
+    claim,
+    damaged_and_repaired,
+    delete,
+    gone,
+)
+from tests.support.stand_in_offer import CREDENTIALS, Offer, offered
+
+
+def with_services_of(offer: Offer, made: Sequence[Any], *, claimed: str) -> list[Any]:
+    """Return the manifests with the offer, and its claim, in place of what services.yaml names."""
+    services = copy.deepcopy(deployed.only(CLUSTER_ROLE, made, name=deployed.SERVICES))
+    of_group, of_core = services["rules"]
+    of_group["apiGroups"] = [offer.group]
+    of_core["resources"] = [claimed]
+    return [services if name_of(one) == deployed.SERVICES else one for one in made]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A control plane on which the backend works with the rights of one folder."""
+
+    live: LiveCluster
+    offer: Offer
+    namespace: str
+    made: Sequence[Any]
+    way: Connection
+    hearing: Hearing
+
+    @property
+    def cluster(self):
+        return self.live.cluster
+
+    def refused(self, space: Space) -> set[tuple[str, str]]:
+        """Return what was refused in a space, which no other test has, and of its views.
+
+        Not counted is the search of a service namespace: kinds that were never offered may be out
+        of reach, and those that count being out of reach keeps the Namespace.
+        """
+        home = f"/namespaces/{space.home}/"
+        return {
+            (method, path)
+            for method, path in self.hearing.refused()
+            if (method == "GET" and "/namespaces/" not in path)
+            or (space.name in path and not (method == "GET" and home in path))
+        }
+
+    def own(self, *names_of_roles: str) -> frozenset[Right]:
+        """Return what these roles of the manifests give."""
+        roles = [one for one in self.made if one["kind"] in ("ClusterRole", "Role")]
+        return rights_of(
+            rule for one in roles if name_of(one) in names_of_roles for rule in one.get("rules", ())
+        )
+
+    def idle(self, *names_of_roles: str, handed_out: Manifest) -> frozenset[Right]:
+        """Return which rights of these roles were neither used nor are needed to give them away."""
+        given = rights_of(get_maps(handed_out, "rules"))
+        return self.own(*names_of_roles) - self.hearing.used() - given
+
+
+@asynccontextmanager
+async def staged(
+    live: LiveCluster,
+    namespace: str,
+    folder: Path,
+    settings: Settings,
+    *,
+    claimed: str = "secrets",
+) -> AsyncIterator[Stage]:
+    cluster, claims = live.cluster, [{**CREDENTIALS, "resource": claimed}]
+    async with offered(cluster, namespace=namespace, claims=claims) as offer:
+        made = with_services_of(offer, deployed.built(folder), claimed=claimed)
+        async with (
+            deployed.installed(cluster, live.connection, made) as way,
+            deployed.heard(way) as (heard, hearing),
+        ):
+            stage = Stage(live, offer, namespace, made, heard, hearing)
+            async with deployed.leading(heard, settings):
+                yield stage
+            await given_back(stage)
+
+
+async def given_back(stage: Stage) -> None:
+    lease = await stage.cluster.get(
+        Ref(stage.cluster.name, LEASE, names.KLUTCH_NAMESPACE, program.LEASE_NAME)
+    )
+    assert get_text(lease, "spec", "holderIdentity") == ""
+    assert get_text(lease, "spec", "acquireTime")
+
+
+async def test_default_mode(control_plane, namespace):
+    settings = Settings(export_grace=timedelta())
+    async with staged(control_plane, namespace, FOLDER, settings) as stage:
+        async with a_space(stage.cluster, stage.offer) as space:
+            await space.served()
+            await answered(space)
+            for damage in (Damage.emptied, Damage.removed):
+                for ref in (binder_role(space), space.role, space.in_space, space.in_home):
+                    await damaged_and_repaired(space.cluster, ref, damage)
+            for ref in (space.in_space, space.in_home):
+                await damaged_and_repaired(space.cluster, ref, Damage.misled)
+            await no_right_everywhere(space)
+            await follows_its_template(space)
+            await delete(space.cluster, space.ref(API_SERVICE_NAMESPACE, APP))
+            await gone(space.cluster, space.everywhere(NAMESPACE, space.home))
+            await delete(space.cluster, space.everywhere(CRD, stage.offer.name))
+            await gone(space.cluster, space.export)
+        await told_and_counted(stage)
+        await applied_again(stage)
+        assert stage.refused(space) == set()
+    own = "klutch-bind", "klutch-bind-own"
+    assert stage.idle(*own, handed_out=access.binder_role()) == set()
+
+
+async def applied_again(stage: Stage) -> None:
+    """Apply the rights again: the aggregated ones are not away for a moment."""
+    await deployed.apply(stage.cluster, [o for o in stage.made if o["kind"] == "ClusterRole"])
+    role = await stage.cluster.get(Ref(stage.cluster.name, CLUSTER_ROLE, "", "klutch-bind"))
+    assert rights_of(get_maps(role, "rules")) == deployed.aggregated(stage.made)
+
+
+def binder_role(space: Space) -> Ref:
+    return space.everywhere(CLUSTER_ROLE, names.BINDER)
+
+
+async def answered(space: Space) -> None:
+    request = space.ref(API_SERVICE_EXPORT_REQUEST, space.offer.name)
+
+    async def succeeded():
+        return get_text(await space.at(request), "status", "phase") == "Succeeded"
+
+    await eventually(succeeded)
+
+
+async def no_right_everywhere(space: Space) -> None:
+    """Leave a ClusterRoleBinding there as the original does (protocol-bind.md F1)."""
+    made = access.everywhere(await space.at(space.everywhere(NAMESPACE, space.name)))
+    await space.cluster.create(made, CLUSTER_ROLE_BINDING, manager="tests")
+    await gone(space.cluster, everywhere(space))
+
+
+def everywhere(space: Space) -> Ref:
+    return space.everywhere(CLUSTER_ROLE_BINDING, names.space_cluster_role(space.name))
+
+
+async def follows_its_template(space: Space) -> None:
+    for claims in ([], [CREDENTIALS]):
+        await claim(space.cluster, space.offer, claims)
+        resources = [["secrets"], ["databases"]][-1 - len(claims) :]
+
+        async def followed(resources=resources):
+            rules = get_list(await space.at(space.role), "rules")
+            return [get(one, "resources") for one in rules] == resources
+
+        await eventually(followed)
+
+
+async def told_and_counted(stage: Stage) -> None:
+    """Tell an Event twice, with a minute in between."""
+    clock, meters = FakeClock(), Meters()
+    async with KubeCluster(stage.way) as cluster:
+        recorder = Recorder(
+            cluster,
+            Gate(),
+            source=Source("klutchctl.dev/tests", "tests-1"),
+            manager="tests",
+            clock=clock,
+            meters=meters,
+        )
+        about = Ref(cluster.name, NAMESPACE, "", stage.namespace)
+        live: Manifest = {"metadata": {"uid": uuid.uuid4().hex}}
+        running = asyncio.create_task(recorder.run())
+        for result in ("sent", "counted"):
+            recorder.tell(about, live, Note("Tried", "the rights suffice"))
+            await clock.advance(61)
+            await told(meters, result)
+        recorder.stop()
+        await running
+
+
+async def told(meters: Meters, result: str) -> None:
+    def counted():
+        return meters.registry.get_sample_value("klutch_events_total", {"result": result})
+
+    await eventually(counted)
+
+
+async def test_consumer_scope_cluster(control_plane, namespace):
+    settings = Settings(consumer_scope="Cluster")
+    # Secrets are not claimed, and what every konnector may do with them is handed out all the same.
+    stage_is_set = staged(control_plane, namespace, CLUSTER_SCOPE, settings, claimed="configmaps")
+    async with stage_is_set as stage:
+        async with a_space(stage.cluster, stage.offer) as space:
+            await answered(space)
+            await space.has(everywhere(space))
+            await space.has(space.in_space)
+            for damage in (Damage.emptied, Damage.removed, Damage.misled):
+                await damaged_and_repaired(space.cluster, everywhere(space), damage)
+        assert stage.refused(space) == set()
+    own = "klutch-bind-consumer-scope-cluster"
+    assert stage.idle(own, handed_out={}) == set()
+    assert stage.own(own) & stage.own("klutch-bind-own") == set()
+
+
+async def an_app_cluster(stage: Stage) -> AppCluster:
+    space = names.app_cluster_binding_space(stage.namespace, "shop")
+    made = AppCluster(Space(stage.cluster, space, stage.offer), stage.namespace)
+    secret = build(
+        SECRET,
+        made.source.name,
+        namespace=stage.namespace,
+        stringData={names.KUBECONFIG: kubeconfig("default")},
+    )
+    await stage.cluster.create(secret, SECRET, manager="tests")
+    return made
+
+
+async def test_control_plane_mode(control_plane, namespace):
+    settings = Settings(control_plane_mode=True)
+    async with staged(control_plane, namespace, CONTROL_PLANE_MODE, settings) as stage:
+        app = await an_app_cluster(stage)
+        await app.bind()
+        await repaired(app)
+        await follows_its_binding(app)
+        await released_and_taken_up_again(app)
+        await deleted_with_its_data(app)
+        assert stage.refused(app.space) == set()
+    own = "klutch-bind-control-plane-mode"
+    connector = space_konnector.role(app.space.name)
+    assert stage.idle(own, handed_out=connector) == set()
+    assert stage.own(own) & stage.own("klutch-bind-own") == set()
+
+
+async def repaired(app: AppCluster) -> None:
+    space, connector = app.space, names.CONTROL_PLANE_CONNECTOR
+    role, binding = space.ref(ROLE, connector), space.ref(ROLE_BINDING, connector)
+    for ref in (role, binding):
+        await damaged_and_repaired(space.cluster, ref, Damage.emptied)
+        await damaged_and_repaired(space.cluster, ref, Damage.removed)
+    for ref in (binding, space.in_space):
+        await damaged_and_repaired(space.cluster, ref, Damage.misled)
+    unlabelled: Manifest = {"metadata": {"labels": None}}
+    for ref in (space.binding, space.ref(API_SERVICE_BINDING, space.offer.name)):
+        await app.keeps(ref, unlabelled)
+    await app.keeps(space.ref(SECRET, app.source.name), unlabelled)
+    await delete(space.cluster, space.ref(SECRET, app.source.name))
+    await space.has(space.ref(SECRET, app.source.name))
+
+
+async def follows_its_binding(app: AppCluster) -> None:
+    """Another image, no konnector, and one again."""
+
+    async def image():
+        containers = ("spec", "template", "spec", "containers", 0, "image")
+        return get_text(await app.space.at(app.deployment), *containers)
+
+    for konnector, wanted in (
+        ({"overrides": {"image": "registry.example.com/k:2"}}, "registry.example.com/k:2"),
+        ({"deploy": False}, ""),
+        ({"deploy": True}, "registry.example.com/k:2"),
+    ):
+        await app.space.patch(app.ref, {"spec": {"konnector": konnector}})
+
+        async def followed(wanted=wanted):
+            return await image() == wanted
+
+        await eventually(followed)
+
+
+async def released_and_taken_up_again(app: AppCluster) -> None:
+    """Delete it, which keeps the space, where an older backend has left its roles; make it anew."""
+    space = app.space
+    name = names.legacy_konnector_cluster_role(app.namespace, "shop")
+    to = {"apiGroup": CLUSTER_ROLE.group, "kind": CLUSTER_ROLE.kind, "name": name}
+    left = [
+        (CLUSTER_ROLE, build(CLUSTER_ROLE, name, rules=[])),
+        (CLUSTER_ROLE_BINDING, build(CLUSTER_ROLE_BINDING, name, roleRef=to, subjects=[])),
+    ]
+    for kind, made in left:
+        await space.cluster.create(made, kind, manager="tests")
+    await app.unbind()
+    for kind, _ in left:
+        assert await space.at(space.everywhere(kind, name)) is None
+    assert await space.at(space.ref(SECRET, app.source.name)) is None
+    home = space.everywhere(NAMESPACE, space.name)
+    assert keys.RELEASED in annotations_of(await space.at(home))
+    await app.bind()
+
+    async def taken_up():
+        return keys.RELEASED not in annotations_of(await space.at(home))
+
+    await eventually(taken_up)
+
+
+async def deleted_with_its_data(app: AppCluster) -> None:
+    space = app.space
+    await space.make(API_SERVICE_NAMESPACE, APP)
+    await space.served()
+    policy: Manifest = {"metadata": {"annotations": {keys.DELETION_POLICY: "Delete"}}}
+    await space.patch(app.ref, policy)
+    await app.unbind()
+    for name in (space.name, space.home):
+        await gone(space.cluster, space.everywhere(NAMESPACE, name))

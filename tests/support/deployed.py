@@ -1,0 +1,276 @@
+"""The manifests of bind/deploy on a real control plane, and what the backend does with its rights.
+
+They are read as kustomize does, as far as they use it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import jsonpatch
+import yaml
+
+import bind
+from bind import program
+from bind.settings import Settings
+from reconciler.core import keys, names
+from reconciler.core.manifest import (
+    Manifest,
+    get_list,
+    get_maps,
+    get_text,
+    labels_of,
+    name_of,
+    ref_of,
+)
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    DEPLOYMENT,
+    NAMESPACE,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE_ACCOUNT,
+    Kind,
+)
+from reconciler.core.secret import Secret
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+from reconciler.kube.connection import Connection, Token
+from reconciler.loop.clock import SystemClock
+from tests.support.cues import Cue
+from tests.support.eventually import eventually
+from tests.support.fault_proxy import FaultProxy
+from tests.support.http_faults import Request
+
+FOLDER: Final = Path(bind.__file__).parent / "deploy"
+CONTROL_PLANE_MODE: Final = FOLDER / "control-plane-mode"
+CLUSTER_SCOPE: Final = FOLDER / "consumer-scope-cluster"
+AGGREGATED: Final = f"{keys.OWN_PREFIX}aggregate-to-klutch-bind"
+ACCOUNT: Final = "klutch-bind"
+SERVICES: Final = "klutch-bind-services"
+PDB: Final = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+KINDS: Final = {
+    one.kind: one
+    for one in (
+        NAMESPACE,
+        SERVICE_ACCOUNT,
+        ROLE,
+        ROLE_BINDING,
+        CLUSTER_ROLE,
+        CLUSTER_ROLE_BINDING,
+        DEPLOYMENT,
+        PDB,
+    )
+}
+_MANAGER: Final = "operator"
+_REVIEW: Final = Kind(
+    "authorization.k8s.io",
+    "v1",
+    "SelfSubjectRulesReview",
+    "selfsubjectrulesreviews",
+    namespaced=False,
+)
+_TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
+
+
+class Right(NamedTuple):
+    """`resource` is a plural, with its subresource after a slash."""
+
+    group: str
+    resource: str
+    verb: str
+
+
+def rights_of(rules: Iterable[Manifest]) -> frozenset[Right]:
+    """Return what RBAC rules allow, one by one."""
+    return frozenset(
+        Right(str(group), str(resource), str(verb))
+        for rule in rules
+        for group in get_list(rule, "apiGroups")
+        for resource in get_list(rule, "resources")
+        for verb in get_list(rule, "verbs")
+    )
+
+
+def built(folder: Path = FOLDER) -> list[Any]:
+    """Return the manifests that `kustomize build` gives, but for the images."""
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    made = list[Any]()
+    for resource in kustomization["resources"]:
+        place = (folder / resource).resolve()
+        made += built(place) if place.is_dir() else yaml.safe_load_all(place.read_text())
+    for each in kustomization.get("patches", ()):
+        kind, name = each["target"]["kind"], each["target"]["name"]
+        (index,) = [i for i, one in enumerate(made) if (one["kind"], name_of(one)) == (kind, name)]
+        made[index] = jsonpatch.apply_patch(made[index], yaml.safe_load(each["patch"]))
+    return made
+
+
+def only(kind: Kind, made: Iterable[Any], *, name: str = "") -> Any:
+    """Return the one manifest of a kind, or that of this name."""
+    (found,) = [one for one in made if one["kind"] == kind.kind and name in ("", name_of(one))]
+    return found
+
+
+def granted(made: Iterable[Manifest]) -> frozenset[Right]:
+    """Return what the manifests give to the backend, wherever."""
+    roles = [one for one in made if get_text(one, "kind") in (CLUSTER_ROLE.kind, ROLE.kind)]
+    return rights_of(rule for one in roles for rule in get_maps(one, "rules"))
+
+
+@asynccontextmanager
+async def installed(
+    cluster: Cluster, connection: Connection, made: Sequence[Manifest]
+) -> AsyncIterator[Connection]:
+    """Apply all but the workload, wait until it holds, and yield the way of the backend's account.
+
+    At the end all of it goes but the Namespace, which others share.
+    """
+    applied = [one for one in made if get_text(one, "kind") not in (DEPLOYMENT.kind, PDB.kind)]
+    try:
+        await apply(cluster, applied)
+        request: Manifest = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": _TOKEN_REQUEST.kind,
+            "metadata": {"name": ACCOUNT, "namespace": names.KLUTCH_NAMESPACE},
+            "spec": {"expirationSeconds": 600},
+        }
+        answer = await cluster.create(
+            request, _TOKEN_REQUEST, manager=_MANAGER, subresource="token"
+        )
+        token = Token(Secret(get_text(answer, "status", "token")))
+        way = replace(connection, credential=token)
+        await _held(way, granted(applied))
+        yield way
+    finally:
+        for one in applied:
+            kind = KINDS[get_text(one, "kind")]
+            if kind != NAMESPACE:
+                await remove(cluster, kind, one)
+
+
+async def apply(cluster: Cluster, made: Iterable[Manifest]) -> None:
+    """Do what `kubectl apply --server-side` does."""
+    for one in made:
+        kind = KINDS[get_text(one, "kind")]
+        await cluster.apply(one, kind, manager=_MANAGER, force=True)
+
+
+async def remove(cluster: Cluster, kind: Kind, live: Manifest) -> None:
+    await cluster.delete(
+        ref_of(cluster.name, kind, live),
+        preconditions=Preconditions(uid=None),
+        propagation=Propagation.BACKGROUND,
+    )
+
+
+async def _held(way: Connection, wanted: frozenset[Right]) -> None:
+    """Wait until an account has rights: an API server hears of new roles a little later."""
+    review: Manifest = {
+        "apiVersion": _REVIEW.api_version,
+        "kind": _REVIEW.kind,
+        "spec": {"namespace": names.KLUTCH_NAMESPACE},
+    }
+    async with KubeCluster(way) as cluster:
+
+        async def hears():
+            answer = await cluster.create(review, _REVIEW, manager=_MANAGER)
+            return wanted <= rights_of(get_maps(answer, "status", "resourceRules"))
+
+        await eventually(hears)
+
+
+def aggregated(made: Iterable[Manifest]) -> frozenset[Right]:
+    """Return what the aggregated ClusterRole is to hold."""
+    marked = [one for one in made if labels_of(one).get(AGGREGATED) == "true"]
+    return rights_of(rule for one in marked for rule in get_maps(one, "rules"))
+
+
+@asynccontextmanager
+async def leading(way: Connection, settings: Settings) -> AsyncIterator[program.Backend]:
+    """Let a backend lead and work for the length of the block, as `program.serve` has it."""
+    stop = asyncio.Event()
+    async with KubeCluster(way, agent="klutch-bind") as cluster:
+        asks = settings.control_plane_mode
+        made = program.wired(
+            settings,
+            cluster,
+            leases=cluster,
+            deployments_served=not asks or await program.serves_deployments(cluster),
+            lease_namespace=names.KLUTCH_NAMESPACE,
+            clock=SystemClock(),
+        )
+        running = asyncio.create_task(made.manager.run(stop))
+
+        async def read():
+            if running.done():
+                running.result()
+            return not made.manager.unready()
+
+        try:
+            await eventually(read)
+            yield made
+        finally:
+            stop.set()
+            await running
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watches(Cue[Request]):
+    """Matches nothing, and keeps the paths that were watched."""
+
+    paths: set[str] = field(default_factory=set)
+
+    def matches(self, call: Request) -> bool:
+        if "watch=1" in call.query.split("&"):
+            self.paths.add(call.path)
+        return False
+
+
+class Hearing:
+    """Hears through a proxy what an account asks of an API server."""
+
+    def __init__(self, proxy: FaultProxy) -> None:
+        self._proxy, self._watches = proxy, _Watches()
+        proxy.add(self._watches)
+
+    def used(self) -> frozenset[Right]:
+        """Return the rights that were asked for and had."""
+        return frozenset(self._rights())
+
+    def refused(self) -> set[tuple[str, str]]:
+        """Return method and path of what was refused."""
+        return {(one.method, one.path) for one in self._proxy.log if one.status == 403}
+
+    def _rights(self) -> Iterator[Right]:
+        for one in self._proxy.log:
+            if 200 <= one.status < 300 or one.status in (404, 409):  # looked for after the right
+                yield _right(one.method, one.path)
+            if (one.method, one.status) == ("PATCH", 201):  # an apply to what was not there
+                yield _right("POST", one.path)
+        for path in self._watches.paths:
+            yield _right("GET", path)._replace(verb="watch")
+
+
+@asynccontextmanager
+async def heard(way: Connection) -> AsyncIterator[tuple[Connection, Hearing]]:
+    """Lead an account's way to its API server through a proxy that listens."""
+    async with FaultProxy(way) as proxy:
+        yield replace(proxy.connection, ca=None), Hearing(proxy)
+
+
+def _right(method: str, path: str) -> Right:
+    """Return the right that a request needs, as an API server sees it."""
+    _, root, *rest = path.split("/")
+    group = rest.pop(0) if root == "apis" else ""
+    rest = rest[1:]  # without the version
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+        rest = rest[2:]
+    plural, name, subresource = [*rest, "", ""][:3]
+    verbs = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
+    verb = verbs.get(method) or ("get" if name else "list")
+    return Right(group, f"{plural}/{subresource}" if subresource else plural, verb)

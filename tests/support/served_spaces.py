@@ -1,0 +1,246 @@
+"""Binding spaces on a real control plane, as klutchctl makes them, and damage to their rights."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.blueprints import binding
+from reconciler.blueprints import export as exports_of
+from reconciler.blueprints import space as spaces_of
+from reconciler.blueprints.objects import UNMARKED, Marks, build
+from reconciler.core import keys, names
+from reconciler.core.errors import AlreadyExists
+from reconciler.core.manifest import (
+    Manifest,
+    get_map,
+    get_maps,
+    get_text,
+    is_deleting,
+    name_of,
+    namespace_of,
+    ref_of,
+    uid_of,
+)
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    NAMESPACE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Kind,
+    Ref,
+)
+from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+from tests.support.eventually import eventually
+from tests.support.stand_in_offer import Offer
+
+MANAGER: Final = "tests"
+FLEET: Final = "tests"
+APP: Final = "dev"
+_STATED: Final = ("rules", "subjects", "roleRef")
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A binding space, seen by an administrator."""
+
+    cluster: Cluster
+    name: str
+    offer: Offer
+
+    @property
+    def home(self) -> str:
+        """The service namespace of the app namespace that is there from the start."""
+        return names.service_namespace(self.name, APP)
+
+    @property
+    def export(self) -> Ref:
+        return self.ref(API_SERVICE_EXPORT, self.offer.name)
+
+    @property
+    def binding(self) -> Ref:
+        return self.ref(CLUSTER_BINDING, names.CLUSTER_BINDING)
+
+    @property
+    def role(self) -> Ref:
+        return self.everywhere(CLUSTER_ROLE, names.space_cluster_role(self.name))
+
+    @property
+    def in_space(self) -> Ref:
+        """The RoleBinding in the space."""
+        return self.ref(ROLE_BINDING, names.BINDER)
+
+    @property
+    def in_home(self) -> Ref:
+        """The RoleBinding in the service namespace."""
+        return Ref(self.cluster.name, ROLE_BINDING, self.home, names.BINDER)
+
+    def ref(self, kind: Kind, name: str) -> Ref:
+        return Ref(self.cluster.name, kind, self.name, name)
+
+    def everywhere(self, kind: Kind, name: str) -> Ref:
+        return Ref(self.cluster.name, kind, "", name)
+
+    async def at(self, ref: Ref) -> Any:
+        return await self.cluster.get(ref)
+
+    async def has(self, ref: Ref) -> None:
+        """Wait until an object is there."""
+
+        async def found():
+            return await self.at(ref)
+
+        await eventually(found)
+
+    async def patch(self, ref: Ref, body: Manifest, *, subresource: str = "") -> None:
+        await self.cluster.merge_patch(ref, body, manager=MANAGER, subresource=subresource)
+
+    async def make(self, kind: Kind, name: str, **fields: Any) -> None:
+        made = build(kind, name, namespace=self.name, **fields)
+        await self.cluster.create(made, kind, manager=MANAGER)
+
+    async def served(self) -> None:
+        """Wait until all that a konnector needs is there."""
+        for ref in (self.export, self.role, self.in_space, self.in_home):
+            await self.has(ref)
+
+        async def told():
+            mapping = await self.at(self.ref(API_SERVICE_NAMESPACE, APP))
+            return get_text(mapping, "status", "namespace") == self.home
+
+        await eventually(told)
+
+    async def token(self) -> str:
+        """Return what the konnector has in its kubeconfig, in base64."""
+        secret = self.ref(SECRET, names.BINDER)
+
+        async def filled():
+            return get_text(await self.at(secret), "data", "token")
+
+        return await eventually(filled)
+
+
+@contextlib.asynccontextmanager
+async def a_space(cluster: Cluster, offer: Offer) -> AsyncIterator[Space]:
+    """Make what klutchctl makes in Direct mode, and take it away with all that followed."""
+    app_cluster = uuid.uuid4().hex[:8]
+    space = Space(cluster, names.direct_space(FLEET, app_cluster), offer)
+    marks = Marks(annotations={keys.IDENTITY: names.direct_identity(FLEET, app_cluster)})
+    made = (
+        spaces_of.namespace(space.name, marks=marks),
+        spaces_of.service_account(space.name, names.BINDER, marks=UNMARKED),
+        spaces_of.token_secret(space.name, names.BINDER, marks=UNMARKED),
+        spaces_of.cluster_binding(
+            space.name, kubeconfig_name=names.KUBECONFIG, pretty_name="Shop Inc", marks=UNMARKED
+        ),
+        binding.export_request(space.name, offer.resource, parameters={}, marks=UNMARKED),
+        build(API_SERVICE_NAMESPACE, APP, namespace=space.name),
+    )
+    try:
+        for one in made:
+            await cluster.create(one, _KINDS[get_text(one, "kind")], manager=MANAGER)
+        yield space
+    finally:
+        for name in (space.home, space.name):
+            await delete(cluster, space.everywhere(NAMESPACE, name))
+
+
+_KINDS: Final = {
+    one.kind: one
+    for one in (
+        NAMESPACE,
+        SERVICE_ACCOUNT,
+        SECRET,
+        CLUSTER_BINDING,
+        API_SERVICE_EXPORT_REQUEST,
+        API_SERVICE_NAMESPACE,
+    )
+}
+
+
+async def delete(cluster: Cluster, ref: Ref) -> None:
+    await cluster.delete(
+        ref, preconditions=Preconditions(uid=None), propagation=Propagation.BACKGROUND
+    )
+
+
+async def gone(cluster: Cluster, ref: Ref) -> None:
+    """Wait until an object is gone, or on its way out."""
+
+    async def is_gone():
+        live = await cluster.get(ref)
+        return live is None or is_deleting(live)
+
+    await eventually(is_gone)
+
+
+async def claim(cluster: Cluster, offer: Offer, claims: Sequence[Manifest]) -> None:
+    """Let the template of a service claim this from now on."""
+    found = (await cluster.list(API_SERVICE_EXPORT_TEMPLATE)).items
+    (template,) = [one for one in found if exports_of.offered_by(one) == offer.name]
+    ref = ref_of(cluster.name, API_SERVICE_EXPORT_TEMPLATE, template)
+    await cluster.merge_patch(ref, {"spec": {"permissionClaims": list(claims)}}, manager=MANAGER)
+
+
+def stated(live: Manifest | None) -> Mapping[str, Any]:
+    """Return what an RBAC object gives, and to whom."""
+    return {key: value for key, value in (live or {}).items() if key in _STATED}
+
+
+class Damage:
+    """Ways in which an RBAC object loses what it gives; none gives anything to anybody."""
+
+    @staticmethod
+    async def emptied(cluster: Cluster, live: Manifest, kind: Kind) -> None:
+        field = "rules" if "rules" in live else "subjects"
+        await cluster.merge_patch(ref_of(cluster.name, kind, live), {field: None}, manager=MANAGER)
+
+    @staticmethod
+    async def removed(cluster: Cluster, live: Manifest, kind: Kind) -> None:
+        await delete(cluster, ref_of(cluster.name, kind, live))
+
+    @staticmethod
+    async def misled(cluster: Cluster, live: Manifest, kind: Kind) -> None:
+        """Make it anew with another role, which does not exist."""
+        other = {**get_map(live, "roleRef"), "name": "nobody-made-this"}
+        made = build(
+            kind,
+            name_of(live),
+            namespace=namespace_of(live),
+            roleRef=other,
+            subjects=get_maps(live, "subjects"),
+        )
+        owners = get_maps(live, "metadata", "ownerReferences")
+        if owners:
+            made = {**made, "metadata": {**get_map(made, "metadata"), "ownerReferences": owners}}
+        for _ in range(20):
+            await delete(cluster, ref_of(cluster.name, kind, live))
+            with contextlib.suppress(AlreadyExists):  # the backend was faster
+                await cluster.create(made, kind, manager=MANAGER)
+                return
+        raise AssertionError(f"{kind} {name_of(live)} cannot be made by hand")
+
+
+async def damaged_and_repaired(cluster: Cluster, ref: Ref, damage: Any) -> None:
+    """Do the damage, and wait until the object gives again what it gave."""
+    before = await cluster.get(ref)
+    assert before is not None, ref
+    await damage(cluster, before, ref.kind)
+
+    async def repaired():
+        live = await cluster.get(ref)
+        changed = live is not None and _version(live) != _version(before)
+        return changed and stated(live) == stated(before)
+
+    await eventually(repaired)
+
+
+def _version(live: Manifest) -> tuple[str, str]:
+    return uid_of(live), get_text(live, "metadata", "resourceVersion")
