@@ -1,15 +1,19 @@
 """`make demo`: the road from a fleet to bindings, as far as it is built, with real parts.
 
-Stand-ins play the backend and the konnectors until those are built. Every step prints what it
-does and how long it took. `KEEP=1` leaves the sandbox running.
+klutch-bind serves the control plane, as a process of its own. Stand-ins play the provider, and
+the konnectors until ours is built. Every step prints what it does and how long it took. `KEEP=1`
+leaves the sandbox running.
 """
 
 import asyncio
 import os
+import re
 import shutil
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -21,14 +25,17 @@ from klutchctl.exit_codes import ExitCode
 from klutchctl.sandbox import lifecycle
 from klutchctl.sandbox.layout import Layout, named
 from klutchctl.sandbox.state import Member, Role
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core import names
-from reconciler.core.manifest import Manifest
-from reconciler.core.refs import Ref
+from reconciler.core import conditions, names
+from reconciler.core.manifest import Manifest, get_list, get_maps, get_text, get_texts, name_of
+from reconciler.core.refs import CLUSTER_ROLE, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
 from tests.support import provider
-from tests.support.stand_in_backend import StandInBackend
+from tests.support.eventually import eventually
 from tests.support.stand_in_konnector import StandInKonnector
 
 NAME = "demo"
@@ -36,6 +43,7 @@ FLEET = "fleet-example"
 SHOP = "shop-eu-1"
 DATABASES = f"postgresqlinstances.{provider.GROUP}"
 KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
+KLUTCH_BIND = str(Path(sys.executable).with_name("klutch-bind"))
 
 
 @contextmanager
@@ -57,19 +65,60 @@ async def klutchctl(*arguments: str, wanted: int = ExitCode.SUCCESS) -> None:
 
 
 @asynccontextmanager
-async def peers(layout: Layout) -> AsyncIterator[Connection]:
-    """Let a backend and a konnector for each app cluster work; yield the shop's connection."""
+async def backend(layout: Layout) -> AsyncIterator[None]:
+    """Let klutch-bind serve the control plane, once it has read all of it."""
+    plane, _ = members(layout)
+    log = layout.logs / "klutch-bind.log"
+    where = ("--kubeconfig", str(layout.kubeconfig), "--context", plane.context)
+    arguments = (*where, "--control-plane-mode", "--lease-namespace", "default")
+    print(f"$ klutch-bind {' '.join(arguments)} --probe-address 127.0.0.1:0", flush=True)
+    with log.open("wb") as file:
+        process = await asyncio.create_subprocess_exec(
+            KLUTCH_BIND, *arguments, "--probe-address", "127.0.0.1:0", stderr=file
+        )
+    try:
+        await eventually(lambda: is_ready(process, log), within=30)
+        print(f"   process {process.pid} is ready; its log is {log}", flush=True)
+        yield
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        code = await process.wait()
+    if code != ExitCode.SUCCESS:
+        sys.exit(f"The demo failed: klutch-bind ended with {code}; its log is {log}")
+
+
+def is_ready(process: asyncio.subprocess.Process, log: Path) -> bool:
+    """Ask klutch-bind where it says that it answers."""
+    if process.returncode is not None:
+        sys.exit(f"The demo failed: klutch-bind ended with {process.returncode}; its log is {log}")
+    found = re.search(r"metrics are served .*port=(\d+)", log.read_text())
+    if found is None:
+        return False
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/readyz", timeout=5):
+            return True
+    except urllib.error.HTTPError:
+        return False
+
+
+@asynccontextmanager
+async def konnectors(layout: Layout) -> AsyncIterator[Connection]:
+    """Let a konnector for each app cluster work; yield the shop's connection."""
     plane, apps = members(layout)
-    spaces = {one.context: names.direct_space("acme", one.context) for one in apps}
     origin = lifecycle.connection(layout, plane)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(StandInBackend(origin, set(spaces.values())))
         for one in apps:
             reached = lifecycle.connection(layout, one)
-            konnector = StandInKonnector(reached, origin, spaces[one.context])
+            konnector = StandInKonnector(reached, origin, space_of(one.context))
             await stack.enter_async_context(konnector)
         (shop,) = [one for one in apps if one.context == SHOP]
         yield lifecycle.connection(layout, shop)
+
+
+def space_of(cluster: str) -> str:
+    """Return the binding space of an app cluster."""
+    return names.direct_space("acme", cluster)
 
 
 def members(layout: Layout) -> tuple[Member, Sequence[Member]]:
@@ -86,6 +135,32 @@ async def offer_services(layout: Layout) -> None:
     async with KubeCluster(lifecycle.connection(layout, plane)) as cluster:
         await provider.offer(cluster)
     print(f"   {', '.join(provider.SERVICES)} in group {provider.GROUP}")
+
+
+async def show_the_space(layout: Layout) -> None:
+    """Print what klutch-bind has made for the shop, and what is said of it."""
+    plane, _ = members(layout)
+    space = space_of(SHOP)
+    async with KubeCluster(lifecycle.connection(layout, plane)) as cluster:
+        print(f"   Namespace {space} on the control plane")
+        for one in (await cluster.list(API_SERVICE_EXPORT_REQUEST, namespace=space)).items:
+            print(f"   APIServiceExportRequest {name_of(one)}: {get_text(one, 'status', 'phase')}")
+        for kind in (API_SERVICE_EXPORT, CLUSTER_BINDING):
+            for one in (await cluster.list(kind, namespace=space)).items:
+                print(f"   {kind} {name_of(one)}: {', '.join(what_holds(one))}")
+        role = await cluster.get(
+            Ref(cluster.name, CLUSTER_ROLE, "", names.space_cluster_role(space))
+        )
+        granted = [
+            each for rule in get_maps(role, "rules") for each in get_texts(rule, "resources")
+        ]
+        print(f"   ClusterRole {name_of(role or {})}: {', '.join(granted)}")
+
+
+def what_holds(live: Manifest) -> list[str]:
+    """Return the types of the conditions that are True."""
+    told = conditions.parse(get_list(live, "status", "conditions"))
+    return [one.type for one in told if one.status == conditions.TRUE]
 
 
 async def take_the_claims_away(shop: Connection) -> None:
@@ -117,7 +192,10 @@ async def road(layout: Layout) -> None:
     """Walk the whole road with the clusters running."""
     reach = ("--kubeconfig", str(layout.kubeconfig))
     approved = ("--auto-approve", "--wait", *reach)
-    async with peers(layout) as shop:
+    async with AsyncExitStack() as stack:
+        with step("Run klutch-bind: it will serve what the next steps create"):
+            await stack.enter_async_context(backend(layout))
+        shop = await stack.enter_async_context(konnectors(layout))
         with step("Check the files"):
             await klutchctl("validate", FLEET)
         with step(
@@ -126,6 +204,8 @@ async def road(layout: Layout) -> None:
             await klutchctl("plan", FLEET, "--detailed-exitcode", *reach, wanted=ExitCode.CHANGES)
         with step("Apply it, and wait until all units are Ready"):
             await klutchctl("apply", FLEET, *approved)
+        with step("What klutch-bind has made of it, for one app cluster"):
+            await show_the_space(layout)
         with step("Apply again: there is nothing to do"):
             await klutchctl("apply", FLEET, *approved)
         with step("Change a binding by hand: drift, repaired by the next apply"):

@@ -53,7 +53,7 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
     if space is None or standing is Standing.FREE:
         return _legacy_then(seen, terms, now, lambda: _let_go(seen, terms))
     waiting = _bindings(seen, space, terms, now) or (
-        _space(space, terms) if _deletes(seen) else _rest(seen, space, terms, now)
+        _space(seen, space, terms) if _deletes(seen) else _rest(seen, space, terms, now)
     )
     if waiting is not None:
         return _waiting(seen, terms, now, joined([waiting, _legacy(seen, terms)]))
@@ -107,9 +107,15 @@ def _rest(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part | None:
     return joined([_gone(ours, terms), _missed(ours)]) if ours else None
 
 
-def _space(space: Space, terms: Terms) -> Part:
-    held: list[_Held] = [(NAMESPACE, space.namespace)]
-    return joined([_gone(held, terms), _missed(held)])
+def _space(seen: Seen, space: Space, terms: Terms) -> Part:
+    """Return how the space goes: marked first, because the proof whose it is goes before it."""
+    namespace = space.namespace
+    held: list[_Held] = [(NAMESPACE, namespace)]
+    if tenancy.is_ours(namespace, seen):
+        return joined([_gone(held, terms), _missed(held)])
+    metadata: Manifest = {**preconditions_of(namespace), "labels": seen.labels}
+    step = Patch(terms.ref(NAMESPACE, namespace), {"metadata": metadata})
+    return joined([Part(tasks=(Task((step,), _FAILED),)), _missed(held)])
 
 
 def _released(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:

@@ -45,7 +45,7 @@ def served(
         host, port = address
         raise HostError(
             f"cannot listen on {host} port {port}: {error.strerror}",
-            hint="Give another address with --listen",
+            hint="Give another address",
         ) from error
     server.set_app(app)
     thread = threading.Thread(target=server.serve_forever, name="listener", daemon=True)

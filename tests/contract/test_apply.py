@@ -1,4 +1,4 @@
-"""`klutchctl apply` on real clusters, with stand-ins for backend and konnector."""
+"""`klutchctl apply` on real clusters, with the backend and a stand-in for the konnector."""
 
 import pytest
 

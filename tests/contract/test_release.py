@@ -1,4 +1,4 @@
-"""`klutchctl release` on real clusters, with stand-ins for backend and konnector."""
+"""`klutchctl release` on real clusters, with the backend and a stand-in for the konnector."""
 
 import pytest
 

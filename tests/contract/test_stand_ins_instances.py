@@ -1,6 +1,6 @@
-"""The stand-ins carry instances and Secrets, on real API servers.
+"""The konnector's stand-in carries instances and Secrets, beside the backend.
 
-What is expected was recorded from the originals: names, labels, annotations, finalizers,
+What is expected was recorded from the original: names, labels, annotations, finalizers,
 conditions with their order, reasons and severities, field managers.
 """
 
@@ -24,9 +24,9 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
+from tests.support.backend import USUAL
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
-from tests.support.stand_in_backend import StandInBackend
 from tests.support.stand_in_offer import CREDENTIALS, offered
 from tests.support.stand_in_scenes import (
     ACCEPTED,
@@ -251,7 +251,7 @@ async def test_cluster_scoped_copies_bear_the_space(
     control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str, scene: Scene
 ) -> None:
     plane, app = control_plane.cluster, app_cluster.cluster
-    backend = StandInBackend(control_plane.connection, {scene.space}, informer_scope="Cluster")
+    backend = scene.backend(settings=replace(USUAL, consumer_scope="Cluster"))
     offering = offered(plane, app, namespace=namespace, scope="Cluster")
     async with backend, scene.konnector() as konnector, offering as offer:
         regions = replace(scene, offer=offer)

@@ -183,6 +183,9 @@ async def wipe(scene: Scene) -> None:
     """Remove what a fleet leaves in clusters and namespaces that tests share."""
     for ref in (scene.whole, scene.home, Ref(scene.plane.name, NAMESPACE, "", scene.fleet.name)):
         await remove(scene.plane, ref)
+    if finalizers_of(await scene.at(scene.whole) or {}):  # no backend is there to take them off
+        nothing: Manifest = {"metadata": {"finalizers": None}}
+        await scene.plane.cluster.merge_patch(scene.whole, nothing, manager="tests")
     bind = names.KLUTCH_NAMESPACE
     await remove(
         scene.plane, Ref(scene.plane.name, LEASE, bind, names.lock_lease(scene.fleet.name))

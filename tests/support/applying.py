@@ -1,6 +1,6 @@
 """A fleet of one app cluster and one service, applied with the real program and real clusters.
 
-The stand-ins for backend and konnector run in the test's own event loop, so the program is
+Backend and konnector, the latter a stand-in, run in the test's own event loop, so the program is
 started without blocking it.
 """
 
@@ -113,7 +113,7 @@ class Fleet:
 
 @dataclass
 class Scene:
-    """A fleet, the two clusters that it names, and what the stand-ins play."""
+    """A fleet, the two clusters that it names, and the service that it binds."""
 
     fleet: Fleet
     plane: LiveCluster

@@ -4,11 +4,15 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, overload
 
 T = TypeVar("T")
 
 
+@overload
+async def eventually(probe: Callable[[], Awaitable[T]], *, within: float = 15.0) -> T: ...
+@overload
+async def eventually(probe: Callable[[], T], *, within: float = 15.0) -> T: ...
 async def eventually(probe: Callable[[], T | Awaitable[T]], *, within: float = 15.0) -> T:
     """Call `probe` until it returns something true, and return that.
 

@@ -83,6 +83,12 @@ async def offered(
             await _withdraw(cluster, offer)
 
 
+async def define_again(control_plane: Cluster, offer: Offer) -> None:
+    """Make the CRD of an offer that has lost it."""
+    await control_plane.create(_crd(offer), CRD, manager=MANAGER)
+    await established(control_plane, offer.kind)
+
+
 async def publish_template(
     control_plane: Cluster,
     offer: Offer,

@@ -3,9 +3,12 @@
 import base64
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bind.program import Backend
+from bind.settings import Settings
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
@@ -15,10 +18,11 @@ from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints import kubeconfig
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import names
+from reconciler.core import keys, names
 from reconciler.core.errors import AlreadyExists, NotServed, Unreachable
 from reconciler.core.manifest import (
     Manifest,
+    annotations_of,
     finalizers_of,
     get_maps,
     get_text,
@@ -28,9 +32,10 @@ from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.fleet.values import Mode
 from reconciler.kube.cluster import Preconditions, Propagation
-from tests.support.clusters import LiveCluster
+from reconciler.loop.clock import Clock
+from tests.support.backend import USUAL, backend
+from tests.support.clusters import LiveCluster, Write
 from tests.support.eventually import eventually
-from tests.support.stand_in_backend import StandInBackend
 from tests.support.stand_in_konnector import StandInKonnector
 from tests.support.stand_in_offer import CREDENTIALS, Offer, offered
 
@@ -57,8 +62,10 @@ class Scene:
     def service_namespace(self) -> str:
         return f"{self.space}-{self.app_namespace}"
 
-    def backend(self) -> StandInBackend:
-        return StandInBackend(self.plane.connection, {self.space})
+    def backend(
+        self, *, settings: Settings = USUAL, clock: Clock | None = None
+    ) -> AbstractAsyncContextManager[Backend]:
+        return backend(self.plane.connection, settings, clock=clock)
 
     def konnector(self) -> StandInKonnector:
         return StandInKonnector(self.app.connection, self.plane.connection, self.space)
@@ -176,8 +183,10 @@ class Managed:
     def service_namespace(self) -> str:
         return f"{self.space}-{self.app_namespace}"
 
-    def backend(self) -> StandInBackend:
-        return StandInBackend(self.plane.connection, {self.space})
+    def backend(
+        self, *, settings: Settings = USUAL, clock: Clock | None = None
+    ) -> AbstractAsyncContextManager[Backend]:
+        return backend(self.plane.connection, settings, clock=clock)
 
     def konnector(self) -> StandInKonnector:
         return StandInKonnector(
@@ -213,6 +222,7 @@ class Managed:
 
     async def let_go(self) -> None:
         """Let the AppClusterBinding go where no backend does."""
+        await remove(self.plane, APP_CLUSTER_BINDING, self.namespace, "shop")
         live = await self.itself()
         if live is not None and finalizers_of(live):
             nothing: Manifest = {"metadata": {"finalizers": None}}
@@ -236,6 +246,15 @@ class Managed:
 
     async def export(self, offer: Offer | None = None) -> Any:
         return await self.read(API_SERVICE_EXPORT, (offer or self.offer).name)
+
+    async def awaits_heart(self) -> bool:
+        """Tell whether the backend has looked at the space, and no konnector has."""
+        reading = self.read(CLUSTER_BINDING, names.CLUSTER_BINDING)
+        return await says(reading, "Healthy", "False", "FirstHeartbeatPending")
+
+    async def drains(self, offer: Offer | None = None) -> bool:
+        """Tell whether the konnector has begun to get time to let go of a binding."""
+        return keys.DRAINING in annotations_of(await self.binding(offer))
 
 
 @contextlib.asynccontextmanager
@@ -308,6 +327,11 @@ def shown(live: Any) -> list[tuple[str, ...]]:
 def managers(live: Any) -> set[tuple[str, str, str]]:
     fields = live["metadata"]["managedFields"]
     return {(one["manager"], one["operation"], one.get("subresource", "")) for one in fields}
+
+
+def concerns(space: str, write: Write) -> bool:
+    """Tell whether a write is about a space: its objects, its service namespaces or its rights."""
+    return space in f"{write.namespace} {write.name}"
 
 
 async def has(reading: Any, value: str, *path: str) -> bool:

@@ -1,18 +1,16 @@
-"""How the wire kinds follow from each other: CRD to export and back, and an instance to its copy.
+"""How the wire kinds follow from each other: an export's CRD, and an instance's copy.
 
-Pure; protocol-bind.md C.3, protocol-konnector.md C.3, D.2, D.4.
+Pure; protocol-konnector.md C.3, D.2, D.4.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core import codec, keys
+from reconciler.core import keys
 from reconciler.core.manifest import (
     JSON,
     Manifest,
-    canonical,
     drop,
     get,
     get_map,
@@ -34,38 +32,6 @@ _OF_VERSION: Final = (
     "schema",
     "additionalPrinterColumns",
 )
-
-
-def export_spec(crd: Manifest) -> Manifest:
-    """Return the part of an export's spec that follows from the provider's CRD."""
-    served = [one for one in get_maps(crd, "spec", "versions") if one.get("served")]
-    if get_text(crd, "spec", "conversion", "strategy") == "Webhook":
-        served = [one for one in served if one.get("storage")][:1]
-    spec = get_map(crd, "spec")
-    versions = [_version(one) for one in served]
-    return {key: spec.get(key) for key in ("group", "names", "scope")} | {"versions": versions}
-
-
-def source_hash(spec: Manifest) -> str:
-    """Return the annotation that tells when the CRD changed; only the backend compares it."""
-    return codec.hash62(canonical(spec))
-
-
-def new_export(space: str, crd: Manifest, template: Manifest, *, informer_scope: str) -> Manifest:
-    """Return the export of a CRD as a template offers it."""
-    followed = export_spec(crd)
-    spec: dict[str, JSON] = {**followed, "informerScope": informer_scope}
-    if claims := get_maps(template, "spec", "permissionClaims"):
-        spec["permissionClaims"] = claims
-    if get_text(crd, "spec", "scope") == "Cluster":
-        spec["clusterScopedIsolation"] = "Prefixed"
-    annotations = {keys.SOURCE_SPEC_HASH: source_hash(followed)}
-    metadata: Manifest = {
-        "name": name_of(crd),
-        "namespace": space,
-        "annotations": annotations,
-    }
-    return _typed(API_SERVICE_EXPORT, metadata) | {"spec": spec}
 
 
 def consumer_crd(export: Manifest, binding: Manifest) -> Manifest:

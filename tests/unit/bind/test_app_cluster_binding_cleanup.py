@@ -106,6 +106,25 @@ def test_delete_takes_the_space_along():
     assert [key for key in world.objects if SPACE in key] == []
 
 
+def test_a_space_that_goes_is_waited_for_to_its_end():
+    """Its objects go in any order, also the ClusterBinding that says whose it is."""
+    world = served("Delete")
+    world.change(NAMESPACE, SPACE, {"metadata": {"finalizers": ["kubernetes"]}})
+    world.delete()
+    world.serve()
+    world.remove(CLUSTER_BINDING, "cluster")
+    world.serve()
+    assert world.conditions()["CleanedUp"] == WAITING
+    for kind, namespace, name in list(world.objects):
+        if namespace == SPACE:
+            world.remove(kind, name)
+    world.serve()
+    assert world.conditions()["CleanedUp"] == WAITING
+    world.remove(NAMESPACE, SPACE)
+    world.serve()
+    assert world.app_cluster_binding is None
+
+
 def test_a_released_space_comes_back_to_who_asks_for_it_again():
     world = deleted()
     again = World(spec={"konnector": {"deploy": True}})

@@ -1,0 +1,316 @@
+"""The backend serves spaces, on a real kube-apiserver: requests, exports, rights, heartbeats.
+
+Names, labels, annotations, conditions with their order, reasons and severities are as recorded
+from the original, but for what protocol-bind.md F mends.
+"""
+
+from collections.abc import AsyncIterator, Awaitable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bind import export_request
+from bind.settings import Settings
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.blueprints import binding as blueprint
+from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.core import keys, names
+from reconciler.core.manifest import (
+    annotations_of,
+    get_maps,
+    get_text,
+    get_texts,
+    is_deleting,
+    put,
+    uid_of,
+)
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CRD,
+    EVENT,
+    NAMESPACE,
+    ROLE_BINDING,
+    SECRET,
+)
+from tests.support.backend import is_idle
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.forward_clock import ForwardClock
+from tests.support.stand_in_konnector import INTERVAL
+from tests.support.stand_in_offer import define_again, offered, publish_template
+from tests.support.stand_in_scenes import (
+    MANAGER,
+    Scene,
+    concerns,
+    conditions,
+    direct_scene,
+    gone,
+    managers,
+    remove,
+    says,
+    secret,
+    shown,
+    until,
+)
+
+GRACE = Settings().export_grace
+
+
+@pytest.fixture
+async def scene(
+    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
+) -> AsyncIterator[Scene]:
+    async with direct_scene(control_plane, app_cluster, namespace) as scene:
+        yield scene
+
+
+async def ask(scene: Scene, resource: blueprint.Resource) -> None:
+    made = blueprint.export_request(scene.space, resource, parameters={}, marks=UNMARKED)
+    await scene.plane.cluster.create(made, API_SERVICE_EXPORT_REQUEST, manager=MANAGER)
+
+
+async def in_phase(scene: Scene, phase: str, name: str = "") -> Any:
+    """Return a request once it is in a phase, the one of the scene's offer if nothing is said."""
+
+    async def request() -> Any:
+        found = await scene.on_plane(API_SERVICE_EXPORT_REQUEST, name or scene.offer.name)
+        return found if get_text(found, "status", "phase") == phase else None
+
+    return await until(request)
+
+
+# Requests
+
+
+async def test_a_request_becomes_an_export(scene: Scene) -> None:
+    async with scene.backend():
+        await scene.make_space()
+        await scene.request()
+        request = await in_phase(scene, "Succeeded")
+        assert shown(request) == [("Ready", "True"), ("ExportsReady", "True")]
+        await until(lambda: says(scene.export(), "ProviderInSync"))
+    export = await scene.export()
+    assert shown(export) == [("ProviderInSync", "True")]
+    assert export["spec"]["informerScope"] == "Namespaced"
+    (claim,) = export["spec"]["permissionClaims"]
+    assert claim["selector"] == {"names": ["*"], "namespaces": ["*"], "owner": "Provider"}
+    assert set(annotations_of(export)) == {keys.SOURCE_SPEC_HASH}
+    assert managers(export) == {
+        (keys.MANAGER_BACKEND, "Update", ""),
+        (keys.MANAGER_BACKEND, "Update", "status"),
+    }
+
+
+async def test_a_request_waits_for_crd_and_template_and_says_so(
+    scene: Scene, namespace: str
+) -> None:
+    plane = scene.plane.cluster
+    async with scene.backend(), offered(plane, namespace=namespace, template=False) as untold:
+        await scene.make_space()
+        await ask(scene, untold.resource)
+
+        def waits(reason: str) -> Any:
+            reading = scene.on_plane(API_SERVICE_EXPORT_REQUEST, untold.name)
+            return says(reading, "ExportsReady", "False", reason)
+
+        await until(lambda: waits("TemplateNotFound"))
+        request = await in_phase(scene, "Pending", untold.name)
+        message = conditions(request)["ExportsReady"]["message"]
+        assert f"offers {untold.name}; offered: " in message
+        assert scene.offer.name in message
+
+        await remove(scene.plane, CRD, "", untold.name)
+        await until(lambda: waits("CRDNotFound"))
+        request = await in_phase(scene, "Pending", untold.name)
+        assert shown(request) == [
+            ("Ready", "False", "Error", "CRDNotFound"),
+            ("ExportsReady", "False", "Error", "CRDNotFound"),
+        ]
+
+        await publish_template(plane, untold, namespace=namespace)
+        await until(lambda: gone(scene.on_plane(CRD, untold.name)))
+        await define_again(plane, untold)
+        await in_phase(scene, "Succeeded", untold.name)
+
+
+async def test_one_resource_that_nobody_offers_does_not_stop_another_request(scene: Scene) -> None:
+    async with scene.backend():
+        await scene.make_space()
+        nowhere = blueprint.Resource("nowhere.example", "things")
+        await ask(scene, nowhere)
+        await scene.request()
+        await in_phase(scene, "Succeeded")
+        await in_phase(scene, "Pending", nowhere.name)
+
+
+async def test_a_request_fails_after_a_minute_and_all_expire_after_ten(
+    scene: Scene, namespace: str
+) -> None:
+    clock = ForwardClock()
+    plane = scene.plane.cluster
+    async with scene.backend(clock=clock), offered(plane, namespace=namespace, template=False) as x:
+        await scene.make_space()
+        await ask(scene, x.resource)
+        await scene.request()
+        await in_phase(scene, "Succeeded")
+        pending = await in_phase(scene, "Pending", x.name)
+        clock.put_forward(export_request.PATIENCE)
+        failed = await in_phase(scene, "Failed", x.name)
+        assert uid_of(failed) == uid_of(pending)
+        assert f"offers {x.name}" in failed["status"]["terminalMessage"]
+        assert shown(failed)[1] == ("ExportsReady", "False", "Error", "TemplateNotFound")
+
+        await publish_template(plane, x, namespace=namespace)
+        clock.put_forward(export_request.LIFETIME - export_request.PATIENCE)
+        await until(lambda: gone(scene.on_plane(API_SERVICE_EXPORT_REQUEST, x.name)))
+        await until(lambda: gone(scene.on_plane(API_SERVICE_EXPORT_REQUEST, scene.offer.name)))
+        assert await scene.export() is not None
+        assert await scene.on_plane(API_SERVICE_EXPORT, x.name) is None
+        await ask(scene, x.resource)
+        await until(lambda: scene.on_plane(API_SERVICE_EXPORT, x.name))
+
+
+# Exports
+
+
+async def test_an_export_outlives_a_crd_that_is_away_for_a_moment(scene: Scene) -> None:
+    clock = ForwardClock()
+    async with scene.backend(clock=clock):
+        await scene.make_space()
+        await scene.request()
+        await until(lambda: says(scene.export(), "ProviderInSync"))
+        before = await scene.export()
+        await remove(scene.plane, CRD, "", scene.offer.name)
+        missing = "CustomResourceDefinitionNotFound"
+        await until(lambda: says(scene.export(), "ProviderInSync", "False", missing))
+        clock.put_forward(GRACE - timedelta(seconds=60))
+        await until(lambda: gone(scene.on_plane(CRD, scene.offer.name)))
+        await define_again(scene.plane.cluster, scene.offer)
+        await until(lambda: says(scene.export(), "ProviderInSync"))
+        assert uid_of(await scene.export()) == uid_of(before)
+
+        await remove(scene.plane, CRD, "", scene.offer.name)
+        await until(lambda: says(scene.export(), "ProviderInSync", "False", missing))
+        clock.put_forward(GRACE)
+        await until(lambda: gone(scene.export()))
+
+
+# Spaces
+
+
+async def test_a_heart_that_stops_is_told_on_time(scene: Scene) -> None:
+    clock = ForwardClock()
+
+    def healthy(*said: str) -> Any:
+        return says(scene.on_plane(CLUSTER_BINDING, "cluster"), "Healthy", *said)
+
+    async def carries_databases() -> bool:
+        role = names.space_cluster_role(scene.space)
+        rules = get_maps(await scene.on_plane(CLUSTER_ROLE, role), "rules")
+        return any("databases" in get_texts(one, "resources") for one in rules)
+
+    async with scene.backend(clock=clock):
+        await scene.make_space()
+        await until(lambda: healthy("False", "FirstHeartbeatPending"))
+        await scene.request()
+        await scene.bind()
+        async with scene.konnector():
+            await until(healthy)
+        await until(carries_databases)
+        clock.put_forward(INTERVAL)
+        await remove(scene.plane, API_SERVICE_EXPORT, scene.space, scene.offer.name)
+        # So the backend has looked at the space since.
+        await until(lambda: is_false(carries_databases()))
+        assert await healthy()
+        clock.put_forward(INTERVAL)
+        await until(lambda: healthy("False", "HeartbeatTimeout"))
+
+
+async def is_false(reading: Awaitable[bool]) -> bool:
+    return not await reading
+
+
+async def test_a_second_start_writes_nothing(scene: Scene) -> None:
+    async with scene.backend() as backend, scene.konnector():
+        await scene.bound()
+        await scene.create_instance()
+        await until(lambda: scene.copy())
+        await until(lambda: says(scene.on_plane(CLUSTER_BINDING, "cluster"), "Healthy"))
+        await eventually(lambda: is_idle(backend))
+    audit = scene.plane.audit
+    mark = audit.mark()
+    async with scene.backend() as backend:
+        await eventually(lambda: is_idle(backend))
+    assert [one for one in audit.writes_since(mark) if concerns(scene.space, one)] == []
+
+
+# App namespaces
+
+
+async def map_namespace(scene: Scene) -> None:
+    made = build(API_SERVICE_NAMESPACE, scene.app_namespace, namespace=scene.space)
+    await scene.plane.cluster.create(made, API_SERVICE_NAMESPACE, manager="konnector")
+
+
+async def unmap_namespace(scene: Scene) -> None:
+    await remove(scene.plane, API_SERVICE_NAMESPACE, scene.space, scene.app_namespace)
+
+
+async def mapped(scene: Scene) -> bool:
+    mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
+    return get_text(mapping, "status", "namespace") == scene.service_namespace
+
+
+async def goes(scene: Scene) -> bool:
+    service = await scene.on_plane(NAMESPACE, scene.service_namespace)
+    return service is None or is_deleting(service)
+
+
+async def test_an_app_namespace_gets_a_counterpart_where_the_konnector_has_rights(
+    scene: Scene,
+) -> None:
+    async with scene.backend():
+        await scene.make_space()
+        await map_namespace(scene)
+        await until(lambda: mapped(scene))
+        service = await scene.on_plane(NAMESPACE, scene.service_namespace)
+        home = f"{scene.space}/{scene.app_namespace}"
+        assert annotations_of(service) == {"klutch.anynines.com/api-service-namespace": home}
+        rights = await scene.on_plane(ROLE_BINDING, "klutch-binder", scene.service_namespace)
+        assert rights["roleRef"]["name"] == names.space_cluster_role(scene.space)
+        await unmap_namespace(scene)
+        await until(lambda: goes(scene))
+
+
+async def test_a_counterpart_that_was_left_behind_is_found_at_the_start(scene: Scene) -> None:
+    async with scene.backend():
+        await scene.make_space()
+        await map_namespace(scene)
+        await until(lambda: mapped(scene))
+    await unmap_namespace(scene)
+    async with scene.backend():
+        await until(lambda: goes(scene))
+
+
+async def test_released_data_keep_their_namespace(scene: Scene) -> None:
+    plane = scene.plane.cluster
+
+    async def told() -> bool:
+        events = (await plane.list(EVENT, namespace="default")).items
+        kept = [one for one in events if one.get("reason") == "ReleasedDataKept"]
+        return scene.service_namespace in {get_text(one, "regarding", "name") for one in kept}
+
+    async with scene.backend():
+        await scene.make_space()
+        await map_namespace(scene)
+        await until(lambda: mapped(scene))
+        kept = secret("kept", scene.service_namespace)
+        kept = put(kept, {keys.RELEASED: "2026-01-01T00:00:00Z"}, "metadata", "annotations")
+        await plane.create(kept, SECRET, manager=MANAGER)
+        await unmap_namespace(scene)
+        await until(told)
+        assert not await goes(scene)

@@ -1,0 +1,251 @@
+"""The backend serves AppClusterBindings, on a real kube-apiserver.
+
+Names, labels, annotations, conditions with their order, reasons and severities are as recorded
+from the original, but for what protocol-bind.md F mends.
+"""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bind.app_cluster.draining import PATIENCE
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.blueprints import binding as blueprint
+from reconciler.blueprints import space as spaces
+from reconciler.blueprints.objects import Marks
+from reconciler.core import keys
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    finalizers_of,
+    is_deleting,
+    labels_of,
+    name_of,
+    uid_of,
+)
+from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, Ref
+from tests.support.backend import is_idle
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.forward_clock import ForwardClock
+from tests.support.stand_in_offer import offered, publish_template
+from tests.support.stand_in_scenes import (
+    ACCEPTED,
+    MANAGER,
+    Managed,
+    concerns,
+    conditions,
+    gone,
+    managed_scene,
+    remove,
+    says,
+    served,
+    shown,
+    until,
+)
+
+
+@pytest.fixture
+async def managed(
+    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
+) -> AsyncIterator[Managed]:
+    async with managed_scene(control_plane, app_cluster, namespace) as managed:
+        yield managed
+
+
+async def test_an_app_cluster_binding_makes_a_space_and_binds(managed: Managed) -> None:
+    labels = {
+        "klutch.anynines.com/appclusterbinding-name": "shop",
+        "klutch.anynines.com/appclusterbinding-namespace": managed.namespace,
+    }
+    async with managed.backend():
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "Ready"))
+        request = await until(managed.answered)
+
+    live = await managed.itself()
+    assert shown(live) == [
+        ("Ready", "True"),
+        ("KonnectorDeployed", "True"),
+        ("SecretValid", "True"),
+    ]
+    assert finalizers_of(live) == ["klutch.anynines.com/appclusterbinding-cleanup"]
+    space = await managed.read(NAMESPACE, managed.space)
+    assert annotations_of(space) == {}
+    copied = await managed.read(SECRET, "shop-kubeconfig")
+    source = await managed.read(SECRET, "shop-kubeconfig", managed.namespace)
+    assert (copied["data"], labels_of(copied)) == (source["data"], labels)
+    assert await managed.read(SERVICE_ACCOUNT, "klutch-binder") is not None
+    cluster = await managed.read(CLUSTER_BINDING, "cluster")
+    assert labels_of(cluster) == labels
+    assert cluster["spec"] == {
+        "providerPrettyName": "shop",
+        "kubeconfigSecretRef": {"name": "shop-kubeconfig", "key": "kubeconfig"},
+    }
+    binding = await managed.binding()
+    assert labels_of(binding) == labels
+    reference = {"name": "shop-kubeconfig", "key": "kubeconfig", "namespace": managed.space}
+    assert binding["spec"] == {"kubeconfigSecretRef": reference}
+    assert labels_of(request) == labels
+    assert name_of(request).startswith("appclusterbinding-shop-databases-")
+    assert await managed.export() is not None
+
+
+async def test_a_second_start_writes_nothing(managed: Managed) -> None:
+    async with managed.backend() as backend:
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "Ready"))
+        await until(managed.answered)
+        await until(lambda: says(managed.export(), "ProviderInSync"))
+        await until(managed.awaits_heart)
+        await eventually(lambda: is_idle(backend))
+    audit = managed.plane.audit
+    mark = audit.mark()
+    async with managed.backend() as backend:
+        await eventually(lambda: is_idle(backend))
+    places = (managed.space, managed.namespace)
+    written = audit.writes_since(mark)
+    assert [one for one in written for space in places if concerns(space, one)] == []
+
+
+async def test_bindings_that_are_there_keep_their_claims(managed: Managed) -> None:
+    """As klutchctl makes them before the AppClusterBinding."""
+    plane = managed.plane.cluster
+    await plane.create(spaces.namespace(managed.space), NAMESPACE, manager=MANAGER)
+    made = blueprint.service_binding(
+        managed.offer.resource,
+        namespace=managed.space,
+        secret=(managed.space, "shop-kubeconfig"),
+        claims=[ACCEPTED],
+        marks=Marks(keys.app_cluster_binding_labels(managed.namespace, "shop")),
+    )
+    before = await plane.create(made, API_SERVICE_BINDING, manager=MANAGER)
+    async with managed.backend():
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "Ready"))
+        await until(managed.export)
+    after = await managed.binding()
+    assert (uid_of(after), after["spec"]) == (uid_of(before), before["spec"])
+
+
+async def test_what_leaves_api_exports_loses_binding_and_export(
+    managed: Managed, namespace: str
+) -> None:
+    plane, app = managed.plane.cluster, managed.app.cluster
+    async with managed.backend(), offered(plane, app, namespace=namespace) as other:
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource, other.resource)
+        await until(managed.export)
+        await until(lambda: managed.export(other))
+        await managed.apply(managed.offer.resource)
+        await until(lambda: gone(managed.binding(other)))
+        await until(lambda: gone(managed.export(other)))
+        assert await managed.binding() is not None
+        assert await managed.export() is not None
+
+
+async def test_a_living_konnector_gets_time_to_let_go_first(managed: Managed) -> None:
+    clock = ForwardClock()
+    async with managed.backend(clock=clock), managed.konnector():
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.export(), "Connected"))
+        await until(lambda: says(managed.read(CLUSTER_BINDING, "cluster"), "Healthy"))
+        await managed.apply()
+        await until(managed.drains)
+        await until(lambda: says(managed.itself(), "APIServiceBindingsReady", "False", "Draining"))
+        assert not is_deleting(await managed.binding())
+        assert await managed.export() is not None
+
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "APIServiceBindingsReady"))
+        assert not await managed.drains()
+
+        await managed.apply()
+        await until(managed.drains)
+        clock.put_forward(PATIENCE)
+        await until(lambda: gone(managed.binding()))
+        await until(lambda: gone(managed.export()))
+
+
+INVALID = {
+    "no Secret": (None, "KubeconfigSecretNotFound"),
+    "no kubeconfig": ("nothing", "KubeconfigSecretInvalid"),
+}
+
+
+@pytest.mark.parametrize(("content", "reason"), INVALID.values(), ids=INVALID.keys())
+async def test_an_unusable_kubeconfig_is_said_and_makes_no_space(
+    managed: Managed, content: str | None, reason: str
+) -> None:
+    async with managed.backend():
+        if content is not None:
+            await managed.make_secret(content)
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "SecretValid", "False", reason))
+    assert [one[0] for one in shown(await managed.itself())] == ["Ready", "SecretValid"]
+    assert await managed.read(NAMESPACE, managed.space) is None
+
+
+async def test_an_api_export_without_a_template_is_named_and_stops_no_other(
+    managed: Managed, namespace: str
+) -> None:
+    plane, app = managed.plane.cluster, managed.app.cluster
+    bound, reason = "APIServiceBindingsReady", "APIServiceExportTemplateNotFound"
+    async with (
+        managed.backend(),
+        offered(plane, app, namespace=namespace, template=False) as untold,
+    ):
+        await managed.make_secret()
+        await managed.apply(untold.resource, managed.offer.resource)
+        await until(managed.export)
+        await until(lambda: says(managed.itself(), bound, "False", reason))
+        assert untold.name in conditions(await managed.itself())[bound]["message"]
+        assert await managed.binding(untold) is None
+        await publish_template(plane, untold, namespace=namespace)
+        await until(lambda: managed.export(untold))
+        await until(lambda: says(managed.itself(), bound))
+
+
+@pytest.mark.parametrize("policy", ["Release", "Delete"])
+async def test_an_app_cluster_binding_that_is_deleted_lets_go_in_order(
+    managed: Managed, policy: str
+) -> None:
+    clock = ForwardClock()
+    kind = managed.offer.kind
+    async with managed.backend(clock=clock), managed.konnector():
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.export(), "Connected"))
+        await until(lambda: served(managed.app, kind))
+        made = managed.offer.instance("orders", namespace=managed.app_namespace, spec={})
+        await managed.app.cluster.create(made, kind, manager="developer")
+        await until(lambda: managed.read(kind, "orders", managed.service_namespace))
+        await until(lambda: says(managed.read(CLUSTER_BINDING, "cluster"), "Healthy"))
+
+        marks: Manifest = {"metadata": {"annotations": {keys.DELETION_POLICY: policy}}}
+        ref = Ref(managed.plane.name, APP_CLUSTER_BINDING, managed.namespace, "shop")
+        await managed.plane.cluster.merge_patch(ref, marks, manager=MANAGER)
+        await remove(managed.plane, APP_CLUSTER_BINDING, managed.namespace, "shop")
+        await until(managed.drains)
+        await until(lambda: says(managed.itself(), "CleanedUp", "False", "Waiting"))
+        message = conditions(await managed.itself())["CleanedUp"]["message"]
+        assert f"APIServiceBinding {managed.offer.name}" in message
+        marks = annotations_of(await managed.binding())
+        assert marks[keys.DELETION_POLICY] == policy
+        clock.put_forward(PATIENCE)
+        await until(lambda: gone(managed.itself()), within=90)
+
+    assert await managed.binding() is None
+    space = await managed.read(NAMESPACE, managed.space)
+    if policy == "Delete":
+        assert space is None
+        return
+    assert keys.RELEASED in annotations_of(space)
+    assert await managed.export() is None
+    assert await managed.read(kind, "orders", managed.service_namespace) is not None

@@ -1,0 +1,33 @@
+"""A clock that runs, and that a test puts forward instead of waiting."""
+
+import asyncio
+import contextlib
+import time
+from datetime import UTC, datetime, timedelta
+
+
+class ForwardClock:
+    """The time of this machine, or later: whoever sleeps notices when the clock is put forward."""
+
+    def __init__(self) -> None:
+        self._ahead = timedelta()
+        self._moved = asyncio.Event()
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self._ahead
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self._ahead.total_seconds()
+
+    async def sleep(self, seconds: float) -> None:
+        end = self.monotonic() + seconds
+        while (left := end - self.monotonic()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._moved.wait()
+
+    def put_forward(self, by: timedelta) -> None:
+        """Let so much time have passed."""
+        self._ahead += by
+        self._moved.set()
+        self._moved = asyncio.Event()
