@@ -8,8 +8,7 @@ from klutchctl import main
 from klutchctl.commands.watch import Speaker, address
 from klutchctl.render import watch_lines
 from reconciler.apply import Outcome, Report, Status
-from reconciler.core.errors import Locked
-from reconciler.core.errors import ConfigError
+from reconciler.core.errors import ConfigError, Locked
 from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem
 from reconciler.core.refs import NAMESPACE, Ref

@@ -6,8 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from reconciler.apply import Outcome, Report, Status
-from reconciler.core.errors import Locked
-from reconciler.core.errors import ConfigError
+from reconciler.core.errors import ConfigError, Locked
 from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
 from reconciler.watch import Task, Trigger
