@@ -25,7 +25,8 @@ SEEDS ?= 20
 
 soak: $(STAMP)
 	SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist loadfile tests/properties \
-	  tests/contract/test_apply_crashes.py tests/contract/test_informer_churn.py \
+	  tests/contract/test_apply_crashes.py tests/contract/test_backend_crashes.py \
+	  tests/contract/test_informer_churn.py \
 	  --hypothesis-profile=soak --timeout=0 $(ARGS)
 
 lock: $(STAMP) # needs uv on PATH

@@ -62,7 +62,7 @@ class Manager:
     def unready(self) -> str:
         """Return what was not read yet, "" if all was. May be asked from another thread."""
         missing = [
-            f"{view.ref}: {view.trouble or 'not answered yet'}"
+            view.trouble or f"{view.ref}: not answered yet"
             for view in self._views
             if not view.synced
         ]
@@ -103,6 +103,8 @@ class Manager:
             stopping.cancel()
             doing.cancel()
             await ended(doing)
+            if not doing.cancelled():
+                doing.exception()  # so that it counts as told where a view's failure ends us first
         if not doing.cancelled():
             doing.result()
 

@@ -1,0 +1,114 @@
+"""Backends that come and go while a story is told, and the state that each act ends in."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from bind import program
+from tests.support.apply_runs import Deeds
+from tests.support.backend import AGENT, backend, is_idle
+from tests.support.backend_states import end_state
+from tests.support.backend_stories import Act, Tenant
+from tests.support.clusters import Write
+from tests.support.cues import AFTER
+from tests.support.end_states import differences
+from tests.support.eventually import eventually
+from tests.support.faults import Crash, Faults, survives
+
+State = dict[str, str]
+
+_MANY_WRITES: Final = 60
+_LONG: Final = 60.0  # seconds; namespaces go slowly
+
+
+async def undisturbed(tenant: Tenant, story: Sequence[Act]) -> list[State]:
+    """Tell a story with one backend that lives through it; return how each act ends."""
+    ends = list[State]()
+    async with backend(tenant.plane.connection, clock=tenant.clock) as made:
+        for act in story:
+            await act.deed(tenant)
+            await eventually(lambda act=act: act.goal(tenant), within=_LONG)  # type: ignore[misc]
+            ends.append(await _settled(made, tenant))
+    return ends
+
+
+async def comes_to(
+    tenant: Tenant,
+    end: State,
+    told: str = "",
+    *,
+    faults: Faults | None = None,
+    in_peace: bool = True,
+) -> None:
+    """Let a backend work until the tenant is in that state, and nothing is left to do.
+
+    Where it is not left in peace, there is always something to look at. Raises SimulatedCrash
+    where the faults say so.
+    """
+    meeting = faults or Faults()
+    async with backend(tenant.plane.connection, clock=tenant.clock, faults=meeting) as made:
+
+        def at_rest() -> bool:
+            return not in_peace or is_idle(made)
+
+        async def alike() -> bool:
+            meeting.still_alive()
+            if not at_rest():
+                return False
+            found = differences(end, await end_state(tenant.plane.cluster, tenant.word))
+            assert not found, "\n".join((told, *found))
+            return at_rest()
+
+        await eventually(alike, within=_LONG)
+
+
+async def dies_after_every_write(tenant: Tenant, end: State) -> int:
+    """Let backends work each of which dies after its first write; return how many died."""
+    for place in range(_MANY_WRITES):
+        faults = Faults()
+        faults.add(Deeds().nth(1), Crash(), at=AFTER)
+        if await survives(comes_to(tenant, end, "a death after every write", faults=faults)):
+            return place
+    raise AssertionError(f"it has not come to its end after {_MANY_WRITES} writes")
+
+
+async def writes_of_a_start(tenant: Tenant) -> list[Write]:
+    """Return what a new backend writes about the tenant until it is idle, Events aside."""
+    mark = tenant.plane.audit.mark()
+    async with backend(tenant.plane.connection, clock=tenant.clock) as made:
+        await _idle(made)
+    return [
+        one
+        for one in tenant.plane.audit.writes_since(mark)
+        if one.agent == AGENT and one.resource != "events" and _concerns(one, tenant.word)
+    ]
+
+
+async def _settled(made: program.Backend, tenant: Tenant) -> State:
+    """Return the state once neither the backend nor others change it."""
+    last: State = {}
+
+    async def same() -> bool:
+        nonlocal last
+        if not is_idle(made):
+            return False
+        before, last = last, await end_state(tenant.plane.cluster, tenant.word)
+        return before == last and is_idle(made)
+
+    await eventually(same, within=_LONG)
+    return last
+
+
+async def _idle(made: program.Backend) -> None:
+    looks = 0
+
+    def still() -> bool:
+        nonlocal looks
+        looks = looks + 1 if is_idle(made) else 0
+        return looks > 3  # between a key and its worker there is a moment
+
+    await eventually(still, within=_LONG)
+
+
+def _concerns(write: Write, word: str) -> bool:
+    """Tell whether a write is about a tenant. Of what is made without a namespace, nobody can."""
+    return word in f"{write.namespace} {write.name}" or not (write.namespace or write.name)

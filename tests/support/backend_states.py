@@ -1,0 +1,108 @@
+"""What the backend has brought about for one tenant, as a text that two tellings share.
+
+Uids, times, versions and tokens differ between tellings and stand as what they are of: a uid as
+the object that bears it. So an owner that is gone shows as a difference.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    is_deleting,
+    name_of,
+    namespace_of,
+    ref_of,
+    uid_of,
+)
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    DEPLOYMENT,
+    NAMESPACE,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Kind,
+    Ref,
+)
+from reconciler.kube.cluster import Cluster
+
+# Of a writer that only disturbs.
+HOSTILE: Final = "hostile.example/turn"
+_KINDS: Final = (
+    NAMESPACE,
+    SERVICE_ACCOUNT,
+    SECRET,
+    CLUSTER_BINDING,
+    API_SERVICE_BINDING,
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_NAMESPACE,
+    APP_CLUSTER_BINDING,
+    ROLE,
+    ROLE_BINDING,
+    DEPLOYMENT,
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+)
+_UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
+_DROPPED: Final = ("resourceVersion", "generation", "creationTimestamp", "managedFields")
+_TOKEN: Final = "kubernetes.io/service-account-token"
+
+Found = Sequence[tuple[Kind, Manifest]]
+
+
+async def found(cluster: Cluster, word: str) -> Found:
+    """Return all objects that bear the word in their name or namespace."""
+    listings = await asyncio.gather(*(cluster.list(kind) for kind in _KINDS))
+    return [
+        (kind, one)
+        for kind, listing in zip(_KINDS, listings, strict=True)
+        for one in listing.items
+        if word in f"{namespace_of(one)} {name_of(one)}"
+    ]
+
+
+async def end_state(cluster: Cluster, word: str) -> dict[str, str]:
+    """Return the text of each of them by its place, without the word."""
+    held = await found(cluster, word)
+    uids = {uid_of(one): f"<{_title(kind, one)}>" for kind, one in held}
+
+    def told(text: str) -> str:
+        text = _UID.sub(lambda match: uids.get(match[0], "<what is gone>"), text)
+        return _TIME.sub("<time>", text).replace(word, "<word>")
+
+    return {told(_title(kind, one)): told(_text(kind, one)) for kind, one in held}
+
+
+def refs_of(cluster: str, held: Found) -> list[Ref]:
+    return [ref_of(cluster, kind, one) for kind, one in held]
+
+
+def _title(kind: Kind, live: Manifest) -> str:
+    return f"{kind.kind} {namespace_of(live)}/{name_of(live)}"
+
+
+def _text(kind: Kind, live: Manifest) -> str:
+    told: dict[str, Any] = json.loads(json.dumps(live))
+    metadata = told["metadata"]
+    for key in _DROPPED:
+        metadata.pop(key, None)
+    notes = {key: text for key, text in annotations_of(live).items() if key != HOSTILE}
+    metadata |= {"annotations": notes, "deleting": is_deleting(live)}
+    if kind == SECRET and told.get("type") == _TOKEN:
+        told["data"] = sorted(told.get("data", {}))
+    return json.dumps(told, sort_keys=True)

@@ -1,0 +1,211 @@
+"""The program `klutch-bind` as processes, each a user of its own of one control plane."""
+
+import asyncio
+import base64
+import json
+import signal
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from reconciler.blueprints import space as spaces
+from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.core.errors import ClusterError
+from reconciler.core.manifest import Manifest, get_text
+from reconciler.core.refs import CLUSTER_ROLE_BINDING, LEASE, NAMESPACE, SERVICE_ACCOUNT, Kind, Ref
+from reconciler.core.secret import Secret
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.connection import Connection, Token
+from tests.support.backend import USUAL
+from tests.support.clusters import LiveCluster, Write
+from tests.support.eventually import eventually
+
+MANAGER: Final = "tests"
+_PROGRAM: Final = str(Path(sys.executable).with_name("klutch-bind"))
+_TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
+_PROBES: Final = "probes and metrics are served"
+_LEADS: Final = "klutch_leader_election_master_status"
+_START: Final = 60.0  # seconds for a process on a busy machine
+
+
+@dataclass
+class Replica:
+    """One process. `user` is what the audit log calls it."""
+
+    process: asyncio.subprocess.Process
+    user: str
+    log: Path
+    plane: LiveCluster
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Wait for its end and return its exit code."""
+        async with asyncio.timeout(_START):
+            return await self.process.wait()
+
+    async def ask(self, path: str) -> tuple[int, str]:
+        """Return status and text of a page."""
+        return await asyncio.to_thread(_page, f"{await eventually(self._address)}{path}")
+
+    async def leads(self) -> bool:
+        _, text = await self.ask("/metrics")
+        shown = [line for line in text.splitlines() if line.startswith(_LEADS)]
+        return any(line.endswith(" 1.0") for line in shown)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the log so far."""
+        whole = self.log.read_text().splitlines(keepends=True)
+        return [json.loads(one) for one in whole if one.startswith("{") and one.endswith("\n")]
+
+    def writes_since(self, mark: int) -> list[Write]:
+        """Return what it has tried to write, but for its lease."""
+        found = self.plane.audit.writes_since(mark)
+        return [one for one in found if one.user == self.user and one.resource != "leases"]
+
+    def _address(self) -> str:
+        alive = self.process.returncode is None
+        assert alive, f"it has ended: {self.log.read_text()}"
+        told = [one for one in self.lines() if one["message"] == _PROBES]
+        return f"http://{told[0]['host']}:{told[0]['port']}" if told else ""
+
+
+@dataclass
+class Replicas:
+    """Starts processes that share a lease in `namespace`. Those that live die at the end."""
+
+    plane: LiveCluster
+    namespace: str
+    folder: Path
+    started: list[Replica]
+
+    async def start(self) -> Replica:
+        name = f"replica-{len(self.started)}"
+        kubeconfig = await self._kubeconfig(name)
+        log = self.folder / f"{name}.log"
+        with log.open("wb") as out:
+            process = await asyncio.create_subprocess_exec(
+                _PROGRAM,
+                f"--kubeconfig={kubeconfig}",
+                "--control-plane-mode",
+                f"--konnector-image={USUAL.konnector_image}",
+                f"--lease-namespace={self.namespace}",
+                "--probe-address=127.0.0.1:0",
+                "--logging-format=json",
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=out,
+            )
+        made = Replica(process, self._user(name), log, self.plane)
+        self.started.append(made)
+        return made
+
+    async def leader(self, replica: Replica) -> None:
+        """Wait until this one leads."""
+        await eventually(replica.leads, within=_START)
+
+    async def stands_by(self, replica: Replica) -> None:
+        """Wait until this one could lead, and does not."""
+
+        async def ready() -> bool:
+            return (await replica.ask("/readyz"))[0] == 200
+
+        await eventually(ready, within=_START)
+        assert not await replica.leads()
+
+    async def holder(self) -> str:
+        ref = Ref(self.plane.name, LEASE, self.namespace, "klutch-bind")
+        return get_text(await self.plane.cluster.get(ref), "spec", "holderIdentity")
+
+    def _user(self, name: str) -> str:
+        return f"system:serviceaccount:{self.namespace}:{name}"
+
+    async def _kubeconfig(self, name: str) -> Path:
+        """Make an account that may do everything, and return the file that leads there as it."""
+        cluster, namespace = self.plane.cluster, self.namespace
+        account = spaces.service_account(namespace, name, marks=UNMARKED)
+        await cluster.create(account, SERVICE_ACCOUNT, manager=MANAGER)
+        made = build(
+            CLUSTER_ROLE_BINDING,
+            f"{namespace}-{name}",
+            roleRef={
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "cluster-admin",
+            },
+            subjects=[{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        )
+        await cluster.create(made, CLUSTER_ROLE_BINDING, manager=MANAGER)
+        request: Manifest = {
+            **build(_TOKEN_REQUEST, name, namespace=namespace),
+            "apiVersion": "authentication.k8s.io/v1",
+            "spec": {"expirationSeconds": 3600},
+        }
+        answer = await cluster.create(request, _TOKEN_REQUEST, manager=MANAGER, subresource="token")
+        token = get_text(answer, "status", "token")
+        way = self.plane.connection
+        await eventually(lambda: _may(replace(way, credential=Token(Secret(token)))))
+        path = self.folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(_document(way, token)))
+        return path
+
+
+@asynccontextmanager
+async def replicas(plane: LiveCluster, namespace: str, folder: Path) -> AsyncIterator[Replicas]:
+    made = Replicas(plane, namespace, folder, [])
+    try:
+        yield made
+    finally:
+        for one in made.started:
+            if one.process.returncode is None:
+                one.process.kill()
+                await one.process.wait()
+        for number in range(len(made.started)):
+            ref = Ref(plane.name, CLUSTER_ROLE_BINDING, "", f"{namespace}-replica-{number}")
+            await plane.cluster.delete(
+                ref, preconditions=Preconditions(uid=None), propagation=Propagation.BACKGROUND
+            )
+
+
+async def _may(way: Connection) -> bool:
+    """Tell whether the API server has heard of the rights."""
+    with suppress(ClusterError):
+        async with KubeCluster(way) as cluster:
+            await cluster.first_page(NAMESPACE, limit=1)
+            return True
+    return False
+
+
+def _document(way: Connection, token: str) -> dict[str, Any]:
+    ca = base64.b64encode((way.ca or "").encode()).decode()
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "plane",
+        "contexts": [{"name": "plane", "context": {"cluster": "plane", "user": "replica"}}],
+        "clusters": [
+            {
+                "name": "plane",
+                "cluster": {"server": way.server, "certificate-authority-data": ca},
+            }
+        ],
+        "users": [{"name": "replica", "user": {"token": token}}],
+    }
+
+
+def _page(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
