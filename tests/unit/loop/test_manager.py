@@ -122,8 +122,8 @@ async def test_nothing_is_worked_on_until_everything_was_read(diary, stop):
     running = asyncio.create_task(manager.run(stop))
     await settle()
     assert manager.unready() == "not read yet: plane: ConfigMap list: not answered yet"
-    views[1].trouble = "the user may not list"
-    assert manager.unready() == "not read yet: plane: ConfigMap list: the user may not list"
+    views[1].trouble = "plane: list ConfigMap list: the user may not"
+    assert manager.unready() == "not read yet: plane: list ConfigMap list: the user may not"
     assert "works" not in diary
     views[1].read()
     await settle()
