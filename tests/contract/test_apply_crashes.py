@@ -118,6 +118,8 @@ STORIES = {
     "leads elsewhere": Story(deletable, unchanged, lead_astray),
 }
 _DIRECT_ONLY = ("parameters change", "leads elsewhere")
+# Each step of these is one of the others', so they are told in `make soak` only.
+_LONG = ("bound again", "cluster leaves", "cluster is deleted")
 CASES = {
     f"{name}, {mode.value}": (mode, name)
     for mode in (Mode.DIRECT, Mode.APP_CLUSTER_BINDING)
@@ -126,7 +128,13 @@ CASES = {
 }
 
 
-@pytest.fixture(params=list(CASES.values()), ids=list(CASES))
+def pytest_generate_tests(metafunc):
+    soaking = metafunc.config.getoption("--hypothesis-profile") == "soak"
+    told = {title: case for title, case in CASES.items() if soaking or case[1] not in _LONG}
+    metafunc.parametrize("telling", told.values(), ids=told.keys(), indirect=True)
+
+
+@pytest.fixture
 async def telling(request, control_plane, app_cluster, namespace, tmp_path):
     mode, name = request.param
     placed = staged(control_plane, app_cluster, namespace=namespace, mode=mode, folder=tmp_path)
