@@ -58,7 +58,9 @@ async def scene(fleet: Fleet, on_plane: Hand, in_app: Hand, namespace: str) -> S
         await on_plane.create(NAMESPACE, space, metadata={"labels": labels})
         wire = WireObjects(on_plane.live.name, on_plane.live.cluster, space)
         reference = {"name": EXTRA, "key": "kubeconfig"}
-        await wire.create(CLUSTER_BINDING, spec={"kubeconfigSecretRef": reference})
+        # Taken away at once, not with its namespace: whoever plans everything reads what it names.
+        spec = {"kubeconfigSecretRef": reference, "providerPrettyName": "somebody"}
+        await on_plane.create(CLUSTER_BINDING, "cluster", namespace=space, spec=spec)
         for kind in (API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST):
             await wire.create(kind)
         data = {"kubeconfig": b64(kubeconfig(space))}
