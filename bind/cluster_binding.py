@@ -12,14 +12,14 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from bind import granting
-from bind.moments import moment
 from reconciler.blueprints import access
 from reconciler.blueprints.export import Scope
 from reconciler.core import causes, conditions
 from reconciler.core.conditions import Cause, Condition
-from reconciler.core.decision import NOTHING, Decision, Step, Task
+from reconciler.core.decision import NOTHING, Decision, Step, Task, deletion
 from reconciler.core.durations import format_duration, format_time, parse_duration
 from reconciler.core.manifest import Manifest, get_list, get_text, is_deleting, name_of
+from reconciler.core.moments import moment
 from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING
 
 # So far a beat may come from the future before the clocks are said to differ (F2).
@@ -114,7 +114,7 @@ def _revoked(seen: Seen, space: Manifest) -> tuple[Step, ...]:
     live = seen.cluster_role_binding
     if live is None or is_deleting(live) or not granting.belongs_to(live, space):
         return ()
-    return (granting.deletion(seen.cluster, CLUSTER_ROLE_BINDING, live),)
+    return (deletion(seen.cluster, CLUSTER_ROLE_BINDING, live),)
 
 
 def _granted(seen: Seen, space: Manifest, scope: Scope) -> tuple[Step, ...]:

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from bind import granting
-from bind.moments import moment
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Isolation, Unexportable
@@ -29,6 +27,7 @@ from reconciler.core.decision import (
     Note,
     Patch,
     Task,
+    deletion,
     preconditions_of,
 )
 from reconciler.core.durations import format_duration
@@ -43,6 +42,7 @@ from reconciler.core.manifest import (
     name_of,
     ref_of,
 )
+from reconciler.core.moments import moment
 from reconciler.core.normalize import normalize_claim
 
 # When to look again where the view of CRDs or templates may be old.
@@ -103,7 +103,7 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
     # A time ahead of our clock is no reason to wait longer than the grace.
     waited = max(now - (since or now), timedelta())
     if waited >= grace:
-        step = granting.deletion(seen.cluster, API_SERVICE_EXPORT, seen.export)
+        step = deletion(seen.cluster, API_SERVICE_EXPORT, seen.export)
         message = f"CustomResourceDefinition {name} stayed away for {format_duration(grace)}"
         return Decision(tasks=(Task((step,)),), notes=(Note("ExportDeleted", message, "Warning"),))
     message = (

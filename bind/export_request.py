@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from bind import granting
-from bind.moments import created
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Terms, Unexportable
 from reconciler.core import causes, conditions
 from reconciler.core.conditions import Condition
-from reconciler.core.decision import NOTHING, Create, Decision, Task
+from reconciler.core.decision import NOTHING, Create, Decision, Task, deletion
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -28,6 +26,7 @@ from reconciler.core.manifest import (
     is_deleting,
     namespace_of,
 )
+from reconciler.core.moments import created
 
 # Since the creation of the request: then it fails, and then it goes, whatever the answer.
 PATIENCE: Final = timedelta(minutes=1)
@@ -92,7 +91,7 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
 def _answered(seen: Seen, age: timedelta) -> Decision:
     if age < LIFETIME:
         return Decision(again=LIFETIME - age)
-    step = granting.deletion(seen.cluster, API_SERVICE_EXPORT_REQUEST, seen.request)
+    step = deletion(seen.cluster, API_SERVICE_EXPORT_REQUEST, seen.request)
     return Decision(tasks=(Task((step,)),))
 
 

@@ -5,7 +5,7 @@ what the original wrote in another order is no difference. Refuses to know who m
 right.
 """
 
-from reconciler.core.decision import Create, Delete, Patch, Step, preconditions_of
+from reconciler.core.decision import Create, Patch, Step, deletion, preconditions_of
 from reconciler.core.manifest import (
     Manifest,
     canonical,
@@ -14,16 +14,10 @@ from reconciler.core.manifest import (
     get_maps,
     is_deleting,
     ref_of,
-    resource_version_of,
     uid_of,
 )
 from reconciler.core.normalize import normalize
 from reconciler.core.refs import Kind
-
-
-def deletion(cluster: str, kind: Kind, live: Manifest) -> Delete:
-    """Return the delete of exactly the object that was looked at."""
-    return Delete(ref_of(cluster, kind, live), uid_of(live), resource_version_of(live))
 
 
 def role(cluster: str, kind: Kind, live: Manifest | None, wanted: Manifest) -> tuple[Step, ...]:

@@ -2,10 +2,7 @@
 
 import asyncio
 import logging
-import os
-import secrets
-import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -38,7 +35,7 @@ from reconciler.loop.controller import Controller
 from reconciler.loop.events import Recorder, Source
 from reconciler.loop.gate import Gate
 from reconciler.loop.leadership import Leadership
-from reconciler.loop.lease import Lease, Times
+from reconciler.loop.lease import Lease, Times, holder_here
 from reconciler.loop.manager import Manager
 from reconciler.loop.meters import Meters
 from reconciler.loop.pulse import Pulse
@@ -157,7 +154,7 @@ def wired(
     A lease that waits behind thousands of calls would be lost.
     """
     gate, meters = Gate(), Meters()
-    holder = _holder()
+    holder = holder_here()
     recorder = Recorder(
         cluster,
         gate,
@@ -172,13 +169,6 @@ def wired(
         deployments_served=deployments_served,
     )
     acting = Acting(cluster, gate, recorder, clock.now)
-    controllers = list[Controller]()
-    for name, reconciler in _reconcilers(settings, world, acting).items():
-        made = Controller(
-            name, reconciler.reconcile, clock=clock, meters=meters, workers=settings.workers
-        )
-        reconciler.subscribe(made)
-        controllers.append(made)
     lease = Lease(
         leases,
         Ref(leases.name, LEASE, lease_namespace, LEASE_NAME),
@@ -189,12 +179,23 @@ def wired(
     )
     leadership = Leadership(lease, gate, clock=clock, meters=meters)
     manager = Manager(
-        views=tuple(world.informers),
-        workers=(*controllers, recorder),
+        views=world.informers,
+        workers=(*_controllers(settings, world, acting, clock, meters), recorder),
         meters=meters,
         leadership=leadership if settings.leader_election else None,
     )
-    return Backend(manager, Pulse(clock, gate), meters)
+    return Backend(manager, Pulse(clock, leadership.ailment), meters)
+
+
+def _controllers(
+    settings: Settings, world: World, acting: Acting, clock: Clock, meters: Meters
+) -> Iterator[Controller]:
+    for name, reconciler in _reconcilers(settings, world, acting).items():
+        controller = Controller(
+            name, reconciler.reconcile, clock=clock, meters=meters, workers=settings.workers
+        )
+        reconciler.subscribe(controller)
+        yield controller
 
 
 def _reconcilers(settings: Settings, world: World, acting: Acting) -> dict[str, Reconciler]:
@@ -215,8 +216,3 @@ def _reconcilers(settings: Settings, world: World, acting: Acting) -> dict[str, 
         )
         made["appclusterbinding"] = AppClusterBindings(world, acting, terms=terms)
     return made
-
-
-def _holder() -> str:
-    # In containers, name and process number may be those of others.
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"

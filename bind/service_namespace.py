@@ -15,14 +15,13 @@ from datetime import timedelta
 from typing import Final
 
 from bind import granting
-from bind.moments import created
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import access, space
 from reconciler.blueprints.export import Scope
 from reconciler.blueprints.objects import Marks
 from reconciler.core import causes, keys, names
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import NOTHING, Create, Decision, Note, Step, Task
+from reconciler.core.decision import NOTHING, Create, Decision, Note, Step, Task, deletion
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -30,6 +29,7 @@ from reconciler.core.manifest import (
     is_deleting,
     name_of,
 )
+from reconciler.core.moments import created
 from reconciler.core.refs import NAMESPACE, ROLE_BINDING
 
 # When to look again at a Namespace that is kept, since no event tells that its reason ended.
@@ -198,7 +198,7 @@ def _without_mapping(seen: Seen) -> Decision:
     if reason := _reason_to_keep(live, seen.removal):
         note = Note(*reason, "Warning", action="Keep")
         return Decision(notes=(note,), again=_AGAIN)
-    step = granting.deletion(seen.cluster, NAMESPACE, live)
+    step = deletion(seen.cluster, NAMESPACE, live)
     return Decision(tasks=(Task((step,)),))
 
 

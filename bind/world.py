@@ -4,7 +4,7 @@ Each index answers one question of a controller, "what concerns this key?", from
 changed wakes the keys, and a key finds its objects. Refuses to know what follows from them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from bind import service_namespace
@@ -71,9 +71,8 @@ class World:
     def __init__(
         self, cluster: Cluster, *, control_plane_mode: bool, deployments_served: bool = True
     ) -> None:
-        self.cluster, self.control_plane_mode = cluster, control_plane_mode
-        self.deployments_served = deployments_served
-        self._informers: dict[tuple[Kind, str], Informer] = {}
+        self.cluster, self.deployments_served = cluster, deployments_served
+        self._informers: list[Informer] = []
         self._bodies: dict[str, Manifest] = {}
         self.cluster_bindings = self._view(CLUSTER_BINDING, {SPACE: _space})
         self.exports = self._view(API_SERVICE_EXPORT, {SELF: _place, SPACE: _space, NAME: _name})
@@ -119,13 +118,13 @@ class World:
             self.deployments = Store(DEPLOYMENT, indexes)  # for ever empty
 
     @property
-    def informers(self) -> Iterable[Informer]:
+    def informers(self) -> Sequence[Informer]:
         """What keeps the views."""
-        return self._informers.values()
+        return self._informers
 
     def trouble(self, *views: Store) -> str:
         """Return why one of these views may be old, or ""."""
-        said = (one.trouble for one in self._informers.values() if one.store in views)
+        said = (one.trouble for one in self._informers if one.store in views)
         return next(filter(None, said), "")
 
     def template(self, resource: str) -> Manifest | None:
@@ -165,7 +164,7 @@ class World:
             metadata_only=metadata_only,
             indexes=indexes,
         )
-        self._informers[kind, fields] = informer
+        self._informers.append(informer)
         return informer.store
 
 

@@ -1,8 +1,5 @@
 """A plan that somebody approves, applied: for every command that writes to clusters."""
 
-import os
-import secrets
-import socket
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -68,11 +65,11 @@ async def applied(
     """
     from klutchctl.render.apply_progress import progress
     from reconciler import apply as applying
+    from reconciler.loop.lease import holder_here
 
     gate = applying.Gate()
     options = applying.Options(
-        # In containers, name and process number may be those of others.
-        holder=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
+        holder=holder_here(),
         now=lambda: datetime.now(UTC),
         pace=reach.pace(how),
         wait=terms.wait,

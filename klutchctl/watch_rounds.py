@@ -1,9 +1,6 @@
 """The rounds of a watch: each plans against the clusters as they are, and applies what it may."""
 
 import asyncio
-import os
-import secrets
-import socket
 import sys
 from collections.abc import Coroutine
 from datetime import UTC, datetime
@@ -18,6 +15,7 @@ from reconciler.fleet.values import Fleet
 from reconciler.kube import registry
 from reconciler.kube.registry import Registry
 from reconciler.loop.gate import Gate, Stopped
+from reconciler.loop.lease import holder_here
 from reconciler.watch import Scope
 
 T = TypeVar("T")
@@ -29,8 +27,7 @@ class Rounds:
     def __init__(self, how: Reach, settings: Settings, *, wait_seconds: float) -> None:
         self._how, self._settings = how, settings
         self._options = applying.Options(
-            # In containers, name and process number may be those of others.
-            holder=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}",
+            holder=holder_here(),
             now=lambda: datetime.now(UTC),
             pace=reach.pace(how),
             wait_seconds=wait_seconds,

@@ -20,7 +20,6 @@ from bind.app_cluster import draining, tenancy
 from bind.app_cluster.draining import Parting
 from bind.app_cluster.part import Part, decision, joined
 from bind.app_cluster.seen import DELETE, RELEASE, Seen, Space, Terms
-from bind.app_cluster.space import delete
 from bind.app_cluster.tenancy import Standing
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
@@ -28,7 +27,7 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import conditions, keys
 from reconciler.core.decision import Decision, Note, Patch, Step, Task, preconditions_of
-from reconciler.core.durations import format_time, parse_time
+from reconciler.core.durations import format_time
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -38,6 +37,7 @@ from reconciler.core.manifest import (
     is_deleting,
     name_of,
 )
+from reconciler.core.moments import moment
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Kind
 
 _FAILED: Final = own_causes.CLEANUP_FAILED
@@ -155,7 +155,7 @@ def _legacy_then(seen: Seen, terms: Terms, now: datetime, last: Callable[[], Dec
 def _gone(found: Iterable[_Held], terms: Terms) -> Part:
     return Part(
         tasks=tuple(
-            Task((delete(terms, kind, one),), _FAILED)
+            Task((terms.deletion(kind, one),), _FAILED)
             for kind, one in found
             if not is_deleting(one)
         )
@@ -223,8 +223,5 @@ def _is_new(live: Manifest) -> bool:
 
 
 def _deadline(seen: Seen, terms: Terms, now: datetime) -> datetime:
-    try:
-        asked = parse_time(get_text(seen.app_cluster_binding, "metadata", "deletionTimestamp"))
-    except ValueError:
-        asked = now
-    return asked + terms.drain_deadline
+    asked = moment(get_text(seen.app_cluster_binding, "metadata", "deletionTimestamp"))
+    return (asked or now) + terms.drain_deadline

@@ -12,24 +12,23 @@ from typing import Final
 
 from bind.app_cluster.part import Part
 from bind.app_cluster.seen import Space, Terms
-from bind.app_cluster.space import delete
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import causes, conditions, keys
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import Patch, Task, preconditions_of
-from reconciler.core.durations import format_time, parse_duration, parse_time
+from reconciler.core.durations import format_time
+from reconciler.core.heartbeat import beat_of
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     finalizers_of,
     get_list,
-    get_text,
     is_deleting,
 )
+from reconciler.core.moments import moment
 
 PATIENCE: Final = timedelta(seconds=10)  # for the konnector's finalizer to come
 RECHECK: Final = timedelta(seconds=30)  # of what only time changes, such as the last heartbeat
-_INTERVAL: Final = timedelta(minutes=5)  # of heartbeats, where the konnector does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +45,9 @@ class Parting:
 
 
 def lives(space: Space, now: datetime) -> bool:
-    """Tell whether the space's konnector has sent a heartbeat within two intervals."""
-    beat = _time(get_text(space.cluster_binding, "status", "lastHeartbeatTime"))
-    if beat is None:
-        return False
-    try:
-        interval = parse_duration(
-            get_text(space.cluster_binding, "status", "heartbeatInterval") or "0"
-        )
-    except ValueError:
-        interval = timedelta()
-    return now - beat <= 2 * (interval if interval > timedelta() else _INTERVAL)
+    """Tell whether the space's konnector still beats."""
+    beat = beat_of(space.cluster_binding)
+    return beat is not None and now - beat.time <= beat.patience
 
 
 def let_go(live: Manifest, how: Parting, terms: Terms) -> Part:
@@ -67,7 +58,7 @@ def let_go(live: Manifest, how: Parting, terms: Terms) -> Part:
     if not drains and not how.lives:
         return _delete(live, how, terms)
     notes = annotations_of(live)
-    since = _time(notes.get(keys.DRAINING, ""))
+    since = moment(notes.get(keys.DRAINING, ""))
     if since is None or notes.get(keys.DELETION_POLICY) != how.policy:
         marks = {keys.DELETION_POLICY: how.policy, keys.DRAINING: format_time(how.now)}
         return Part(tasks=(_annotate(live, marks, how.failure, terms),), again=PATIENCE)
@@ -111,11 +102,4 @@ def _annotate(
 
 
 def _delete(live: Manifest, how: Parting, terms: Terms) -> Part:
-    return Part(tasks=(Task((delete(terms, API_SERVICE_BINDING, live),), how.failure),))
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        return parse_time(text)
-    except ValueError:
-        return None
+    return Part(tasks=(Task((terms.deletion(API_SERVICE_BINDING, live),), how.failure),))

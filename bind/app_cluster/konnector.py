@@ -10,7 +10,6 @@ from typing import Final
 from bind import app_cluster_binding_causes as own_causes
 from bind.app_cluster.part import Part, Problem
 from bind.app_cluster.seen import Seen, Space, Terms
-from bind.app_cluster.space import delete
 from reconciler.blueprints import space_konnector
 from reconciler.core import causes, conditions, keys
 from reconciler.core.decision import Apply, Patch, Step, Task, preconditions_of
@@ -67,7 +66,7 @@ def removed(space: Space, terms: Terms) -> Part:
     if live is None:
         return Part()
     waiting = (_PROGRESSING, "Waiting until the konnector is gone.")
-    steps = () if is_deleting(live) else (Task((delete(terms, DEPLOYMENT, live),), _FAILED),)
+    steps = () if is_deleting(live) else (Task((terms.deletion(DEPLOYMENT, live),), _FAILED),)
     return Part(tasks=steps, problems=(waiting,))
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from reconciler.blueprints.binding import Resource
 from reconciler.core import keys, names
+from reconciler.core.decision import Delete, deletion
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -126,3 +127,7 @@ class Terms:
     def ref(self, kind: Kind, live: Manifest) -> Ref:
         """Return the identity of an object that was looked at."""
         return Ref(self.control_plane, kind, namespace_of(live), name_of(live))
+
+    def deletion(self, kind: Kind, live: Manifest) -> Delete:
+        """Return the delete of exactly the object that was looked at."""
+        return deletion(self.control_plane, kind, live)

@@ -13,7 +13,6 @@ from bind.app_cluster import draining
 from bind.app_cluster.draining import Parting
 from bind.app_cluster.part import Part, joined
 from bind.app_cluster.seen import RELEASE, Seen, Space, Terms
-from bind.app_cluster.space import delete
 from bind.app_cluster.tenancy import is_ours
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
@@ -22,7 +21,6 @@ from reconciler.blueprints.binding import Resource
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import causes, conditions, keys, names
 from reconciler.core.decision import Create, Patch, Step, Task, preconditions_of
-from reconciler.core.durations import parse_time
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -37,6 +35,7 @@ from reconciler.core.manifest import (
     labels_of,
     name_of,
 )
+from reconciler.core.moments import created, moment
 from reconciler.core.refs import Kind
 
 # A request that is done is replaced only if its export is still not there after so long: the
@@ -203,7 +202,8 @@ def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetim
         return Part(again=draining.RECHECK)
     phase = get_text(live, "status", "phase")
     replaced = _making(
-        delete(terms, API_SERVICE_EXPORT_REQUEST, live), Create(API_SERVICE_EXPORT_REQUEST, made)
+        terms.deletion(API_SERVICE_EXPORT_REQUEST, live),
+        Create(API_SERVICE_EXPORT_REQUEST, made),
     )
     held = conditions.parse(get_list(live, "status", "conditions"))
     ready = conditions.find(held, causes.EXPORTS_READY)
@@ -223,15 +223,8 @@ def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetim
 
 
 def _since(ready: conditions.Condition | None, live: Manifest, now: datetime) -> datetime:
-    for text in (
-        "" if ready is None else ready.last_transition_time,
-        get_text(live, "metadata", "creationTimestamp"),
-    ):
-        try:
-            return parse_time(text)
-        except ValueError:
-            continue
-    return now
+    said = None if ready is None else moment(ready.last_transition_time)
+    return said or created(live) or now
 
 
 def _making(*steps: Step) -> Part:
@@ -256,7 +249,7 @@ def _is_asked(seen: Seen, request: Manifest) -> bool:
 
 def _deletes(terms: Terms, kind: Kind, found: Iterable[Manifest]) -> tuple[Task, ...]:
     return tuple(
-        Task((delete(terms, kind, one),), own_causes.EXPORT_FAILED)
+        Task((terms.deletion(kind, one),), own_causes.EXPORT_FAILED)
         for one in found
         if not is_deleting(one)
     )

@@ -6,6 +6,7 @@ Steps 2 and 3 of protocol-bind.md C.6.
 from collections.abc import Iterator
 
 from bind import app_cluster_binding_causes as own_causes
+from bind import granting
 from bind.app_cluster.part import Part
 from bind.app_cluster.seen import Seen, Space, Terms
 from reconciler.api.cluster_binding import CLUSTER_BINDING
@@ -13,7 +14,7 @@ from reconciler.blueprints import space as spaces
 from reconciler.blueprints import space_konnector
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import causes, conditions, keys, names
-from reconciler.core.decision import Create, Delete, Patch, Step, Task, preconditions_of
+from reconciler.core.decision import Create, Patch, Step, Task, preconditions_of
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -27,11 +28,8 @@ from reconciler.core.manifest import (
     is_deleting,
     labels_of,
     name_of,
-    resource_version_of,
-    uid_of,
 )
-from reconciler.core.normalize import normalize
-from reconciler.core.refs import NAMESPACE, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT, Kind
+from reconciler.core.refs import NAMESPACE, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
 
 
 def claim(seen: Seen) -> Part:
@@ -63,16 +61,16 @@ def content(seen: Seen, space: Space, terms: Terms) -> Part:
         *_marks(seen, space, terms),
         _account(seen, space),
         _kubeconfig(seen, space, terms),
-        _role(seen, space, terms),
-        _role_binding(seen, space, terms),
+        granting.role(terms.control_plane, ROLE, space.role, space_konnector.role(seen.space_name)),
+        granting.role_binding(
+            terms.control_plane,
+            ROLE_BINDING,
+            space.role_binding,
+            space_konnector.role_binding(seen.space_name),
+        ),
     )
     tasks = tuple(Task(steps, own_causes.SPACE_FAILED) for steps in changes if steps)
     return Part(tasks=tasks)
-
-
-def delete(terms: Terms, kind: Kind, live: Manifest) -> Delete:
-    """Return the delete of exactly this object."""
-    return Delete(terms.ref(kind, live), uid_of(live), resource_version_of(live))
 
 
 def _marks(seen: Seen, space: Space, terms: Terms) -> Iterator[tuple[Step, ...]]:
@@ -119,38 +117,9 @@ def _kubeconfig(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
     held = get_map(live, "data")
     same_type = get_text(live, "type") == get_text(source, "type")
     if not same_type or (get_bool(live, "immutable") and held != data):
-        return (delete(terms, SECRET, live), Create(SECRET, made))
+        return (terms.deletion(SECRET, live), Create(SECRET, made))
     if held == data and covers(labels_of(live), seen.labels):
         return ()
     metadata: Manifest = {**preconditions_of(live), "labels": seen.labels}
     changed: Manifest = {"metadata": metadata, "data": {**dict.fromkeys(held), **data}}
     return (Patch(terms.ref(SECRET, live), changed),)
-
-
-def _role(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
-    made = space_konnector.role(seen.space_name)
-    return _repaired(terms, ROLE, space.role, made, ("rules",))
-
-
-def _role_binding(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
-    made, live = space_konnector.role_binding(seen.space_name), space.role_binding
-    # To which role it leads cannot be changed.
-    if live is not None and not _same(live, made, "roleRef"):
-        return (delete(terms, ROLE_BINDING, live), Create(ROLE_BINDING, made))
-    return _repaired(terms, ROLE_BINDING, live, made, ("subjects",))
-
-
-def _repaired(
-    terms: Terms, kind: Kind, live: Manifest | None, made: Manifest, fields: tuple[str, ...]
-) -> tuple[Step, ...]:
-    if live is None:
-        return (Create(kind, made),)
-    wrong = [field for field in fields if not _same(live, made, field)]
-    if not wrong:
-        return ()
-    stated = {field: made[field] for field in wrong}
-    return (Patch(terms.ref(kind, live), {"metadata": preconditions_of(live), **stated}),)
-
-
-def _same(live: Manifest, made: Manifest, field: str) -> bool:
-    return normalize(live).get(field) == normalize(made).get(field)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Note
+from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster
@@ -48,20 +49,23 @@ class Acting:
     ) -> timedelta | None:
         """Do what was decided about a live object; return when to look again.
 
-        That time is kept also where something fails. Raises what `perform.carry_out` raises.
+        Raises what `perform.carry_out` raises; the time is kept also then.
         """
         ref = ref_of(self.cluster.name, kind, live)
         for note in decision.notes:
             self.recorder.tell(ref, live, note)
-        if decision.again is not None:
-            queue.add_after(key, decision.again.total_seconds())
-        await carry_out(
-            self.cluster,
-            live,
-            ref,
-            decision,
-            manager=keys.MANAGER_BACKEND,
-            now=self.now(),
-            may_write=self.gate,
-        )
+        try:
+            await carry_out(
+                self.cluster,
+                live,
+                ref,
+                decision,
+                manager=keys.MANAGER_BACKEND,
+                now=self.now(),
+                may_write=self.gate,
+            )
+        except KlutchError:
+            if decision.again is not None:
+                queue.add_after(key, decision.again.total_seconds())
+            raise
         return decision.again

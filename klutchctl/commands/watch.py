@@ -23,6 +23,8 @@ from reconciler.apply import Report, Status
 from reconciler.core.errors import ConfigError, Locked
 from reconciler.core.problems import Problem
 from reconciler.fleet.values import Fleet
+from reconciler.loop.clock import SystemClock
+from reconciler.loop.pulse import Pulse
 from reconciler.source import git_url
 from reconciler.source.following import Folder, Followed, GitRef
 from reconciler.source.git_url import GitUrl
@@ -32,7 +34,6 @@ from reconciler.watch.health import Signs
 _DOCUMENTS: Final = (".yaml", ".yml")
 _TOKEN_FILE: Final = "KLUTCHCTL_GIT_TOKEN_FILE"
 _SSH_KEY_FILE: Final = "KLUTCHCTL_GIT_SSH_KEY_FILE"
-_BEAT: Final = 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +91,14 @@ def run(context: typer.Context, options: Options, *, refused: Mapping[str, objec
 
 async def _watch(options: Options, how: Reach, settings: Settings) -> int:
     rounds = Rounds(how, settings, wait_seconds=options.wait_timeout)
-    pulse = _Pulse(options.interval)
-    ears: list[Ears] = [Speaker(), pulse]
+    vitals = _Vitals(options.interval)
+    pulse = Pulse(SystemClock(), vitals.ailment)
+    ears: list[Ears] = [Speaker(), vitals]
     async with AsyncExitStack() as stack:
         stack.push_async_callback(rounds.close)
         received = stack.enter_context(ending(rounds.end))
-        stack.enter_context(pulse.beating())
+        beating = asyncio.create_task(pulse.run())
+        stack.callback(beating.cancel)
         if options.listen is not None:
             ears.append(stack.enter_context(_listening(options.listen, pulse)))
         watch = Watch(
@@ -138,7 +141,7 @@ async def _followed(options: Options, settings: Settings) -> AsyncIterator[Follo
 
 
 @contextmanager
-def _listening(address: tuple[str, int], pulse: "_Pulse") -> Iterator[Ears]:
+def _listening(address: tuple[str, int], pulse: Pulse) -> Iterator[Ears]:
     """Serve metrics and health, and yield who counts."""
     from reconciler.loop import listener
     from reconciler.watch.meters import Meters
@@ -150,31 +153,15 @@ def _listening(address: tuple[str, int], pulse: "_Pulse") -> Iterator[Ears]:
         yield meters
 
 
-class _Pulse:
-    """Notes the signs of life. Asked from another thread, so each note is one new value."""
+class _Vitals:
+    """Notes how rounds go. Asked from another thread, so each note is one new value."""
 
     def __init__(self, interval: float) -> None:
-        now = time.monotonic()
-        self._interval, self._signs = interval, Signs(beat_at=now, round_at=now)
+        self._interval, self._signs = interval, Signs(round_at=time.monotonic())
 
     def ailment(self) -> str:
         """Return why the watch is not healthy, or ""."""
         return health.ailment(self._signs, time.monotonic(), interval=self._interval)
-
-    @contextmanager
-    def beating(self) -> Iterator[None]:
-        """Note for as long as the block lasts that the event loop turns."""
-
-        async def beat() -> None:
-            while True:
-                self._signs = replace(self._signs, beat_at=time.monotonic())
-                await asyncio.sleep(_BEAT)
-
-        beating = asyncio.create_task(beat())
-        try:
-            yield
-        finally:
-            beating.cancel()
 
     def unreadable(self, error: Exception) -> None:
         """Note it."""

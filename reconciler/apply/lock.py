@@ -13,9 +13,9 @@ from typing import Final
 from reconciler.blueprints import space
 from reconciler.core import keys, names
 from reconciler.core.decision import Note
-from reconciler.core.durations import parse_time
 from reconciler.core.errors import AlreadyExists, Conflict, Locked, Unreachable
 from reconciler.core.manifest import Manifest, get_text, resource_version_of, uid_of
+from reconciler.core.moments import moment
 from reconciler.core.refs import EVENT, LEASE, NAMESPACE, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.loop.clock import SystemClock
@@ -112,7 +112,7 @@ class Lock:
 
     async def _abandoned(self, live: Manifest) -> Manifest:
         """Return the lease of a holder that is dead. Raises Locked for one that lives."""
-        renewed = _time(live, "renewTime")
+        renewed = moment(get_text(live, "spec", "renewTime"))
         seconds = duration_of(live) or TIMES.duration
         if renewed is not None and self._now() - renewed <= timedelta(seconds=seconds):
             raise self._held_by_another(live)
@@ -129,7 +129,7 @@ class Lock:
 
     def _held_by_another(self, live: Manifest) -> Locked:
         holder = holder_of(live) or "unknown"
-        since = _time(live, "acquireTime") or self._now()
+        since = moment(get_text(live, "spec", "acquireTime")) or self._now()
         return Locked(self._cluster.name, holder, self._now() - since)
 
     async def _tell(self, lease: Manifest, holder: str) -> None:
@@ -143,11 +143,3 @@ class Lock:
             now=self._now(),
         )
         await self._cluster.create(event, EVENT, manager=keys.MANAGER_CLI)
-
-
-def _time(lease: Manifest, field: str) -> datetime | None:
-    text = get_text(lease, "spec", field)
-    try:
-        return parse_time(text) if text else None
-    except ValueError:
-        return None

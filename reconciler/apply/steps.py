@@ -16,7 +16,8 @@ from reconciler.apply.lines import Clusters, create
 from reconciler.apply.writes import Patch, Stale, Writes
 from reconciler.core import conditions, keys, names
 from reconciler.core.diff import pointer
-from reconciler.core.durations import format_time, parse_time
+from reconciler.core.durations import format_time
+from reconciler.core.heartbeat import beat_of
 from reconciler.core.live import SILENCE
 from reconciler.core.manifest import (
     JSON,
@@ -159,11 +160,11 @@ class Performer:
             export = await plane.read(step.ref)
             if export is None or _has_stopped(export):
                 return ""
-            beat = _heartbeat(await plane.read(space))
+            beat = beat_of(await plane.read(space))
             if beat is None and not _was_connected(export):
                 return ""  # no konnector has ever come to this space
-            if beat is None or self.terms.now() - beat > SILENCE:
-                told = "never" if beat is None else format_time(beat)
+            if beat is None or self.terms.now() - beat.time > SILENCE:
+                told = "never" if beat is None else format_time(beat.time)
                 return f"the konnector does not answer (last heartbeat: {told})"
             return None
 
@@ -340,14 +341,6 @@ def _was_connected(export: Manifest) -> bool:
 def _connected(export: Manifest) -> conditions.Condition | None:
     found = conditions.parse(get_list(export, "status", "conditions"))
     return conditions.find(found, "Connected")
-
-
-def _heartbeat(cluster_binding: Manifest | None) -> datetime | None:
-    text = get_text(cluster_binding or {}, "status", "lastHeartbeatTime")
-    try:
-        return parse_time(text) if text else None
-    except ValueError:
-        return None
 
 
 def _resource(listed: Manifest) -> str:

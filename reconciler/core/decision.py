@@ -17,6 +17,7 @@ from reconciler.core.manifest import (
     covers,
     get_list,
     get_map,
+    ref_of,
     resource_version_of,
     uid_of,
 )
@@ -105,6 +106,11 @@ NOTHING: Final = Decision()
 def preconditions_of(live: Manifest) -> dict[str, JSON]:
     """Return the metadata that makes a patch apply to exactly what was looked at."""
     return {"uid": uid_of(live), "resourceVersion": resource_version_of(live)}
+
+
+def deletion(cluster: str, kind: Kind, live: Manifest) -> Delete:
+    """Return the delete of exactly the object that was looked at."""
+    return Delete(ref_of(cluster, kind, live), uid_of(live), resource_version_of(live))
 
 
 def status_patch(

@@ -12,14 +12,16 @@ from typing import TypeAlias
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.core import durations, keys, names
+from reconciler.core.heartbeat import beat_of
 from reconciler.core.live import Live, Seen, Unseen, control_plane_ref_name
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
+from reconciler.core.moments import moment
 from reconciler.core.refs import NAMESPACE
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.footing import default_footing
 from reconciler.fleet.values import AppCluster, Fleet, Mode, PruneMode, Unit, UnitKey
 from reconciler.health.place import Found, place_at
-from reconciler.health.verdict import State, UnitHealth, awaits_definition, beat_of, judge
+from reconciler.health.verdict import State, UnitHealth, awaits_definition, judge
 from reconciler.planning import app_cluster_bindings, leavers, leaving, standing
 from reconciler.planning.changes import UnseenCluster
 from reconciler.planning.index import Index
@@ -279,7 +281,7 @@ def _released(made: Scene, bound: Collection[str]) -> Iterator[ClusterHealth]:
                         plane_name,
                         state=State.RELEASED,
                         message="sync has stopped; its space and its data stay",
-                        since=_time(released),
+                        since=moment(released),
                     )
 
 
@@ -310,10 +312,3 @@ def _distinct(clusters: Iterable[ClusterHealth]) -> tuple[ClusterHealth, ...]:
     """Return each cluster once, the last word on it, by name."""
     by_name = {one.name: one for one in clusters}
     return tuple(by_name[name] for name in sorted(by_name))
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        return durations.parse_time(text)
-    except ValueError:
-        return None

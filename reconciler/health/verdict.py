@@ -11,7 +11,9 @@ from typing import Final
 
 from reconciler.core import causes, conditions, durations
 from reconciler.core.conditions import FALSE, TRUE, Condition, Conditions
+from reconciler.core.heartbeat import Beat, beat_of
 from reconciler.core.manifest import Manifest, get_list, get_text, is_deleting
+from reconciler.core.moments import moment
 from reconciler.fleet.values import UnitKey
 from reconciler.planning import placement
 
@@ -118,30 +120,8 @@ def awaits_definition(unit: UnitKey, facts: UnitFacts) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """A konnector's sign of life: when, and how often it means to send one."""
-
-    time: datetime
-    interval: timedelta
-
-
-def beat_of(cluster_binding: Manifest | None) -> Beat | None:
-    """Return the last heartbeat of a ClusterBinding, or None where there was none."""
-    time = _time(get_text(cluster_binding, "status", "lastHeartbeatTime"))
-    if time is None:
-        return None
-    try:
-        interval = durations.parse_duration(
-            get_text(cluster_binding, "status", "heartbeatInterval")
-        )
-    except ValueError:
-        interval = HEARTBEAT_INTERVAL
-    return Beat(time, interval if interval > timedelta() else HEARTBEAT_INTERVAL)
-
-
 def _stale(beat: Beat, now: datetime) -> _Fault | None:
-    age, limit = now - beat.time, 2 * beat.interval
+    age, limit = now - beat.time, beat.patience
     said = durations.format_time(beat.time)
     if age > limit:
         message = f"the konnector's last heartbeat was at {said}: see whether it runs"
@@ -240,12 +220,12 @@ def _changes(facts: UnitFacts) -> Iterator[datetime]:
     # Not the ClusterBinding: it changes with every heartbeat.
     for one in (facts.export, facts.binding, facts.definition, facts.asked):
         for stamp in ("creationTimestamp", "deletionTimestamp"):
-            time = _time(get_text(one, "metadata", stamp))
+            time = moment(get_text(one, "metadata", stamp))
             if time is not None:
                 yield time
     for one in (facts.binding, facts.definition, facts.asked):
         for condition in _conditions(one):
-            time = _time(condition.last_transition_time)
+            time = moment(condition.last_transition_time)
             if time is not None and _tells_time(condition):
                 yield time
 
@@ -259,14 +239,6 @@ def _tells_time(condition: Condition) -> bool:
 
 def _conditions(manifest: Manifest | None) -> Conditions:
     return conditions.parse(get_list(manifest, "status", "conditions"))
-
-
-def _time(text: str) -> datetime | None:
-    """Read a time of the wire; what is none counts as absent."""
-    try:
-        return durations.parse_time(text)
-    except ValueError:
-        return None
 
 
 def _not_after(time: datetime | None, now: datetime) -> datetime | None:

@@ -44,6 +44,13 @@ class Leadership:
         self._seen_at = 0.0
         self._meters.leading(lease.ref.name, leads=False)
 
+    def ailment(self) -> str:
+        """Return that leadership was lost, for a probe, or "". May be asked from another thread.
+
+        The process ends by itself then; where it cannot, a restart is better than one that idles.
+        """
+        return "the lease was lost" if self._gate.lock_lost else ""
+
     async def lead(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Wait for the lease, and do the work for as long as it is held; use once.
 

@@ -7,6 +7,9 @@ fields are in nobody's way.
 """
 
 import asyncio
+import os
+import secrets
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -50,6 +53,14 @@ class Lost(Enum):
 
     TAKEN = "taken"
     SILENT = "silent"
+
+
+def holder_here() -> str:
+    """Return a name for this process that no other has had.
+
+    In containers, host name and process number may be those of others.
+    """
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 class Lease:

@@ -15,8 +15,8 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
-from reconciler.core.durations import parse_time
 from reconciler.core.errors import NotServed
+from reconciler.core.heartbeat import beat_of
 from reconciler.core.live import SILENCE
 from reconciler.core.manifest import (
     Manifest,
@@ -122,16 +122,8 @@ def silent_spaces(reading: Reading, now: datetime) -> frozenset[str]:
     return frozenset(
         namespace_of(one)
         for one in reading.of(CLUSTER_BINDING)
-        if (beat := _heartbeat(one)) is None or now - beat > SILENCE
+        if (beat := beat_of(one)) is None or now - beat.time > SILENCE
     )
-
-
-def _heartbeat(cluster_binding: Manifest) -> datetime | None:
-    text = get_text(cluster_binding, "status", "lastHeartbeatTime")
-    try:
-        return parse_time(text) if text else None
-    except ValueError:
-        return None
 
 
 async def first_of_app_cluster(reading: Reading) -> None:

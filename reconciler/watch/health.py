@@ -7,23 +7,19 @@ from dataclasses import dataclass
 from typing import Final
 
 ROUNDS: Final = 3  # intervals in which a round must have ended
-SILENCE: Final = 30.0  # seconds without a sign of life from the event loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signs:
-    """Times of one monotonic clock. `round_at`: the end of the last round, or the start."""
+    """`round_at`: the end of the last round, or the start, on a monotonic clock."""
 
-    beat_at: float
     round_at: float
     readable: bool = True
 
 
 def ailment(signs: Signs, now: float, *, interval: float) -> str:
     """Return why the watch is not healthy, without names or texts from files; "" if it is."""
-    silent, idle = now - signs.beat_at, now - signs.round_at
-    if silent > SILENCE:
-        return f"the event loop has been stuck for {silent:.0f} s"
+    idle = now - signs.round_at
     if idle <= ROUNDS * interval:
         return ""
     because = "" if signs.readable else ": the source cannot be read"

@@ -18,6 +18,7 @@ from tests.support.observing import (
     BIND,
     Hand,
 )
+from tests.support.stand_in_scenes import Managed, Scene, direct_scene, managed_scene
 from tests.support.wire_objects import MANAGER
 
 
@@ -47,3 +48,21 @@ def fleet(control_plane: LiveCluster, app_cluster: LiveCluster) -> Fleet:
     app = replace(fleets.app_cluster(), access=Access(context=app_cluster.context))
     made = fleets.fleet(control_planes=[plane], clusters=[app])
     return replace(made, name=f"fleet-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture
+async def scene(
+    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
+) -> AsyncIterator[Scene]:
+    """A space made by hand, for whoever has no scene of its own."""
+    async with direct_scene(control_plane, app_cluster, namespace) as scene:
+        yield scene
+
+
+@pytest.fixture
+async def managed(
+    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
+) -> AsyncIterator[Managed]:
+    """What an AppClusterBinding needs to be made."""
+    async with managed_scene(control_plane, app_cluster, namespace) as managed:
+        yield managed

@@ -4,11 +4,9 @@ Names, labels, annotations, conditions with their order, reasons and severities 
 from the original, but for what protocol-bind.md F mends.
 """
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any
-
-import pytest
 
 from bind import export_request
 from bind.settings import Settings
@@ -37,7 +35,6 @@ from reconciler.core.refs import (
     SECRET,
 )
 from tests.support.backend import is_idle
-from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
 from tests.support.stand_in_konnector import INTERVAL
@@ -47,7 +44,6 @@ from tests.support.stand_in_scenes import (
     Scene,
     concerns,
     conditions,
-    direct_scene,
     gone,
     managers,
     remove,
@@ -58,14 +54,6 @@ from tests.support.stand_in_scenes import (
 )
 
 GRACE = Settings().export_grace
-
-
-@pytest.fixture
-async def scene(
-    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
-) -> AsyncIterator[Scene]:
-    async with direct_scene(control_plane, app_cluster, namespace) as scene:
-        yield scene
 
 
 async def ask(scene: Scene, resource: blueprint.Resource) -> None:

@@ -4,8 +4,6 @@ Names, labels, annotations, conditions with their order, reasons and severities 
 from the original, but for what protocol-bind.md F mends.
 """
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from bind.app_cluster.draining import PATIENCE
@@ -27,7 +25,6 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, Ref
 from tests.support.backend import is_idle
-from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
 from tests.support.stand_in_offer import offered, publish_template
@@ -38,21 +35,12 @@ from tests.support.stand_in_scenes import (
     concerns,
     conditions,
     gone,
-    managed_scene,
     remove,
     says,
     served,
     shown,
     until,
 )
-
-
-@pytest.fixture
-async def managed(
-    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
-) -> AsyncIterator[Managed]:
-    async with managed_scene(control_plane, app_cluster, namespace) as managed:
-        yield managed
 
 
 async def test_an_app_cluster_binding_makes_a_space_and_binds(managed: Managed) -> None:

@@ -45,6 +45,7 @@ from reconciler.loop.events import Recorder, Source
 from reconciler.loop.gate import Gate
 from reconciler.loop.meters import Meters
 from tests.support import deployed
+from tests.support.backend import backend
 from tests.support.clusters import LiveCluster
 from tests.support.deployed import (
     CLUSTER_SCOPE,
@@ -139,7 +140,7 @@ async def staged(
             deployed.heard(way) as (heard, hearing),
         ):
             stage = Stage(live, offer, namespace, made, heard, hearing)
-            async with deployed.leading(heard, settings):
+            async with backend(heard, settings, leads=True):
                 yield stage
             await given_back(stage)
 

@@ -5,7 +5,6 @@ conditions with their order, reasons and severities, field managers.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -35,21 +34,12 @@ from tests.support.stand_in_scenes import (
     BIND,
     MANAGER,
     Scene,
-    direct_scene,
     managers,
     remove,
     says,
     shown,
     until,
 )
-
-
-@pytest.fixture
-async def scene(
-    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
-) -> AsyncIterator[Scene]:
-    async with direct_scene(control_plane, app_cluster, namespace) as scene:
-        yield scene
 
 
 async def test_a_binding_becomes_a_crd(scene: Scene) -> None:

@@ -4,7 +4,6 @@ What is expected was recorded from the original: names, labels, annotations, fin
 conditions with their order, reasons and severities, field managers.
 """
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +33,6 @@ from tests.support.stand_in_scenes import (
     MANAGER,
     Scene,
     b64,
-    direct_scene,
     gone,
     has,
     managers,
@@ -46,14 +44,6 @@ from tests.support.stand_in_scenes import (
     shown,
     until,
 )
-
-
-@pytest.fixture
-async def scene(
-    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
-) -> AsyncIterator[Scene]:
-    async with direct_scene(control_plane, app_cluster, namespace) as scene:
-        yield scene
 
 
 async def test_an_instance_is_held_copied_and_reported(scene: Scene) -> None:

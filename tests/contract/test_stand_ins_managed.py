@@ -1,33 +1,19 @@
 """The konnector's stand-in serves an AppClusterBinding, beside the backend."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from bind.app_cluster.draining import PATIENCE
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.core.manifest import uid_of
 from reconciler.core.refs import CRD
-from tests.support.clusters import LiveCluster
 from tests.support.forward_clock import ForwardClock
 from tests.support.stand_in_scenes import (
     Managed,
     gone,
-    managed_scene,
     read,
     says,
     served,
     shown,
     until,
 )
-
-
-@pytest.fixture
-async def managed(
-    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
-) -> AsyncIterator[Managed]:
-    async with managed_scene(control_plane, app_cluster, namespace) as managed:
-        yield managed
 
 
 async def test_a_konnector_beside_the_control_plane_serves_the_app_cluster(

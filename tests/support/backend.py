@@ -1,6 +1,6 @@
 """The backend `klutch-bind`, run within a test on a real control plane.
 
-All of it but the lease: one backend per control plane at a time is up to the test.
+Usually all of it but the lease: one backend per control plane at a time is up to the test.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from typing import Final
 
 from bind import program
 from bind.settings import Settings
+from reconciler.core import names
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
 from reconciler.loop.clock import Clock, SystemClock
@@ -31,20 +32,23 @@ async def backend(
     *,
     clock: Clock | None = None,
     faults: Faults | None = None,
+    leads: bool = False,
 ) -> AsyncIterator[program.Backend]:
     """Let a backend work for the length of the block, from when it has read everything.
 
     With `faults` its calls fail on cue. One that dies of them raises SimulatedCrash in a group.
+    `leads`: it first takes the lease in namespace klutch-bind, which has to be there.
     """
-    settings, stop = replace(settings, leader_election=False), asyncio.Event()
+    settings, stop = replace(settings, leader_election=leads), asyncio.Event()
     async with KubeCluster(way, agent=AGENT) as real:
         cluster = real if faults is None else FaultyCluster(real, faults)
+        asks = settings.control_plane_mode
         made = program.wired(
             settings,
             cluster,
             leases=cluster,
-            deployments_served=True,
-            lease_namespace="default",
+            deployments_served=not asks or await program.serves_deployments(cluster),
+            lease_namespace=names.KLUTCH_NAMESPACE,
             clock=clock or SystemClock(),
         )
         running = asyncio.create_task(made.manager.run(stop))

@@ -3,7 +3,6 @@
 They are read as kustomize does, as far as they use it.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -14,8 +13,6 @@ import jsonpatch
 import yaml
 
 import bind
-from bind import program
-from bind.settings import Settings
 from reconciler.core import keys, names
 from reconciler.core.manifest import (
     Manifest,
@@ -40,7 +37,6 @@ from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster, Preconditions, Propagation
 from reconciler.kube.connection import Connection, Token
-from reconciler.loop.clock import SystemClock
 from tests.support.cues import Cue
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
@@ -188,35 +184,6 @@ def aggregated(made: Iterable[Manifest]) -> frozenset[Right]:
     """Return what the aggregated ClusterRole is to hold."""
     marked = [one for one in made if labels_of(one).get(AGGREGATED) == "true"]
     return rights_of(rule for one in marked for rule in get_maps(one, "rules"))
-
-
-@asynccontextmanager
-async def leading(way: Connection, settings: Settings) -> AsyncIterator[program.Backend]:
-    """Let a backend lead and work for the length of the block, as `program.serve` has it."""
-    stop = asyncio.Event()
-    async with KubeCluster(way, agent="klutch-bind") as cluster:
-        asks = settings.control_plane_mode
-        made = program.wired(
-            settings,
-            cluster,
-            leases=cluster,
-            deployments_served=not asks or await program.serves_deployments(cluster),
-            lease_namespace=names.KLUTCH_NAMESPACE,
-            clock=SystemClock(),
-        )
-        running = asyncio.create_task(made.manager.run(stop))
-
-        async def read():
-            if running.done():
-                running.result()
-            return not made.manager.unready()
-
-        try:
-            await eventually(read)
-            yield made
-        finally:
-            stop.set()
-            await running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

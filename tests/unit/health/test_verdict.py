@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.durations import format_time
+from reconciler.core.heartbeat import beat_of
 from reconciler.core.manifest import drop, put
 from reconciler.fleet.values import UnitKey
 from reconciler.health.verdict import (
     State,
     UnitFacts,
     awaits_definition,
-    beat_of,
     judge,
 )
 
