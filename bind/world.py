@@ -26,8 +26,6 @@ from reconciler.core.manifest import (
     labels_of,
     name_of,
     namespace_of,
-    resource_version_of,
-    uid_of,
 )
 from reconciler.core.refs import (
     CLUSTER_ROLE,
@@ -40,8 +38,8 @@ from reconciler.core.refs import (
     SECRET,
     SERVICE_ACCOUNT,
     Kind,
-    Ref,
 )
+from reconciler.kube.bodies import Bodies
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer
 from reconciler.kube.store import Index, Store
@@ -58,7 +56,6 @@ SOURCE: Final = "the place of the kubeconfig Secret"
 OWNER: Final = "the place of an AppClusterBinding"
 
 _NAMED: Final = "metadata.name={}"
-_MOST_BODIES: Final = 64
 
 
 class World:
@@ -73,7 +70,6 @@ class World:
     ) -> None:
         self.cluster, self.deployments_served = cluster, deployments_served
         self._informers: list[Informer] = []
-        self._bodies: dict[str, Manifest] = {}
         self.cluster_bindings = self._view(CLUSTER_BINDING, {SPACE: _space})
         self.exports = self._view(API_SERVICE_EXPORT, {SELF: _place, SPACE: _space, NAME: _name})
         self.requests = self._view(
@@ -87,6 +83,7 @@ class World:
             API_SERVICE_NAMESPACE, {SELF: _place, SPACE: _space, TARGET: _targets}
         )
         self.crds = self._view(CRD, {NAME: _name}, metadata_only=True)
+        self._crds = Bodies(cluster, self.crds)
         self.namespaces = self._view(NAMESPACE, {NAME: _name, HOME: _home, SPACE: _home_space})
         self.role_bindings = self._view(
             ROLE_BINDING, {SPACE: _space}, fields=_NAMED.format(names.BINDER)
@@ -133,19 +130,7 @@ class World:
 
     async def crd(self, name: str) -> Manifest | None:
         """Return a whole CRD, as new as its view or newer. Raises ClusterErrors."""
-        known = self.crds.get("", name)
-        if known is None:
-            self._bodies.pop(name, None)
-            return None
-        body = self._bodies.get(name)
-        if body is not None and _state(body) == _state(known):
-            return body
-        body = await self.cluster.get(Ref(self.cluster.name, CRD, "", name))
-        if body is not None:
-            if len(self._bodies) >= _MOST_BODIES:
-                self._bodies.pop(next(iter(self._bodies)))
-            self._bodies[name] = body
-        return body
+        return await self._crds.get("", name)
 
     def _view(
         self,
@@ -166,10 +151,6 @@ class World:
         )
         self._informers.append(informer)
         return informer.store
-
-
-def _state(crd: Manifest) -> tuple[str, str]:
-    return uid_of(crd), resource_version_of(crd)
 
 
 def _place(live: Manifest) -> Iterable[str]:

@@ -1,8 +1,9 @@
 """What a konnector may do in an app cluster (`rbac: Full` and `Minimal` of the fleet).
 
 Minimal follows from what is bound and claimed, by what a konnector does there
-(protocol-konnector.md A to E). It is enough for our konnector only: the original's expects to do
-anything, which is Full. Refuses to know the control plane, where the backend gives the rights.
+(protocol-konnector.md A to E), which never replaces a whole object. It is enough for our konnector
+only: the original's expects to do anything, which is Full. Refuses to know the control plane,
+where the backend gives the rights.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,7 +18,7 @@ from reconciler.core.refs import CRD, EVENT, LEASE, NAMESPACE, SECRET
 FULL: Final[tuple[Manifest, ...]] = ({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},)
 
 _LOOK: Final = ("get", "list", "watch")
-_CHANGE: Final = ("patch", "update")
+_CHANGE: Final = ("patch",)
 _ALL: Final = ("create", "delete", *_LOOK, *_CHANGE)
 _BINDINGS: Final = "apiservicebindings"
 
@@ -35,13 +36,15 @@ class Claimed:
 
 
 def minimal(bound: Collection[tuple[str, str]], claimed: Iterable[Claimed]) -> tuple[Manifest, ...]:
-    """Return the rules for any konnector that serves these (group, plural)."""
+    """Return the rules for any konnector that serves these (group, plural).
+
+    It may create any CRD: a POST, unlike an apply, has no name that a rule could be about.
+    """
     crds = sorted(names.resource_name(plural, group) for group, plural in bound)
     rules = [
         # Which app namespaces there are, and whose cluster this is.
         _rule(NAMESPACE.group, [NAMESPACE.plural], _LOOK),
         _rule(CRD.group, [CRD.plural], (*_LOOK, "create")),
-        _rule("", ["events"], ("create", *_CHANGE)),
         _rule(EVENT.group, [EVENT.plural], ("create", *_CHANGE)),
     ]
     if crds:
@@ -53,17 +56,19 @@ def minimal_inside(kubeconfig_secret: str) -> tuple[Manifest, ...]:
     """Return what a konnector needs besides where it runs in the app cluster itself.
 
     It installs the CRD of APIServiceBindings, reads them, mirrors the kubeconfig into that Secret
-    and holds a Lease. It may not create Secrets: one that is deleted comes back with the next
-    apply.
+    and holds a Lease. Of Secrets it can create that one only, and only by an apply, which says
+    the name before it is authorized.
     """
     crd = names.resource_name(_BINDINGS, KLUTCH_GROUP)
     return (
         _rule(CRD.group, [CRD.plural], _CHANGE, only=[crd]),
         _rule(KLUTCH_GROUP, [_BINDINGS], (*_LOOK, *_CHANGE)),
-        _rule(KLUTCH_GROUP, [f"{_BINDINGS}/status"], ("get", *_CHANGE)),
-        _rule(SECRET.group, [SECRET.plural], (*_LOOK, *_CHANGE), only=[kubeconfig_secret]),
+        _rule(KLUTCH_GROUP, [f"{_BINDINGS}/status"], _CHANGE),
+        _rule(
+            SECRET.group, [SECRET.plural], ("create", *_LOOK, *_CHANGE), only=[kubeconfig_secret]
+        ),
         _rule(LEASE.group, [LEASE.plural], ("create",)),
-        _rule(LEASE.group, [LEASE.plural], (*_LOOK, *_CHANGE), only=[names.KONNECTOR_LEASE]),
+        _rule(LEASE.group, [LEASE.plural], ("get", *_CHANGE), only=[names.KONNECTOR_LEASE]),
     )
 
 
@@ -71,7 +76,7 @@ def _bound(resources: Iterable[tuple[str, str]]) -> Iterable[Manifest]:
     """Instances go up and, where they are born on the control plane, come down; statuses too."""
     for group, plurals in _by_group(resources):
         yield _rule(group, plurals, _ALL)
-        yield _rule(group, [f"{plural}/status" for plural in plurals], ("get", *_CHANGE))
+        yield _rule(group, [f"{plural}/status" for plural in plurals], _CHANGE)
 
 
 def _claimed(claims: Iterable[Claimed]) -> Iterable[Manifest]:

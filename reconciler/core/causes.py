@@ -26,6 +26,11 @@ KONNECTOR_DEPLOYED: Final = "KonnectorDeployed"
 PERMISSIONS_GRANTED: Final = "PermissionsGranted"
 SERVICE_NAMESPACES_READY: Final = "ServiceNamespacesReady"
 OFFERED: Final = "Offered"
+# Ours, on APIServiceBinding: whether accepted claims are served, whether each instance is, and
+# whether nothing is lost between the versions of one kind.
+PERMISSION_CLAIMS_IN_SYNC: Final = "PermissionClaimsInSync"
+INSTANCES_IN_SYNC: Final = "InstancesInSync"
+VERSIONS_COMPATIBLE: Final = "VersionsCompatible"
 
 # ClusterBinding
 FIRST_HEARTBEAT_PENDING: Final = Cause(HEALTHY, INFO, "FirstHeartbeatPending")
@@ -73,6 +78,15 @@ CRD_CREATE_FAILED: Final = Cause(CONNECTED, ERROR, "CustomResourceDefinitionCrea
 CRD_UPDATE_FAILED: Final = Cause(CONNECTED, ERROR, "CustomResourceDefinitionUpdateFailed")
 CRD_FOREIGN: Final = Cause(CONNECTED, ERROR, "ForeignCustomResourceDefinition")
 PENDING: Final = Cause(READY, INFO, "Pending")
+# Ours (H14, H16, H17, H18, H32). The originals know SchemaInSync and never set it.
+ISOLATION_UNSUPPORTED: Final = Cause(CONNECTED, ERROR, "IsolationUnsupported")
+CRD_NOT_ESTABLISHED: Final = Cause(SCHEMA_IN_SYNC, INFO, "CustomResourceDefinitionNotEstablished")
+CRD_OUTDATED: Final = Cause(SCHEMA_IN_SYNC, INFO, "CustomResourceDefinitionOutdated")
+CRD_TERMINATING: Final = Cause(SCHEMA_IN_SYNC, WARNING, "CustomResourceDefinitionTerminating")
+CRD_NAMES_NOT_ACCEPTED: Final = Cause(SCHEMA_IN_SYNC, ERROR, "NamesNotAccepted")
+CLAIMS_DEGRADED: Final = Cause(PERMISSION_CLAIMS_IN_SYNC, WARNING, "PermissionClaimsDegraded")
+INSTANCES_REFUSED: Final = Cause(INSTANCES_IN_SYNC, WARNING, "InstancesRefused")
+VERSIONS_DIFFER: Final = Cause(VERSIONS_COMPATIBLE, WARNING, "SchemasDiffer")
 
 # AppClusterBinding
 KONNECTOR_DEPLOYMENT_FAILED: Final = Cause(KONNECTOR_DEPLOYED, ERROR, "KonnectorDeploymentFailed")

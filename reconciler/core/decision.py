@@ -26,10 +26,14 @@ from reconciler.core.refs import Kind, Ref
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """POST. That the name is taken means that the decision was made on old facts."""
+    """POST. That the name is taken means that the decision was made on old facts.
+
+    `cluster` is "" for that of the object which is decided about; also in an Apply.
+    """
 
     kind: Kind
     manifest: Manifest
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class Apply:
 
     kind: Kind
     manifest: Manifest
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,14 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
+class JsonPatch:
+    """RFC 6902, atomic. Its `test` operations are the preconditions."""
+
+    ref: Ref
+    operations: tuple[Manifest, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Delete:
     """A delete of exactly the object that was looked at, with what it owns in the background."""
 
@@ -58,7 +71,7 @@ class Delete:
     resource_version: str
 
 
-Step: TypeAlias = Create | Apply | Patch | Delete
+Step: TypeAlias = Create | Apply | Patch | JsonPatch | Delete
 
 
 @dataclass(frozen=True, slots=True)

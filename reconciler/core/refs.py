@@ -1,6 +1,7 @@
 """Identity: which kind, and which object in which cluster. Refuses to know what objects hold."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,6 +51,13 @@ class Ref:
             return f"{self.kind} list{place}"
         path = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.kind} {path}"
+
+
+class ObjectKey(NamedTuple):
+    """An object among those of its kind. `namespace` is "" for cluster-scoped kinds."""
+
+    namespace: str
+    name: str
 
 
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)

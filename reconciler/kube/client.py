@@ -7,8 +7,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
-from reconciler.core.errors import Expired, Missing, Unreachable
-from reconciler.core.manifest import Manifest, get, get_int, get_text
+from reconciler.core.errors import Expired, Missing, NotServed, Unreachable
+from reconciler.core.manifest import Manifest, get, get_bool, get_int, get_maps, get_text
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube import requests
 from reconciler.kube.calls import Caller, decode, garbled
@@ -104,6 +104,18 @@ class KubeCluster:
             more=bool(get_text(answer, "metadata", "continue")),
             remaining=get_int(answer, "metadata", "remainingItemCount"),
         )
+
+    async def kind(self, group: str, version: str, plural: str) -> Kind:
+        """Return the kind that is served as this resource. Raises NotServed."""
+        asked = Kind(group, version, plural, plural)
+        request = requests.resources(self._name, asked)
+        answer = decode(await self._caller.call(request), request)
+        for one in get_maps(answer, "resources"):
+            if get_text(one, "name") == plural:
+                namespaced = get_bool(one, "namespaced")
+                return Kind(group, version, get_text(one, "kind"), plural, namespaced=namespaced)
+        message = f"the cluster does not serve {asked.resource}/{version}"
+        raise NotServed(message, ref=request.ref, verb=request.verb)
 
     async def create(
         self,

@@ -92,6 +92,14 @@ class Reader(Protocol):
         ...
 
 
+class Discoverer(Protocol):
+    """What is served."""
+
+    async def kind(self, group: str, version: str, plural: str) -> Kind:
+        """Return the kind that is served as this resource. Raises NotServed."""
+        ...
+
+
 class Writer(Protocol):
     """What may be written. `dry_run` asks the server to check and answer, and to store nothing."""
 
@@ -189,7 +197,7 @@ class Watcher(Protocol):
         ...
 
 
-class Cluster(Reader, Writer, Watcher, Protocol):
+class Cluster(Reader, Discoverer, Writer, Watcher, Protocol):
     """All roles of one API server."""
 
     async def close(self) -> None:

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 from reconciler.core.errors import ClusterError, Expired, Unreachable
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Reader, Watcher, WatchEvent
-from reconciler.kube.store import NO_INDEXES, Index, Store
+from reconciler.kube.store import NO_INDEXES, Index, Store, Trim, without_managed_fields
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +46,8 @@ class Informer:
     """A view of the objects of one kind in one cluster, all of them or a selection.
 
     `namespace`, `labels` and `fields` select as in a list; with `metadata_only` the objects are
-    PartialObjectMetadata. `silence` is how many seconds a watch may say nothing, not even a
-    bookmark, until it counts as dead.
+    PartialObjectMetadata. `trim` returns what of an object is kept. `silence` is how many seconds a
+    watch may say nothing, not even a bookmark, until it counts as dead.
     """
 
     def __init__(  # noqa: PLR0913 - each is a parameter of the API
@@ -60,9 +60,10 @@ class Informer:
         fields: str = "",
         metadata_only: bool = False,
         indexes: Mapping[str, Index] = NO_INDEXES,
+        trim: Trim = without_managed_fields,
         silence: float = _SILENCE,
     ) -> None:
-        self.store = Store(kind, indexes)
+        self.store = Store(kind, indexes, trim=trim)
         self.ref = Ref(cluster.name, kind, namespace, "")
         self._cluster = cluster
         self._labels, self._fields, self._metadata_only = labels, fields, metadata_only
@@ -92,6 +93,13 @@ class Informer:
     def restarts(self) -> int:
         """How many lists and watches have ended, for whatever reason."""
         return self._ended
+
+    def has_seen(self, version: str) -> bool:
+        """Tell whether the view shows what was written with this resourceVersion, or later.
+
+        True also where the two cannot be compared: nothing better is known then.
+        """
+        return not _precedes(self._version or "0", version)
 
     async def wait_synced(self) -> None:
         """Return once a complete list was seen."""

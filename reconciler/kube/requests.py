@@ -94,6 +94,14 @@ def get(ref: Ref, *, metadata_only: bool) -> Request:
     )
 
 
+def resources(cluster: str, kind: Kind) -> Request:
+    """Read which resources there are in the group and version of a kind."""
+    root = f"/apis/{_segment(kind.group)}" if kind.group else "/api"
+    ref = Ref(cluster, kind, "", "")
+    target = f"{root}/{_segment(kind.version)}"
+    return Request(verb="get", ref=ref, method="GET", target=target, repeatable=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListQuery:
     """What of a collection to read; `limit` 0 = all of it, `token` continues an earlier page."""

@@ -1,31 +1,25 @@
 """The cached objects of one kind: JSON text, indexes, and who is woken by which change.
 
-Objects are kept as the bytes of their JSON without `metadata.managedFields`, and decoded on each
-read: a decoded object takes several times the memory, and most objects are read seldom. Everything
-is synchronous, so that a reader never meets half of a change. Refuses to know where objects come
-from and what their fields mean; indexes are functions of the object.
+Objects are kept as the bytes of their JSON, usually without `metadata.managedFields`, and decoded
+on each read: a decoded object takes several times the memory, and most objects are read seldom.
+Everything is synchronous, so that a reader never meets half of a change. Refuses to know where
+objects come from and what their fields mean; indexes are functions of the object.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import orjson
 
-from reconciler.core.manifest import JSON, Manifest, uid_of
-from reconciler.core.refs import Kind
-
-
-class ObjectKey(NamedTuple):
-    """An object among those of its kind. `namespace` is "" for cluster-scoped kinds."""
-
-    namespace: str
-    name: str
-
+from reconciler.core.manifest import Manifest, get_text, uid_of
+from reconciler.core.refs import Kind, ObjectKey
 
 Index: TypeAlias = Callable[[Manifest], Iterable[str]]
 Wake: TypeAlias = Callable[[str], None]
+# Returns what of an object is kept; it must not change the object itself.
+Trim: TypeAlias = Callable[[Manifest], Manifest]
 
 _Values: TypeAlias = tuple[tuple[str, ...], ...]  # of each index in turn
 _Content: TypeAlias = bytes | Manifest
@@ -35,16 +29,33 @@ _Entry: TypeAlias = tuple[_Content, str, _Values]
 NO_INDEXES: Final[Mapping[str, Index]] = MappingProxyType({})
 
 
+def without_managed_fields(manifest: Manifest) -> Manifest:
+    """Return all of an object but who wrote which field, which is a third of many."""
+    metadata = manifest["metadata"]
+    if type(metadata) is not dict or "managedFields" not in metadata:
+        return manifest
+    kept = metadata.copy()
+    del kept["managedFields"]
+    return {**manifest, "metadata": kept}
+
+
 class Store:
     """The objects of one kind, as far as the cache was told. What is returned is read-only.
 
     `indexes` gives the values under which `by` finds an object; an index may give none, and
-    must not fail, whatever the object holds. `put`, `remove` and `replace` are for whoever keeps
-    the cache: the informer.
+    must not fail, whatever the object holds. It sees what `trim` left. `put`, `remove` and
+    `replace` are for the informer, which keeps it.
     """
 
-    def __init__(self, kind: Kind, indexes: Mapping[str, Index] = NO_INDEXES) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        indexes: Mapping[str, Index] = NO_INDEXES,
+        *,
+        trim: Trim = without_managed_fields,
+    ) -> None:
         self.kind = kind
+        self._trim = trim
         self._functions = tuple(indexes.values())
         self._positions = {name: position for position, name in enumerate(indexes)}
         self._found: tuple[dict[str, dict[ObjectKey, None]], ...] = tuple({} for _ in indexes)
@@ -78,6 +89,10 @@ class Store:
         spaces = sorted(self._spaces.items())
         return [ObjectKey(space, name) for space, entries in spaces for name in sorted(entries)]
 
+    def names(self, namespace: str) -> list[str]:
+        """Return the names of the objects in a namespace."""
+        return list(self._spaces.get(namespace, ()))
+
     def all(self) -> Iterator[Manifest]:
         """Yield all objects in the order of their keys, as they are when it is their turn."""
         return filter(None, (self.get(*key) for key in self.keys()))
@@ -91,6 +106,10 @@ class Store:
         """Return the objects that have this value in this index, in the order of their keys."""
         keys = self._found[self._positions[index]].get(value, {})
         return [_decoded(self._spaces[key.namespace][key.name][0]) for key in sorted(keys)]
+
+    def values(self, index: str) -> list[str]:
+        """Return the values that objects have in this index."""
+        return list(self._found[self._positions[index]])
 
     def subscribe(self, index: str, wake: Wake) -> None:
         """Have `wake(value)` called, now for all values there are and then for each change.
@@ -131,19 +150,13 @@ class Store:
         return None if entries is None else entries.get(name)
 
     def _made(self, manifest: Manifest) -> _Entry:
-        kept: dict[str, JSON] = dict(manifest)
-        metadata = kept["metadata"]
-        version: JSON = ""
-        if type(metadata) is dict:
-            version = metadata.get("resourceVersion")
-            if "managedFields" in metadata:
-                kept["metadata"] = metadata = metadata.copy()
-                del metadata["managedFields"]
+        kept = self._trim(manifest)
+        version = get_text(kept, "metadata", "resourceVersion")
         values = []
         for function in self._functions:
             value = tuple(function(kept))
             values.append(value if len(value) < 2 else tuple(dict.fromkeys(value)))
-        return _encoded(kept), version if type(version) is str else "", tuple(values)
+        return _encoded(kept), version, tuple(values)
 
     def _exchange(self, key: ObjectKey, new: _Entry | None) -> tuple[_Values, _Values]:
         """Put one entry in the place of another, in the indexes too; return whom it concerns."""

@@ -4,12 +4,13 @@ So they answer while the event loop is busy, and can tell that it is stuck. Nobo
 known, so nothing is told that only some may know.
 """
 
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -22,6 +23,34 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 16
 _SLOWEST: Final = 5.0  # seconds for a request to come in
 _PLAIN: Final = ("Content-Type", "text/plain; charset=utf-8")
+_JSON: Final = ("Content-Type", "application/json")
+_EVERYWHERE: Final = "::"
+
+
+class Answer(NamedTuple):
+    """What a probe is told. `content` is a header."""
+
+    status: str
+    content: tuple[str, str]
+    body: bytes
+
+
+def plain(reason: str) -> Answer:
+    """Return 503 and the reason why something is wrong, or 200 and `ok` for ""."""
+    return Answer(
+        "503 Service Unavailable" if reason else "200 OK", _PLAIN, f"{reason or 'ok'}\n".encode()
+    )
+
+
+def leader_election(reason: str) -> Answer:
+    """Return the answer of konnectors, which has no room for the reason.
+
+    The shape is that of protocol-konnector.md A.4.
+    """
+    told = {"leaderElection": "degraded" if reason else "ok"}
+    return Answer(
+        "500 Internal Server Error" if reason else "200 OK", _JSON, json.dumps(told).encode()
+    )
 
 
 @contextmanager
@@ -31,20 +60,24 @@ def served(
     ailment: Callable[[], str],
     *,
     unready: Callable[[], str] | None = None,
+    healthz: Callable[[str], Answer] = plain,
 ) -> Iterator[tuple[str, int]]:
     """Serve for as long as the block lasts; yield where, as port 0 is any free one.
 
-    `ailment` tells why the program is not healthy, `unready` why it cannot do its work yet, or
-    "". Without `unready` nobody is told. Raises HostError.
+    The host "" is every address, of IPv6 and IPv4. `ailment` tells why the program is not
+    healthy, `unready` why it cannot do its work yet, or "". Without `unready` nobody is told.
+    `healthz` is the form in which an ailment is told. Raises HostError.
     """
-    probes = {"/healthz": ailment} | ({} if unready is None else {"/readyz": unready})
+    probes: dict[str, Callable[[], Answer]] = {"/healthz": lambda: healthz(ailment())}
+    if unready is not None:
+        probes["/readyz"] = lambda: plain(unready())
     app = _App(registry, probes)
     try:
         server = _Server(address)
     except OSError as error:
         host, port = address
         raise HostError(
-            f"cannot listen on {host} port {port}: {error.strerror}",
+            f"cannot listen on {host or 'any address,'} port {port}: {error.strerror}",
             hint="Give another address",
         ) from error
     server.set_app(app)
@@ -60,7 +93,7 @@ def served(
 
 class _App:
     def __init__(
-        self, registry: CollectorRegistry, probes: Mapping[str, Callable[[], str]]
+        self, registry: CollectorRegistry, probes: Mapping[str, Callable[[], Answer]]
     ) -> None:
         self._metrics, self._probes = make_wsgi_app(registry), probes
         places = sorted(("/metrics", *probes))
@@ -77,9 +110,9 @@ class _App:
             return answer
         probe = self._probes.get(environ["PATH_INFO"])
         if probe is not None:
-            reason = probe()
-            start_response("503 Service Unavailable" if reason else "200 OK", [_PLAIN])
-            return [f"{reason or 'ok'}\n".encode()]
+            told = probe()
+            start_response(told.status, [told.content])
+            return [told.body]
         start_response("404 Not Found", [_PLAIN])
         return [self._signpost]
 
@@ -97,13 +130,18 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        host, port = address
+        if not host and socket.has_dualstack_ipv6():
+            host = _EVERYWHERE
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._slots = threading.BoundedSemaphore(_AT_ONCE)
-        super().__init__(address, _Handler)
+        super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
         """Bind without asking a name server who we are, which may take long."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self.server_address[0] == _EVERYWHERE:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]

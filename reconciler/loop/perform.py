@@ -3,15 +3,18 @@
 Refuses to know why something was decided, and when to try again.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, assert_never
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, assert_never
 
 from reconciler.core.decision import (
     Apply,
     Create,
     Decision,
     Delete,
+    JsonPatch,
     Patch,
     Step,
     Task,
@@ -34,6 +37,8 @@ from reconciler.loop.gate import Gate
 if TYPE_CHECKING:
     from reconciler.core.conditions import Cause
 
+NOWHERE_ELSE: Final[Mapping[str, Writer]] = MappingProxyType({})
+
 
 async def carry_out(  # noqa: PLR0913 - each is told by another part of a controller
     cluster: Writer,
@@ -44,10 +49,12 @@ async def carry_out(  # noqa: PLR0913 - each is told by another part of a contro
     manager: str,
     now: datetime,
     may_write: Gate,
+    elsewhere: Mapping[str, Writer] = NOWHERE_ELSE,
 ) -> None:
     """Attempt all tasks and write the status; then raise the first KlutchError that was met.
 
-    `live` is the object `ref` that was looked at. The status is written also where a task failed
+    `live` is the object `ref` that was looked at, in `cluster`; steps that name another cluster
+    go to that one of `elsewhere`. The status is written also where a task failed
     (protocol-bind.md F5), with the condition of the task's Cause and the error as its message, but
     without `decision.fields`.
     A task that met a Conflict was decided on old facts, so nothing is said about it: its
@@ -55,7 +62,7 @@ async def carry_out(  # noqa: PLR0913 - each is told by another part of a contro
     follow its resourceVersion from one to the next, and so does the status. Raises Stopped as
     soon as nothing may be written any more.
     """
-    work = _Work(cluster, ref, live, manager=manager, gate=may_write)
+    work = _Work({**elsewhere, ref.cluster: cluster}, ref, live, manager=manager, gate=may_write)
     for task in decision.tasks:
         await work.attempt(task)
     await work.tell(decision, now)
@@ -67,9 +74,15 @@ class _Work:
     """What became of the tasks so far, and the object as our last write to it left it."""
 
     def __init__(
-        self, cluster: Writer, ref: Ref, live: Manifest, *, manager: str, gate: Gate
+        self,
+        clusters: Mapping[str, Writer],
+        ref: Ref,
+        live: Manifest,
+        *,
+        manager: str,
+        gate: Gate,
     ) -> None:
-        self._cluster, self._ref, self._manager, self._gate = cluster, ref, manager, gate
+        self._clusters, self._ref, self._manager, self._gate = clusters, ref, manager, gate
         self._decided_on = resource_version_of(live)
         self._live: Manifest | None = live
         self._only_ours = True  # whether nobody else wrote between what was seen and `_live`
@@ -108,17 +121,24 @@ class _Work:
             await self.attempt(Task((patch,)))
 
     async def _do(self, step: Step) -> None:
-        cluster, manager = self._cluster, self._manager
+        clusters, manager = self._clusters, self._manager
         match step:
-            case Create(kind, manifest):
-                await self._gate.write(lambda: cluster.create(manifest, kind, manager=manager))
-            case Apply(kind, manifest):
+            case Create(kind, manifest, where):
+                writer = clusters[where or self._ref.cluster]
+                await self._gate.write(lambda: writer.create(manifest, kind, manager=manager))
+            case Apply(kind, manifest, where):
+                place = where or self._ref.cluster
                 answer = await self._gate.write(
-                    lambda: cluster.apply(manifest, kind, manager=manager, force=True)
+                    lambda: clusters[place].apply(manifest, kind, manager=manager, force=True)
                 )
-                self._note(_ref_of(self._ref.cluster, kind, manifest), answer, stated="")
+                self._note(_ref_of(place, kind, manifest), answer, stated="")
             case Patch(ref, body, subresource):
                 await self._patch(ref, body, subresource)
+            case JsonPatch(ref, operations):
+                answer = await self._gate.write(
+                    lambda: clusters[ref.cluster].json_patch(ref, operations, manager=manager)
+                )
+                self._note(ref, answer, stated="")
             case Delete():
                 await self._delete(step)
             case _:
@@ -128,7 +148,7 @@ class _Work:
         stated = self._current(ref, get_text(body, "metadata", "resourceVersion"))
         patch = put(body, stated, "metadata", "resourceVersion") if stated else body
         answer = await self._gate.write(
-            lambda: self._cluster.merge_patch(
+            lambda: self._clusters[ref.cluster].merge_patch(
                 ref, patch, manager=self._manager, subresource=subresource
             )
         )
@@ -138,7 +158,7 @@ class _Work:
         version = self._current(step.ref, step.resource_version)
         conditions = Preconditions(step.uid, version or None)
         await self._gate.write(
-            lambda: self._cluster.delete(
+            lambda: self._clusters[step.ref.cluster].delete(
                 step.ref, preconditions=conditions, propagation=Propagation.BACKGROUND
             )
         )

@@ -9,7 +9,7 @@ from bind import settings as flags
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE
 from tests.support import deployed
-from tests.support.deployed import CLUSTER_SCOPE, CONTROL_PLANE_MODE, FOLDER
+from tests.support.deployed import CLUSTER_SCOPE, CONTROL_PLANE_MODE, DEPLOY, FOLDER
 from tests.support.raw import http_session
 
 FOLDERS = [FOLDER, CONTROL_PLANE_MODE, CLUSTER_SCOPE]
@@ -23,12 +23,15 @@ def folder_ids(folder):
 def test_a_kustomization_names_all_files_beside_it(folder):
     named = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
     beside = {one.name for one in folder.glob("*.yaml")} - {"kustomization.yaml"}
-    assert {one for one in named if one != ".."} == beside
-    assert (".." in named) == (folder != FOLDER)
+    bases = {one for one in named if one not in beside}
+    assert {*named} == beside | bases
+    assert bases == (set() if folder == FOLDER else {"../default-mode"})
+    # Kustomize refuses a base that contains the folder which names it.
+    assert not [one for one in bases if folder.is_relative_to((folder / one).resolve())]
 
 
 def test_every_folder_is_tried_here():
-    assert {one.parent for one in FOLDER.rglob("kustomization.yaml")} == {*FOLDERS}
+    assert {one.parent for one in DEPLOY.rglob("kustomization.yaml")} == {*FOLDERS}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)

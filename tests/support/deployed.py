@@ -42,9 +42,10 @@ from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http_faults import Request
 
-FOLDER: Final = Path(bind.__file__).parent / "deploy"
-CONTROL_PLANE_MODE: Final = FOLDER / "control-plane-mode"
-CLUSTER_SCOPE: Final = FOLDER / "consumer-scope-cluster"
+DEPLOY: Final = Path(bind.__file__).parent / "deploy"
+FOLDER: Final = DEPLOY / "default-mode"
+CONTROL_PLANE_MODE: Final = DEPLOY / "control-plane-mode"
+CLUSTER_SCOPE: Final = DEPLOY / "consumer-scope-cluster"
 AGGREGATED: Final = f"{keys.OWN_PREFIX}aggregate-to-klutch-bind"
 ACCOUNT: Final = "klutch-bind"
 SERVICES: Final = "klutch-bind-services"

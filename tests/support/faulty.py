@@ -76,6 +76,9 @@ class FaultyCluster:
             ),
         )
 
+    async def kind(self, group: str, version: str, plural: str) -> Kind:
+        return await self._real.kind(group, version, plural)
+
     async def create(
         self,
         manifest: Manifest,

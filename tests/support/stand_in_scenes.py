@@ -28,7 +28,7 @@ from reconciler.core.manifest import (
     get_text,
     uid_of,
 )
-from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.fleet.values import Mode
 from reconciler.kube.cluster import Preconditions, Propagation
@@ -41,6 +41,7 @@ from tests.support.stand_in_offer import CREDENTIALS, Offer, offered
 
 MANAGER: Final = "klutchctl"
 BIND: Final = names.KLUTCH_NAMESPACE
+TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
 ACCEPTED: Final[Manifest] = {**CREDENTIALS, "state": "Accepted"}
 
 
@@ -77,14 +78,32 @@ class Scene:
         )
         await plane.create(spaces.namespace(space), NAMESPACE, manager=MANAGER)
         await plane.create(cluster_binding, CLUSTER_BINDING, manager=MANAGER)
-        await self.make_secret(self.plane, space, names.KUBECONFIG)
-        await self.make_secret(self.app, BIND, self.secret)
+        account = build(SERVICE_ACCOUNT, names.BINDER, namespace=space)
+        await plane.create(account, SERVICE_ACCOUNT, manager=MANAGER)
+        token = await self.token()
+        await self.make_secret(self.plane, space, names.KUBECONFIG, token=token)
+        await self.make_secret(self.app, BIND, self.secret, token=token)
 
-    async def make_secret(self, live: LiveCluster, namespace: str, name: str) -> None:
+    async def token(self) -> str:
+        """Return a token of the space's ServiceAccount."""
+        request: Manifest = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": TOKEN_REQUEST.kind,
+            "metadata": {"name": names.BINDER, "namespace": self.space},
+            "spec": {"expirationSeconds": 3600},
+        }
+        answer = await self.plane.cluster.create(
+            request, TOKEN_REQUEST, manager=MANAGER, subresource="token"
+        )
+        return get_text(answer, "status", "token")
+
+    async def make_secret(
+        self, live: LiveCluster, namespace: str, name: str, *, token: str
+    ) -> None:
         connection = self.plane.connection
         to = kubeconfig.Destination(connection.server, connection.ca or "", "", self.space)
         made = spaces.kubeconfig_secret(
-            namespace, name, destination=to, token=Secret("a.b.c"), marks=UNMARKED
+            namespace, name, destination=to, token=Secret(token), marks=UNMARKED
         )
         await live.cluster.create(made, SECRET, manager=MANAGER)
 

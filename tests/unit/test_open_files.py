@@ -7,7 +7,7 @@ import sys
 import pytest
 
 _ASK = (
-    "import resource; from klutchctl import open_files; open_files.allow_many(); "
+    "import resource; from reconciler.kube import open_files; open_files.allow_many(8192); "
     "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
 )
 

@@ -33,7 +33,7 @@ OWN = "klutch.anynines.com"
 MAY = {
     "watch namespaces": ("watch", "", "namespaces"),
     "create a CRD": ("create", *CRDS),
-    "update its own CRDs": ("update", *CRDS, "databases.shop.example"),
+    "update its own CRDs": ("patch", *CRDS, "databases.shop.example"),
     "create instances, where they are born on the control plane": (
         "create", "shop.example", "databases",
     ),
@@ -43,11 +43,12 @@ MAY = {
     "annotate what goes up": ("patch", "", "configmaps"),
     "create what goes both ways": ("create", "c.example", "keys"),
     "tell what happens": ("create", "events.k8s.io", "events"),
-    "install the CRD of bindings": ("update", *CRDS, f"apiservicebindings.{OWN}"),
+    "install the CRD of bindings": ("patch", *CRDS, f"apiservicebindings.{OWN}"),
     "write a binding's status": ("patch", OWN, "apiservicebindings/status"),
     "drop its finalizer from a binding": ("patch", OWN, "apiservicebindings"),
-    "mirror the kubeconfig": ("update", "", "secrets", "kubeconfig-abc"),
-    "hold its lease": ("update", "coordination.k8s.io", "leases", "klutch-bind"),
+    "mirror the kubeconfig": ("patch", "", "secrets", "kubeconfig-abc"),
+    "make the kubeconfig again": ("create", "", "secrets", "kubeconfig-abc"),
+    "hold its lease": ("patch", "coordination.k8s.io", "leases", "klutch-bind"),
 }  # fmt: skip
 MAY_NOT = {
     "write namespaces": ("patch", "", "namespaces"),
@@ -56,7 +57,7 @@ MAY_NOT = {
     "delete the CRD of bindings": ("delete", *CRDS, f"apiservicebindings.{OWN}"),
     "delete bindings": ("delete", OWN, "apiservicebindings"),
     "see another kind": ("get", "apps", "deployments"),
-    "take another lease": ("update", "coordination.k8s.io", "leases", "kube-scheduler"),
+    "take another lease": ("patch", "coordination.k8s.io", "leases", "kube-scheduler"),
 }
 
 
@@ -73,6 +74,10 @@ def test_may(rules, right):
 @pytest.mark.parametrize("right", MAY_NOT.values(), ids=MAY_NOT.keys())
 def test_may_not(rules, right):
     assert not allowed(rules, *right)
+
+
+def test_nothing_is_replaced_whole(rules):
+    assert not [rule for rule in rules if "update" in rule["verbs"]]
 
 
 def test_without_claims_no_secret_but_its_own_is_seen():

@@ -1,7 +1,9 @@
 """What is served to probes and to Prometheus."""
 
+import json
 import socket
 import threading
+import urllib.request
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
@@ -44,6 +46,36 @@ def test_being_ready_is_another_thing_than_being_healthy(registry):
         assert fetch(f"{url}/readyz") == (503, "not read yet: Secrets\n")
         assert fetch(f"{url}/healthz") == (200, "ok\n")
         assert fetch(f"{url}/readyz") == (200, "ok\n")
+
+
+def test_a_konnector_tells_its_health_as_the_original_does(registry):
+    ailments = ["", "the lease was lost"]
+    with listener.served(
+        HERE,
+        registry,
+        lambda: ailments.pop(0),
+        unready=lambda: "not read yet: Secrets",
+        healthz=listener.leader_election,
+    ) as (host, port):
+        url = f"http://{host}:{port}"
+        with urllib.request.urlopen(f"{url}/healthz", timeout=10) as answer:
+            assert answer.headers["Content-Type"] == "application/json"
+            assert json.load(answer) == {"leaderElection": "ok"}
+        status, body = fetch(f"{url}/healthz")
+        assert (status, json.loads(body)) == (500, {"leaderElection": "degraded"})
+        assert fetch(f"{url}/readyz") == (503, "not read yet: Secrets\n")
+
+
+def test_on_every_address(registry):
+    with listener.served(("", 0), registry, lambda: "") as (_, port):
+        assert fetch(f"http://127.0.0.1:{port}/healthz") == (200, "ok\n")
+        if socket.has_dualstack_ipv6():
+            assert fetch(f"http://[::1]:{port}/healthz") == (200, "ok\n")
+        with (
+            pytest.raises(HostError, match=f"cannot listen on any address, port {port}: "),
+            listener.served(("", port), registry, lambda: ""),
+        ):
+            pass
 
 
 def test_only_reading(registry):

@@ -1,0 +1,5 @@
+"""`python -m konnector`."""
+
+from konnector.main import main
+
+main()

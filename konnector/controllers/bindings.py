@@ -1,0 +1,191 @@
+"""Serves each APIServiceBinding: its Secret, its provider, its CRD, its sync, its status."""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Final, Protocol
+
+from konnector.decisions import binding, claims, crd, secret
+from konnector.decisions.binding import Seen
+from konnector.decisions.pair import Pair
+from konnector.decisions.secret import Judged
+from konnector.named_views import NamedViews
+from konnector.provider import Provider
+from konnector.syncs import Wanted
+from konnector.tools import Queue, Tools
+from reconciler.core import keys
+from reconciler.core.manifest import Manifest, get_text, name_of, namespace_of, ref_of, uid_of
+from reconciler.core.refs import ObjectKey
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.store import Store
+from reconciler.loop.perform import carry_out
+
+PLACE: Final = "place"
+NAME: Final = "name"
+_LOOK: Final = timedelta(minutes=1)  # what views cannot read is told by no event
+_WAIT: Final = timedelta(seconds=5)
+
+
+class Places(Protocol):
+    """Which binding belongs to which provider."""
+
+    def of(self, key: str) -> Provider | None:
+        """Return the provider that a binding belongs to."""
+        ...
+
+    async def assign(self, key: str, place: ObjectKey, judged: Judged) -> Judged:
+        """Let a binding belong where its Secret leads; return the last word on that Secret."""
+        ...
+
+    async def leave(self, key: str) -> None:
+        """Let a binding belong nowhere."""
+
+
+class Bindings:
+    """The controller of all APIServiceBindings, by `namespace/name`.
+
+    `home` is the cluster that they are in, `view` the view of them, by PLACE and NAME.
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        home: Cluster,
+        view: Store,
+        secrets: NamedViews,
+        providers: Places,
+    ) -> None:
+        self._tools, self._home, self._view = tools, home, view
+        self._kind, self._secrets, self._providers = view.kind, secrets, providers
+        self._queue: Queue | None = None
+
+    def subscribe(self, queue: Queue) -> None:
+        """Have the keys added that a change concerns."""
+        self._queue = queue
+        self._view.subscribe(PLACE, queue.add)
+        self._tools.crds.subscribe(NAME, self._crd_changed)
+
+    def changed(self, keys_: Iterable[str], name: str) -> None:
+        """Look again at those of these bindings that have the name; "": all."""
+        if self._queue is not None:
+            for key in keys_:
+                if not name or key.rpartition("/")[2] == name:
+                    self._queue.add(key)
+
+    def secret_changed(self, place: ObjectKey) -> None:
+        """Look again at the bindings that refer to a Secret."""
+        for live in self._view.all():
+            if secret.place(live) == place:
+                self.changed([key_of(live)], "")
+                if provider := self._providers.of(key_of(live)):
+                    provider.beat()
+
+    def find(self, keys_: Iterable[str], name: str) -> Manifest | None:
+        """Return the binding of a name among those of these keys."""
+        for key in keys_:
+            if key.rpartition("/")[2] == name:
+                return self._view.get(*key.split("/", 1))
+        return None
+
+    async def reconcile(self, key: str) -> timedelta | None:
+        """Look at one binding, and do what follows."""
+        live = self._view.get(*key.split("/", 1))
+        if live is None:
+            await self._gone(key)
+            return None
+        place = secret.place(live)
+        self._secrets.need(key, [place])
+        if all(place) and not self._secrets.knows(place):
+            return _WAIT
+        judged = secret.judge(
+            live, self._secrets.get(place), control_plane_mode=self._tools.control_plane_mode
+        )
+        judged = await self._providers.assign(key, place, judged)
+        provider = self._providers.of(key)
+        seen = await self._look(live, judged, provider)
+        await self._sync(provider, live, seen)
+        await self._write(live, seen)
+        return _LOOK if provider is not None and provider.syncs is not None else _WAIT
+
+    async def _gone(self, key: str) -> None:
+        provider = self._providers.of(key)
+        self._secrets.need(key, ())
+        if provider is not None:
+            await provider.want(key.rpartition("/")[2], None)
+        await self._providers.leave(key)
+
+    async def _look(self, live: Manifest, judged: Judged, provider: Provider | None) -> Seen:
+        name = name_of(live)
+        shown = None if provider is None else provider.shown(name)
+        return Seen(
+            binding=live,
+            judged=judged,
+            provider=shown,
+            crd=await self._tools.bodies.get("", name),
+            live_uids=frozenset(uid_of(one) for one in self._view.all()),
+            unowned_in=await self._unowned_in(provider),
+            claim_problems=self._claim_problems(live, provider),
+            refusals=_refusals(name, provider),
+        )
+
+    async def _sync(self, provider: Provider | None, live: Manifest, seen: Seen) -> None:
+        """Let what can be synced be synced, and end what can be no more."""
+        if provider is None or provider.link is None:
+            return
+        kind = binding.synced_kind(seen)
+        wanted = None
+        if kind is not None and seen.export is not None:
+            link = provider.link
+            has_status = crd.has_status(seen.export)
+            pair = Pair(kind, link.space, link.space_uid, has_status)
+            wanted = Wanted(pair, claims.rules_of(live).rules)
+        await provider.want(name_of(live), wanted)
+
+    async def _write(self, live: Manifest, seen: Seen) -> None:
+        decision = binding.decide(seen)
+        ref = ref_of(self._home.name, self._kind, live)
+        for note in decision.notes:
+            self._tools.recorder.tell(ref, live, note)
+        await carry_out(
+            self._home,
+            live,
+            ref,
+            decision,
+            manager=keys.MANAGER_KONNECTOR,
+            now=self._tools.clock.now(),
+            may_write=self._tools.gate,
+            elsewhere={self._tools.app.name: self._tools.app},
+        )
+
+    async def _unowned_in(self, provider: Provider | None) -> str | None:
+        """Return the uid of the space if the app cluster's garbage collector would miss the owner.
+
+        It would look for a cluster-scoped one, and find none (mapping.md 8).
+        """
+        if provider is None or not self._tools.control_plane_mode:
+            return None
+        served = await self._tools.bodies.get("", self._kind.resource)
+        scoped = get_text(served, "spec", "scope") == "Cluster"
+        return provider.guardian.space_uid if scoped else None
+
+    def _claim_problems(self, live: Manifest, provider: Provider | None) -> Sequence[str]:
+        said = list(claims.rules_of(live).unsupported)
+        if provider is not None and provider.syncs is not None:
+            said += provider.syncs.problems(name_of(live))
+        return said
+
+    def _crd_changed(self, name: str) -> None:
+        for live in self._view.by(NAME, name):
+            self.changed([key_of(live)], "")
+            if provider := self._providers.of(key_of(live)):
+                provider.look_at_export(name)
+
+
+def _refusals(name: str, provider: Provider | None) -> Sequence[str]:
+    if provider is None or provider.troubles is None:
+        return ()
+    return [f"{about}: {what}" for about, what in sorted(provider.troubles.of(name).items())]
+
+
+def key_of(live: Manifest) -> str:
+    """Return the key of a binding."""
+    return f"{namespace_of(live)}/{name_of(live)}"

@@ -1,0 +1,340 @@
+"""Syncs the objects of one claimed kind: views -> Seen -> decide -> writes.
+
+One for each kind, whoever claims it: exports share the views and the work (H29).
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from konnector.decisions import claimed
+from konnector.decisions.claimed import Rival, Seen
+from konnector.decisions.claims import Rule
+from konnector.decisions.copies import owner_of
+from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
+from konnector.hands import Known
+from konnector.link import Link
+from konnector.service_views import NAME, ServiceViews, Sort
+from reconciler.core import keys
+from reconciler.core.decision import Decision, Delete, Note
+from reconciler.core.errors import ClusterError, Forbidden, Rejected
+from reconciler.core.manifest import (
+    Manifest,
+    name_of,
+    namespace_of,
+    ref_of,
+    resource_version_of,
+)
+from reconciler.core.refs import Kind, ObjectKey, Ref
+from reconciler.kube.informer import Informer, pause
+from reconciler.kube.recent import Recent
+from reconciler.kube.store import without_managed_fields
+from reconciler.loop.children import Children
+from reconciler.loop.controller import Controller
+
+_PLACE: Final = "place"
+_OWNED: Final = "owned by the consumer"
+_HELD: Final = timedelta(minutes=1)
+_SOON: Final = timedelta(seconds=1)
+# What is kept of an object in the app cluster that no konnector made: not what is in it.
+_METADATA: Final = ("apiVersion", "kind", "metadata", "type")
+
+
+class Claimed:
+    """The sync of one kind that both clusters serve; run it once.
+
+    `rival` tells whether another provider has something for the same place (E.2).
+    """
+
+    def __init__(
+        self, kind: Kind, link: Link, *, rival: Callable[[Kind, ObjectKey], Rival]
+    ) -> None:
+        self._kind, self._link, self._rival = kind, link, rival
+        self._rules: tuple[Rule, ...] = ()
+        self._view = Informer(link.app, kind, indexes={_PLACE: _place}, trim=_trimmed)
+        self._here = Recent(self._view)
+        self._copies = ServiceViews(
+            link.plane,
+            Sort(kind, without_managed_fields, {NAME: _name, _OWNED: _owned}),
+            link.homes,
+            link.meters,
+            wake=self._wake,
+            ready=self._wake_all,
+        )
+        self._controller = Controller(
+            f"claims/{kind.resource}",
+            self.reconcile,
+            clock=link.clock,
+            meters=link.meters,
+            workers=link.workers,
+        )
+        self._present: set[ObjectKey] = set()  # copies, where one may stay deleted
+        self._deleted: dict[ObjectKey, str] = {}
+        self._view.store.subscribe(_PLACE, self._woken)
+        self._children = Children()
+        self._children.start("objects", self._follow)
+        self._children.employ("copies", self._copies)
+        self._children.employ("controller", self._controller)
+
+    def follow(self, rules: Sequence[Rule]) -> None:
+        """Let these rules hold from now on."""
+        if tuple(rules) != self._rules:
+            self._rules = tuple(rules)
+            self._wake_all_namespaces()
+
+    @property
+    def troubles(self) -> Sequence[str]:
+        """What cannot be read, and why."""
+        here = [self._view.trouble] if self._view.trouble else []
+        return [*here, *self._copies.troubles]
+
+    def has(self, place: ObjectKey) -> Rival:
+        """Tell another provider whether an object comes down to this place from here."""
+        service = self._link.homes.service(place.namespace)
+        reached = any(rule.goes_down and rule.reaches(place) for rule in self._rules)
+        if not service or not reached:
+            return "none"
+        recent = self._copies.of(place.namespace)
+        if recent is None:
+            return "perhaps"
+        held = recent.get(service, place.name)
+        return "there" if held is not None and owner_of(held) != keys.OWNER_CONSUMER else "none"
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._children.stop()
+
+    async def run(self) -> None:
+        """Sync until `stop`, and end what is under way."""
+        try:
+            await self._children.run()
+        finally:
+            self._link.troubles.forget(self._kind.resource)
+
+    async def reconcile(self, key: str) -> timedelta | None:
+        """Look at one name in one app namespace, and write what follows."""
+        place = ObjectKey(*key.split("/", 1))
+        there = self._copies.of(place.namespace)
+        if there is None or not self._view.synced:
+            return None
+        seen = await self._looked(place, there)
+        decision = claimed.decide(seen)
+        for note in decision.notes:
+            self._tell(seen, note)
+        if not decision.tasks:
+            self._say(place, "")
+            return None
+        held = await self._is_held(seen, decision)
+        if held is not None:
+            return held
+        try:
+            known = (Known(APP_CLUSTER, self._here), Known(CONTROL_PLANE, there))
+            await self._link.hands.carry_out(decision, known)
+        except (Rejected, Forbidden) as error:
+            self._say(place, str(error))
+            raise
+        self._say(place, "")
+        return None
+
+    async def _looked(self, place: ObjectKey, there: Recent) -> Seen:
+        kind = self._kind
+        copy_place = ObjectKey(self._link.homes.service(place.namespace), place.name)
+        consumer, provider = self._here.get(*place), there.get(*copy_place)
+        seen = Seen(
+            kind,
+            self._rules,
+            place,
+            copy_place,
+            consumer,
+            provider,
+            consumer_partial=consumer is not None and not owner_of(consumer),
+            rival=self._rival(kind, place),
+            deleted_at=self._deleted_at(place, consumer, provider),
+        )
+        if not claimed.needs_content(seen):
+            return seen
+        whole = await self._link.app.get(Ref(self._link.app.name, kind, *place))
+        return replace(seen, consumer=whole, consumer_partial=False)
+
+    def _deleted_at(
+        self, place: ObjectKey, consumer: Manifest | None, provider: Manifest | None
+    ) -> str:
+        """Return which state of its origin a copy was deleted in, where that matters."""
+        if all(rule.recreate_when_consumer_side_deleted for rule in self._rules):
+            return ""
+        if consumer is not None:
+            self._present.add(place)
+            self._deleted.pop(place, None)
+        elif provider is None:
+            self._present.discard(place)
+            self._deleted.pop(place, None)
+        elif place in self._present:
+            self._present.discard(place)
+            self._deleted[place] = resource_version_of(provider)
+        return self._deleted.get(place, "")
+
+    async def _is_held(self, seen: Seen, decision: Decision) -> timedelta | None:
+        """Return when to look again where something would be deleted that must not be, now.
+
+        A copy goes only if its origin is gone for the API server too: a view may be behind.
+        """
+        steps = [step for task in decision.tasks for step in task.steps]
+        first = steps[0]
+        if not isinstance(first, Delete):
+            return None
+        app = first.ref.cluster == APP_CLUSTER
+        if not app:
+            if self._copies.pending:
+                return _SOON
+            if self._link.guards.deletes_held(self._kind, self._orphans):
+                return _HELD
+        origin = seen.provider if app else seen.consumer
+        if origin is not None:
+            return None
+        cluster = self._link.plane if app else self._link.app
+        place = seen.copy_place if app else seen.claim_place
+        gone = await cluster.get(Ref(cluster.name, self._kind, *place)) is None
+        return None if gone else _SOON
+
+    def _orphans(self) -> tuple[int, int]:
+        """Count the consumer's objects on the control plane without an origin, and all of them."""
+        lost = total = 0
+        for app, recent in self._copies.all().items():
+            origins = set(self._view.store.names(app))
+            names = recent.view.store.values(_OWNED)
+            lost += sum(name not in origins for name in names)
+            total += len(names)
+        return lost, total
+
+    async def _follow(self) -> None:
+        uncounted = self._link.meters.watch(self._view)
+        greeting = asyncio.create_task(self._greet())
+        try:
+            await self._view.run()
+        finally:
+            greeting.cancel()
+            uncounted()
+
+    async def _greet(self) -> None:
+        await self._view.wait_synced()
+        self._wake_all_namespaces()
+
+    def _woken(self, place: str) -> None:
+        if self._link.homes.service(place.partition("/")[0]):
+            self._controller.add(place)
+
+    def _wake(self, app_namespace: str, name: str) -> None:
+        self._controller.add(f"{app_namespace}/{name}")
+
+    def _wake_all(self, app_namespace: str) -> None:
+        recent = self._copies.of(app_namespace)
+        if recent is not None:
+            there = recent.view.store.values(NAME)
+            for name in {*self._view.store.names(app_namespace), *there}:
+                self._wake(app_namespace, name)
+
+    def _wake_all_namespaces(self) -> None:
+        for app in self._copies.all():
+            self._wake_all(app)
+
+    def _say(self, place: ObjectKey, what: str) -> None:
+        self._link.troubles.say(self._kind.resource, f"{place.namespace}/{place.name}", what)
+
+    def _tell(self, seen: Seen, note: Note) -> None:
+        if seen.consumer is not None:
+            ref = ref_of(self._link.app.name, seen.kind, seen.consumer)
+            self._link.recorder.tell(ref, seen.consumer, note)
+
+
+def _trimmed(live: Manifest) -> Manifest:
+    """Keep all of what a konnector brought or brings, and of others that they are there (H28)."""
+    kept = without_managed_fields(live)
+    return kept if owner_of(kept) else {key: kept[key] for key in _METADATA if key in kept}
+
+
+def _place(live: Manifest) -> Sequence[str]:
+    return (f"{namespace_of(live)}/{name_of(live)}",)
+
+
+def _name(live: Manifest) -> Sequence[str]:
+    return (name_of(live),)
+
+
+def _owned(live: Manifest) -> Sequence[str]:
+    return (name_of(live),) if owner_of(live) == keys.OWNER_CONSUMER else ()
+
+
+class Claim:
+    """A claimed resource, from when it is claimed: it may not be served, now or ever (H18)."""
+
+    def __init__(
+        self,
+        resource: Kind,
+        link: Link,
+        *,
+        rival: Callable[[Kind, ObjectKey], Rival],
+        changed: Callable[[], None],
+    ) -> None:
+        self._resource, self._link, self._rival, self._changed = resource, link, rival, changed
+        self._rules: tuple[Rule, ...] = ()
+        self._sync: Claimed | None = None
+        self._problem = ""
+        self._children = Children()
+        self._children.start("kind", self._find)
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Why not all of it is synced, as sentences."""
+        if self._problem or self._sync is None:
+            return [self._problem] if self._problem else []
+        return self._sync.troubles
+
+    def follow(self, rules: Sequence[Rule]) -> None:
+        """Let these rules hold from now on."""
+        self._rules = tuple(rules)
+        if self._sync is not None:
+            self._sync.follow(rules)
+
+    def has(self, place: ObjectKey) -> Rival:
+        """Tell another provider whether an object comes down to this place from here."""
+        return "none" if self._sync is None else self._sync.has(place)
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._children.stop()
+
+    async def run(self) -> None:
+        """Sync until `stop`, and end what is under way."""
+        await self._children.run()
+
+    async def _find(self) -> None:
+        """Ask both clusters until they serve the kind, and then sync it."""
+        failures = 0
+        while (kind := await self._served()) is None:
+            failures += 1
+            await self._link.clock.sleep(pause(failures, asked=None, jitter=random.random()))
+        self._sync = Claimed(kind, self._link, rival=self._rival)
+        self._sync.follow(self._rules)
+        self._children.employ("sync", self._sync)
+
+    async def _served(self) -> Kind | None:
+        asked = (self._resource.group, self._resource.version, self._resource.plural)
+        try:
+            kind = await self._link.app.kind(*asked)
+            await self._link.plane.kind(*asked)
+        except ClusterError as error:
+            self._have_problem(str(error))
+            return None
+        if not kind.namespaced:
+            self._have_problem(f"{kind.resource} is cluster-scoped, which no claim may be yet")
+            return None
+        self._have_problem("")
+        return kind
+
+    def _have_problem(self, what: str) -> None:
+        if what != self._problem:
+            self._problem = what
+            self._changed()

@@ -1,0 +1,128 @@
+"""Keeps the ClusterBinding: heartbeat, version, guards; and the kubeconfig that it brings along."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from importlib.metadata import version
+from typing import Final
+
+from konnector.decisions import cluster_binding, secret
+from konnector.decisions.cluster_binding import Seen
+from konnector.decisions.version import konnector_version
+from konnector.guardian import Guardian
+from konnector.hands import Hands
+from konnector.probing import Probed
+from konnector.provider_views import ProviderViews
+from konnector.tools import Tools
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.core import keys
+from reconciler.core.decision import Decision
+from reconciler.core.errors import KlutchError
+from reconciler.core.manifest import Manifest, ref_of
+from reconciler.core.refs import ObjectKey
+from reconciler.kube.cluster import Cluster
+from reconciler.loop.perform import carry_out
+
+_VERSION: Final = version("klutchctl")
+_AGAIN: Final = timedelta(minutes=1)  # until a kubeconfig that did not work is tried again
+
+
+class ClusterBindings:
+    """The controller of one space's ClusterBinding; its key is of no matter.
+
+    `targets` are the Secrets in the app cluster that lead here, `in_use` the fingerprint of the
+    kubeconfig that does now. `outcome` is called with "" after a beat that is well, else with why
+    it could not be written.
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        plane: Cluster,
+        views: ProviderViews,
+        guardian: Guardian,
+        hands: Hands,
+        *,
+        targets: Callable[[], Mapping[ObjectKey, Manifest | None]],
+        in_use: Callable[[], str],
+        probe: Callable[[bytes], Awaitable[Probed]],
+        outcome: Callable[[str], None],
+    ) -> None:
+        self._tools, self._plane, self._views = tools, plane, views
+        self._guardian, self._hands = guardian, hands
+        self._targets, self._in_use, self._outcome = targets, in_use, outcome
+        self._probe = probe
+        self._verdict: tuple[str, str] = ("", "")  # a fingerprint, and what came of trying it
+
+    async def reconcile(self, key: str) -> timedelta | None:
+        """Look at the ClusterBinding, and write what follows."""
+        live = self._views.cluster_binding
+        if live is None:
+            return None
+        try:
+            again = await self._beat(live)
+        except KlutchError as error:
+            self._outcome(str(error))
+            raise
+        self._outcome("")
+        return again
+
+    async def _beat(self, live: Manifest) -> timedelta | None:
+        await self._guardian.look()
+        seen = self._look(live)
+        tried = cluster_binding.to_probe(seen)
+        if tried is not None:
+            seen = replace(seen, verdict=await self._verdict_on(tried))
+        decision = self._decided(seen, live)
+        ref = ref_of(self._plane.name, CLUSTER_BINDING, live)
+        for note in decision.notes:
+            self._tools.recorder.tell(ref, live, note)
+        await carry_out(
+            self._plane,
+            live,
+            ref,
+            decision,
+            manager=keys.MANAGER_KONNECTOR,
+            now=self._tools.clock.now(),
+            may_write=self._tools.gate,
+        )
+        await self._hands.carry_out(cluster_binding.mirror(seen), ())
+        refused = bool(seen.verdict)
+        return min(_AGAIN, decision.again or _AGAIN) if refused else decision.again
+
+    def _look(self, live: Manifest) -> Seen:
+        place = cluster_binding.source_place(live)
+        mode = self._tools.control_plane_mode
+        self._views.secrets.need("source", () if mode else (place,))
+        return Seen(
+            cluster_binding=live,
+            control_plane_mode=mode,
+            source=None if mode else self._views.secrets.get(place),
+            targets={} if mode else self._targets(),
+            in_use=self._in_use(),
+            space_uid=self._guardian.space_uid,
+        )
+
+    async def _verdict_on(self, content: bytes) -> str:
+        """Return what comes of trying a kubeconfig; one that worked is not tried again."""
+        fingerprint = secret.fingerprint(content)
+        if self._verdict != (fingerprint, ""):
+            probed = await self._probe(content)
+            other = probed.uid not in ("", self._guardian.space_uid)
+            fault = "it leads to another space of the same name" if other else probed.fault
+            self._verdict = (fingerprint, fault)
+        return self._verdict[1]
+
+    def _decided(self, seen: Seen, live: Manifest) -> Decision:
+        """Unite what is said of the beat with what is said of the guards."""
+        beat = cluster_binding.decide(
+            seen, now=self._tools.clock.now(), version=konnector_version(_VERSION)
+        )
+        guards = self._guardian.told(live)
+        times = [one for one in (beat.again, guards.again) if one is not None]
+        return replace(
+            beat,
+            conditions=(*beat.conditions, *guards.conditions),
+            notes=(*beat.notes, *guards.notes),
+            again=min(times, default=None),
+        )

@@ -1,0 +1,47 @@
+"""Tells on the control plane how an APIServiceExport fares in the app cluster."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from konnector.decisions import export
+from konnector.decisions.export import Seen
+from konnector.provider_views import ProviderViews
+from konnector.tools import Tools
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.core import keys
+from reconciler.core.manifest import Manifest, ref_of
+from reconciler.kube.cluster import Cluster
+from reconciler.loop.perform import carry_out
+
+
+class Exports:
+    """The controller of a space's exports, by name. `binding` is that of the same name, if any."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        plane: Cluster,
+        views: ProviderViews,
+        *,
+        binding: Callable[[str], Manifest | None],
+    ) -> None:
+        self._tools, self._plane, self._views, self._binding = tools, plane, views, binding
+
+    async def reconcile(self, key: str) -> timedelta | None:
+        """Look at one export, and write its status."""
+        live = self._views.export(key)
+        if live is None:
+            return None
+        crd = await self._tools.bodies.get("", key)
+        now = self._tools.clock.now()
+        seen = Seen(export=live, binding=self._binding(key), crd=crd)
+        await carry_out(
+            self._plane,
+            live,
+            ref_of(self._plane.name, API_SERVICE_EXPORT, live),
+            export.decide(seen, now=now),
+            manager=keys.MANAGER_KONNECTOR,
+            now=now,
+            may_write=self._tools.gate,
+        )
+        return None

@@ -1,0 +1,280 @@
+"""What an APIServiceBinding says, and the CRD that it brings into the app cluster.
+
+All of its conditions are judged at once, and so written at once (protocol-konnector.md C.2, H16,
+H31). What cannot be judged now is Unknown where it was ever told, and not told before. Refuses to
+know how the provider is reached, and what becomes of single objects.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from konnector.decisions import crd
+from konnector.decisions.crd import Owner, Plan
+from konnector.decisions.secret import Judged
+from reconciler.core import causes, conditions, keys
+from reconciler.core.conditions import Cause, Condition
+from reconciler.core.decision import NOTHING, Create, Decision, Note, Task
+from reconciler.core.manifest import JSON, Manifest, get_list, get_text, is_deleting, name_of
+from reconciler.core.refs import Kind
+
+# So many of one sort of trouble are told in a condition.
+_LISTED: Final = 5
+_OF_THE_PROVIDER: Final = (
+    causes.CONNECTED,
+    causes.HEARTBEATING,
+    causes.INFORMERS_SYNCED,
+    causes.SCHEMA_IN_SYNC,
+)
+
+# What is wrong, and a sentence about it.
+Problem: TypeAlias = tuple[Cause, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """What the provider that a binding belongs to shows of itself.
+
+    `synced`: every view of it was complete once. `late` names what is missing in the views, or
+    why they are old, once that has lasted for 150 s; "" before. `heartbeat` is "" after one that
+    was written, or was not due; else why it could not be; None before the first. Each object is
+    whole, None where it is not there.
+    """
+
+    synced: bool = False
+    late: str = ""
+    heartbeat: str | None = None
+    cluster_binding: Manifest | None = field(default=None, repr=False)
+    export: Manifest | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """All that concerns one APIServiceBinding.
+
+    `judged` is what its Secret is good for. `provider` is the one that it belongs to, which goes
+    on with its last good kubeconfig while the Secret is not usable; None: none. `crd` is the one
+    of the binding's name in the app cluster, whole. `live_uids` are as in `crd.Owner`;
+    `unowned_in` is None but in control-plane mode where the app cluster serves apiservicebindings
+    cluster-scoped: there the CRD must not be owned by the binding, and this is the uid of the
+    space, "" while that is not known (then nothing is told or done that needs it).
+    `claim_problems` are sentences about accepted claims that cannot be served, `refusals` about
+    instances that one side does not take (quota, admission); in neither is anything that changes
+    by itself, such as an age, or is secret.
+    """
+
+    binding: Manifest = field(repr=False)
+    judged: Judged
+    provider: Provider | None = None
+    crd: Manifest | None = field(default=None, repr=False)
+    live_uids: Set[str] = frozenset()
+    unowned_in: str | None = None
+    claim_problems: Sequence[str] = ()
+    refusals: Sequence[str] = ()
+
+    @property
+    def synced(self) -> bool:
+        """Whether enough is known of a provider to judge what it offers."""
+        return self.provider is not None and self.provider.synced and self.unowned_in != ""
+
+    @property
+    def export(self) -> Manifest | None:
+        """The export, if the views of the provider are complete and hold one."""
+        return self.provider.export if self.provider is not None and self.synced else None
+
+    @property
+    def plan(self) -> Plan | None:
+        """What is to be done about the CRD; None where no CRD follows from what is seen."""
+        if self.export is None or _refusal(self.export) is not None:
+            return None
+        owner = Owner(self.binding, self.live_uids, self.unowned_in or "")
+        return crd.plan(self.export, self.crd, owner)
+
+
+def decide(seen: Seen) -> Decision:
+    """Return the write of the CRD, and all conditions.
+
+    A binding that is being deleted is left to what undoes it.
+    """
+    if is_deleting(seen.binding):
+        return NOTHING
+    plan = seen.plan
+    held = {one.type: one for one in _held(seen.binding)}
+    told = tuple(_conditions(seen, plan, held.keys()))
+    notes = (*_written(seen, plan), *_troubles(told, held))
+    return Decision(_tasks(plan), told, _fields(seen), notes)
+
+
+def synced_kind(seen: Seen) -> Kind | None:
+    """Return what is to be synced under this binding, or None while nothing can or must not be.
+
+    It takes a CRD of ours that the app cluster serves; whether its schema is the newest is no
+    matter, so that a change of it interrupts nothing.
+    """
+    plan = seen.plan
+    if is_deleting(seen.binding) or plan is None or seen.export is None or seen.crd is None:
+        return None
+    usable = plan.standing in ("ours", "left") and crd.is_established(seen.crd)
+    return crd.instance_kind(seen.export) if usable and not is_deleting(seen.crd) else None
+
+
+def _refusal(export: Manifest) -> Problem | None:
+    """Return why an export is not brought into the app cluster, if so."""
+    if sentence := crd.problem(export):
+        return causes.EXPORT_INVALID, sentence
+    if sentence := crd.isolation_problem(export):
+        return causes.ISOLATION_UNSUPPORTED, sentence
+    return None
+
+
+def _tasks(plan: Plan | None) -> tuple[Task, ...]:
+    if plan is None or plan.step is None:
+        return ()
+    created = isinstance(plan.step, Create)
+    failure = causes.CRD_CREATE_FAILED if created else causes.CRD_UPDATE_FAILED
+    return (Task((plan.step,), failure),)
+
+
+def _fields(seen: Seen) -> dict[str, JSON]:
+    if seen.provider is None or not seen.synced:
+        return {}
+    name = get_text(seen.provider.cluster_binding, "spec", "providerPrettyName")
+    said = get_text(seen.binding, "status", "providerPrettyName")
+    return {} if name == said else {"providerPrettyName": name}
+
+
+def _conditions(seen: Seen, plan: Plan | None, held: Set[str]) -> Iterator[Condition]:
+    yield seen.judged.condition
+    judged = {one.type: one for one in _of_provider(seen, plan)}
+    yield from judged.values()
+    unknown, why = _not_known(seen)
+    for condition_type in unknown:
+        if condition_type in held and condition_type not in judged:
+            yield Condition(condition_type, conditions.UNKNOWN, "", "Unknown", why)
+    yield from _of_ours(seen, held)
+
+
+def _of_provider(seen: Seen, plan: Plan | None) -> Iterator[Condition]:
+    provider = seen.provider
+    if provider is None:
+        return
+    if provider.late:
+        yield conditions.false(causes.INFORMER_SYNC_TIMEOUT, provider.late)
+    elif provider.synced:
+        yield conditions.true(causes.INFORMERS_SYNCED)
+    if provider.heartbeat:
+        yield conditions.false(causes.CLUSTER_BINDING_UPDATE_FAILED, provider.heartbeat)
+    elif provider.heartbeat is not None:
+        yield conditions.true(causes.HEARTBEATING)
+    if seen.synced:
+        yield _connected(seen, plan)
+        if plan is not None and plan.standing != "foreign":
+            yield _schema_in_sync(seen, plan)
+
+
+def _not_known(seen: Seen) -> tuple[Sequence[str], str]:
+    """Return the conditions of which nothing can be said, unless it is said, and why."""
+    if seen.provider is None:
+        # With a Secret that can be used, there is a provider in a moment.
+        types = () if seen.judged.usable else _OF_THE_PROVIDER
+        return types, "There is no usable kubeconfig secret."
+    if not seen.synced:
+        types = _OF_THE_PROVIDER if seen.provider.late else ()
+        return types, "The service provider cluster could not be read yet."
+    return (causes.SCHEMA_IN_SYNC,), "There is no CustomResourceDefinition to compare."
+
+
+def _connected(seen: Seen, plan: Plan | None) -> Condition:
+    name = name_of(seen.binding)
+    if seen.export is None:
+        message = f"APIServiceExport {name} not found on the service provider cluster."
+        return conditions.false(causes.EXPORT_NOT_FOUND, message)
+    if problem := _refusal(seen.export):
+        return conditions.false(*problem)
+    if plan is not None and plan.standing == "foreign":
+        message = f"CustomResourceDefinition {name} is not owned by {keys.KLUTCH_GROUP}."
+        return conditions.false(causes.CRD_FOREIGN, message)
+    return conditions.true(causes.CONNECTED)
+
+
+def _schema_in_sync(seen: Seen, plan: Plan) -> Condition:
+    subject = f"CustomResourceDefinition {name_of(seen.binding)}"
+    if seen.crd is None:
+        return conditions.false(causes.CRD_NOT_ESTABLISHED, f"{subject} is not there yet.")
+    if is_deleting(seen.crd):
+        message = f"{subject} is being deleted; it is made again when it is gone."
+        return conditions.false(causes.CRD_TERMINATING, message)
+    if not plan.same_spec:
+        message = f"{subject} does not yet say what the APIServiceExport says."
+        return conditions.false(causes.CRD_OUTDATED, message)
+    if conflict := crd.name_conflict(seen.crd):
+        message = f"The app cluster does not accept the names of {subject}: {conflict}"
+        return conditions.false(causes.CRD_NAMES_NOT_ACCEPTED, message)
+    if not crd.is_established(seen.crd):
+        message = f"{subject} is not served by the app cluster yet."
+        return conditions.false(causes.CRD_NOT_ESTABLISHED, message)
+    return conditions.true(causes.SCHEMA_IN_SYNC)
+
+
+def _of_ours(seen: Seen, held: Set[str]) -> Iterator[Condition]:
+    """Tell of what only we tell of, each from its first trouble on."""
+    troubles: list[tuple[Cause, Sequence[str]]] = [
+        (causes.CLAIMS_DEGRADED, seen.claim_problems),
+        (causes.INSTANCES_REFUSED, seen.refusals),
+    ]
+    if seen.export is not None:
+        troubles.append((causes.VERSIONS_DIFFER, _lossy(seen.export)))
+    for cause, sentences in troubles:
+        if sentences:
+            yield conditions.false(cause, _listed(sentences))
+        elif cause.type in held and seen.export is not None:
+            yield conditions.true(cause.type)
+
+
+def _lossy(export: Manifest) -> Sequence[str]:
+    lossy = crd.lossy_versions(export)
+    if not lossy:
+        return ()
+    return [
+        f"Instances are synced in version {crd.synced_version(export)}; what only the schema of "
+        f"{', '.join(lossy)} knows is lost."
+    ]
+
+
+def _listed(sentences: Iterable[str]) -> str:
+    every = sorted(set(sentences))
+    more = len(every) - _LISTED
+    return " ".join(every[:_LISTED]) + (f" And {more} more." if more > 0 else "")
+
+
+def _written(seen: Seen, plan: Plan | None) -> Iterator[Note]:
+    if plan is None or plan.step is None:
+        return
+    subject = f"CustomResourceDefinition {name_of(seen.binding)}"
+    if isinstance(plan.step, Create):
+        yield Note("CustomResourceDefinitionCreated", f"{subject} is made in the app cluster")
+    elif plan.standing == "left":
+        message = f"{subject} is taken over from an APIServiceBinding that is gone"
+        yield Note("CustomResourceDefinitionTakenOver", message)
+    else:
+        yield Note("CustomResourceDefinitionUpdated", f"{subject} follows the APIServiceExport")
+    if seen.unowned_in:
+        message = (
+            f"{subject} gets no owner: the app cluster serves apiservicebindings cluster-scoped, "
+            "would not find this one there, and would delete the definition with all instances"
+        )
+        yield Note("CustomResourceDefinitionUnowned", message)
+
+
+def _troubles(told: Iterable[Condition], held: Mapping[str, Condition]) -> Iterator[Note]:
+    """Tell each trouble when it begins and when it changes."""
+    for one in told:
+        last = held.get(one.type)
+        if one.severity in (conditions.ERROR, conditions.WARNING) and not (
+            last is not None and last.says_the_same(one)
+        ):
+            yield Note(one.reason, one.message, "Warning")
+
+
+def _held(binding: Manifest) -> conditions.Conditions:
+    return conditions.parse(get_list(binding, "status", "conditions"))

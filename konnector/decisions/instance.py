@@ -1,0 +1,286 @@
+"""What follows from one look at a claim and its copy: the next writes, as few as there can be.
+
+protocol-konnector.md D, F.3 and H.2: the claim decides about the spec and the copy about the
+status. The claim is held by a finalizer before its copy exists and until it is gone. Refuses to
+know how objects are read and written; what must be read first is said as a `Read`.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from konnector.decisions import copies
+from konnector.decisions.pair import Pair
+from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
+from reconciler.core import keys
+from reconciler.core.decision import (
+    NOTHING,
+    Apply,
+    Create,
+    Decision,
+    JsonPatch,
+    Note,
+    Patch,
+    Step,
+    Task,
+    deletion,
+    preconditions_of,
+)
+from reconciler.core.managed_fields import created_to_applied, unstated_paths
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    covers,
+    finalizers_of,
+    get_map,
+    get_maps,
+    get_text,
+    is_deleting,
+    name_of,
+    namespace_of,
+    put,
+    ref_of,
+    uid_of,
+)
+from reconciler.core.merge import merge_diff
+from reconciler.core.refs import ObjectKey
+
+# Who wrote copies: we, and the original, whose creations count as updates by its own name (H10).
+WRITERS: Final = (keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR)
+_FIELDS: Final = "fieldsV1"
+
+
+def trimmed_copy(copy: Manifest) -> Manifest:
+    """Return what of a copy has to be kept: of managedFields only what konnectors wrote."""
+    metadata = get_map(copy, "metadata")
+    entries = get_maps(metadata, "managedFields")
+    ours = [
+        {"manager": entry.get("manager"), "operation": entry.get("operation"), _FIELDS: fields}
+        for entry in entries
+        if entry.get("manager") in WRITERS
+        and not entry.get("subresource")
+        and (fields := entry.get(_FIELDS))
+    ]
+    return put(copy, ours, "metadata", "managedFields") if entries else copy
+
+
+class Read(Enum):
+    """What has to be read from the API server itself before it can be decided."""
+
+    CLAIM = "claim"  # whether it is gone: a view may be behind
+    COPY = "copy"  # all of it, with who wrote which field
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A claim and its copy, as the views have them; None: absent.
+
+    `claim_gone`: the API server says so too. `copy_whole`: the copy was just read, with all
+    managedFields; otherwise only those of WRITERS are there. `deletes_held`, `creates_held`: why
+    nothing is deleted on the control plane, and a copy that was lost is not made again (guards of
+    mapping.md 10). `settled`: the last apply of the same claim changed nothing in the same copy.
+    """
+
+    place: ObjectKey
+    copy_place: ObjectKey
+    claim: Manifest | None
+    copy: Manifest | None
+    claim_gone: bool = False
+    copy_whole: bool = False
+    deletes_held: str = ""
+    creates_held: str = ""
+    settled: bool = False
+
+
+def decide(pair: Pair, seen: Seen) -> Decision | Read:
+    """Return what to write now, or what has to be read first."""
+    if seen.claim is None:
+        return _without_claim(pair, seen)
+    if is_deleting(seen.claim):
+        return _leaving(pair, seen, seen.claim)
+    if seen.copy is None:
+        return _without_copy(pair, seen, seen.claim)
+    return _joined(pair, seen, seen.claim, seen.copy)
+
+
+def stated(pair: Pair, claim: Manifest) -> dict[str, JSON]:
+    """Return the fields of the copy that the claim decides about, without identity."""
+    metadata: dict[str, JSON] = {
+        "annotations": {**copies.travelling_annotations(claim), **pair.marks}
+    }
+    if labels := copies.travelling_labels(claim):
+        metadata["labels"] = labels
+    return {"metadata": metadata, **copies.content(claim)}
+
+
+def _without_claim(pair: Pair, seen: Seen) -> Decision | Read:
+    """A copy whose claim is gone goes; one that nobody's konnector made comes down (D.4)."""
+    copy = seen.copy
+    if copy is None or is_deleting(copy):
+        return NOTHING
+    if not copies.is_managed(copy):
+        return _adopted(pair, seen, copy)
+    if not seen.claim_gone:
+        return Read.CLAIM
+    if seen.deletes_held:
+        return NOTHING
+    return _one(deletion(CONTROL_PLANE, pair.kind, copy))
+
+
+def _adopted(pair: Pair, seen: Seen, copy: Manifest) -> Decision:
+    """Make the claim first: a copy that is marked, and has none, would be deleted."""
+    claim = copies.moved(copy, pair.kind, seen.place, {keys.BOUND: keys.BOUND_VALUE})
+    claim["metadata"] = {**get_map(claim, "metadata"), "finalizers": [keys.SYNCER]}
+    return _one(Create(pair.kind, claim, APP_CLUSTER), _joining(pair, copy))
+
+
+def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
+    """Hold a claim that is being deleted until its copy is really gone (H11)."""
+    copy = seen.copy
+    if copy is None or _is_let_go(claim, copy):
+        held = finalizers_of(claim)
+        if keys.SYNCER not in held:
+            return NOTHING
+        rest = [one for one in held if one != keys.SYNCER]
+        return _one(_patch_claim(pair, claim, {"finalizers": rest}))
+    if is_deleting(copy):
+        return _decision(_status_down(pair, claim, copy))
+    if seen.deletes_held:
+        note = Note("DeletionHeld", seen.deletes_held, "Warning")
+        return Decision(notes=(note,))
+    return _one(deletion(CONTROL_PLANE, pair.kind, copy))
+
+
+def _is_let_go(claim: Manifest, copy: Manifest) -> bool:
+    """Tell whether a copy stays when its claim goes.
+
+    It was released, or never was this claim's. The original marks no copy that it adopted, but
+    it marks and holds the claim.
+    """
+    if keys.RELEASED in annotations_of(copy):
+        return True
+    ours = copies.is_managed(claim) and keys.SYNCER in finalizers_of(claim)
+    return not copies.is_managed(copy) and not ours
+
+
+def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
+    if copies.is_managed(claim) and seen.creates_held:
+        return Decision(notes=(Note("RecreationHeld", seen.creates_held, "Warning"),))
+    made = copies.moved(claim, pair.kind, seen.copy_place, pair.marks)
+    if owners := pair.owners:
+        made["metadata"] = {**get_map(made, "metadata"), "ownerReferences": owners}
+    return _one(*_held(pair, claim), Create(pair.kind, made, CONTROL_PLANE))
+
+
+def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision | Read:
+    tasks = [_held(pair, claim), _status_down(pair, claim, copy)]
+    if is_deleting(copy):
+        return _decision(*tasks)
+    if not copies.is_managed(copy) or keys.RELEASED in annotations_of(copy):
+        return _decision(*tasks, (_joining(pair, copy),))
+    wanted = stated(pair, claim)
+    paths_left = _paths_left(copy, wanted)
+    if covers(copy, wanted) and not paths_left:
+        return _decision(*tasks)
+    if seen.settled and not paths_left:
+        return _decision(*tasks)
+    if paths_left and not seen.copy_whole:
+        return Read.COPY
+    return _decision(*tasks, _spec_up(pair, copy, wanted))
+
+
+def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
+    """Apply what the claim says, forced; fields of others stay, such as Crossplane's.
+
+    What we, or the original, wrote by creating can be taken back only once it counts as applied.
+    """
+    steps: list[Step] = []
+    writer, *others = WRITERS
+    taken_over = created_to_applied(copy, manager=writer, from_managers=others)
+    if taken_over is not None and _paths_left(copy, wanted):
+        steps.append(JsonPatch(ref_of(CONTROL_PLANE, pair.kind, copy), tuple(taken_over)))
+    identity: dict[str, JSON] = {"name": name_of(copy), **preconditions_of(copy)}
+    if namespace := namespace_of(copy):
+        identity["namespace"] = namespace
+    if owners := pair.owners:
+        identity["ownerReferences"] = owners
+    body: dict[str, JSON] = {
+        "apiVersion": pair.kind.api_version,
+        "kind": pair.kind.kind,
+        **wanted,
+        "metadata": {**identity, **get_map(wanted, "metadata")},
+    }
+    return (*steps, Apply(pair.kind, body, CONTROL_PLANE))
+
+
+def _paths_left(copy: Manifest, wanted: Manifest) -> bool:
+    """Tell whether the copy holds fields that a konnector wrote and the claim does not state."""
+    return any(
+        _travels(path)
+        for writer in WRITERS
+        if _wrote(copy, writer)
+        for path in unstated_paths(copy, manager=writer, stated=wanted)
+    )
+
+
+def _wrote(copy: Manifest, writer: str) -> bool:
+    entries = get_maps(copy, "metadata", "managedFields")
+    return any(get_text(entry, "manager") == writer for entry in entries)
+
+
+def _travels(path: tuple[str, ...]) -> bool:
+    """Tell whether the claim decides about a field; finalizers, owners and status are others'."""
+    match path:
+        case ("f:metadata", "f:labels" | "f:annotations", key):
+            return copies.travels(key.removeprefix("f:"))
+        case ("f:metadata" | "f:status", *_):
+            return False
+        case _:
+            return True
+
+
+def _held(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
+    """Finalizer and mark, in one patch, where one of them is missing."""
+    said: dict[str, JSON] = {}
+    held = finalizers_of(claim)
+    if keys.SYNCER not in held:
+        said["finalizers"] = [*held, keys.SYNCER]
+    if not copies.is_managed(claim):
+        said["annotations"] = {keys.BOUND: keys.BOUND_VALUE}
+    return (_patch_claim(pair, claim, said),) if said else ()
+
+
+def _joining(pair: Pair, copy: Manifest) -> Patch:
+    """Mark a copy as this claim's, and as one that is not let go."""
+    marks: dict[str, JSON] = {**pair.marks}
+    if keys.RELEASED in annotations_of(copy):
+        marks[keys.RELEASED] = None
+    body: Manifest = {"metadata": {**preconditions_of(copy), "annotations": marks}}
+    return Patch(ref_of(CONTROL_PLANE, pair.kind, copy), body)
+
+
+def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...]:
+    """The whole status, as a patch of what differs. It is the copy's alone: the uid suffices."""
+    before, after = {"status": claim.get("status")}, {"status": copy.get("status")}
+    change = merge_diff(before, after)
+    if not change:
+        return ()
+    body: Manifest = {"metadata": {"uid": uid_of(claim)}, **change}
+    ref = ref_of(APP_CLUSTER, pair.kind, claim)
+    return (Patch(ref, body, subresource="status" if pair.has_status else ""),)
+
+
+def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> Patch:
+    body: Manifest = {"metadata": {**preconditions_of(claim), **metadata}}
+    return Patch(ref_of(APP_CLUSTER, pair.kind, claim), body)
+
+
+def _one(*steps: Step) -> Decision:
+    return Decision(tasks=(Task(steps),))
+
+
+def _decision(*tasks: tuple[Step, ...]) -> Decision:
+    """Return a decision of these tasks, none of which waits for another."""
+    found = tuple(Task(steps) for steps in tasks if steps)
+    return Decision(tasks=found) if found else NOTHING

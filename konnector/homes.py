@@ -1,0 +1,59 @@
+"""Which service namespace on the control plane belongs to which app namespace, as it is now."""
+
+from collections.abc import Callable
+from typing import Final
+
+from reconciler.core.manifest import Manifest, get_text, is_deleting, name_of
+from reconciler.kube.store import Store
+
+APP_NAMESPACE: Final = "app namespace"  # the index of the view of APIServiceNamespaces
+
+
+def app_namespace(mapping: Manifest) -> tuple[str]:
+    """Return the app namespace that an APIServiceNamespace is for."""
+    return (name_of(mapping),)
+
+
+class Homes:
+    """Follows the APIServiceNamespaces of one space. Only their status is believed (D.1)."""
+
+    def __init__(self, mappings: Store, space: str) -> None:
+        self._mappings, self._space = mappings, space
+        self._service: dict[str, str] = {}
+        self._app: dict[str, str] = {}
+        self._followers: list[Callable[[str], None]] = []
+        mappings.subscribe(APP_NAMESPACE, self._look)
+
+    def service(self, app_namespace: str) -> str:
+        """Return the service namespace of an app namespace, "" while there is none."""
+        return self._service.get(app_namespace, "")
+
+    def app(self, service_namespace: str) -> str:
+        """Return the app namespace of a service namespace, "" for none of this space."""
+        return self._app.get(service_namespace, "")
+
+    def mapping(self, app_namespace: str) -> Manifest | None:
+        """Return the APIServiceNamespace of an app namespace."""
+        return self._mappings.get(self._space, app_namespace)
+
+    def all(self) -> list[str]:
+        """Return the app namespaces that have a service namespace."""
+        return list(self._service)
+
+    def follow(self, told: Callable[[str], None]) -> Callable[[], None]:
+        """Have `told(app namespace)` called after each change, until what is returned is."""
+        self._followers.append(told)
+        return lambda: self._followers.remove(told)
+
+    def _look(self, app_namespace: str) -> None:
+        mapping = self.mapping(app_namespace)
+        now = get_text(mapping, "status", "namespace")
+        if mapping is not None and is_deleting(mapping):
+            now = ""
+        before = self._service.pop(app_namespace, "")
+        if before:
+            self._app.pop(before, None)
+        if now:
+            self._service[app_namespace], self._app[now] = now, app_namespace
+        for told in list(self._followers):
+            told(app_namespace)

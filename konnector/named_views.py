@@ -1,0 +1,80 @@
+"""Views of single objects of one kind, each by its name: nothing else of the kind is ever read.
+
+So it is with Secrets, of which a konnector needs those with kubeconfigs (H28).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from reconciler.core.manifest import Manifest, name_of
+from reconciler.core.refs import Kind, ObjectKey
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.informer import Informer
+from reconciler.loop.children import Children
+
+_NAME: Final = "name"
+
+
+class NamedViews:
+    """The objects that somebody needs. `told(place)` is called when one is read or changes."""
+
+    def __init__(self, cluster: Cluster, kind: Kind, *, told: Callable[[ObjectKey], None]) -> None:
+        self._cluster, self._kind, self._told = cluster, kind, told
+        self._needs: dict[str, frozenset[ObjectKey]] = {}
+        self._views: dict[ObjectKey, Informer] = {}
+        self._children = Children()
+
+    def need(self, by: str, places: Iterable[ObjectKey]) -> None:
+        """Follow these places for somebody, and no others any more."""
+        self._needs[by] = frozenset(place for place in places if all(place))
+        wanted = frozenset().union(*self._needs.values())
+        for place in self._views.keys() - wanted:
+            del self._views[place]
+            self._children.drop("/".join(place))
+        for place in wanted - self._views.keys():
+            view = Informer(
+                self._cluster,
+                self._kind,
+                namespace=place.namespace,
+                fields=f"metadata.name={place.name}",
+                indexes={_NAME: lambda live: (name_of(live),)},
+            )
+            self._views[place] = view
+            self._children.start("/".join(place), partial(self._follow, place, view))
+
+    def knows(self, place: ObjectKey) -> bool:
+        """Tell whether it was read what is at this place, or that nothing is."""
+        view = self._views.get(place)
+        return view is not None and view.synced
+
+    def get(self, place: ObjectKey) -> Manifest | None:
+        """Return the object at a place that somebody needs; None where none was seen."""
+        view = self._views.get(place)
+        return None if view is None else view.store.get(*place)
+
+    def trouble(self, place: ObjectKey) -> str:
+        """Return why nothing, or nothing new, is known of a place, or ""."""
+        view = self._views.get(place)
+        return "" if view is None else view.trouble
+
+    def stop(self) -> None:
+        """Follow no more."""
+        self._children.stop()
+
+    async def run(self) -> None:
+        """Follow until `stop`."""
+        await self._children.run()
+
+    async def _follow(self, place: ObjectKey, view: Informer) -> None:
+        view.store.subscribe(_NAME, lambda _: self._told(place))
+        greeting = asyncio.create_task(self._greet(place, view))
+        try:
+            await view.run()
+        finally:
+            greeting.cancel()
+
+    async def _greet(self, place: ObjectKey, view: Informer) -> None:
+        await view.wait_synced()
+        self._told(place)

@@ -1,0 +1,67 @@
+"""The one CRD that a konnector brings along in default mode: that of its bindings (A.2.3, A.9)."""
+
+from typing import Final
+
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import conditions, keys
+from reconciler.core.errors import AlreadyExists
+from reconciler.core.manifest import Manifest, covers, get, get_list, get_text, ref_of
+from reconciler.core.refs import CRD, Kind, Ref
+from reconciler.kube import crds
+from reconciler.kube.cluster import Cluster
+from reconciler.loop.clock import Clock
+from reconciler.loop.gate import Gate
+
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 5.0
+
+
+async def served(cluster: Cluster, gate: Gate, clock: Clock, *, install: bool) -> Kind:
+    """Wait until the cluster serves APIServiceBindings, and return them as it does.
+
+    With `install`, the CRD is made where there is none, and the versions of a namespaced one are
+    brought up to ours. Klutch up to 1.5.0 serves them cluster-scoped, which cannot be changed, and
+    is left as it is. Raises ClusterErrors that time does not mend, and Stopped.
+    """
+    pause = _FIRST_PAUSE
+    while True:
+        live = await cluster.get(Ref(cluster.name, CRD, "", API_SERVICE_BINDING.resource))
+        if install and (live is None or not _is_ours(live)):
+            await _install(cluster, gate, live)
+            live = None
+        if live is not None and _is_established(live):
+            scope = get_text(live, "spec", "scope")
+            return _kind(namespaced=scope != "Cluster")
+        await clock.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _kind(*, namespaced: bool) -> Kind:
+    one = API_SERVICE_BINDING
+    return Kind(one.group, one.version, one.kind, one.plural, namespaced=namespaced)
+
+
+def _is_ours(live: Manifest) -> bool:
+    (wanted,) = crds.load(API_SERVICE_BINDING.resource)
+    scoped_otherwise = get(live, "spec", "scope") != get(wanted, "spec", "scope")
+    return scoped_otherwise or covers(live.get("spec"), wanted.get("spec"))
+
+
+async def _install(cluster: Cluster, gate: Gate, live: Manifest | None) -> None:
+    (wanted,) = crds.load(API_SERVICE_BINDING.resource)
+    manager = keys.MANAGER_KONNECTOR
+    try:
+        if live is None:
+            await gate.write(lambda: cluster.create(wanted, CRD, manager=manager))
+            return
+    except AlreadyExists:
+        return
+    metadata = {"uid": get(live, "metadata", "uid")}
+    patch: Manifest = {"metadata": metadata, "spec": {"versions": get(wanted, "spec", "versions")}}
+    ref = ref_of(cluster.name, CRD, live)
+    await gate.write(lambda: cluster.merge_patch(ref, patch, manager=manager))
+
+
+def _is_established(live: Manifest) -> bool:
+    found = conditions.find(conditions.parse(get_list(live, "status", "conditions")), "Established")
+    return found is not None and found.status == conditions.TRUE

@@ -1,0 +1,253 @@
+"""The konnector as one asynchronous process: views, providers, leadership, probes."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from konnector import own_crd
+from konnector.app_kubeconfig import AppKubeconfig
+from konnector.controllers import bindings as binding_controller
+from konnector.controllers.bindings import Bindings
+from konnector.decisions import secret
+from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
+from konnector.named_views import NamedViews
+from konnector.providers import OneProvider, Providers, one_provider
+from konnector.settings import ControlPlaneMode, Settings
+from konnector.switching import Switching
+from konnector.telling import Telling
+from konnector.tools import Tools
+from reconciler.core import keys
+from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import name_of
+from reconciler.core.refs import CRD, LEASE, NAMESPACE, SECRET, Kind, Ref
+from reconciler.kube import kubeconfig
+from reconciler.kube.bodies import Bodies
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.connection import Connection
+from reconciler.kube.in_cluster import in_cluster
+from reconciler.kube.informer import Informer
+from reconciler.kube.limits import Limits
+from reconciler.loop import listener, log_lines
+from reconciler.loop.clock import Clock, SystemClock
+from reconciler.loop.controller import Controller
+from reconciler.loop.events import Recorder, Source
+from reconciler.loop.gate import Gate
+from reconciler.loop.leadership import Leadership
+from reconciler.loop.lease import Lease, Times
+from reconciler.loop.manager import Manager, Worker
+from reconciler.loop.meters import Meters
+from reconciler.loop.pulse import Pulse
+
+log = logging.getLogger(__name__)
+
+_AGENT: Final = "konnector"
+_NAME: Final = binding_controller.NAME
+_DEBUG: Final = 4  # the verbosity from which on decisions are logged
+_IN_FLIGHT: Final = 512  # calls to one cluster; what waits for one kind must not hold up another
+
+
+def connection(settings: Settings, environ: Mapping[str, str], home: Path) -> Connection:
+    """Return the way to the cluster of the bindings: a kubeconfig, else that of the pod.
+
+    Raises ConfigError.
+    """
+    name = APP_CLUSTER if settings.control_plane_mode is None else CONTROL_PLANE
+    paths = kubeconfig.search_paths(settings.kubeconfig, environ=environ, home=home)
+    in_pod = "KUBERNETES_SERVICE_HOST" in environ
+    if settings.kubeconfig is None and in_pod and not any(path.exists() for path in paths):
+        return in_cluster(environ=environ, name=name)
+    return kubeconfig.load(paths, environ=environ, name=name)
+
+
+async def serve(
+    settings: Settings, environ: Mapping[str, str], home: Path, *, stop: asyncio.Event
+) -> None:
+    """Serve the app cluster until `stop` is set.
+
+    Raises ConfigError, HostError, LeaseLost, and the ClusterErrors of a cluster that was never
+    reached.
+    """
+    log_lines.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
+    if settings.unserved:
+        log.warning("flags without effect here", extra={"flags": ", ".join(settings.unserved)})
+    way = connection(settings, environ, home)
+    limits = Limits(qps=settings.qps, burst=settings.burst, concurrency=_IN_FLIGHT)
+    async with (
+        KubeCluster(way, limits=limits, agent=_AGENT) as home_cluster,
+        KubeCluster(way, agent=_AGENT) as leases,
+        AsyncExitStack() as opened,
+    ):
+        clock, gate = SystemClock(), Gate()
+        app: Cluster = home_cluster
+        mode = settings.control_plane_mode
+        if mode is not None:
+            content = await app_kubeconfig(home_cluster, mode)
+            way_there = connect(content, APP_CLUSTER, limits)
+            app = await opened.enter_async_context(Switching(way_there))
+        kind = await own_crd.served(home_cluster, gate, clock, install=mode is None)
+        konnector = wired(
+            settings, home_cluster, app, leases=leases, kind=kind, clock=clock, gate=gate
+        )
+        with ExitStack() as stack:
+            if settings.probes is not None:
+                host, port = stack.enter_context(
+                    listener.served(
+                        settings.probes,
+                        konnector.meters.registry,
+                        konnector.pulse.ailment,
+                        unready=konnector.manager.unready,
+                        healthz=listener.leader_election,
+                    )
+                )
+                log.info("probes and metrics are served", extra={"host": host, "port": port})
+            beating = asyncio.create_task(konnector.pulse.run())
+            stack.callback(beating.cancel)
+            await konnector.manager.run(stop)
+
+
+async def app_kubeconfig(cluster: Cluster, mode: ControlPlaneMode) -> bytes:
+    """Return the app cluster's kubeconfig in control-plane mode.
+
+    Raises ConfigError where there is none, and ClusterErrors (protocol-konnector.md A.2).
+    """
+    place = f"{mode.secret_namespace}/{mode.secret_name}"
+    ref = Ref(cluster.name, SECRET, mode.secret_namespace, mode.secret_name)
+    live = await cluster.get(ref)
+    failed = "failed to fetch the app-cluster kubeconfig secret"
+    if live is None:
+        raise ConfigError(f"{failed} {place}: it does not exist on the control plane")
+    content = secret.content_of(live, mode.secret_key)
+    if isinstance(content, str):
+        raise ConfigError(f"{failed}: {place} {content}")
+    return content
+
+
+def connect(content: bytes, name: str, limits: Limits) -> KubeCluster:
+    """Return a cluster over the kubeconfig from a Secret. Raises ConfigError."""
+    way = kubeconfig.from_secret(content, name=name, environ={})
+    return KubeCluster(way, limits=limits, agent=_AGENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Konnector:
+    """A konnector that is wired and does not run yet."""
+
+    manager: Manager
+    pulse: Pulse
+    meters: Meters
+
+
+def wired(
+    settings: Settings,
+    home: Cluster,
+    app: Cluster,
+    *,
+    leases: Cluster,
+    kind: Kind,
+    clock: Clock,
+    gate: Gate,
+) -> Konnector:
+    """Return a konnector whose bindings, of this kind, are in `home`.
+
+    That is the app cluster, or, in control-plane mode, the control plane. `leases` is a second way
+    there, for the lease. A lease that waits behind thousands of calls would be lost.
+    """
+    meters = Meters()
+    mode = settings.control_plane_mode
+    limits = Limits(qps=settings.qps, burst=settings.burst, concurrency=_IN_FLIGHT)
+    namespaces = _view(app, NAMESPACE)
+    crds = _view(app, CRD)
+    view = Informer(
+        home,
+        kind,
+        namespace="" if mode is None else mode.space,
+        indexes={
+            binding_controller.PLACE: lambda live: (binding_controller.key_of(live),),
+            binding_controller.NAME: lambda live: (name_of(live),),
+        },
+    )
+    recorder = Recorder(
+        app,
+        gate,
+        source=Source(f"{keys.OWN_PREFIX}{_AGENT}", settings.lease_identity),
+        manager=keys.MANAGER_KONNECTOR,
+        clock=clock,
+        meters=meters,
+    )
+    tools = Tools(
+        app=app,
+        namespaces=namespaces.store,
+        crds=crds.store,
+        bodies=Bodies(app, crds.store),
+        connect=lambda content, name: connect(content, name, limits),
+        gate=gate,
+        recorder=Telling(recorder),
+        clock=clock,
+        meters=meters,
+        workers=settings.workers,
+        control_plane_mode=mode is not None,
+    )
+    workers = _workers(tools, home, view, mode)
+    lease = Lease(
+        leases,
+        Ref(leases.name, LEASE, settings.lease_namespace, settings.lease_name),
+        holder=settings.lease_identity,
+        manager=keys.MANAGER_KONNECTOR,
+        clock=clock,
+        times=Times(),
+    )
+    leadership = Leadership(lease, gate, clock=clock, meters=meters)
+    manager = Manager(
+        views=(namespaces, crds, view),
+        workers=(*workers, recorder),
+        meters=meters,
+        leadership=leadership if settings.leader_election else None,
+    )
+    return Konnector(manager, Pulse(clock, leadership.ailment), meters)
+
+
+def _workers(
+    tools: Tools, home: Cluster, view: Informer, mode: ControlPlaneMode | None
+) -> list[Worker]:
+    """Return what serves the bindings; they and their providers tell each other of news."""
+    secrets = NamedViews(home, SECRET, told=lambda place: made.secret_changed(place))
+    providers: Providers | OneProvider
+    workers: list[Worker] = [secrets]
+    if mode is None:
+        providers = Providers(
+            tools,
+            secret=secrets.get,
+            binding=lambda among, name: made.find(among, name),
+            changed=lambda among, name: made.changed(among, name),
+        )
+    else:
+        providers = one_provider(
+            tools,
+            home,
+            mode.space,
+            binding=lambda among, name: made.find(among, name),
+            changed=lambda among, name: made.changed(among, name),
+        )
+        workers.append(AppKubeconfig(tools, home, mode))
+    made = Bindings(tools, home, view.store, secrets, providers)
+    controller = Controller(
+        "servicebinding", made.reconcile, clock=tools.clock, meters=tools.meters
+    )
+    made.subscribe(controller)
+    tools.namespaces.subscribe(_NAME, lambda name: _tell(providers, name))
+    return [*workers, providers, controller]
+
+
+def _tell(providers: Providers | OneProvider, app_namespace: str) -> None:
+    for provider in providers.all():
+        provider.look_at_namespace(app_namespace)
+
+
+def _view(cluster: Cluster, kind: Kind) -> Informer:
+    indexes = {_NAME: lambda live: (name_of(live),)}
+    return Informer(cluster, kind, metadata_only=True, indexes=indexes)

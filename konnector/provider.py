@@ -1,0 +1,228 @@
+"""One provider: a space on a control plane, served for one app cluster."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Final, Protocol
+
+from konnector.controllers.cluster_bindings import ClusterBindings
+from konnector.controllers.exports import Exports
+from konnector.controllers.namespaces import Namespaces
+from konnector.decisions import binding
+from konnector.decisions.claimed import Rival
+from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
+from konnector.guardian import Guardian
+from konnector.hands import Hands
+from konnector.homes import APP_NAMESPACE, Homes
+from konnector.link import Link, Troubles
+from konnector.probing import Probed
+from konnector.provider_views import NAME, ProviderViews
+from konnector.syncs import Syncs, Wanted
+from konnector.tools import Tools
+from reconciler.core.errors import ClusterError
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind, ObjectKey
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.informer import pause
+from reconciler.loop.children import Children
+from reconciler.loop.controller import Controller
+
+
+class Reconciler(Protocol):
+    """One of the controllers of this package."""
+
+    async def reconcile(self, key: str) -> timedelta | None:
+        """Look at one key, and do what follows."""
+
+
+LATE: Final = 150.0  # seconds after which what was not read yet is told (A.7)
+_HEART: Final = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a provider asks of the process that it is part of.
+
+    `targets` are the Secrets in the app cluster that lead to it, `binding` its APIServiceBinding
+    of a name, `rival` what other providers have for a place. `changed(name)` is called when there
+    is news for a binding, with "" for all.
+    """
+
+    targets: Callable[[], Mapping[ObjectKey, Manifest | None]]
+    binding: Callable[[str], Manifest | None]
+    rival: Callable[[Kind, ObjectKey], Rival]
+    probe: Callable[[bytes], Awaitable[Probed]]
+    changed: Callable[[str], None]
+
+
+class Provider:
+    """Views of the space first, then what works with them. `in_use`: see ClusterBindings."""
+
+    def __init__(
+        self, tools: Tools, plane: Cluster, space: str, around: Surroundings, *, in_use: str
+    ) -> None:
+        self._tools, self.plane, self.space, self._around = tools, plane, space, around
+        self.in_use = in_use
+        self._began = tools.clock.monotonic()
+        self._trouble = ""
+        self._heartbeat: str | None = None
+        self.views = ProviderViews(plane, space, tools.meters, told=lambda _: self.beat())
+        self.guardian = Guardian(
+            tools.app,
+            plane,
+            space,
+            mappings=self.views.mappings,
+            cluster_bindings=self.views.cluster_bindings,
+            secrets=lambda: filter(None, around.targets().values()),
+            now=tools.clock.now,
+            changed=self.beat,
+        )
+        self._serving: _Serving | None = None
+        self._children = Children()
+        self._children.employ("views", self.views)
+        self._children.start("beginning", self._begin)
+
+    @property
+    def syncs(self) -> Syncs | None:
+        """What is synced; None until the space was read."""
+        return None if self._serving is None else self._serving.syncs
+
+    @property
+    def troubles(self) -> Troubles | None:
+        """What is wrong with single objects; None until the space was read."""
+        return None if self._serving is None else self._serving.link.troubles
+
+    @property
+    def link(self) -> Link | None:
+        """What the syncs share; None until the space was read."""
+        return None if self._serving is None else self._serving.link
+
+    def shown(self, name: str) -> binding.Provider:
+        """Return what a binding of this name is to know."""
+        missing = [*self.views.missing, *([self._trouble] if self._trouble else ())]
+        if self.syncs is not None:
+            missing += self.syncs.missing(name)
+        late = self._tools.clock.monotonic() - self._began > LATE
+        return binding.Provider(
+            synced=self._serving is not None,
+            late="; ".join(missing[:5]) if late else "",
+            heartbeat=self._heartbeat,
+            cluster_binding=self.views.cluster_binding,
+            export=self.views.export(name),
+        )
+
+    async def want(self, name: str, wanted: Wanted | None) -> None:
+        """Let a binding have its sync, or end it."""
+        if self._serving is not None:
+            await self._serving.syncs.want(name, wanted)
+            self._serving.exports.add(name)
+
+    def look_at_export(self, name: str) -> None:
+        """Have the status of an export written again, if need be."""
+        if self._serving is not None:
+            self._serving.exports.add(name)
+
+    def look_at_namespace(self, name: str) -> None:
+        """Have an app namespace looked at."""
+        if self._serving is not None:
+            self._serving.namespaces.add(name)
+
+    def beat(self) -> None:
+        """Have the ClusterBinding looked at."""
+        if self._serving is not None:
+            self._serving.heart.add(_HEART)
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._children.stop()
+
+    async def run(self) -> None:
+        """Serve until `stop`, end what is under way, and close the connections."""
+        try:
+            await self._children.run()
+        finally:
+            if not self._tools.control_plane_mode:
+                await self.plane.close()
+
+    async def _begin(self) -> None:
+        await self.views.wait_synced()
+        failures = 0
+        while not self.guardian.space_uid:
+            try:
+                await self.guardian.look()
+                self._trouble = ""
+            except ClusterError as error:
+                self._trouble, failures = str(error), failures + 1
+                await self._tools.clock.sleep(pause(failures, asked=error.retry_after, jitter=0.5))
+        self._serving = _Serving(self, self._tools, self._around, outcome=self._has_beaten)
+        self._serving.employ(self._children)
+        self._around.changed("")
+
+    def _has_beaten(self, outcome: str) -> None:
+        if outcome != self._heartbeat:
+            self._heartbeat = outcome
+            self._around.changed("")
+
+
+class _Serving:
+    """What works once the space was read."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        tools: Tools,
+        around: Surroundings,
+        *,
+        outcome: Callable[[str], None],
+    ) -> None:
+        views, plane, guardian = provider.views, provider.plane, provider.guardian
+        self._tools = tools
+        hands = Hands({APP_CLUSTER: tools.app, CONTROL_PLANE: plane}, tools.gate)
+        self.link = Link(
+            app=tools.app,
+            plane=plane,
+            space=provider.space,
+            space_uid=guardian.space_uid,
+            homes=Homes(views.mappings, provider.space),
+            want=provider.look_at_namespace,
+            guards=guardian,
+            hands=hands,
+            recorder=tools.recorder,
+            clock=tools.clock,
+            meters=tools.meters,
+            workers=tools.workers,
+        )
+        self.link.troubles.follow(around.changed)
+        self.syncs = Syncs(self.link, rival=around.rival, changed=partial(around.changed, ""))
+        heart = ClusterBindings(
+            tools,
+            plane,
+            views,
+            guardian,
+            hands,
+            targets=around.targets,
+            in_use=lambda: provider.in_use,
+            probe=around.probe,
+            outcome=outcome,
+        )
+        exports = Exports(tools, plane, views, binding=around.binding)
+        namespaces = Namespaces(tools, plane, views, guardian, hands, self.syncs)
+        self.heart = self._controller("clusterbinding", heart)
+        self.exports = self._controller("serviceexport", exports)
+        self.namespaces = self._controller("servicenamespace", namespaces)
+        views.cluster_bindings.subscribe(NAME, lambda _: self.heart.add(_HEART))
+        views.cluster_bindings.subscribe(NAME, lambda _: around.changed(""))
+        views.exports.subscribe(NAME, self.exports.add)
+        views.exports.subscribe(NAME, around.changed)
+        views.mappings.subscribe(APP_NAMESPACE, self.namespaces.add)
+
+    def employ(self, children: Children) -> None:
+        """Begin to work."""
+        children.employ("syncs", self.syncs)
+        for controller in (self.heart, self.exports, self.namespaces):
+            children.employ(controller.name, controller)
+
+    def _controller(self, name: str, reconciler: Reconciler) -> Controller:
+        tools = self._tools
+        return Controller(name, reconciler.reconcile, clock=tools.clock, meters=tools.meters)

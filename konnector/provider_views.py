@@ -1,0 +1,77 @@
+"""What a konnector follows in its space on the control plane, whatever is bound."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from konnector.homes import APP_NAMESPACE, app_namespace
+from konnector.named_views import NamedViews
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core import names
+from reconciler.core.manifest import Manifest, name_of
+from reconciler.core.refs import SECRET, ObjectKey
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.informer import Informer
+from reconciler.loop.children import Children
+from reconciler.loop.meters import Meters
+
+NAME: Final = "name"
+
+
+class ProviderViews:
+    """The views of one space. `told` is called when a Secret in it was read or changes."""
+
+    def __init__(
+        self, cluster: Cluster, space: str, meters: Meters, *, told: Callable[[ObjectKey], None]
+    ) -> None:
+        self.space, self._meters = space, meters
+        by_name = {NAME: lambda live: (name_of(live),)}
+        mapped = {APP_NAMESPACE: app_namespace}
+        bindings = Informer(cluster, CLUSTER_BINDING, namespace=space, indexes=by_name)
+        exports = Informer(cluster, API_SERVICE_EXPORT, namespace=space, indexes=by_name)
+        mappings = Informer(cluster, API_SERVICE_NAMESPACE, namespace=space, indexes=mapped)
+        self._informers = (bindings, exports, mappings)
+        self.cluster_bindings = bindings.store
+        self.exports, self.mappings = exports.store, mappings.store
+        self.secrets = NamedViews(cluster, SECRET, told=told)
+        self._children = Children()
+        for view in self._informers:
+            self._children.start(view.ref.kind.kind, view.run)
+        self._children.employ("secrets", self.secrets)
+
+    @property
+    def cluster_binding(self) -> Manifest | None:
+        """The space's ClusterBinding."""
+        return self.cluster_bindings.get(self.space, names.CLUSTER_BINDING)
+
+    def export(self, name: str) -> Manifest | None:
+        """Return an APIServiceExport of the space."""
+        return self.exports.get(self.space, name)
+
+    @property
+    def missing(self) -> Sequence[str]:
+        """What was never read, and why."""
+        return [
+            view.trouble or f"{view.ref}: not answered yet"
+            for view in self._informers
+            if not view.synced
+        ]
+
+    async def wait_synced(self) -> None:
+        """Return once everything was read."""
+        for view in self._informers:
+            await view.wait_synced()
+
+    def stop(self) -> None:
+        """Follow no more."""
+        self._children.stop()
+
+    async def run(self) -> None:
+        """Follow until `stop`."""
+        uncounted = [self._meters.watch(view) for view in self._informers]
+        try:
+            await self._children.run()
+        finally:
+            for each in uncounted:
+                each()

@@ -1,0 +1,225 @@
+"""Which binding belongs to which provider, as its kubeconfig Secret says.
+
+Bindings whose Secrets hold the same kubeconfig share a provider (A.7). A Secret that changes leads
+on to the same space by another way, or to another space; which of the two, only the control plane
+itself can tell, so the new kubeconfig is tried first. What does not work changes nothing.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from konnector import probing
+from konnector.decisions.claimed import Rival
+from konnector.decisions.secret import Judged
+from konnector.decisions.sides import CONTROL_PLANE
+from konnector.probing import Probed
+from konnector.provider import Provider, Surroundings
+from konnector.switching import Switching
+from konnector.tools import Tools
+from reconciler.core import causes, conditions
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind, ObjectKey
+from reconciler.kube.cluster import Cluster
+from reconciler.loop.children import Children
+
+
+@dataclass(slots=True)
+class _Served:
+    """A provider, the bindings that belong to it, and what their Secrets held when last seen."""
+
+    provider: Provider
+    cluster: Switching
+    bindings: set[str] = field(default_factory=set)
+    contents: dict[ObjectKey, str] = field(default_factory=dict)
+
+
+class Providers:
+    """The providers of one app cluster. Bindings are known by keys of the caller's.
+
+    `secret(place)` is a Secret of the app cluster, `binding(keys, name)` that binding of a name
+    which is among those keys. `changed(keys, name)`: there is news for those of them that have the
+    name, all where it is "".
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        *,
+        secret: Callable[[ObjectKey], Manifest | None],
+        binding: Callable[[Iterable[str], str], Manifest | None],
+        changed: Callable[[Iterable[str], str], None],
+    ) -> None:
+        self._tools, self._secret = tools, secret
+        self._binding, self._changed = binding, changed
+        self._served: dict[str, _Served] = {}  # by a name for the child
+        self._made = 0
+        self._children = Children()
+        self._turn = asyncio.Lock()
+
+    def of(self, key: str) -> Provider | None:
+        """Return the provider that a binding belongs to."""
+        found = self._of(key)
+        return None if found is None else found.provider
+
+    def all(self) -> list[Provider]:
+        """Return all providers."""
+        return [one.provider for one in self._served.values()]
+
+    async def assign(self, key: str, place: ObjectKey, judged: Judged) -> Judged:
+        """Let a binding belong where its Secret leads; return the last word on that Secret.
+
+        While it leads nowhere, the binding stays where it is.
+        """
+        async with self._turn:
+            now = self._of(key)
+            if not judged.usable:
+                return judged
+            if now is None:
+                self._attach(key, place, judged)
+                return judged
+            if now.contents.get(place) == judged.identity:
+                return judged
+            return await self._rotate(now, key, place, judged)
+
+    async def leave(self, key: str) -> None:
+        """Let a binding belong nowhere. A provider without bindings ends (H21)."""
+        async with self._turn:
+            await self._leave(key)
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._children.stop()
+
+    async def run(self) -> None:
+        """Serve until `stop`, and end what is under way."""
+        await self._children.run()
+
+    async def _rotate(self, now: _Served, key: str, place: ObjectKey, judged: Judged) -> Judged:
+        probed = await self._probe(judged.content, judged.namespace)
+        if probed.fault:
+            where = "/".join(place)
+            message = (
+                f"Kubeconfig secret {where} has a kubeconfig that does not work: {probed.fault}. "
+                "The konnector goes on with the last one that did."
+            )
+            return Judged(conditions.false(causes.KUBECONFIG_SECRET_INVALID, message))
+        known = now.provider.guardian.space_uid
+        if judged.namespace == now.provider.space and probed.uid == known:
+            now.contents[place] = judged.identity
+            if now.provider.in_use != judged.identity:
+                now.provider.in_use = judged.identity
+                await now.cluster.switch(self._tools.connect(judged.content, CONTROL_PLANE))
+            return judged
+        await self._leave(key)
+        self._attach(key, place, judged)
+        return judged
+
+    def _attach(self, key: str, place: ObjectKey, judged: Judged) -> None:
+        same = (one for one in self._served.values() if judged.identity in one.contents.values())
+        served = next(same, None) or self._start(judged)
+        served.bindings.add(key)
+        served.contents[place] = judged.identity
+
+    def _start(self, judged: Judged) -> _Served:
+        self._made += 1
+        name = f"provider/{self._made}"
+        cluster = Switching(self._tools.connect(judged.content, CONTROL_PLANE))
+        bindings: set[str] = set()
+        contents: dict[ObjectKey, str] = {}
+
+        async def probe(content: bytes) -> Probed:
+            return await self._probe(content, judged.namespace)
+
+        around = Surroundings(
+            targets=lambda: {place: self._secret(place) for place in contents},
+            binding=lambda name: self._binding(bindings, name),
+            rival=lambda kind, place: self._rival(name, kind, place),
+            probe=probe,
+            changed=lambda name: self._changed(set(bindings), name),
+        )
+        provider = Provider(self._tools, cluster, judged.namespace, around, in_use=judged.identity)
+        served = self._served[name] = _Served(provider, cluster, bindings, contents)
+        self._children.employ(name, provider)
+        return served
+
+    async def _leave(self, key: str) -> None:
+        for name, served in list(self._served.items()):
+            if key in served.bindings:
+                served.bindings.discard(key)
+                if not served.bindings:
+                    del self._served[name]
+                    await self._children.end(name)
+
+    def _of(self, key: str) -> _Served | None:
+        return next((one for one in self._served.values() if key in one.bindings), None)
+
+    def _rival(self, of: str, kind: Kind, place: ObjectKey) -> Rival:
+        """Return what other providers have for a place in the app cluster."""
+        found: set[Rival] = {
+            served.provider.syncs.has(kind, place) if served.provider.syncs else "perhaps"
+            for name, served in self._served.items()
+            if name != of
+        }
+        return "there" if "there" in found else "perhaps" if "perhaps" in found else "none"
+
+    async def _probe(self, content: bytes, space: str) -> Probed:
+        return await probing.probe(self._tools.connect, content, CONTROL_PLANE, space)
+
+
+class OneProvider:
+    """The face of Providers in control-plane mode: every binding belongs to the one space."""
+
+    def __init__(self, provider: Provider, bindings: set[str]) -> None:
+        self._provider, self._bindings = provider, bindings
+
+    def of(self, key: str) -> Provider | None:
+        """Return the provider that a binding belongs to."""
+        return self._provider if key in self._bindings else None
+
+    def all(self) -> list[Provider]:
+        """Return the provider."""
+        return [self._provider]
+
+    async def assign(self, key: str, place: ObjectKey, judged: Judged) -> Judged:
+        """Let a binding be served. Its Secret leads to the app cluster, which is known already."""
+        del place
+        self._bindings.add(key)
+        return judged
+
+    async def leave(self, key: str) -> None:
+        """Let a binding be served no more."""
+        self._bindings.discard(key)
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._provider.stop()
+
+    async def run(self) -> None:
+        """Serve until `stop`, and end what is under way."""
+        await self._provider.run()
+
+
+def one_provider(
+    tools: Tools,
+    plane: Cluster,
+    space: str,
+    *,
+    binding: Callable[[Iterable[str], str], Manifest | None],
+    changed: Callable[[Iterable[str], str], None],
+) -> OneProvider:
+    """Return the provider of a konnector that runs beside the control plane."""
+    bindings: set[str] = set()
+
+    async def never(content: bytes) -> Probed:
+        del content
+        return Probed(fault="no kubeconfig is mirrored in control-plane mode")
+
+    around = Surroundings(
+        targets=dict,
+        binding=lambda name: binding(bindings, name),
+        rival=lambda _, __: "none",
+        probe=never,
+        changed=lambda name: changed(set(bindings), name),
+    )
+    return OneProvider(Provider(tools, plane, space, around, in_use=""), bindings)

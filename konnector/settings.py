@@ -1,0 +1,186 @@
+"""The flags and the environment of `konnector`, as one value (protocol-konnector.md A.1, and ours).
+
+The original's flags keep their names and defaults, so that its manifests start this program.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.core import names
+from reconciler.core.errors import ConfigError
+from reconciler.loop import flags
+from reconciler.loop.flags import LogFormat
+from reconciler.loop.lease import holder_here
+
+# More than one process can send: the API servers' own priority and fairness is what limits it.
+_QPS: Final = 2000.0
+_BURST: Final = 4000
+# Objects wait for API servers, and some for slow webhooks; none is to wait for another.
+_WORKERS: Final = 32
+_PROBES: Final = ("", 8080)
+_SECRET_NAME: Final = "app-cluster-kubeconfig-secret-name"
+_SECRET_NAMESPACE: Final = "app-cluster-kubeconfig-secret-namespace"
+_SECRET_KEY: Final = "app-cluster-kubeconfig-secret-key"
+_SPACE: Final = "binding-root-namespace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlaneMode:
+    """What a konnector that runs beside the control plane is told, as nothing else can tell it.
+
+    `space` holds the ClusterBinding, the exports, the APIServiceBindings and what they refer to.
+    The Secret, on the control plane, holds the app cluster's kubeconfig under `secret_key`.
+    """
+
+    space: str
+    secret_namespace: str
+    secret_name: str
+    secret_key: str = names.KUBECONFIG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How one konnector runs.
+
+    `kubeconfig` leads to the app cluster, in control-plane mode to the control plane; None: the
+    usual places, and then the pod's. `probes` is where health and metrics are served, with the
+    host "" on every address; None: nowhere. `workers` are objects of one kind that are worked on
+    at once; `qps` and `burst` hold for each cluster. `unserved` are flags that were given and
+    have no effect.
+    """
+
+    kubeconfig: str | None = None
+    control_plane_mode: ControlPlaneMode | None = None
+    leader_election: bool = True
+    lease_name: str = names.KONNECTOR_LEASE
+    lease_namespace: str = names.KUBE_SYSTEM
+    lease_identity: str
+    probes: tuple[str, int] | None = _PROBES
+    workers: int = _WORKERS
+    qps: float = _QPS
+    burst: int = _BURST
+    verbosity: int = 2
+    log_format: LogFormat = "text"
+    unserved: tuple[str, ...] = ()
+
+
+def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
+    """Return the settings that these arguments say, and POD_NAME and POD_NAMESPACE beside them.
+
+    Raises ConfigError for a wrong one, and SystemExit(0) after --help and --version.
+    """
+    given = _parser().parse_args(list(arguments))
+    mode = _control_plane_mode(given) if given.control_plane_mode else None
+    idle = flags.LOGGING if mode is not None else (*_OF_THE_MODE, *flags.LOGGING)
+    return Settings(
+        kubeconfig=given.kubeconfig or None,
+        control_plane_mode=mode,
+        leader_election=given.leader_election,
+        lease_name=given.lease_name or names.KONNECTOR_LEASE,
+        lease_namespace=given.lease_namespace
+        or environ.get("POD_NAMESPACE", "")
+        or names.KUBE_SYSTEM,
+        lease_identity=environ.get("POD_NAME", "") or holder_here(),
+        probes=flags.address(given.probe_address, "--probe-address"),
+        workers=flags.at_least(1, given.workers, "--workers"),
+        qps=flags.positive(given.qps, "--qps"),
+        burst=flags.at_least(1, given.burst, "--burst"),
+        verbosity=given.v,
+        log_format=given.logging_format,
+        unserved=flags.given_of(idle, given),
+    )
+
+
+_OF_THE_MODE: Final = (_SECRET_NAME, _SECRET_NAMESPACE, _SECRET_KEY, _SPACE)
+
+
+def _control_plane_mode(given: argparse.Namespace) -> ControlPlaneMode:
+    key = given.app_cluster_kubeconfig_secret_key
+    mode = ControlPlaneMode(
+        space=given.binding_root_namespace or "",
+        secret_namespace=given.app_cluster_kubeconfig_secret_namespace or "",
+        secret_name=given.app_cluster_kubeconfig_secret_name or "",
+        secret_key=names.KUBECONFIG if key is None else key,
+    )
+    told = {
+        _SECRET_NAME: mode.secret_name,
+        _SECRET_NAMESPACE: mode.secret_namespace,
+        _SPACE: mode.space,
+    }
+    missing = [f"--{name}" for name, value in told.items() if not value]
+    if missing:
+        raise ConfigError("required when --control-plane-mode is on", where=", ".join(missing))
+    if not mode.secret_key:
+        raise ConfigError(
+            "cannot be empty when --control-plane-mode is on", where=f"--{_SECRET_KEY}"
+        )
+    return mode
+
+
+class _Version(argparse.Action):
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        from importlib import metadata
+
+        print(f"konnector {metadata.version('klutchctl')}")
+        parser.exit()
+
+
+def _parser() -> flags.Parser:
+    parser = flags.Parser(
+        "konnector",
+        "The agent of Klutch: claims go up to the control plane, status and credentials come down.",
+    )
+    text = parser.add_argument
+    text("--kubeconfig", default="", metavar="FILE", help=_KUBECONFIG)
+    parser.switch("--control-plane-mode", default=False, help="run beside the control plane")
+    text(f"--{_SECRET_NAME}", metavar="NAME", help=_SECRET)
+    text(f"--{_SECRET_NAMESPACE}", metavar="NAMESPACE", help="of that Secret")
+    text(f"--{_SECRET_KEY}", metavar="KEY", help="in that Secret (default: kubeconfig)")
+    text(f"--{_SPACE}", metavar="NAMESPACE", help="what is bound, in control-plane mode")
+    parser.switch("--leader-election", default=True, help="one of several replicas works")
+    text(
+        "--lease-name",
+        default=names.KONNECTOR_LEASE,
+        help="the leader's Lease (default: %(default)s)",
+    )
+    text("--lease-namespace", default="", help="else $POD_NAMESPACE, else kube-system")
+    text("--probe-address", default=":8080", metavar="[ADDR]:PORT", help=_PROBED)
+    text(
+        "--workers",
+        type=int,
+        default=_WORKERS,
+        help="objects of one kind at once (default: %(default)s)",
+    )
+    text(
+        "--qps",
+        type=float,
+        default=_QPS,
+        help="calls a second to each cluster (default: %(default)g)",
+    )
+    text(
+        "--burst",
+        type=int,
+        default=_BURST,
+        help="calls to a cluster before --qps holds (default: %(default)s)",
+    )
+    text("-v", "--v", type=int, default=2, metavar="LEVEL", help="from 4 on: the debug log")
+    text("--logging-format", choices=("text", "json"), default="text")
+    text("--version", nargs=0, action=_Version, help="show the version and exit")
+    parser.ignore(flags.LOGGING)
+    return parser
+
+
+_KUBECONFIG: Final = (
+    "of the app cluster, in control-plane mode of the control plane; "
+    "else $KUBECONFIG, ~/.kube/config, or the pod's own"
+)
+_SECRET: Final = "Secret on the control plane with the app cluster's kubeconfig"
+_PROBED: Final = "/healthz, /readyz, /metrics (default: :8080; empty: nowhere)"

@@ -1,0 +1,125 @@
+"""Which kinds are synced with one space at present, and by whom they are claimed."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from konnector.controllers.claimed import Claim
+from konnector.controllers.instances import Instances
+from konnector.decisions.claimed import Rival
+from konnector.decisions.claims import Rule
+from konnector.decisions.pair import Pair
+from konnector.link import Link
+from reconciler.core.refs import Kind, ObjectKey
+from reconciler.loop.children import Children
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one binding lets be synced: a kind, and the claims that it accepts."""
+
+    pair: Pair
+    rules: Sequence[Rule] = ()
+
+
+class Syncs:
+    """Starts and ends syncs as bindings come, change and go. Nothing that stays is restarted."""
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        rival: Callable[[Kind, ObjectKey], Rival],
+        changed: Callable[[], None],
+    ) -> None:
+        self._link, self._rival, self._changed = link, rival, changed
+        self._wanted: dict[str, Wanted] = {}
+        self._instances: dict[str, Instances] = {}
+        self._claims: dict[Kind, Claim] = {}
+        self._children = Children()
+        self._turn = asyncio.Lock()
+
+    async def want(self, binding: str, wanted: Wanted | None) -> None:
+        """Let a binding have its sync, or, with None, end it; what is under way ends first."""
+        async with self._turn:
+            if self._wanted.get(binding) == wanted:
+                return
+            running = self._instances.get(binding)
+            if running is not None and (wanted is None or running.pair != wanted.pair):
+                del self._instances[binding]
+                await self._children.end(f"instances/{binding}")
+            if wanted is None:
+                self._wanted.pop(binding, None)
+            else:
+                self._wanted[binding] = wanted
+                if binding not in self._instances:
+                    made = self._instances[binding] = Instances(wanted.pair, self._link)
+                    self._children.employ(f"instances/{binding}", made)
+            await self._regroup()
+
+    def wants(self, binding: str) -> bool:
+        """Tell whether something is synced for a binding."""
+        return binding in self._wanted
+
+    def needs(self, app_namespace: str) -> bool:
+        """Tell whether there are claims in an app namespace."""
+        return any(one.has_claims(app_namespace) for one in self._instances.values())
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """The kinds whose instances are synced."""
+        return [one.pair.kind for one in self._instances.values()]
+
+    def missing(self, binding: str) -> Sequence[str]:
+        """Return what could not be read yet of what a binding needs."""
+        running = self._instances.get(binding)
+        return () if running is None else running.missing
+
+    def problems(self, binding: str) -> Sequence[str]:
+        """Return why claims of a binding are not followed."""
+        wanted = self._wanted.get(binding)
+        found = [self._claims.get(_kind(rule)) for rule in wanted.rules] if wanted else []
+        said = [sentence for one in found if one is not None for sentence in one.problems]
+        return list(dict.fromkeys(said))
+
+    def has(self, kind: Kind, place: ObjectKey) -> Rival:
+        """Tell another provider whether an object comes down to this place from here."""
+        claim = self._claims.get(_plain(kind))
+        return "none" if claim is None else claim.has(place)
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._children.stop()
+
+    async def run(self) -> None:
+        """Sync until `stop`, and end what is under way."""
+        await self._children.run()
+
+    async def _regroup(self) -> None:
+        """Give each claimed kind the rules of all bindings; one worker set serves them."""
+        rules: dict[Kind, list[Rule]] = {}
+        for wanted in self._wanted.values():
+            for rule in wanted.rules:
+                rules.setdefault(_kind(rule), []).append(rule)
+        for kind in self._claims.keys() - rules.keys():
+            del self._claims[kind]
+            await self._children.end(_name(kind))
+        for kind, all_of_it in rules.items():
+            claim = self._claims.get(kind)
+            if claim is None:
+                claim = Claim(kind, self._link, rival=self._rival, changed=self._changed)
+                self._claims[kind] = claim
+                self._children.employ(_name(kind), claim)
+            claim.follow(all_of_it)
+
+
+def _kind(rule: Rule) -> Kind:
+    return Kind(rule.group, rule.version, "", rule.resource)
+
+
+def _plain(kind: Kind) -> Kind:
+    return Kind(kind.group, kind.version, "", kind.plural)
+
+
+def _name(kind: Kind) -> str:
+    return f"claims/{kind.resource}/{kind.version}"

@@ -1,0 +1,49 @@
+"""What all parts of one konnector process work with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from konnector.link import Recorder
+from reconciler.kube.bodies import Bodies
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.store import Store
+from reconciler.loop.clock import Clock
+from reconciler.loop.gate import Gate
+from reconciler.loop.meters import Meters
+
+# Opens a way with the kubeconfig in a Secret; `name` is what the cluster is called. It is not
+# used before the first call. Raises ConfigError.
+Connect: TypeAlias = Callable[[bytes, str], Cluster]
+
+
+class Queue(Protocol):
+    """Where keys wait for their controller."""
+
+    def add(self, key: str) -> None:
+        """Let the key be looked at soon."""
+        ...
+
+    def add_after(self, key: str, seconds: float) -> None:
+        """Let the key be looked at after so many seconds, or sooner."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The app cluster with the views of it that all share, and what writes, tells and counts.
+
+    Of Namespaces and CRDs only metadata are held (H28); `bodies` are those of the CRDs.
+    """
+
+    app: Cluster
+    namespaces: Store
+    crds: Store
+    bodies: Bodies
+    connect: Connect
+    gate: Gate
+    recorder: Recorder
+    clock: Clock
+    meters: Meters
+    workers: int
+    control_plane_mode: bool

@@ -1,0 +1,87 @@
+"""A claimed Secret on both sides, claims on it, and what was decided, in words."""
+
+from typing import Any
+
+from konnector.decisions.claimed import Seen
+from konnector.decisions.claims import rules_of
+from reconciler.core.decision import Create, Delete, Patch
+from reconciler.core.manifest import annotations_of, get_map
+from reconciler.core.refs import SECRET, Kind, ObjectKey
+
+OWNER = "klutch.anynines.com/resource-owner"
+APP, PLANE = ObjectKey("team-a", "creds"), ObjectKey("cluster-a1-team-a", "creds")
+ONE, TWO = {"password": "b25l"}, {"password": "dHdv"}
+HOLD = {"deletionTimestamp": "2026-06-01T12:00:00Z", "finalizers": ["somebody.example/x"]}
+VOUCHER = Kind("shop.example", "v1", "Voucher", "vouchers")
+
+
+def on(place, owner="", data=ONE, *, labels=None, annotations=None, hold=False, **more) -> Any:
+    """Return a live Secret, or whatever `more` makes of it."""
+    marks = {**({OWNER: owner} if owner else {}), **(annotations or {})}
+    metadata = {
+        "name": place.name,
+        "namespace": place.namespace,
+        "uid": f"uid-{place.namespace}",
+        "resourceVersion": "7",
+        **({"labels": labels} if labels else {}),
+        **({"annotations": marks} if marks else {}),
+        **(HOLD if hold else {}),
+    }
+    held = {} if data is None else {"data": data}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque",
+            **held, **more}  # fmt: skip
+
+
+def app(*args, **more):
+    return on(APP, *args, **more)
+
+
+def plane(*args, **more):
+    return on(PLANE, *args, **more)
+
+
+def rules(*selectors, **more):
+    claims = [
+        {"resource": "secrets", "version": "v1", "state": "Accepted", "selector": one, **more}
+        for one in selectors
+    ]
+    return rules_of({"metadata": {"name": "b"}, "spec": {"permissionClaims": claims}}).rules
+
+
+def looked(claims, provider, consumer, **more):
+    facts = {"kind": SECRET, "rules": claims, "claim_place": APP, "copy_place": PLANE, **more}
+    return Seen(**facts, provider=provider, consumer=consumer)
+
+
+def told(decision):
+    """Return the steps as words: a verb, the side, and an owner where only that is written."""
+    return [_words(step) for task in decision.tasks for step in task.steps]
+
+
+def _words(step: Any) -> str:
+    match step:
+        case Create(_, manifest, cluster):
+            return f"create {cluster} {annotations_of(manifest)[OWNER]}"
+        case Delete(ref):
+            return f"delete {ref.cluster}"
+        case Patch(ref, body):
+            annotations = get_map(body, "metadata", "annotations")
+            alone = set(body) == {"metadata"} and set(annotations) == {OWNER}
+            return (
+                f"{'mark' if alone else 'patch'} {ref.cluster} {annotations.get(OWNER, '')}".strip()
+            )
+    raise AssertionError(step)
+
+
+ANY = rules({})
+DOWN = rules({"owner": "Provider"})
+UP = rules({"owner": "Consumer"})
+NAMED = rules({"names": ["creds"]})
+CREATED_DOWN = ["mark control-plane Provider", "create app-cluster Provider"]
+CREATED_UP = ["mark app-cluster Consumer", "create control-plane Consumer"]
+BLUE, RED = {"color": "blue"}, {"color": "red"}
+BLUE_ONLY = rules({"owner": "Provider", "labelSelectors": [BLUE]})
+BLUE_UP = rules({"owner": "Consumer", "labelSelectors": [BLUE]})
+TLS_UP = rules({"owner": "Consumer", "fieldSelectors": ["type=kubernetes.io/tls"]})
+OTHER_NAME = rules({"names": ["other"]})
+OTHER_PLACE = rules({"namespaces": ["team-b"]})

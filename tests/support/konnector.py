@@ -1,0 +1,88 @@
+"""The konnector, run within a test between real clusters.
+
+Usually all of it but the lease: one konnector per app cluster or space at a time is up to the test.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+from konnector import own_crd, program
+from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
+from konnector.settings import ControlPlaneMode, Settings
+from konnector.switching import Switching
+from reconciler.core import names
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.connection import Connection
+from reconciler.kube.limits import Limits
+from reconciler.loop.clock import Clock, SystemClock
+from reconciler.loop.gate import Gate
+from tests.support.eventually import eventually
+from tests.support.faults import Faults
+from tests.support.faulty import FaultyCluster
+
+AGENT: Final = "konnector"
+USUAL: Final = Settings(
+    lease_identity="test", lease_namespace=names.KLUTCH_NAMESPACE, leader_election=False
+)
+_LIMITS: Final = Limits(qps=2000, burst=4000, concurrency=512)
+
+
+@asynccontextmanager
+async def konnector(
+    home: Connection,
+    settings: Settings = USUAL,
+    *,
+    clock: Clock | None = None,
+    faults: Faults | None = None,
+) -> AsyncIterator[program.Konnector]:
+    """Let a konnector work for the length of the block, from when it has read its bindings.
+
+    `home` leads to the app cluster, in control-plane mode to the control plane. With `faults` its
+    calls to both clusters fail on cue.
+    """
+    stop, clock, gate = asyncio.Event(), clock or SystemClock(), Gate()
+    mode = settings.control_plane_mode
+    async with AsyncExitStack() as opened:
+        name = APP_CLUSTER if mode is None else CONTROL_PLANE
+        way = replace(home, name=name)
+        real = await opened.enter_async_context(KubeCluster(way, limits=_LIMITS, agent=AGENT))
+        cluster = _faulty(real, faults)
+        app: Cluster = cluster
+        if mode is not None:
+            content = await program.app_kubeconfig(real, mode)
+            there = _faulty(program.connect(content, APP_CLUSTER, _LIMITS), faults)
+            app = await opened.enter_async_context(Switching(there))
+        kind = await own_crd.served(real, gate, clock, install=mode is None)
+        made = program.wired(settings, cluster, app, leases=real, kind=kind, clock=clock, gate=gate)
+        running = asyncio.create_task(made.manager.run(stop))
+
+        def read() -> bool:
+            if running.done():
+                running.result()
+            return not made.manager.unready()
+
+        try:
+            await eventually(read)
+            yield made
+        finally:
+            stop.set()
+            await running
+
+
+def in_space(space: str, secret: str) -> Settings:
+    """Return the settings of a konnector that runs beside the control plane."""
+    return replace(
+        USUAL,
+        control_plane_mode=ControlPlaneMode(
+            space=space, secret_namespace=space, secret_name=secret
+        ),
+        lease_namespace=space,
+    )
+
+
+def _faulty(cluster: Cluster, faults: Faults | None) -> Cluster:
+    return cluster if faults is None else FaultyCluster(cluster, faults)

@@ -1,0 +1,485 @@
+"""The CRD in the app cluster: what follows from an export, and which write that takes."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from konnector.decisions import crd
+from konnector.decisions.crd import Owner
+from konnector.decisions.sides import APP_CLUSTER
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core.decision import Create, Patch
+from reconciler.core.manifest import get_map
+from reconciler.core.refs import CRD, Kind, Ref
+from tests.support.space_objects import deleting, live, live_like
+
+NAME = "databases.shop.example"
+BINDING = live(API_SERVICE_BINDING, NAME, namespace="klutch-bind", metadata={"uid": "new"})
+OWNER = Owner(BINDING, frozenset({"new"}))
+IN_SPACE = Owner(BINDING, frozenset({"new"}), space_uid="uid-of-space")
+NAMES: Any = {
+    "plural": "databases",
+    "kind": "Database",
+    "shortNames": ["db"],
+    "categories": ["shop"],
+}
+STATUS: Any = {"type": "object", "properties": {"phase": {"type": "string"}}}
+SPEC: Any = {
+    "type": "object",
+    "required": ["tier"],
+    "properties": {
+        "tier": {"type": "string", "enum": ["small", ""], "default": ""},
+        "count": {"type": "integer", "minimum": 0},
+        "shards": {"type": "array", "items": {"type": "object", "nullable": True}},
+        "any": {"x-kubernetes-preserve-unknown-fields": True},
+    },
+}
+SCHEMA: Any = {"type": "object", "properties": {"spec": SPEC, "status": STATUS}}
+COLUMN: Any = {"name": "Phase", "type": "string", "jsonPath": ".status.phase"}
+
+
+def wanted(offer, owner) -> Any:
+    return crd.wanted(offer, owner)
+
+
+def plan(offer, held, owner) -> Any:
+    """Return a plan whose step may be looked into whatever it is."""
+    return crd.plan(offer, held, owner)
+
+
+def version(name="v1", *, storage=True, schema=SCHEMA, **more):
+    held = {"name": name, "served": True, "storage": storage, "schema": {"openAPIV3Schema": schema}}
+    return {**held, "subresources": {"status": {}}, "additionalPrinterColumns": [COLUMN], **more}
+
+
+def export(*versions, **more) -> Any:
+    spec = {
+        "group": "shop.example",
+        "names": NAMES,
+        "scope": "Namespaced",
+        "informerScope": "Namespaced",
+        "versions": list(versions) or [version()],
+        "permissionClaims": [{"resource": "secrets"}],
+        **more,
+    }
+    return {"metadata": {"name": NAME, "generation": 1}, "spec": spec}
+
+
+def served(manifest, **metadata) -> Any:
+    """Return what an API server makes of a CRD: names and conversion have defaults."""
+    made = copy.deepcopy(dict(live_like(manifest, uid="uid-of-crd", resourceVersion="7")))
+    names = made["spec"]["names"]
+    made["spec"]["names"] = {"singular": "database", "listKind": "DatabaseList", **names}
+    made["spec"]["conversion"] = {"strategy": "None"}
+    made["status"] = {
+        "conditions": [
+            {"type": "NamesAccepted", "status": "True"},
+            {"type": "Established", "status": "True"},
+        ],
+        "acceptedNames": made["spec"]["names"],
+    }
+    return live_like(made, **metadata)
+
+
+def reference(uid, **more) -> Any:
+    held = {"apiVersion": "klutch.anynines.com/v1alpha1", "kind": "APIServiceBinding"}
+    return {**held, "name": NAME, "uid": uid, "controller": True, **more}
+
+
+LIVE = served(wanted(export(), OWNER))
+
+
+def changed(**spec):
+    return {**LIVE, "spec": {**LIVE["spec"], **spec}}
+
+
+def test_exactly_what_the_protocol_says():
+    assert wanted(export(), OWNER) == {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": NAME, "ownerReferences": [reference("new")]},
+        "spec": {
+            "group": "shop.example",
+            "names": NAMES,
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": SCHEMA},
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [COLUMN],
+                }
+            ],
+        },
+    }
+
+
+def test_what_exports_do_not_carry_is_not_stated():
+    bare = version(selectableFields=[{"jsonPath": ".spec.tier"}], deprecated=True)
+    del bare["subresources"], bare["additionalPrinterColumns"]
+    (made,) = wanted(export(bare), OWNER)["spec"]["versions"]
+    assert made["subresources"] == {}
+    assert made["deprecated"] is True
+    assert "selectableFields" not in made
+    assert "additionalPrinterColumns" not in made
+
+
+def test_g26_what_was_converted_by_webhook_comes_with_its_storage_version():
+    (made,) = wanted(export(version("v2")), OWNER)["spec"]["versions"]
+    assert made["storage"] is True
+    assert "conversion" not in wanted(export(version("v2")), OWNER)["spec"]
+
+
+def test_a_missing_one_is_made():
+    found = plan(export(), None, OWNER)
+    assert found.step == Create(CRD, wanted(export(), OWNER), APP_CLUSTER)
+    assert (found.standing, found.same_spec) == ("absent", False)
+
+
+ALIKE = {
+    "as the server left it": LIVE,
+    "with labels, annotations and owners of others": live_like(
+        LIVE,
+        labels={"team": "a"},
+        annotations={"note": "b"},
+        ownerReferences=[reference("new"), {"kind": "Application", "name": "x", "uid": "y"}],
+    ),
+    "owned by another version of our group": live_like(
+        LIVE, ownerReferences=[reference("new", apiVersion="klutch.anynines.com/v1")]
+    ),
+    "preserveUnknownFields told": changed(preserveUnknownFields=False),
+    "a field of a newer API server": changed(novelty={"on": True}),
+    "what is empty, left out": changed(
+        versions=[version(deprecated=False, deprecationWarning="", selectableFields=[])]
+    ),
+    "columns with what is empty": changed(
+        versions=[version(additionalPrinterColumns=[{**COLUMN, "priority": 0, "format": ""}])]
+    ),
+    "a schema with what is empty": changed(
+        versions=[version(schema={**SCHEMA, "description": "", "required": [], "nullable": False})]
+    ),
+    "one number in two spellings": changed(
+        versions=[
+            version(
+                schema={
+                    "type": "object",
+                    "properties": {
+                        "spec": {
+                            **SPEC,
+                            "properties": {
+                                **SPEC["properties"],
+                                "count": {"type": "integer", "minimum": 0.0},
+                            },
+                        },
+                        "status": STATUS,
+                    },
+                }
+            )
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("held", ALIKE.values(), ids=ALIKE.keys())
+def test_nothing_is_written_that_is_already_so(held):
+    found = plan(export(), held, OWNER)
+    assert (found.standing, found.step, found.same_spec) == ("ours", None, True)
+
+
+def test_nothing_is_written_however_little_an_export_says():
+    bare = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}}
+    offer = export(bare, names={**NAMES, "shortNames": [], "categories": None, "singular": ""})
+    assert plan(offer, served(wanted(offer, OWNER)), OWNER).step is None
+
+
+def with_property(name, schema):
+    """Return a version with one property more in its spec."""
+    properties = {**SPEC["properties"], name: schema}
+    return version(schema={**SCHEMA, "properties": {"spec": {**SPEC, "properties": properties}}})
+
+
+DIFFERENT = {
+    "a property more": (changed(versions=[with_property("x", {})]), "versions"),
+    "a property less": (changed(versions=[version(schema={"type": "object"})]), "versions"),
+    "a version less": (changed(versions=[]), "versions"),
+    "a version more": (changed(versions=[version(), version("v2", storage=False)]), "versions"),
+    "no status any more": (changed(versions=[version(subresources={})]), "versions"),
+    "a field to select by": (
+        changed(versions=[version(selectableFields=[{"jsonPath": ".spec.tier"}])]),
+        "versions",
+    ),
+    "a column edited": (
+        changed(versions=[version(additionalPrinterColumns=[{**COLUMN, "priority": 1}])]),
+        "versions",
+    ),
+    "true instead of 1": (
+        changed(versions=[version(schema={**SCHEMA, "maxProperties": True})]),
+        "versions",
+    ),
+    "conversion by webhook": (
+        changed(conversion={"strategy": "Webhook", "webhook": {"clientConfig": {}}}),
+        "conversion",
+    ),
+    "unknown fields preserved": (changed(preserveUnknownFields=True), "preserveUnknownFields"),
+    "another scope": (changed(scope="Cluster"), "scope"),
+    "a name more": (changed(names={**LIVE["spec"]["names"], "shortNames": ["db", "x"]}), "names"),
+    "no spec": ({**LIVE, "spec": "none"}, "versions"),
+    "versions that are no list": (changed(versions={"v1": {}}), "versions"),
+}
+
+
+@pytest.mark.parametrize(("held", "field"), DIFFERENT.values(), ids=DIFFERENT.keys())
+def test_what_somebody_edited_is_mended(held, field):
+    found = plan(export(), held, OWNER)
+    assert isinstance(found.step, Patch)
+    assert found.same_spec is False
+    assert found.step.ref == Ref(APP_CLUSTER, CRD, "", NAME)
+    assert found.step.body["metadata"] == {"uid": "uid-of-crd", "resourceVersion": "7"}
+    assert field in get_map(found.step.body, "spec")
+    mended = merged(held, found.step.body)
+    assert plan(export(), mended, OWNER).step is None
+
+
+def test_a_limit_that_a_server_rounds_is_no_difference():
+    """As kube-apiserver 1.36 answers: limits are floats to it."""
+    offer = export(with_property("n", {"type": "integer", "maximum": 2**53 + 1}))
+    held = changed(versions=[with_property("n", {"type": "integer", "maximum": 2**53})])
+    assert plan(offer, held, OWNER).step is None
+    far = export(with_property("n", {"type": "integer", "maximum": 10**400}))
+    assert isinstance(plan(far, held, OWNER).step, Patch)
+
+
+EMPTY_DEFAULT: Any = {"type": "string", "enum": ["small", ""]}
+
+
+def test_an_empty_default_is_no_absent_one():
+    properties = {**SPEC["properties"], "tier": EMPTY_DEFAULT}
+    schema: Any = {"type": "object", "properties": {"spec": {**SPEC, "properties": properties}}}
+    held = changed(versions=[version(schema={**schema, "properties": {
+        **schema["properties"], "status": STATUS}})])  # fmt: skip
+    assert isinstance(plan(export(), held, OWNER).step, Patch)
+
+
+def merged(target, patch):
+    """Return what a merge patch makes (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return patch
+    held = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            held.pop(key, None)
+        else:
+            held[key] = merged(held.get(key), value)
+    return held
+
+
+GROWN = {
+    "a property": export(with_property("region", {"type": "string"})),
+    "a property less": export(version(schema={"type": "object"})),
+    "a version": export(version(), version("v2", storage=False)),
+    "names": export(names={"plural": "databases", "kind": "Database"}),
+    "a column less": export(version(additionalPrinterColumns=[])),
+}
+
+
+@pytest.mark.parametrize("offer", GROWN.values(), ids=GROWN.keys())
+def test_what_changes_in_the_export_comes_along(offer):
+    found = plan(offer, LIVE, OWNER)
+    assert isinstance(found.step, Patch)
+    after = merged(LIVE, found.step.body)
+    assert plan(offer, after, OWNER).step is None
+    assert crd.spec(offer)["versions"] == after["spec"]["versions"]
+    expected = served(wanted(offer, OWNER))["spec"]["names"]
+    assert after["spec"]["names"] == expected
+
+
+FOREIGN: dict[str, Any] = {
+    "no owner": [],
+    "another kind": [reference("new", kind="Application")],
+    "another group": [reference("new", apiVersion="shop.example/v1")],
+    "another binding": [reference("new", name="queues.shop.example")],
+    "a binding that lives": [reference("other")],
+    "of two bindings of this name one lives": [reference("gone"), reference("other")],
+    "no list": "APIServiceBinding",
+    "no objects": ["APIServiceBinding", None],
+}
+
+
+@pytest.mark.parametrize("owners", FOREIGN.values(), ids=FOREIGN.keys())
+def test_g25_what_is_anybody_elses_is_left_alone(owners):
+    held = live_like(changed(scope="Cluster"), ownerReferences=owners)
+    owner = Owner(BINDING, frozenset({"new", "other"}))
+    found = plan(export(), held, owner)
+    assert (found.standing, found.step, found.same_spec) == ("foreign", None, False)
+
+
+def test_h15_what_a_binding_left_that_is_gone_is_taken_over():
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "y"}
+    held = live_like(LIVE, ownerReferences=[other, reference("gone")])
+    found = plan(export(), held, OWNER)
+    assert (found.standing, found.same_spec) == ("left", True)
+    assert found.step.body == {
+        "metadata": {
+            "uid": "uid-of-crd",
+            "resourceVersion": "7",
+            "ownerReferences": [other, reference("new")],
+        }
+    }
+    assert plan(export(), merged(held, found.step.body), OWNER).standing == "ours"
+
+
+def test_h15_taken_over_and_mended_in_one_write():
+    held = live_like(changed(versions=[]), ownerReferences=[reference("gone")])
+    body = plan(export(), held, OWNER).step.body
+    assert body["metadata"]["ownerReferences"] == [reference("new")]
+    assert body["spec"] == {"versions": crd.spec(export())["versions"]}
+
+
+@pytest.mark.parametrize("uid", ["new", "gone"])
+def test_what_is_being_deleted_is_not_written(uid):
+    held = deleting(live_like(changed(versions=[]), ownerReferences=[reference(uid)]))
+    assert plan(export(), held, OWNER).step is None
+
+
+def test_without_an_owner_the_space_is_noted():
+    made = plan(export(), None, IN_SPACE).step.manifest
+    assert made["metadata"] == {
+        "name": NAME,
+        "annotations": {"klutchctl.dev/space-uid": "uid-of-space"},
+    }
+    found = plan(export(), served(made), IN_SPACE)
+    assert (found.standing, found.step) == ("ours", None)
+    another = Owner(BINDING, frozenset({"new"}), space_uid="uid-of-another-space")
+    assert plan(export(), served(made), another).standing == "foreign"
+    assert plan(export(), served(made), OWNER).standing == "foreign"
+
+
+def test_an_owner_that_would_be_missed_is_taken_away():
+    """The garbage collector of an app cluster with cluster-scoped bindings (mapping.md 8)."""
+    found = plan(export(), LIVE, IN_SPACE)
+    assert found.step.body["metadata"] == {
+        "uid": "uid-of-crd",
+        "resourceVersion": "7",
+        "ownerReferences": None,
+        "annotations": {"klutchctl.dev/space-uid": "uid-of-space"},
+    }
+    assert "spec" not in found.step.body
+    assert plan(export(), merged(LIVE, found.step.body), IN_SPACE).step is None
+
+
+VERSIONS = {
+    "the only one": ([version("v1")], "v1"),
+    "H14: the storage version, wherever it is": (
+        [version("v1", storage=False), version("v2")],
+        "v2",
+    ),
+    "the first that is served, if the stored is not": (
+        [version("v1", served=False), version("v2", storage=False), version("v3", storage=False)],
+        "v2",
+    ),
+    "none": ([version("v1", served=False)], ""),
+    "no versions": (["v1", None, 7], ""),
+}
+
+
+@pytest.mark.parametrize(("versions", "want"), VERSIONS.values(), ids=VERSIONS.keys())
+def test_the_version_that_is_synced(versions, want):
+    assert crd.synced_version(export(*versions)) == want
+
+
+def test_the_kind_of_instances():
+    assert crd.instance_kind(export()) == Kind("shop.example", "v1", "Database", "databases")
+    assert not crd.instance_kind(export(scope="Cluster")).namespaced
+
+
+STATUSES = {
+    "served": (export(), True),
+    "H13: not served": (export(version(subresources={})), False),
+    "nothing said": (export({"name": "v1", "served": True}), False),
+    "only in another version": (
+        export(version("v1", storage=False), version("v2", subresources={})),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("offer", "want"), STATUSES.values(), ids=STATUSES.keys())
+def test_a_status_of_its_own(offer, want):
+    assert crd.has_status(offer) is want
+
+
+def test_h14_versions_that_lose_something():
+    other = version("v2", storage=False, schema={"type": "object"})
+    assert crd.lossy_versions(export(version(), version("v2", storage=False))) == ()
+    assert crd.lossy_versions(export(version(), other)) == ("v2",)
+    assert crd.lossy_versions(export(version(), {**other, "served": False})) == ()
+
+
+ISOLATIONS = {
+    "H32: None": ({"scope": "Cluster", "clusterScopedIsolation": "None"}, True),
+    "Namespaced": ({"scope": "Cluster", "clusterScopedIsolation": "Namespaced"}, True),
+    "Prefixed": ({"scope": "Cluster", "clusterScopedIsolation": "Prefixed"}, False),
+    "of before isolation": ({"scope": "Cluster"}, False),
+    "not cluster-scoped": ({"clusterScopedIsolation": "None"}, False),
+}
+
+
+@pytest.mark.parametrize(("spec", "wrong"), ISOLATIONS.values(), ids=ISOLATIONS.keys())
+def test_isolation(spec, wrong):
+    assert bool(crd.isolation_problem(export(**spec))) is wrong
+
+
+PROBLEMS = {
+    "fit": (export(), ""),
+    "serves nothing": (export(version(served=False)), "serves no version"),
+    "no versions": ({"metadata": {"name": NAME}, "spec": {**export()["spec"], "versions": None}},
+                    "serves no version"),
+    "no schema": (export(version(), {"name": "v2", "served": True}), "version v2 has no schema"),
+    "a schema that is no object": (
+        export({**version(), "schema": {"openAPIV3Schema": "{}"}}),
+        "has no schema",
+    ),
+    "another group": (export(group="other.example"), "databases.other.example"),
+    "no spec": ({"metadata": {"name": NAME}}, "have to be named alike"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("offer", "sentence"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_exports_of_which_no_crd_follows(offer, sentence):
+    said = crd.problem(offer)
+    assert bool(said) is bool(sentence)
+    assert sentence in said
+
+
+HOSTILE: list[Any] = [
+    None,
+    7,
+    "x",
+    [],
+    {},
+    [7],
+    {"spec": []},
+    {"metadata": [], "spec": {"names": []}},
+]
+
+
+@pytest.mark.parametrize("odd", HOSTILE, ids=repr)
+def test_odd_values_never_raise(odd):
+    for offer in (
+        {"metadata": {"name": NAME}, "spec": odd},
+        export(names=odd),
+        {"metadata": {"name": NAME}, "spec": {**export()["spec"], "versions": odd}},
+        export({"name": odd, "served": odd, "schema": odd, "subresources": odd}),
+        export(version(additionalPrinterColumns=odd, schema={"properties": odd, "items": odd})),
+    ):
+        plan(offer, LIVE, OWNER)
+        plan(offer, {"metadata": odd, "spec": odd, "status": odd}, OWNER)
+        crd.problem(offer)
+        crd.instance_kind(offer)
+        crd.lossy_versions(offer)
+        crd.has_status(offer)
+        crd.is_established({"status": odd})
+        crd.name_conflict({"status": {"conditions": odd}})

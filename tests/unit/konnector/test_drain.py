@@ -1,0 +1,473 @@
+"""How a binding is let go (mapping.md 9, protocol-konnector.md C.7, H15, H33)."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from konnector.decisions import drain
+from konnector.decisions.drain import BATCH, Seen, decide, finishing, is_held, syncs
+from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import keys
+from reconciler.core.decision import NOTHING, Delete, Patch
+from reconciler.core.durations import format_time
+from reconciler.core.manifest import annotations_of, finalizers_of, get_map, name_of
+from reconciler.core.refs import CRD, SECRET, Kind
+from tests.support.space_objects import NOW, SPACE, deleting, live, live_like
+
+DATABASE = Kind("shop.example", "v1", "Database", "databases")
+TENANT = Kind("shop.example", "v1", "Tenant", "tenants", namespaced=False)
+NAME = DATABASE.resource
+HERE = f"{SPACE}-dev"
+BOUND = {keys.BOUND: "true"}
+FREED = {keys.RELEASED: format_time(NOW)}
+OTHERS = "somebody.example/x"
+
+
+def binding(policy=None, *finalizers, goes=False, draining=False):
+    notes = {} if policy is None else {keys.DELETION_POLICY: policy}
+    if draining:
+        notes[keys.DRAINING] = format_time(NOW)
+    made = live(API_SERVICE_BINDING, NAME, namespace="klutch-bind")
+    made = live_like(made, annotations=notes, finalizers=list(finalizers))
+    return live_like(made, deletionTimestamp=format_time(NOW)) if goes else made
+
+
+def leaving(policy: str | None = "Release", **facts):
+    return binding(policy, OTHERS, keys.DRAIN, goes=True, **facts)
+
+
+def copy(name="a", *, namespace=HERE, **annotations):
+    made = live(DATABASE, name, namespace=namespace)
+    return DATABASE, live_like(made, annotations={**BOUND, "x": "y", **annotations})
+
+
+def instance(name="a", *finalizers, **annotations):
+    made = live(DATABASE, name, namespace="dev")
+    return DATABASE, live_like(
+        made, annotations={**BOUND, **annotations}, finalizers=list(finalizers)
+    )
+
+
+def held(name="a"):
+    return instance(name, OTHERS, keys.SYNCER)
+
+
+def tenant(name, space=SPACE):
+    made = live(TENANT, name)
+    return TENANT, live_like(made, annotations={**BOUND, keys.CLUSTER_NAMESPACE: space})
+
+
+def secret(name="creds", owner: str | None = keys.OWNER_PROVIDER):
+    made = live(SECRET, name, namespace="dev")
+    return SECRET, live_like(made, annotations={keys.RESOURCE_OWNER: owner} if owner else {})
+
+
+def crd(*, owner: str | None = None, group="klutch.anynines.com", manager="klutch.anynines.com"):
+    owners = [{"apiVersion": f"{group}/v1", "kind": "APIServiceBinding", "uid": owner}]
+    return live_like(
+        live(CRD, NAME),
+        ownerReferences=owners if owner else [],
+        managedFields=[{"manager": "kube-apiserver"}, {"manager": manager, "operation": "Update"}],
+    )
+
+
+def seen(bound, **facts):
+    return Seen(
+        **{
+            "home": APP_CLUSTER,
+            "binding": bound,
+            "space": SPACE,
+            "service_namespaces": frozenset({HERE}),
+            **facts,
+        }
+    )
+
+
+def done(decision):
+    found = []
+    for task in decision.tasks:
+        (step,) = task.steps
+        assert task.failure == drain.DRAIN_FAILED
+        match step:
+            case Patch(ref, body) if get_map(body, "metadata", "annotations"):
+                found.append(("release", ref.cluster, ref.kind.kind, ref.name))
+            case Patch(ref, body):
+                verb = "hold" if keys.DRAIN in finalizers_of(body) else "free"
+                found.append((verb, ref.cluster, ref.kind.kind, ref.name))
+            case Delete(ref):
+                found.append(("delete", ref.cluster, ref.kind.kind, ref.name))
+    return found
+
+
+def told(decision):
+    return [one.reason for one in decision.conditions]
+
+
+LET_GO = [("free", APP_CLUSTER, "APIServiceBinding", NAME)]
+HELD = [("hold", APP_CLUSTER, "APIServiceBinding", NAME)]
+HOLDING = {
+    "a plain binding is not held": (binding(), []),
+    "one that says how it is let go is": (binding("Release"), HELD),
+    "also to delete": (binding("Delete"), HELD),
+    "also to block": (binding("Block"), HELD),
+    "also with a word that nobody knows": (binding("Whatever"), HELD),
+    "once is enough": (binding("Release", keys.DRAIN), []),
+    "one that says it no longer is let go": (binding(None, OTHERS, keys.DRAIN), LET_GO),
+    "none is held that goes already": (binding("Release", OTHERS, goes=True), []),
+    "a plain one that goes is nobody's": (binding(None, OTHERS, goes=True), []),
+    "one that says so no longer goes without a drain": (leaving(None), LET_GO),
+}
+
+
+@pytest.mark.parametrize(("bound", "steps"), HOLDING.values(), ids=HOLDING.keys())
+def test_which_bindings_are_held(bound, steps):
+    look = seen(bound, copies=[copy()], instances=[held()], fresh=True)
+    decision = decide(look, now=NOW)
+    assert done(decision) == steps
+    assert decision.conditions == ()
+
+
+def test_finalizers_of_others_stay():
+    (task,) = decide(seen(binding("Release", OTHERS)), now=NOW).tasks
+    (step,) = task.steps
+    assert isinstance(step, Patch)
+    assert step.body == {
+        "metadata": {
+            "uid": f"uid-of-{NAME}",
+            "resourceVersion": "7",
+            "finalizers": [OTHERS, keys.DRAIN],
+        }
+    }
+    (task,) = decide(seen(leaving(), fresh=True), now=NOW).tasks
+    (step,) = task.steps
+    assert isinstance(step, Patch)
+    assert step.body["metadata"] == {
+        "uid": f"uid-of-{NAME}", "resourceVersion": "7", "finalizers": [OTHERS],
+    }  # fmt: skip
+
+
+def test_a_binding_in_a_space_is_let_go_there():
+    (task,) = decide(seen(leaving(), home=CONTROL_PLANE, fresh=True), now=NOW).tasks
+    (step,) = task.steps
+    assert isinstance(step, Patch)
+    assert (step.ref.cluster, step.ref.kind) == (CONTROL_PLANE, API_SERVICE_BINDING)
+
+
+RELEASED = ("release", CONTROL_PLANE, "Database", "a")
+FREE = ("free", APP_CLUSTER, "Database", "a")
+RELEASING: dict[str, tuple[Any, ...]] = {
+    "the sync stops first": ({"syncing": True, "copies": [copy()]}, [], ["Draining"]),
+    "not while a view is incomplete": (
+        {"unsure": "the control plane does not answer", "copies": [copy()], "fresh": True},
+        [], ["DrainWaiting"],
+    ),
+    "copies before instances": (
+        {"copies": [copy()], "instances": [held()], "fresh": True}, [RELEASED], ["Draining"],
+    ),
+    "then instances": ({"instances": [held()], "fresh": True}, [FREE], ["Draining"]),
+    "also those that are being deleted": (
+        {"instances": [(DATABASE, live_like(held()[1], deletionTimestamp=format_time(NOW)))]},
+        [FREE], ["Draining"],
+    ),
+    "what is unbound already is left alone": (
+        {"copies": [(DATABASE, live(DATABASE, "a", namespace=HERE))], "fresh": True}, LET_GO, [],
+    ),
+    "what is free already is left alone": (
+        {"instances": [instance("a", OTHERS)], "fresh": True}, LET_GO, [],
+    ),
+    "what is elsewhere is another space's": (
+        {"copies": [copy(namespace="cluster-b-dev")], "fresh": True}, LET_GO, [],
+    ),
+    "the name of a cluster-scoped copy proves nothing (H3)": (
+        {"copies": [tenant(f"{SPACE}-b-x", f"{SPACE}-b"), tenant("any")], "fresh": True},
+        [("release", CONTROL_PLANE, "Tenant", "any")], ["Draining"],
+    ),
+    "a view that shows nothing is no proof": ({}, [], ["Draining"]),
+    "the CRD and what came down stay": (
+        {"crd": crd(), "copied": [secret()], "fresh": True}, LET_GO, [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["Release", "Block", "Whatever", ""])
+@pytest.mark.parametrize(("facts", "steps", "reasons"), RELEASING.values(), ids=RELEASING.keys())
+def test_releasing(policy, facts, steps, reasons):
+    decision = decide(seen(leaving(policy), **facts), now=NOW)
+    assert (done(decision), told(decision)) == (steps, reasons)
+    assert (decision.again is None) is (steps == LET_GO)
+
+
+def test_what_a_release_writes():
+    (task,) = decide(seen(leaving(), copies=[copy()]), now=NOW).tasks
+    (step,) = task.steps
+    assert isinstance(step, Patch)
+    assert get_map(step.body, "metadata", "annotations") == {keys.BOUND: None, **FREED}
+    (task,) = decide(seen(leaving(), instances=[held()]), now=NOW).tasks
+    (step,) = task.steps
+    assert isinstance(step, Patch)
+    # It keeps `bound`, by which the guard knows that it had a service.
+    assert step.body == {
+        "metadata": {"uid": "uid-of-a", "resourceVersion": "7", "finalizers": [OTHERS]}
+    }
+
+
+GONE = ("delete", APP_CLUSTER, "CustomResourceDefinition", NAME)
+OWN = f"uid-of-{NAME}"
+DELETING: dict[str, tuple[Any, ...]] = {
+    "nothing is left, as a view says": ({"crd": crd()}, [], ["Draining"]),
+    "not before the sync has stopped": (
+        {"crd": crd(), "syncing": True, "fresh": True}, [], ["Draining"],
+    ),
+    "the CRD first": (
+        {"crd": crd(owner=OWN), "copied": [secret()], "fresh": True}, [GONE], ["Draining"],
+    ),
+    "also where an orphaning delete took its owner away": (
+        {"crd": crd(), "fresh": True}, [GONE], ["Draining"],
+    ),
+    "also one that the original made": (
+        {"crd": crd(manager="konnector"), "fresh": True}, [GONE], ["Draining"],
+    ),
+    "not one that another binding owns": (
+        {"crd": crd(owner="another"), "fresh": True}, LET_GO, [],
+    ),
+    "nor one that a person made": ({"crd": crd(manager="kubectl"), "fresh": True}, LET_GO, []),
+    "another group's owner is no binding": (
+        {"crd": crd(owner=OWN, group="other.example", manager="kubectl"), "fresh": True},
+        LET_GO, [],
+    ),
+    "a CRD that is going is waited for": (
+        {"crd": deleting(crd()), "copied": [secret()], "fresh": True}, [], ["DrainWaiting"],
+    ),
+    "then what came down": (
+        {"copied": [secret(), secret("own", None), secret("up", keys.OWNER_CONSUMER)],
+         "fresh": True},
+        [("delete", APP_CLUSTER, "Secret", "creds")], ["Draining"],
+    ),
+    "which is waited for": (
+        {"copied": [(SECRET, deleting(secret()[1]))], "fresh": True}, [], ["DrainWaiting"],
+    ),
+    "then the binding": ({"fresh": True}, LET_GO, []),
+    "instances that are left make it a release": (
+        {"instances": [held()], "copies": [copy()], "crd": crd(), "fresh": True},
+        [RELEASED], ["Draining"],
+    ),
+    "the CRD stays with them": (
+        {"instances": [instance()], "crd": crd(), "copied": [secret()], "fresh": True}, LET_GO, [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "steps", "reasons"), DELETING.values(), ids=DELETING.keys())
+def test_deleting(facts, steps, reasons):
+    decision = decide(seen(leaving("Delete"), **facts), now=NOW)
+    assert (done(decision), told(decision)) == (steps, reasons)
+    assert (decision.again is None) is (steps == LET_GO)
+
+
+LEFT = {
+    "an instance": {"instances": [held()]},
+    "also one that is free": {"instances": [instance()]},
+    "a copy": {"copies": [copy()]},
+}
+
+
+@pytest.mark.parametrize("facts", LEFT.values(), ids=LEFT.keys())
+def test_a_space_that_goes_waits_for_its_instances(facts):
+    look = seen(leaving("Delete", draining=True), crd=crd(), fresh=True, syncing=True, **facts)
+    decision = decide(look, now=NOW)
+    assert (done(decision), told(decision)) == ([], ["DrainWaiting"])
+    assert "delete them, or annotate" in decision.conditions[0].message
+    assert syncs(look)
+    assert not finishing(look)
+    # A released space keeps its data, so there is nothing to wait for.
+    assert not syncs(seen(leaving("Release", draining=True), **facts))
+
+
+def test_a_space_that_goes_without_instances_is_no_different():
+    look = seen(leaving("Delete", draining=True), crd=crd(), fresh=True)
+    assert done(decide(look, now=NOW)) == [GONE]
+    assert not syncs(look)
+
+
+SYNCING = {
+    "a binding that stays": (binding(), True),
+    "one that is held": (binding("Delete", keys.DRAIN), True),
+    "one that goes plainly": (binding(None, OTHERS, goes=True), False),
+    "one that is released": (leaving(), False),
+    "one that is replaced": (leaving("Delete"), False),
+}
+
+
+@pytest.mark.parametrize(("bound", "expected"), SYNCING.values(), ids=SYNCING.keys())
+def test_what_is_synced(bound, expected):
+    assert syncs(seen(bound, instances=[held()], copies=[copy()])) is expected
+
+
+FINISHING: dict[str, tuple[Any, Any, bool]] = {
+    "all is let go": (leaving(), {"copies": [(DATABASE, {})], "instances": [instance()]}, True),
+    "not while it syncs": (leaving(), {"syncing": True}, False),
+    "not while a view is incomplete": (leaving(), {"unsure": "old"}, False),
+    "not with a bound copy": (leaving(), {"copies": [copy()]}, False),
+    "not with an instance that is held": (leaving(), {"instances": [held()]}, False),
+    "not for a binding that stays": (binding("Release", keys.DRAIN), {}, False),
+    "nor for one without our finalizer": (binding("Release", OTHERS, goes=True), {}, False),
+}
+
+
+@pytest.mark.parametrize(("bound", "facts", "yes"), FINISHING.values(), ids=FINISHING.keys())
+def test_what_is_read_anew(bound, facts, yes):
+    assert finishing(seen(bound, **facts)) is yes
+
+
+DETACHED = {
+    "one that is held and marked": (
+        held()[1], {"finalizers": [OTHERS], "annotations": {keys.BOUND: None}},
+    ),
+    "one that is marked": (instance()[1], {"annotations": {keys.BOUND: None}}),
+    "one that is held": (
+        live_like(held()[1], annotations={}), {"finalizers": [OTHERS]},
+    ),
+    "one that never was": (live(DATABASE, "a", namespace="dev"), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "change"), DETACHED.values(), ids=DETACHED.keys())
+def test_detaching(one, change):
+    patch = drain.detached(DATABASE, one)
+    if change is None:
+        assert patch is None
+        return
+    assert patch is not None
+    assert patch.ref.cluster == APP_CLUSTER
+    known = {"uid": "uid-of-a", "resourceVersion": "7"}
+    assert patch.body == {"metadata": {**known, **change}}
+    assert drain.detached(DATABASE, merged(one, patch.body)) is None
+
+
+def test_a_detached_binding_is_not_held():
+    patch = drain.unheld(APP_CLUSTER, leaving())
+    assert patch is not None
+    assert not is_held(merged(leaving(), patch.body))
+    assert drain.unheld(APP_CLUSTER, binding("Release")) is None
+
+
+def merged(one, body):
+    """Return the object after a merge patch of its metadata."""
+    metadata = {**one["metadata"]}
+    for key, value in body["metadata"].items():
+        if key == "annotations":
+            notes = {**metadata.get("annotations", {}), **value}
+            value = {name: text for name, text in notes.items() if text is not None}
+        metadata[key] = value
+    return {**one, "metadata": metadata}
+
+
+def _steps(decision):
+    return [step for task in decision.tasks for step in task.steps]
+
+
+class World:
+    """Both sides, on which steps are carried out. `fails` says for each step whether it fails."""
+
+    def __init__(self, bound, copies, instances, *, fails=()):
+        self.binding = bound
+        self.copies = {name_of(one): one for _, one in copies}
+        self.instances = {name_of(one): one for _, one in instances}
+        self.fails = iter(fails)
+
+    def look(self, *, fresh=False):
+        return seen(
+            self.binding,
+            copies=[(DATABASE, one) for one in self.copies.values()],
+            instances=[(DATABASE, one) for one in self.instances.values()],
+            fresh=fresh,
+        )
+
+    def turn(self):
+        look = self.look()
+        decision = decide(self.look(fresh=True) if finishing(look) else look, now=NOW)
+        for task in decision.tasks:
+            (step,) = task.steps
+            assert isinstance(step, Patch)
+            if next(self.fails, False):
+                continue
+            self.write(step)
+        if any(step.ref.cluster == APP_CLUSTER for step in _steps(decision)):
+            # Who is free may go, and a bound copy would follow.
+            assert not any(keys.BOUND in annotations_of(one) for one in self.copies.values())
+        return decision
+
+    def write(self, step):
+        if step.ref.kind == API_SERVICE_BINDING:
+            self.binding = merged(self.binding, step.body)
+            return
+        side = self.copies if step.ref.cluster == CONTROL_PLANE else self.instances
+        side[step.ref.name] = merged(side[step.ref.name], step.body)
+
+
+def test_many_instances_are_let_go_in_parts():
+    count = 5 * BATCH
+    world = World(
+        leaving(), [copy(f"d{i}") for i in range(count)], [held(f"d{i}") for i in range(count)]
+    )
+    looks = 0
+    while is_held(world.binding):
+        decision = world.turn()
+        assert len(decision.tasks) <= BATCH
+        looks += 1
+    assert looks == 2 * count // BATCH + 1
+
+
+STATES = st.tuples(st.booleans(), st.booleans(), st.sampled_from(["both", "copy", "instance"]))
+
+
+@settings(max_examples=200)
+@given(
+    objects=st.lists(STATES, max_size=8),
+    policy=st.sampled_from(["Release", "Block", "Delete", "x"]),
+    fails=st.lists(st.booleans(), max_size=40),
+)
+def test_a_drain_that_is_disturbed_ends_all_the_same(objects, policy, fails):
+    copies, instances = [], []
+    for i, (bound, finalized, sides) in enumerate(objects):
+        name = f"d{i}"
+        if sides != "instance":
+            one = copy(name)
+            copies.append(one if bound else (DATABASE, live_like(one[1], annotations=FREED)))
+        if sides != "copy":
+            instances.append(held(name) if finalized else instance(name))
+    before = [name_of(one) for _, one in (*copies, *instances)]
+    world = World(leaving(policy), copies, instances, fails=fails)
+    for _ in range(100):
+        if not is_held(world.binding):
+            break
+        world.turn()
+    assert not is_held(world.binding)
+    assert [*world.copies, *world.instances] == before
+    for one in world.copies.values():
+        assert keys.BOUND not in annotations_of(one)
+        assert keys.RELEASED in annotations_of(one)
+    for one in world.instances.values():
+        assert keys.SYNCER not in finalizers_of(one)
+        assert keys.BOUND in annotations_of(one)
+
+
+ODD: list[Any] = [
+    {}, {"metadata": 5}, {"metadata": {"annotations": [1], "finalizers": "x"}},
+    {"metadata": {"finalizers": [None, 1], "ownerReferences": [None, {"kind": 4}]}},
+    {"metadata": {"managedFields": {"manager": "konnector"}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("policy", ["Release", "Delete"])
+def test_hostile_objects(odd, policy):
+    each = [(DATABASE, odd), (TENANT, odd)]
+    look = seen(leaving(policy), copies=each, copied=each, crd=odd, fresh=True)
+    assert done(decide(look, now=NOW)) == LET_GO
+    assert done(decide(seen(leaving(policy), instances=each, fresh=True), now=NOW)) == LET_GO
+    assert decide(seen(odd), now=NOW) == NOTHING
+    assert drain.detached(DATABASE, odd) is None

@@ -1,0 +1,210 @@
+"""Mappings of app namespaces (protocol-konnector.md D.1, H6; mapping.md 9, 10)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from konnector.decisions.namespace import Removal, Seen, decide, leaving
+from konnector.decisions.sides import CONTROL_PLANE
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core import keys
+from reconciler.core.decision import NOTHING, Create, Delete, Patch
+from reconciler.core.manifest import annotations_of
+from reconciler.core.refs import NAMESPACE, Ref
+from tests.support.space_objects import SPACE, deleting, live, live_like, mapping
+
+DEV = live(NAMESPACE, "dev", status={"phase": "Active"})
+ENDING = deleting(DEV)
+PHASED = live(NAMESPACE, "dev", status={"phase": "Terminating"})
+REF = Ref(CONTROL_PLANE, API_SERVICE_NAMESPACE, SPACE, "dev")
+
+
+def marked(uid="app"):
+    return live_like(mapping(), annotations={keys.APP_CLUSTER_UID: uid})
+
+
+def gone(*, released=False):
+    return Removal(gone=True, released=released)
+
+
+def seen(**facts):
+    return Seen(**{"name": "dev", "space": SPACE, "app_cluster_uid": "app", **facts})
+
+
+def done(decision):
+    found: list[tuple[object, ...]] = []
+    for step in [step for task in decision.tasks for step in task.steps]:
+        match step:
+            case Create(kind, manifest, cluster):
+                assert (kind, cluster) == (API_SERVICE_NAMESPACE, CONTROL_PLANE)
+                found.append(("make", annotations_of(manifest)))
+            case Patch(ref, body):
+                assert ref == REF
+                found.append(("mark", annotations_of(body)[keys.APP_CLUSTER_UID]))
+            case Delete(ref, uid, version):
+                assert (ref, uid, version) == (REF, "uid-of-dev", "7")
+                found.append(("delete",))
+    return found
+
+
+OURS = {keys.APP_CLUSTER_UID: "app"}
+SAID = {
+    "a claim needs it": ({"app_namespace": DEV, "wanted": True}, [("make", OURS)]),
+    "an app cluster that cannot be told is not recorded": (
+        {"app_namespace": DEV, "wanted": True, "app_cluster_uid": ""}, [("make", {})],
+    ),
+    "nobody needs it": ({"app_namespace": DEV}, []),
+    "none for an app namespace that is ending": ({"app_namespace": ENDING, "wanted": True}, []),
+    "nor by its phase": ({"app_namespace": PHASED, "wanted": True}, []),
+    "nothing for one that vanished without mapping": ({"wanted": True, "removal": gone()}, []),
+    "nor where nobody needs it": ({"removal": gone()}, []),
+    "it is there and ours": ({"app_namespace": DEV, "mapping": marked(), "wanted": True}, []),
+    "a take-over records it": ({"app_namespace": DEV, "mapping": mapping()}, [("mark", "app")]),
+    "not with a uid that is not known": (
+        {"app_namespace": DEV, "mapping": mapping(), "app_cluster_uid": ""}, [],
+    ),
+    "another app cluster's stays": ({"app_namespace": DEV, "mapping": marked("old")}, []),
+    "until a person confirms": (
+        {"app_namespace": DEV, "mapping": marked("old"), "confirmed": True}, [("mark", "app")],
+    ),
+    "an app namespace that is ending keeps it": (
+        {"app_namespace": ENDING, "mapping": marked(), "removal": gone()}, [],
+    ),
+    "one that is gone loses it": ({"mapping": marked(), "removal": gone()}, [("delete",)]),
+    "also what was never recorded": ({"mapping": mapping(), "removal": gone()}, [("delete",)]),
+    "not because a view says so": ({"mapping": marked()}, []),
+    "not where the API server still has it": (
+        {"mapping": marked(), "removal": Removal(gone=False, released=False)}, [],
+    ),
+    "not while deletes are held": (
+        {"mapping": marked(), "removal": gone(), "deletes_held": "too many"}, [],
+    ),
+    "not while a claim needs it": (
+        {"mapping": marked(), "removal": gone(), "wanted": True}, [],
+    ),
+    "not while released data are in it": (
+        {"mapping": marked(), "removal": gone(released=True)}, [],
+    ),
+    "a confirmed delete goes first": (
+        {"mapping": marked("old"), "removal": gone(), "confirmed": True}, [("delete",)],
+    ),
+    "what is kept is re-recorded once confirmed": (
+        {"mapping": marked("old"), "removal": gone(released=True), "confirmed": True},
+        [("mark", "app")],
+    ),
+    "what is kept without a record gets none": (
+        {"mapping": mapping(), "removal": gone(released=True), "confirmed": True}, [],
+    ),
+    "one that is being deleted is waited for": (
+        {"mapping": deleting(marked("old")), "app_namespace": DEV, "wanted": True,
+         "removal": gone(), "confirmed": True}, [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "steps"), SAID.values(), ids=SAID.keys())
+def test_mappings(facts, steps):
+    assert done(decide(seen(**facts))) == steps
+
+
+def test_a_mapping_is_made_as_the_original_makes_it():
+    ((step,),) = [t.steps for t in decide(seen(app_namespace=DEV, wanted=True)).tasks]
+    assert isinstance(step, Create)
+    assert step.manifest == {
+        "apiVersion": "klutch.anynines.com/v1alpha1",
+        "kind": "APIServiceNamespace",
+        "metadata": {
+            "name": "dev",
+            "namespace": SPACE,
+            "annotations": {"klutchctl.dev/app-cluster-uid": "app"},
+        },
+        "spec": {},
+    }
+
+
+def test_a_record_is_of_what_was_looked_at():
+    ((step,),) = [t.steps for t in decide(seen(app_namespace=DEV, mapping=mapping())).tasks]
+    assert isinstance(step, Patch)
+    assert step.body == {
+        "metadata": {"uid": "uid-of-dev", "resourceVersion": "7", "annotations": OURS}
+    }
+
+
+LEAVING = {
+    "its app namespace is not seen": ({"mapping": marked()}, True),
+    "without mapping there is nothing to read": ({}, False),
+    "nor where the app namespace is there": ({"mapping": marked(), "app_namespace": DEV}, False),
+    "nor while it is ending": ({"mapping": marked(), "app_namespace": ENDING}, False),
+    "nor where the mapping goes already": ({"mapping": deleting(marked())}, False),
+    "nor while deletes are held": ({"mapping": marked(), "deletes_held": "too many"}, False),
+    "nor while a claim needs it": ({"mapping": marked(), "wanted": True}, False),
+}
+
+
+@pytest.mark.parametrize(("facts", "expected"), LEAVING.values(), ids=LEAVING.keys())
+def test_what_has_to_be_read_anew(facts, expected):
+    assert leaving(seen(**facts)) is expected
+
+
+KEPT = {
+    "released data are told, and looked at again": ({"removal": gone(released=True)}, 1, True),
+    "a guard is told elsewhere, and looked at again": ({"deletes_held": "too many"}, 0, True),
+    "what could not be read is looked at again": ({}, 0, True),
+    "a view that is behind catches up": ({"removal": Removal(gone=False, released=True)}, 0, False),
+}
+
+
+@pytest.mark.parametrize(("facts", "notes", "again"), KEPT.values(), ids=KEPT.keys())
+def test_what_is_kept(facts, notes, again):
+    decision = decide(seen(mapping=marked(), **facts))
+    assert (len(decision.notes), decision.again is not None) == (notes, again)
+
+
+MAPPINGS = st.sampled_from([None, mapping(), marked(), marked("old"), deleting(marked())])
+NAMESPACES = st.sampled_from([None, DEV, ENDING, PHASED])
+REMOVALS = st.none() | st.builds(Removal, gone=st.booleans(), released=st.booleans())
+LOOKS = st.builds(
+    seen,
+    mapping=MAPPINGS,
+    app_namespace=NAMESPACES,
+    wanted=st.booleans(),
+    deletes_held=st.sampled_from(["", "too many"]),
+    confirmed=st.booleans(),
+    removal=REMOVALS,
+)
+
+
+@given(LOOKS)
+def test_what_must_be_so_for_a_mapping_to_go(look):
+    if ("delete",) in done(decide(look)):
+        assert look.removal == gone()
+        assert look.app_namespace is None
+        assert not look.deletes_held
+        assert not look.wanted
+
+
+@given(LOOKS)
+def test_only_a_person_overwrites_another_cluster(look):
+    if look.mapping == marked("old") and not look.confirmed:
+        assert ("mark", "app") not in done(decide(look))
+
+
+@given(LOOKS)
+def test_a_second_look_at_what_was_done_does_nothing_more(look):
+    match done(decide(look)):
+        case [("mark", uid)]:
+            after = seen(
+                mapping=marked(uid), app_namespace=look.app_namespace, confirmed=look.confirmed,
+                wanted=look.wanted, deletes_held=look.deletes_held, removal=look.removal,
+            )  # fmt: skip
+            assert done(decide(after)) == []
+
+
+HOSTILE = [{}, {"metadata": 5}, {"metadata": {"annotations": [1]}}, {"status": "Terminating"}]
+
+
+@pytest.mark.parametrize("odd", HOSTILE)
+def test_hostile_objects(odd):
+    assert decide(seen(app_namespace=odd, mapping=marked())) == NOTHING
+    assert len(decide(seen(app_namespace=DEV, mapping=odd)).tasks) == 1
+    assert len(decide(seen(mapping=odd, removal=gone())).tasks) == 1

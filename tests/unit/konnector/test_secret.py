@@ -1,0 +1,170 @@
+"""Kubeconfig Secrets: SecretValid, whose they are, and how two of them differ."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from konnector.decisions import secret
+from konnector.decisions.secret import judge
+from reconciler.blueprints import kubeconfig
+from reconciler.core.refs import ObjectKey
+from reconciler.core.secret import Secret
+
+TOKEN = "canary-token-of-the-space"
+REFERENCE = {"namespace": "klutch-bind", "name": "kubeconfig-a", "key": "kubeconfig"}
+BINDING: Any = {
+    "metadata": {"name": "databases.shop.example"},
+    "spec": {"kubeconfigSecretRef": REFERENCE},
+}
+
+
+def content(server="https://plane.example", namespace="cluster-a1", token=TOKEN, tls=""):
+    leads_to = kubeconfig.Destination(server, "", tls, namespace)
+    return kubeconfig.text(leads_to, Secret(token)).encode()
+
+
+def holding(data, key="kubeconfig"):
+    return {"data": {key: base64.b64encode(data).decode()}}
+
+
+OF_NOBODY = content().replace(b"namespace: cluster-a1", b"extensions: []")
+EXEC = content().replace(b"token:", b"exec: {command: sh}\n    tokens:")
+OTHER_CONTEXT = content().replace(b"current-context: default", b"current-context: gone")
+WHERE = "Kubeconfig secret klutch-bind/kubeconfig-a "
+BAD: dict[str, Any] = {
+    "no Secret": (None, "KubeconfigSecretNotFound", "not found. Rerun kubectl bind for repair."),
+    "no data": ({}, "KubeconfigSecretInvalid", 'is missing "kubeconfig" string key.'),
+    "another key": (
+        holding(content(), "config"),
+        "KubeconfigSecretInvalid",
+        'is missing "kubeconfig" string key.',
+    ),
+    "an empty one": (
+        holding(b""),
+        "KubeconfigSecretInvalid",
+        'is missing "kubeconfig" string key.',
+    ),
+    "no base64": (
+        {"data": {"kubeconfig": "%%%"}},
+        "KubeconfigSecretInvalid",
+        "has an invalid kubeconfig: it is not base64",
+    ),
+    "beyond ASCII": (
+        {"data": {"kubeconfig": "\u00e4"}},
+        "KubeconfigSecretInvalid",
+        "has an invalid kubeconfig: it is not base64",
+    ),
+    "no kubeconfig": (holding(b"just text"), "KubeconfigSecretInvalid", "has an invalid"),
+    "no such context": (holding(OTHER_CONTEXT), "KubeconfigSecretInvalid", "current-context"),
+    "no namespace": (
+        holding(OF_NOBODY),
+        "KubeconfigSecretInvalid",
+        "its current context names no namespace",
+    ),
+    "a program to run": (holding(EXEC), "KubeconfigSecretInvalid", "would run a command"),
+    "no text": ({"data": {"kubeconfig": 7}}, "KubeconfigSecretInvalid", "is missing"),
+    "no object": ({"data": ["kubeconfig"]}, "KubeconfigSecretInvalid", "is missing"),
+}
+
+
+@pytest.mark.parametrize(("held", "reason", "sentence"), BAD.values(), ids=BAD.keys())
+def test_what_is_not_usable(held, reason, sentence):
+    judged = judge(BINDING, held, control_plane_mode=False)
+    told = judged.condition
+    assert (told.type, told.status, told.severity, told.reason) == (
+        "SecretValid",
+        "False",
+        "Error",
+        reason,
+    )
+    assert told.message.startswith(WHERE)
+    assert sentence in told.message
+    assert TOKEN not in told.message
+    assert (judged.usable, judged.identity, judged.namespace, judged.content) == (
+        False,
+        "",
+        "",
+        b"",
+    )
+
+
+def test_a_usable_one():
+    judged = judge(BINDING, holding(content()), control_plane_mode=False)
+    assert judged.usable
+    assert (judged.namespace, judged.content) == ("cluster-a1", content())
+    assert judged.identity == secret.fingerprint(content())
+
+
+def test_nothing_of_it_is_shown():
+    assert TOKEN not in repr(judge(BINDING, holding(content()), control_plane_mode=False))
+
+
+def test_in_control_plane_mode_no_namespace_is_needed():
+    assert judge(BINDING, holding(OF_NOBODY), control_plane_mode=True).usable
+    told = judge(BINDING, None, control_plane_mode=True).condition.message
+    assert "kubectl" not in told
+
+
+REFERENCES: dict[str, Any] = {
+    "whole": (BINDING, ObjectKey("klutch-bind", "kubeconfig-a")),
+    "no spec": ({"metadata": {}}, ObjectKey("", "")),
+    "no object": ({"spec": {"kubeconfigSecretRef": "kubeconfig-a"}}, ObjectKey("", "")),
+    "no texts": (
+        {"spec": {"kubeconfigSecretRef": {"namespace": 1, "name": {}}}},
+        ObjectKey("", ""),
+    ),
+}
+
+
+@pytest.mark.parametrize(("binding", "want"), REFERENCES.values(), ids=REFERENCES.keys())
+def test_places(binding, want):
+    assert secret.place(binding) == want
+    judged = judge(binding, None, control_plane_mode=False)
+    assert judged.condition.reason == "KubeconfigSecretNotFound"
+
+
+def test_bindings_share_a_provider_by_content_alone():
+    beside = {**holding(content()), "metadata": {"name": "other"}, "type": "Opaque"}
+    one, other = (
+        judge(BINDING, held, control_plane_mode=False) for held in (holding(content()), beside)
+    )
+    assert one.identity == other.identity
+    rotated = judge(BINDING, holding(content(token="new-token")), control_plane_mode=False)
+    assert rotated.identity != one.identity
+
+
+PAIRS = {
+    "the same": (content(), True),
+    "another server": (content(server="https://other.example"), True),
+    "another server, and a name for its certificate": (
+        content(server="https://10.0.0.1", tls="plane.example"),
+        True,
+    ),
+    "another token": (content(token="new-token"), False),
+    "another server and token": (content("https://other.example", token="new"), False),
+    "another namespace": (content(namespace="cluster-b2"), False),
+    "a broken one": (b"just text", False),
+}
+
+
+@pytest.mark.parametrize(("other", "want"), PAIRS.values(), ids=PAIRS.keys())
+def test_what_differs_in_the_address_alone(other, want):
+    assert secret.same_but_for_server(content(), other) is want
+    assert secret.same_but_for_server(other, content()) is want
+
+
+FAULTS = {
+    "fit": (content(), ""),
+    "another space": (content(namespace="cluster-b2"), "does not lead to namespace cluster-a1"),
+    "no space": (OF_NOBODY, "does not lead to namespace cluster-a1"),
+    "broken": (b"just text", "has an invalid kubeconfig"),
+}
+
+
+@pytest.mark.parametrize(("data", "sentence"), FAULTS.values(), ids=FAULTS.keys())
+def test_faults_of_a_new_kubeconfig(data, sentence):
+    said = secret.fault(data, namespace="cluster-a1")
+    assert bool(said) is bool(sentence)
+    assert sentence in said
+    assert TOKEN not in said

@@ -1,0 +1,195 @@
+"""The flags of konnector: the original's, ours, and what becomes of wrong ones."""
+
+from dataclasses import replace
+
+import pytest
+
+from konnector import settings
+from konnector.main import run
+from konnector.settings import ControlPlaneMode, Settings
+from reconciler.blueprints import konnector, space_konnector
+from reconciler.blueprints.objects import UNMARKED
+from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import get_map, get_maps, get_texts, name_of
+
+ENVIRON = {"POD_NAME": "konnector-7d9-x2b"}
+PLAIN = Settings(lease_identity="konnector-7d9-x2b")
+SPACE = ControlPlaneMode(
+    space="klutch-bind-team-a-shop",
+    secret_namespace="klutch-bind-team-a-shop",
+    secret_name="shop-kubeconfig",
+    secret_key="admin",
+)
+BESIDE = (
+    "--control-plane-mode",
+    "--app-cluster-kubeconfig-secret-name=shop-kubeconfig",
+    "--app-cluster-kubeconfig-secret-namespace=klutch-bind-team-a-shop",
+    "--app-cluster-kubeconfig-secret-key=admin",
+    "--binding-root-namespace=klutch-bind-team-a-shop",
+)
+
+GIVEN = {
+    "nothing": ((), PLAIN),
+    "control-plane mode": (BESIDE, replace(PLAIN, control_plane_mode=SPACE)),
+    "the usual key": (
+        BESIDE[:3] + BESIDE[4:],
+        replace(PLAIN, control_plane_mode=replace(SPACE, secret_key="kubeconfig")),
+    ),
+    "a switch with a value": (("--control-plane-mode=false",), PLAIN),
+    "a switch that is on is turned off": (
+        ("--leader-election=false",),
+        replace(PLAIN, leader_election=False),
+    ),
+    "another lease": (
+        ("--lease-name=mine", "--lease-namespace", "there"),
+        replace(PLAIN, lease_name="mine", lease_namespace="there"),
+    ),
+    "an empty value is none": (("--kubeconfig=", "--lease-name=", "--lease-namespace="), PLAIN),
+    "where probes are served": (
+        ("--probe-address=[::1]:8081",),
+        replace(PLAIN, probes=("::1", 8081)),
+    ),
+    "probes are served nowhere": (("--probe-address=",), replace(PLAIN, probes=None)),
+    "how much at once": (
+        ("--workers=7", "--qps", "0.5", "--burst=1"),
+        replace(PLAIN, workers=7, qps=0.5, burst=1),
+    ),
+    "verbosity as Go has it": (("-v=4",), replace(PLAIN, verbosity=4)),
+    "verbosity in two words": (("-v", "4"), replace(PLAIN, verbosity=4)),
+    "verbosity in full": (("--v=4",), replace(PLAIN, verbosity=4)),
+    "a log for machines": (("--logging-format=json",), replace(PLAIN, log_format="json")),
+    "flags of the original's logging library": (
+        ("--vmodule=a=2", "--log-flush-frequency=5s", "--log-json-split-stream=true"),
+        replace(PLAIN, unserved=("--vmodule", "--log-flush-frequency", "--log-json-split-stream")),
+    ),
+    "flags of a mode that is off": (
+        BESIDE[1:2],
+        replace(PLAIN, unserved=("--app-cluster-kubeconfig-secret-name",)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "meant"), GIVEN.values(), ids=GIVEN.keys())
+def test_what_is_given_is_what_is_meant(arguments, meant):
+    assert settings.parse(arguments, ENVIRON) == meant
+
+
+def test_the_originals_defaults():
+    assert (PLAIN.lease_name, PLAIN.lease_namespace) == ("klutch-bind", "kube-system")
+    assert (PLAIN.probes, PLAIN.verbosity) == (("", 8080), 2)
+    assert PLAIN.leader_election
+
+
+LEASE_NAMESPACES = {
+    "of the pod": ((), {"POD_NAMESPACE": "klutch-bind"}, "klutch-bind"),
+    "of the flag": (("--lease-namespace=a",), {"POD_NAMESPACE": "klutch-bind"}, "a"),
+    "of nobody": ((), {"POD_NAMESPACE": ""}, "kube-system"),
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "wanted"), LEASE_NAMESPACES.values(), ids=LEASE_NAMESPACES
+)
+def test_where_the_lease_is(arguments, environ, wanted):
+    assert settings.parse(arguments, environ).lease_namespace == wanted
+
+
+@pytest.mark.parametrize("environ", [{}, {"POD_NAME": ""}], ids=["unset", "empty"])
+def test_without_a_pod_each_process_has_an_identity_of_its_own(environ):
+    made = {settings.parse((), environ).lease_identity for _ in range(3)}
+    assert len(made) == 3
+    assert "" not in made
+
+
+WRONG = {
+    "an unknown flag": (("--nonsense",), "unrecognized arguments: --nonsense"),
+    "a shortened flag": (("--control",), "unrecognized arguments: --control"),
+    "a word too many": (("serve",), "unrecognized arguments: serve"),
+    "neither true nor false": (("--control-plane-mode=maybe",), "'maybe' is neither true nor"),
+    "nobody who works": (("--workers=0",), "--workers: 0 is less than 1"),
+    "no calls at all": (("--qps=nan",), "--qps: nan is not more than 0"),
+    "no burst": (("--burst=0",), "--burst: 0 is less than 1"),
+    "no port": (("--probe-address=localhost",), "'localhost' is not ADDR:PORT"),
+    "no such port": (("--probe-address=:65536",), "':65536' is not ADDR:PORT"),
+    "an unknown form of log": (("--logging-format=xml",), "argument --logging-format: invalid"),
+    **{
+        f"without {flag}": (
+            tuple(one for one in BESIDE if one.partition("=")[0] != flag),
+            f"{flag}: required when --control-plane-mode is on",
+        )
+        for flag in (
+            "--app-cluster-kubeconfig-secret-name",
+            "--app-cluster-kubeconfig-secret-namespace",
+            "--binding-root-namespace",
+        )
+    },
+    "an empty key": (
+        (*BESIDE, "--app-cluster-kubeconfig-secret-key="),
+        "--app-cluster-kubeconfig-secret-key: cannot be empty when --control-plane-mode is on",
+    ),
+    "all that is missing is said": (
+        ("--control-plane-mode",),
+        "--app-cluster-kubeconfig-secret-name, --app-cluster-kubeconfig-secret-namespace, "
+        "--binding-root-namespace: required",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), WRONG.values(), ids=WRONG.keys())
+def test_what_is_wrong_is_said_in_a_sentence(arguments, sentence, capsys):
+    with pytest.raises(ConfigError) as raised:
+        settings.parse(arguments, ENVIRON)
+    assert sentence in str(raised.value)
+    assert run(list(arguments)) == 1
+    told = capsys.readouterr()
+    assert told.err.startswith("Error: ")
+    assert sentence in told.err
+    assert told.out == ""
+
+
+def test_help_tells_the_flags_that_have_an_effect(capsys):
+    with pytest.raises(SystemExit) as ended:
+        settings.parse(["--help"], {})
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    for flag in (*BESIDE, "--lease-name", "--probe-address", "--workers", "--version"):
+        assert flag.partition("=")[0] in told
+    assert "--vmodule" not in told
+
+
+def container_of(deployment):
+    (container,) = get_maps(deployment, "spec", "template", "spec", "containers")
+    return container
+
+
+def test_what_a_backend_deploys_starts_beside_the_control_plane():
+    home = space_konnector.Home("team-a", "shop", SPACE.space, SPACE.secret_name, "admin")
+    container = container_of(space_konnector.deployment(home, image="x", overrides={}))
+    told = {**ENVIRON, "POD_NAMESPACE": home.space}
+    assert {name_of({"metadata": one}) for one in get_maps(container, "env")} == told.keys()
+    # The kubelet puts the variable in its place.
+    namespace = f"--lease-namespace={home.space}"
+    arguments = [
+        namespace if one == "--lease-namespace=$(POD_NAMESPACE)" else one
+        for one in get_texts(container, "args")
+    ]
+    assert namespace in arguments
+    meant = replace(PLAIN, control_plane_mode=SPACE, lease_namespace=home.space)
+    assert settings.parse(arguments, told) == meant
+    assert probed_port(container) == 8080
+
+
+def test_what_a_fleet_deploys_starts_in_the_app_cluster():
+    container = container_of(konnector.deployment("x", {}, marks=UNMARKED))
+    assert "args" not in container
+    assert "command" not in container
+    told = {**ENVIRON, "POD_NAMESPACE": "klutch-bind"}
+    assert {name_of({"metadata": one}) for one in get_maps(container, "env")} == told.keys()
+    assert settings.parse((), told) == replace(PLAIN, lease_namespace="klutch-bind")
+    assert probed_port(container) == 8080
+
+
+def probed_port(container):
+    probe = get_map(container, "readinessProbe", "httpGet")
+    assert probe["path"] == "/healthz"
+    return probe["port"]
