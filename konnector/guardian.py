@@ -19,7 +19,7 @@ class Guardian:
     `changed` is called when there is something new to say in the ClusterBinding.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is known to another part of the program
         self,
         app: Reader,
         plane: Reader,

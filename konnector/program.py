@@ -142,7 +142,7 @@ class Konnector:
     meters: Meters
 
 
-def wired(
+def wired(  # noqa: PLR0913 - tests exchange each of them
     settings: Settings,
     home: Cluster,
     app: Cluster,

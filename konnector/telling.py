@@ -1,4 +1,4 @@
-"""Where Events are told: in the app cluster, to developers. Elsewhere there is no right to (A.8)."""
+"""Where Events are told: in the app cluster, to developers. Elsewhere is no right to it (A.8)."""
 
 import logging
 

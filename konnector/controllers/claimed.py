@@ -3,13 +3,13 @@
 One for each kind, whoever claims it: exports share the views and the work (H29).
 """
 
-import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from konnector.both_sides import BothSides, name
 from konnector.decisions import claimed
 from konnector.decisions.claimed import Rival, Seen
 from konnector.decisions.claims import Rule
@@ -17,25 +17,23 @@ from konnector.decisions.copies import owner_of
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from konnector.hands import Known
 from konnector.link import Link
-from konnector.service_views import NAME, ServiceViews, Sort
+from konnector.service_views import NAME, Sort
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Delete, Note
 from reconciler.core.errors import ClusterError, Forbidden, Rejected
 from reconciler.core.manifest import (
     Manifest,
     name_of,
-    namespace_of,
     ref_of,
     resource_version_of,
 )
 from reconciler.core.refs import Kind, ObjectKey, Ref
-from reconciler.kube.informer import Informer, pause
+from reconciler.kube.informer import pause
 from reconciler.kube.recent import Recent
 from reconciler.kube.store import without_managed_fields
 from reconciler.loop.children import Children
 from reconciler.loop.controller import Controller
 
-_PLACE: Final = "place"
 _OWNED: Final = "owned by the consumer"
 _HELD: Final = timedelta(minutes=1)
 _SOON: Final = timedelta(seconds=1)
@@ -54,16 +52,6 @@ class Claimed:
     ) -> None:
         self._kind, self._link, self._rival = kind, link, rival
         self._rules: tuple[Rule, ...] = ()
-        self._view = Informer(link.app, kind, indexes={_PLACE: _place}, trim=_trimmed)
-        self._here = Recent(self._view)
-        self._copies = ServiceViews(
-            link.plane,
-            Sort(kind, without_managed_fields, {NAME: _name, _OWNED: _owned}),
-            link.homes,
-            link.meters,
-            wake=self._wake,
-            ready=self._wake_all,
-        )
         self._controller = Controller(
             f"claims/{kind.resource}",
             self.reconcile,
@@ -71,25 +59,29 @@ class Claimed:
             meters=link.meters,
             workers=link.workers,
         )
+        self._sides = BothSides(
+            link,
+            Sort(kind, _trimmed, {}),
+            Sort(kind, without_managed_fields, {NAME: name, _OWNED: _owned}),
+            wake=self._controller.add,
+            unmapped=False,
+        )
         self._present: set[ObjectKey] = set()  # copies, where one may stay deleted
         self._deleted: dict[ObjectKey, str] = {}
-        self._view.store.subscribe(_PLACE, self._woken)
         self._children = Children()
-        self._children.start("objects", self._follow)
-        self._children.employ("copies", self._copies)
+        self._children.employ("sides", self._sides)
         self._children.employ("controller", self._controller)
 
     def follow(self, rules: Sequence[Rule]) -> None:
         """Let these rules hold from now on."""
         if tuple(rules) != self._rules:
             self._rules = tuple(rules)
-            self._wake_all_namespaces()
+            self._sides.wake_everything()
 
     @property
     def troubles(self) -> Sequence[str]:
         """What cannot be read, and why."""
-        here = [self._view.trouble] if self._view.trouble else []
-        return [*here, *self._copies.troubles]
+        return self._sides.troubles
 
     def has(self, place: ObjectKey) -> Rival:
         """Tell another provider whether an object comes down to this place from here."""
@@ -97,7 +89,7 @@ class Claimed:
         reached = any(rule.goes_down and rule.reaches(place) for rule in self._rules)
         if not service or not reached:
             return "none"
-        recent = self._copies.of(place.namespace)
+        recent = self._sides.there(place.namespace)
         if recent is None:
             return "perhaps"
         held = recent.get(service, place.name)
@@ -117,8 +109,8 @@ class Claimed:
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one name in one app namespace, and write what follows."""
         place = ObjectKey(*key.split("/", 1))
-        there = self._copies.of(place.namespace)
-        if there is None or not self._view.synced:
+        there = self._sides.there(place.namespace)
+        if there is None:
             return None
         seen = await self._looked(place, there)
         decision = claimed.decide(seen)
@@ -131,7 +123,7 @@ class Claimed:
         if held is not None:
             return held
         try:
-            known = (Known(APP_CLUSTER, self._here), Known(CONTROL_PLANE, there))
+            known = (Known(APP_CLUSTER, self._sides.here), Known(CONTROL_PLANE, there))
             await self._link.hands.carry_out(decision, known)
         except (Rejected, Forbidden) as error:
             self._say(place, str(error))
@@ -142,7 +134,7 @@ class Claimed:
     async def _looked(self, place: ObjectKey, there: Recent) -> Seen:
         kind = self._kind
         copy_place = ObjectKey(self._link.homes.service(place.namespace), place.name)
-        consumer, provider = self._here.get(*place), there.get(*copy_place)
+        consumer, provider = self._sides.here.get(*place), there.get(*copy_place)
         seen = Seen(
             kind,
             self._rules,
@@ -187,7 +179,7 @@ class Claimed:
             return None
         app = first.ref.cluster == APP_CLUSTER
         if not app:
-            if self._copies.pending:
+            if self._sides.pending:
                 return _SOON
             if self._link.guards.deletes_held(self._kind, self._orphans):
                 return _HELD
@@ -202,43 +194,12 @@ class Claimed:
     def _orphans(self) -> tuple[int, int]:
         """Count the consumer's objects on the control plane without an origin, and all of them."""
         lost = total = 0
-        for app, recent in self._copies.all().items():
-            origins = set(self._view.store.names(app))
-            names = recent.view.store.values(_OWNED)
-            lost += sum(name not in origins for name in names)
-            total += len(names)
+        for app, recent in self._sides.all().items():
+            origins = set(self._sides.view.store.names(app))
+            owned = recent.view.store.values(_OWNED)
+            lost += sum(one not in origins for one in owned)
+            total += len(owned)
         return lost, total
-
-    async def _follow(self) -> None:
-        uncounted = self._link.meters.watch(self._view)
-        greeting = asyncio.create_task(self._greet())
-        try:
-            await self._view.run()
-        finally:
-            greeting.cancel()
-            uncounted()
-
-    async def _greet(self) -> None:
-        await self._view.wait_synced()
-        self._wake_all_namespaces()
-
-    def _woken(self, place: str) -> None:
-        if self._link.homes.service(place.partition("/")[0]):
-            self._controller.add(place)
-
-    def _wake(self, app_namespace: str, name: str) -> None:
-        self._controller.add(f"{app_namespace}/{name}")
-
-    def _wake_all(self, app_namespace: str) -> None:
-        recent = self._copies.of(app_namespace)
-        if recent is not None:
-            there = recent.view.store.values(NAME)
-            for name in {*self._view.store.names(app_namespace), *there}:
-                self._wake(app_namespace, name)
-
-    def _wake_all_namespaces(self) -> None:
-        for app in self._copies.all():
-            self._wake_all(app)
 
     def _say(self, place: ObjectKey, what: str) -> None:
         self._link.troubles.say(self._kind.resource, f"{place.namespace}/{place.name}", what)
@@ -253,14 +214,6 @@ def _trimmed(live: Manifest) -> Manifest:
     """Keep all of what a konnector brought or brings, and of others that they are there (H28)."""
     kept = without_managed_fields(live)
     return kept if owner_of(kept) else {key: kept[key] for key in _METADATA if key in kept}
-
-
-def _place(live: Manifest) -> Sequence[str]:
-    return (f"{namespace_of(live)}/{name_of(live)}",)
-
-
-def _name(live: Manifest) -> Sequence[str]:
-    return (name_of(live),)
 
 
 def _owned(live: Manifest) -> Sequence[str]:

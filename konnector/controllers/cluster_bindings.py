@@ -35,7 +35,7 @@ class ClusterBindings:
     it could not be written.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is known to another part of the program
         self,
         tools: Tools,
         plane: Cluster,

@@ -6,13 +6,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from konnector.both_sides import BothSides, name
 from konnector.decisions import copies, instance
 from konnector.decisions.instance import Read, Seen
 from konnector.decisions.pair import Pair
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from konnector.hands import Known
 from konnector.link import Link
-from konnector.service_views import NAME, ClusterView, ServiceViews, Sort
+from konnector.service_views import NAME, Sort
 from reconciler.core.decision import Apply, Decision, Note
 from reconciler.core.errors import ClusterError, Forbidden, Rejected
 from reconciler.core.manifest import (
@@ -20,13 +21,11 @@ from reconciler.core.manifest import (
     digest,
     identity_of,
     is_deleting,
-    name_of,
-    namespace_of,
     ref_of,
 )
 from reconciler.core.refs import ObjectKey, Ref
-from reconciler.kube.informer import Informer
 from reconciler.kube.recent import Recent
+from reconciler.kube.store import Index, without_managed_fields
 from reconciler.loop.children import Children
 from reconciler.loop.controller import Controller
 
@@ -34,7 +33,7 @@ from reconciler.loop.controller import Controller
 # finds that many marked claims without a copy, fewer than the guard takes for a loss (mapping.md
 # 10: more than 5).
 _IN_BETWEEN: Final = 5
-_PLACE: Final = "place"
+_BOUND: Final = "bound"
 _HELD: Final = timedelta(minutes=1)  # until a guard is asked again
 _SOON: Final = timedelta(seconds=1)
 _COUNTED: Final = 5.0  # seconds for which a count of all claims is good
@@ -48,8 +47,6 @@ class Instances:
     def __init__(self, pair: Pair, link: Link) -> None:
         self.pair, self._link = pair, link
         resource = pair.kind.resource
-        self._view = Informer(link.app, pair.kind, indexes={_PLACE: _place})
-        self._claims = Recent(self._view)
         self._controller = Controller(
             f"instances/{resource}",
             self.reconcile,
@@ -57,41 +54,30 @@ class Instances:
             meters=link.meters,
             workers=link.workers,
         )
-        self._copies = self._copy_views()
-        self._view.store.subscribe(_PLACE, self._controller.add)
+        names = name if pair.kind.namespaced else self._claim_name
+        self._sides = BothSides(
+            link,
+            Sort(pair.kind, without_managed_fields, {}),
+            Sort(pair.kind, instance.trimmed_copy, {NAME: names, _BOUND: self._bound(names)}),
+            wake=self._controller.add,
+            unmapped=True,
+        )
         self._in_between = asyncio.Semaphore(_IN_BETWEEN)
         self._marked: set[ObjectKey] = set()  # by this process, and without a copy so far
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
         self._counted: tuple[float, tuple[int, int]] | None = None
         self._children = Children()
-        self._children.start("claims", self._follow_claims)
-        self._children.employ("copies", self._copies)
+        self._children.employ("sides", self._sides)
         self._children.employ("controller", self._controller)
-
-    def _copy_views(self) -> ServiceViews | ClusterView:
-        pair, link = self.pair, self._link
-        if pair.kind.namespaced:
-            return ServiceViews(
-                link.plane,
-                Sort(pair.kind, instance.trimmed_copy, {NAME: _name}),
-                link.homes,
-                link.meters,
-                wake=self._wake,
-                ready=self._wake_all,
-            )
-        sort = Sort(pair.kind, instance.trimmed_copy, {NAME: self._claim_name})
-        return ClusterView(link.plane, sort, link.meters, wake=self._wake, ready=self._wake_all)
 
     @property
     def missing(self) -> Sequence[str]:
         """What could not be read yet, and why."""
-        view = self._view
-        here = [] if view.synced else [view.trouble or f"{view.ref}: not answered yet"]
-        return [*here, *self._copies.missing]
+        return self._sides.missing
 
     def has_claims(self, app_namespace: str) -> bool:
         """Tell whether there are claims in an app namespace."""
-        return bool(self._view.store.names(app_namespace))
+        return bool(self._sides.view.store.names(app_namespace))
 
     def stop(self) -> None:
         """Begin nothing new."""
@@ -107,9 +93,7 @@ class Instances:
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one claim and its copy, and write what follows."""
         place = ObjectKey(*key.split("/", 1))
-        there = self._copies.of(place.namespace)
-        if not self._view.synced:
-            return None
+        there = self._sides.there(place.namespace)
         if there is None:
             await self._without_home(place)
             return None
@@ -122,7 +106,7 @@ class Instances:
         return _HELD if seen.deletes_held or seen.creates_held else None
 
     def _look(self, place: ObjectKey, there: Recent) -> Seen:
-        claim = self._claims.get(*place)
+        claim = self._sides.here.get(*place)
         copy_place = self._copy_place(place)
         copy = there.get(*copy_place)
         if copy is not None and not self.pair.kind.namespaced:
@@ -147,13 +131,13 @@ class Instances:
             if copy is None or not copies.is_managed(copy):
                 return "", ""
             return (
-                _PENDING if self._copies.pending else guards.deletes_held(kind, self._orphans)
+                _PENDING if self._sides.pending else guards.deletes_held(kind, self._orphans)
             ), ""
         if is_deleting(claim):
             return guards.deletes_held(kind, None), ""
         if copy is not None or place in self._marked or not copies.is_managed(claim):
             return "", ""
-        return "", (_PENDING if self._copies.pending else guards.creates_held(kind, self._bereft))
+        return "", (_PENDING if self._sides.pending else guards.creates_held(kind, self._bereft))
 
     async def _decided(self, seen: Seen) -> tuple[Decision, Seen]:
         """Decide, and read what has to be read for that."""
@@ -176,7 +160,7 @@ class Instances:
         if not decision.tasks:
             self._say(seen, "")
             return
-        known = (Known(APP_CLUSTER, self._claims), Known(CONTROL_PLANE, there))
+        known = (Known(APP_CLUSTER, self._sides.here), Known(CONTROL_PLANE, there))
         try:
             if seen.copy is None and seen.claim is not None and not is_deleting(seen.claim):
                 self._marked.add(seen.place)
@@ -193,7 +177,9 @@ class Instances:
 
     async def _without_home(self, place: ObjectKey) -> None:
         """Ask for a service namespace; a claim that never had one may go."""
-        claim = self._claims.get(*place)
+        if not self._sides.view.synced:
+            return
+        claim = self._sides.here.get(*place)
         if claim is None or not self.pair.kind.namespaced:
             return
         if not is_deleting(claim):
@@ -201,7 +187,7 @@ class Instances:
         elif self._link.homes.mapping(place.namespace) is None:
             seen = Seen(place, place, claim, None)
             decision, seen = await self._decided(seen)
-            await self._link.hands.carry_out(decision, (Known(APP_CLUSTER, self._claims),))
+            await self._link.hands.carry_out(decision, (Known(APP_CLUSTER, self._sides.here),))
 
     def _copy_place(self, place: ObjectKey) -> ObjectKey:
         if not self.pair.kind.namespaced:
@@ -247,11 +233,11 @@ class Instances:
     def _orphans(self) -> tuple[int, int]:
         """Count the copies without a claim, and all copies."""
         lost = total = 0
-        for app, recent in self._copies.all().items():
-            store, claims = recent.view.store, set(self._view.store.names(app))
-            names = store.values(NAME)
-            lost += sum(name not in claims for name in names)
-            total += len(names)
+        for app, recent in self._sides.all().items():
+            store, claims = recent.view.store, set(self._sides.view.store.names(app))
+            bound = store.values(_BOUND)
+            lost += sum(one not in claims for one in bound)
+            total += len(bound)
         return lost, total
 
     def _bereft(self) -> tuple[int, int]:
@@ -263,8 +249,8 @@ class Instances:
 
     def _count_bereft(self) -> tuple[int, int]:
         lost = total = 0
-        views = self._copies.all()
-        for claim in self._view.store.all():
+        views = self._sides.all()
+        for claim in self._sides.view.store.all():
             place = ObjectKey(*identity_of(claim))
             if place in self._marked or not copies.is_managed(claim) or is_deleting(claim):
                 continue
@@ -274,45 +260,17 @@ class Instances:
                 lost += recent.get(*self._copy_place(place)) is None
         return lost, total
 
-    async def _follow_claims(self) -> None:
-        uncounted = self._link.meters.watch(self._view)
-        greeting = asyncio.create_task(self._greet())
-        try:
-            await self._view.run()
-        finally:
-            greeting.cancel()
-            uncounted()
-
-    async def _greet(self) -> None:
-        await self._view.wait_synced()
-        for app in self._copies.all():
-            self._wake_all(app)
-
-    def _wake(self, app_namespace: str, name: str) -> None:
-        self._controller.add(f"{app_namespace}/{name}")
-
-    def _wake_all(self, app_namespace: str) -> None:
-        """Have all looked at that belongs to an app namespace."""
-        recent = self._copies.of(app_namespace)
-        there = () if recent is None else recent.view.store.values(NAME)
-        for name in {*self._view.store.names(app_namespace), *there}:
-            self._wake(app_namespace, name)
-
     def _claim_name(self, copy: Manifest) -> Sequence[str]:
         place = self.pair.claim_of(copy)
         return () if place is None else (place.name,)
 
+    @staticmethod
+    def _bound(names: Index) -> Index:
+        return lambda copy: names(copy) if copies.is_managed(copy) else ()
+
 
 def _denied(error: ClusterError) -> Note:
     return Note("SyncDenied", f"The control plane refused this claim: {error}", "Warning")
-
-
-def _place(claim: Manifest) -> Sequence[str]:
-    return (f"{namespace_of(claim)}/{name_of(claim)}",)
-
-
-def _name(copy: Manifest) -> Sequence[str]:
-    return (name_of(copy),)
 
 
 def _key(place: ObjectKey) -> str:

@@ -16,7 +16,7 @@ from konnector.decisions.version import UNKNOWN
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import causes, conditions, keys
 from reconciler.core.conditions import Condition
-from reconciler.core.decision import Create, Decision, Patch, Step, Task, preconditions_of
+from reconciler.core.decision import Apply, Decision, Patch, Step, Task, preconditions_of
 from reconciler.core.durations import format_duration, format_time
 from reconciler.core.heartbeat import INTERVAL
 from reconciler.core.manifest import (
@@ -194,7 +194,8 @@ def _step(
             type=get_text(source, "type") or "Opaque",
             data=data,
         )
-        return Create(SECRET, made, APP_CLUSTER)
+        # By apply, which needs no more than rights to this very name.
+        return Apply(SECRET, made, APP_CLUSTER)
     standing = _standing(seen, content, live)
     if standing == "elsewhere" or is_deleting(live):
         return None

@@ -32,7 +32,7 @@ class Create:
     """
 
     kind: Kind
-    manifest: Manifest
+    manifest: Manifest = field(repr=False)  # it may be a Secret
     cluster: str = ""
 
 
@@ -41,7 +41,7 @@ class Apply:
     """Server-side apply, forced, of the fields that we state; others keep theirs."""
 
     kind: Kind
-    manifest: Manifest
+    manifest: Manifest = field(repr=False)  # it may be a Secret
     cluster: str = ""
 
 
@@ -50,7 +50,7 @@ class Patch:
     """RFC 7386. `body` carries metadata.uid and resourceVersion where they are preconditions."""
 
     ref: Ref
-    body: Manifest
+    body: Manifest = field(repr=False)
     subresource: str = ""
 
 
@@ -59,7 +59,7 @@ class JsonPatch:
     """RFC 6902, atomic. Its `test` operations are the preconditions."""
 
     ref: Ref
-    operations: tuple[Manifest, ...]
+    operations: tuple[Manifest, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,6 +245,14 @@ OWN_CAUSES = """
     ExportsReady           Error   TemplateNotFound
     ExportsReady           Error   ScopeNotSupported
     ExportsReady           Error   APIServiceExportCreateFailed
+    Connected              Error   IsolationUnsupported
+    SchemaInSync           Info    CustomResourceDefinitionNotEstablished
+    SchemaInSync           Info    CustomResourceDefinitionOutdated
+    SchemaInSync           Warning CustomResourceDefinitionTerminating
+    SchemaInSync           Error   NamesNotAccepted
+    PermissionClaimsInSync Warning PermissionClaimsDegraded
+    InstancesInSync        Warning InstancesRefused
+    VersionsCompatible     Warning SchemasDiffer
 """
 
 

@@ -11,7 +11,7 @@ from konnector.decisions.cluster_binding import PULSE, Seen, decide, mirror, sou
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.blueprints import kubeconfig
-from reconciler.core.decision import Create, Decision, Patch, Task, status_patch
+from reconciler.core.decision import Apply, Decision, Patch, Task, status_patch
 from reconciler.core.durations import format_time
 from reconciler.core.manifest import ref_of
 from reconciler.core.refs import SECRET, ObjectKey, Ref
@@ -233,7 +233,7 @@ def test_g20_a_missing_copy_is_made_and_nothing_but_it():
         "data": {"kubeconfig": encoded(LAST), "more": "eA=="},
     }
     look = seen(None, source=source(LAST, more="eA=="))
-    assert mirror(look) == Decision((Task((Create(SECRET, made, APP_CLUSTER),)),))
+    assert mirror(look) == Decision((Task((Apply(SECRET, made, APP_CLUSTER),)),))
 
 
 def test_a_copy_bears_no_uid_that_is_not_known():
