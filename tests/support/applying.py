@@ -1,13 +1,13 @@
 """A fleet of one app cluster and one service, applied with the real program and real clusters.
 
-Backend and konnector, the latter a stand-in, run in the test's own event loop, so the program is
-started without blocking it.
+Backend and konnector run in the test's own event loop, so the program is started without blocking
+it.
 """
 
 import json
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from reconciler.fleet.values import Mode
 from tests.support import programs
 from tests.support.backend import backend
 from tests.support.clusters import LiveCluster, Write
-from tests.support.stand_in_konnector import StandInKonnector
+from tests.support.konnector import beside_control_plane, konnector
 from tests.support.stand_in_offer import Offer
 
 KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
@@ -161,15 +161,16 @@ class Scene:
         ]
 
     @asynccontextmanager
-    async def peers(self) -> AsyncIterator[StandInKonnector]:
+    async def peers(self) -> AsyncIterator[None]:
         """Let backend and konnector work."""
-        async with (
-            backend(self.plane.connection),
-            StandInKonnector(
-                self.app.connection, self.plane.connection, self.space, mode=self.fleet.mode
-            ) as konnector,
-        ):
-            yield konnector
+        async with backend(self.plane.connection), self.konnector():
+            yield
+
+    def konnector(self) -> AbstractAsyncContextManager[object]:
+        """Let a konnector work where the mode has it."""
+        if self.fleet.mode is Mode.DIRECT:
+            return konnector(self.app.connection)
+        return beside_control_plane(self.plane.connection, self.space, "shop-kubeconfig")
 
     @property
     def home_of_units(self) -> Ref:

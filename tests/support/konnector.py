@@ -14,6 +14,7 @@ from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from konnector.settings import ControlPlaneMode, Settings
 from konnector.switching import Switching
 from reconciler.core import names
+from reconciler.core.errors import ConfigError
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
@@ -28,6 +29,7 @@ AGENT: Final = "konnector"
 USUAL: Final = Settings(
     lease_identity="test", lease_namespace=names.KLUTCH_NAMESPACE, leader_election=False
 )
+_RESTART: Final = 0.1  # seconds
 _LIMITS: Final = Limits(qps=2000, burst=4000, concurrency=512)
 
 
@@ -71,6 +73,32 @@ async def konnector(
         finally:
             stop.set()
             await running
+
+
+@asynccontextmanager
+async def beside_control_plane(
+    plane: Connection, space: str, secret: str, *, clock: Clock | None = None
+) -> AsyncIterator[None]:
+    """Let a konnector work in control-plane mode, as its Deployment would.
+
+    It is started again and again until the Secret with the app cluster's kubeconfig is there.
+    """
+    stop, settings = asyncio.Event(), in_space(space, secret)
+
+    async def keep_running() -> None:
+        while not stop.is_set():
+            try:
+                async with konnector(plane, settings, clock=clock):
+                    await stop.wait()
+            except ConfigError:
+                await asyncio.sleep(_RESTART)
+
+    running = asyncio.create_task(keep_running())
+    try:
+        yield
+    finally:
+        stop.set()
+        await running
 
 
 def in_space(space: str, secret: str) -> Settings:
