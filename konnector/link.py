@@ -73,7 +73,11 @@ class Troubles:
         self._told: Callable[[str], None] = lambda _: None
 
     def follow(self, told: Callable[[str], None]) -> None:
-        """Have `told(resource)` called when what is said of it changes."""
+        """Have `told(resource)` called when the first trouble comes, and when the last is over.
+
+        What comes between shows at the next look, so that thousands of objects in the same trouble
+        are not told one by one.
+        """
         self._told = told
 
     def of(self, resource: str) -> dict[str, str]:
@@ -83,13 +87,13 @@ class Troubles:
     def say(self, resource: str, about: str, what: str) -> None:
         """Note what is wrong with one object; "" for nothing any more."""
         said = self._said.setdefault(resource, {})
-        if said.get(about, "") == what:
-            return
+        troubled = bool(said)
         if what:
             said[about] = what
         else:
-            del said[about]
-        self._told(resource)
+            said.pop(about, None)
+        if bool(said) != troubled:
+            self._told(resource)
 
     def forget(self, resource: str) -> None:
         """Forget all that was said about a resource."""

@@ -29,6 +29,9 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code. Errors go to stderr."""
     code = 0
     try:
+        if arguments[:1] == ["detach"]:
+            _detach(arguments[1:])
+            return code
         given = settings.parse(arguments, os.environ)
         open_files.allow_many(_MANY_FILES)
         import uvloop
@@ -39,6 +42,12 @@ def run(arguments: list[str]) -> int:
             print(f"Error: {_sentence(error)}", file=sys.stderr)
         code = 1
     return code
+
+
+def _detach(arguments: list[str]) -> None:
+    from konnector import detach
+
+    asyncio.run(detach.run(detach.parse(arguments), os.environ, _home()))
 
 
 async def _serve(given: settings.Settings) -> None:

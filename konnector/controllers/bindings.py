@@ -1,10 +1,12 @@
 """Serves each APIServiceBinding: its Secret, its provider, its CRD, its sync, its status."""
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from konnector.decisions import binding, claims, crd, secret
+from konnector.controllers import draining
+from konnector.decisions import binding, claims, crd, drain, secret
 from konnector.decisions.binding import Seen
 from konnector.decisions.pair import Pair
 from konnector.decisions.secret import Judged
@@ -13,7 +15,17 @@ from konnector.provider import Provider
 from konnector.syncs import Wanted
 from konnector.tools import Queue, Tools
 from reconciler.core import keys
-from reconciler.core.manifest import Manifest, get_text, name_of, namespace_of, ref_of, uid_of
+from reconciler.core.decision import Decision
+from reconciler.core.manifest import (
+    Manifest,
+    drop,
+    get_text,
+    is_deleting,
+    name_of,
+    namespace_of,
+    ref_of,
+    uid_of,
+)
 from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.store import Store
@@ -96,15 +108,44 @@ class Bindings:
         self._secrets.need(key, [place])
         if all(place) and not self._secrets.knows(place):
             return _WAIT
-        judged = secret.judge(
-            live, self._secrets.get(place), control_plane_mode=self._tools.control_plane_mode
-        )
-        judged = await self._providers.assign(key, place, judged)
+        judged = await self._providers.assign(key, place, self._judged(live))
         provider = self._providers.of(key)
+        if is_deleting(live):
+            return await self._let_go(live, provider)
         seen = await self._look(live, judged, provider)
         await self._sync(provider, live, seen)
-        await self._write(live, seen)
+        marked = drain.Seen(home=self._home.name, binding=live, kind=self._kind)
+        marking = drain.decide(marked, now=self._now())
+        said = binding.decide(seen)
+        decision = replace(said, tasks=(*marking.tasks, *said.tasks))
+        await self._write(live, decision, provider)
         return _LOOK if provider is not None and provider.syncs is not None else _WAIT
+
+    async def _let_go(self, live: Manifest, provider: Provider | None) -> timedelta | None:
+        """Undo what is to be undone before a binding goes, with its sync ended."""
+        seen = await self._left(live, provider)
+        if provider is not None and not drain.syncs(seen):
+            await provider.want(name_of(live), None)
+            seen = await self._left(live, provider) if seen.syncing else seen
+        elif provider is not None:
+            # Its instances may still be deleted, and nobody else would carry that.
+            undeleted = drop(live, "metadata", "deletionTimestamp")
+            judged = self._judged(live)
+            await self._sync(provider, live, await self._look(undeleted, judged, provider))
+        decision = drain.decide(seen, now=self._now())
+        await self._write(live, decision, provider)
+        return decision.again
+
+    async def _left(self, live: Manifest, provider: Provider | None) -> drain.Seen:
+        return await draining.look(self._tools, self._home, self._view, live, provider)
+
+    def _now(self) -> datetime:
+        return self._tools.clock.now()
+
+    def _judged(self, live: Manifest) -> Judged:
+        held = self._secrets.get(secret.place(live))
+        mode = self._tools.control_plane_mode
+        return secret.judge(live, held, control_plane_mode=mode)
 
     async def _gone(self, key: str) -> None:
         provider = self._providers.of(key)
@@ -140,8 +181,8 @@ class Bindings:
             wanted = Wanted(pair, claims.rules_of(live).rules)
         await provider.want(name_of(live), wanted)
 
-    async def _write(self, live: Manifest, seen: Seen) -> None:
-        decision = binding.decide(seen)
+    async def _write(self, live: Manifest, decision: Decision, provider: Provider | None) -> None:
+        reached = [self._tools.app, *([provider.plane] if provider is not None else ())]
         ref = ref_of(self._home.name, self._kind, live)
         for note in decision.notes:
             self._tools.recorder.tell(ref, live, note)
@@ -151,9 +192,9 @@ class Bindings:
             ref,
             decision,
             manager=keys.MANAGER_KONNECTOR,
-            now=self._tools.clock.now(),
+            now=self._now(),
             may_write=self._tools.gate,
-            elsewhere={self._tools.app.name: self._tools.app},
+            elsewhere={cluster.name: cluster for cluster in reached},
         )
 
     async def _unowned_in(self, provider: Provider | None) -> str | None:

@@ -75,7 +75,8 @@ Held: TypeAlias = tuple[Kind, Manifest]  # an object with its kind, as its clust
 class Seen:
     """A binding, and what is left of its sync.
 
-    `home` is the cluster that the binding is in. `copies` are the objects of its kind on the
+    `home` is the cluster that the binding is in, and `kind` what it is there: Klutch up to 1.5.0
+    has bindings without namespaces. `copies` are the objects of its kind on the
     control plane, of which those in `service_namespaces`, or with this space's annotation, are of
     this space; `instances` are those in the app cluster. `copied` are objects there that came
     down by claims of this binding and of no other live one. `crd` is that of the app cluster, with
@@ -85,6 +86,7 @@ class Seen:
 
     home: str
     binding: Manifest = field(repr=False)
+    kind: Kind = API_SERVICE_BINDING
     space: str = ""
     service_namespaces: frozenset[str] = frozenset()
     copies: Sequence[Held] = field(default=(), repr=False)
@@ -155,12 +157,12 @@ def detached(kind: Kind, instance: Manifest) -> Patch | None:
     return Patch(ref_of(APP_CLUSTER, kind, instance), {"metadata": metadata})
 
 
-def unheld(home: str, binding: Manifest) -> Patch | None:
+def unheld(home: str, kind: Kind, binding: Manifest) -> Patch | None:
     """Return the patch that takes our finalizer off a binding, if it has it."""
     held = finalizers_of(binding)
     if keys.DRAIN not in held:
         return None
-    return _finalizers(home, binding, _without(held, keys.DRAIN))
+    return _finalizers(home, kind, binding, _without(held, keys.DRAIN))
 
 
 def _asks(binding: Manifest) -> bool:
@@ -184,7 +186,8 @@ def _marked(seen: Seen, *, drains: bool) -> Decision:
         return NOTHING
     if drains:
         return _let_go(seen)
-    return _one(_finalizers(seen.home, binding, [*finalizers_of(binding), keys.DRAIN]))
+    held = [*finalizers_of(binding), keys.DRAIN]
+    return _one(_finalizers(seen.home, seen.kind, binding, held))
 
 
 def _released(seen: Seen, now: datetime) -> Decision:
@@ -284,13 +287,13 @@ def _free(kind: Kind, instance: Manifest) -> Patch:
 
 
 def _let_go(seen: Seen) -> Decision:
-    step = unheld(seen.home, seen.binding)
+    step = unheld(seen.home, seen.kind, seen.binding)
     return _one(step) if step else NOTHING
 
 
-def _finalizers(home: str, binding: Manifest, finalizers: Sequence[str]) -> Patch:
+def _finalizers(home: str, kind: Kind, binding: Manifest, finalizers: Sequence[str]) -> Patch:
     metadata: Manifest = {**preconditions_of(binding), "finalizers": finalizers}
-    return Patch(ref_of(home, API_SERVICE_BINDING, binding), {"metadata": metadata})
+    return Patch(ref_of(home, kind, binding), {"metadata": metadata})
 
 
 def _without(finalizers: Sequence[str], ours: str) -> list[str]:

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Final
 
 from konnector.decisions import copies
+from konnector.decisions.agreement import agrees
 from konnector.decisions.pair import Pair
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.core import keys
@@ -31,7 +32,6 @@ from reconciler.core.manifest import (
     JSON,
     Manifest,
     annotations_of,
-    covers,
     finalizers_of,
     get_map,
     get_maps,
@@ -181,9 +181,7 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
         return _decision(*tasks, (_joining(pair, copy),))
     wanted = stated(pair, claim)
     paths_left = _paths_left(copy, wanted)
-    if covers(copy, wanted) and not paths_left:
-        return _decision(*tasks)
-    if seen.settled and not paths_left:
+    if not paths_left and (seen.settled or agrees(copy, wanted, _written(copy))):
         return _decision(*tasks)
     if paths_left and not seen.copy_whole:
         return Read.COPY
@@ -227,6 +225,15 @@ def _paths_left(copy: Manifest, wanted: Manifest) -> bool:
 def _wrote(copy: Manifest, writer: str) -> bool:
     entries = get_maps(copy, "metadata", "managedFields")
     return any(get_text(entry, "manager") == writer for entry in entries)
+
+
+def _written(copy: Manifest) -> list[Manifest]:
+    """Return what konnectors wrote, as FieldsV1."""
+    return [
+        get_map(entry, _FIELDS)
+        for entry in get_maps(copy, "metadata", "managedFields")
+        if entry.get("manager") in WRITERS and not entry.get("subresource")
+    ]
 
 
 def _travels(path: tuple[str, ...]) -> bool:

@@ -348,10 +348,10 @@ def test_detaching(one, change):
 
 
 def test_a_detached_binding_is_not_held():
-    patch = drain.unheld(APP_CLUSTER, leaving())
+    patch = drain.unheld(APP_CLUSTER, API_SERVICE_BINDING, leaving())
     assert patch is not None
     assert not is_held(merged(leaving(), patch.body))
-    assert drain.unheld(APP_CLUSTER, binding("Release")) is None
+    assert drain.unheld(APP_CLUSTER, API_SERVICE_BINDING, binding("Release")) is None
 
 
 def merged(one, body):

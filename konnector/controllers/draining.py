@@ -1,0 +1,120 @@
+"""Reads what is left of the sync of a binding that is being let go (mapping.md 9).
+
+Nothing is taken from views here: what is let go is listed anew at each look, after the sync ended.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from konnector.decisions import claims, copies, crd, drain
+from konnector.decisions.claims import Rule
+from konnector.decisions.drain import Held, Seen
+from konnector.link import Link
+from konnector.provider import Provider
+from konnector.tools import Tools
+from reconciler.core import keys
+from reconciler.core.errors import ClusterError, NotServed
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    identity_of,
+    name_of,
+    uid_of,
+)
+from reconciler.core.refs import CRD, Kind, ObjectKey, Ref
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.store import Store
+
+
+async def look(
+    tools: Tools, home: Cluster, bindings: Store, live: Manifest, provider: Provider | None
+) -> Seen:
+    """Return what there is to do about a binding; `bindings` are all of them."""
+    seen = Seen(home=home.name, binding=live, kind=bindings.kind)
+    if not drain.is_held(live):
+        return seen
+    if provider is None or provider.link is None or provider.syncs is None:
+        return replace(seen, unsure="its service provider cluster is not reached")
+    seen = replace(
+        seen,
+        space=provider.space,
+        service_namespaces=frozenset(map(provider.link.homes.service, provider.link.homes.all())),
+        syncing=provider.syncs.wants(name_of(live)),
+        fresh=True,
+    )
+    try:
+        return await _Left(tools, provider.link, bindings, live).added_to(seen)
+    except ClusterError as error:
+        return replace(seen, unsure=str(error))
+
+
+class _Left:
+    """What is left of one binding's sync, as it is read now."""
+
+    def __init__(self, tools: Tools, link: Link, bindings: Store, live: Manifest) -> None:
+        self._tools, self._link, self._bindings, self._live = tools, link, bindings, live
+
+    async def added_to(self, seen: Seen) -> Seen:
+        """Return it in a Seen. Raises ClusterErrors."""
+        app = self._tools.app
+        body = await app.get(Ref(app.name, CRD, "", name_of(self._live)))
+        kind = None if body is None else crd.instance_kind(body)
+        if kind is None:
+            return replace(seen, copied=await self._copied(), crd=body)
+        return replace(
+            seen,
+            copies=await self._copies(kind, seen.service_namespaces),
+            instances=await _held(app, kind, ""),
+            copied=await self._copied(),
+            crd=body,
+        )
+
+    async def _copies(self, kind: Kind, service_namespaces: frozenset[str]) -> Sequence[Held]:
+        if not kind.namespaced:
+            return await _held(self._link.plane, kind, "")
+        return [
+            one
+            for namespace in sorted(service_namespaces)
+            for one in await _held(self._link.plane, kind, namespace)
+        ]
+
+    async def _copied(self) -> Sequence[Held]:
+        """Return what came down by this binding's claims, and would by no other's."""
+        if annotations_of(self._live).get(keys.DELETION_POLICY) != drain.DELETE:
+            return ()
+        own = [rule for rule in claims.rules_of(self._live).rules if rule.goes_down]
+        others = [
+            rule
+            for one in self._bindings.all()
+            if uid_of(one) != uid_of(self._live)
+            for rule in claims.rules_of(one).rules
+        ]
+        kinds = {(rule.group, rule.version, rule.resource) for rule in own}
+        found: list[Held] = []
+        for asked in sorted(kinds):
+            kind = await self._tools.app.kind(*asked)
+            for held in await _held(self._tools.app, kind, ""):
+                ours = self._came_by(held, _of(kind, own))
+                if ours and not self._came_by(held, _of(kind, others)):
+                    found.append(held)
+        return found
+
+    def _came_by(self, held: Held, rules: Sequence[Rule]) -> bool:
+        _, live = held
+        place = ObjectKey(*identity_of(live))
+        provided = copies.owner_of(live) == keys.OWNER_PROVIDER
+        mapped = bool(self._link.homes.service(place.namespace))
+        return provided and mapped and any(rule.reaches(place) for rule in rules)
+
+
+def _of(kind: Kind, rules: Sequence[Rule]) -> list[Rule]:
+    return [rule for rule in rules if (rule.group, rule.resource) == (kind.group, kind.plural)]
+
+
+async def _held(cluster: Cluster, kind: Kind, namespace: str) -> list[Held]:
+    """Return the objects of a kind; none where the cluster does not serve it."""
+    try:
+        found = await cluster.list(kind, namespace=namespace, metadata_only=True)
+    except NotServed:
+        return []
+    return [(kind, one) for one in found.items]

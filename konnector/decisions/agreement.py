@@ -1,0 +1,74 @@
+"""Whether an object already is what an apply would make of it.
+
+A map may hold more than is stated, which is what others added. A list is one value, so that an
+item or a field of an item that is no longer stated has to go; but for lists whose items the server
+tells apart. Which those are shows in managedFields. Refuses to know whose objects these are.
+"""
+
+import json
+from collections.abc import Sequence
+
+from reconciler.core.manifest import JSON, Manifest, covers, get, get_map
+
+_ITSELF = "."
+
+
+def agrees(live: JSON, stated: JSON, fields: Sequence[Manifest]) -> bool:
+    """Tell whether an apply of `stated` would leave `live` as it is, values alone considered.
+
+    `fields` is what we wrote at this place, as FieldsV1. Fields that we wrote and state no more
+    are not looked for: see `managed_fields.unstated_paths`.
+    """
+    if isinstance(stated, dict):
+        return _map_agrees(live, stated, fields)
+    if isinstance(stated, list):
+        return _list_agrees(live, stated, fields)
+    return covers(live, stated)
+
+
+def _map_agrees(live: JSON, stated: Manifest, fields: Sequence[Manifest]) -> bool:
+    if not isinstance(live, dict):
+        return covers(live, stated)
+    if stated and fields and not any(fields):  # written as one value, or while it was empty
+        return _equal(live, stated)
+    for key, value in stated.items():
+        found = live.get(key)
+        if type(value) is str:  # most are, and they need no call of their own
+            if found != value:
+                return False
+        elif not agrees(found, value, _below(fields, f"f:{key}")):
+            return False
+    return True
+
+
+def _list_agrees(live: JSON, stated: Sequence[JSON], fields: Sequence[Manifest]) -> bool:
+    steps = {step for one in fields for step in one if step != _ITSELF}
+    if not steps or not isinstance(live, list):
+        return _equal(live, stated)
+    keys = {key for step in steps if step.startswith("k:") for key in _keys(step)}
+    if not keys:  # a set
+        return all(any(_equal(one, item) for one in live) for item in stated)
+    return all(_has_item(live, item, keys, fields) for item in stated)
+
+
+def _has_item(live: Sequence[JSON], item: JSON, keys: set[str], fields: Sequence[Manifest]) -> bool:
+    def is_it(other: JSON) -> bool:
+        return all(get(other, key) == get(item, key) for key in keys)
+
+    found = next(filter(is_it, live), None)
+    steps = (step for one in fields for step in one if step.startswith("k:"))
+    step = next((step for step in steps if is_it(json.loads(step[2:]))), "")
+    return found is not None and agrees(found, item, _below(fields, step))
+
+
+def _below(fields: Sequence[Manifest], step: str) -> list[Manifest]:
+    return [get_map(one, step) for one in fields if step in one]
+
+
+def _keys(step: str) -> list[str]:
+    return list(json.loads(step[2:]))
+
+
+def _equal(one: JSON, other: JSON) -> bool:
+    """Tell whether two values are the same, where absent, null and empty are one."""
+    return covers(one, other) and covers(other, one)

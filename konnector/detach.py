@@ -1,0 +1,150 @@
+"""`konnector detach`: lets go of an app cluster whose control plane is gone for ever (H33).
+
+Claims are held by a finalizer until their copies are gone. Where no control plane will ever tell
+that they are, somebody has to decide it. Nothing is deleted here: claims, CRDs and Secrets stay.
+"""
+
+import argparse
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TextIO
+
+from konnector.decisions import crd, drain
+from konnector.decisions.sides import APP_CLUSTER
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import keys, names
+from reconciler.core.decision import Patch
+from reconciler.core.errors import ConfigError, Conflict, NotServed
+from reconciler.core.manifest import Manifest, get_text, name_of, ref_of
+from reconciler.core.moments import moment
+from reconciler.core.refs import CRD, LEASE, Kind, Ref
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.kubeconfig import load, search_paths
+
+_TRIES: Final = 5  # at an object that changes meanwhile
+_ALIVE: Final = 60.0  # seconds since the renewal of a lease whose holder may still work
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command line says. `bindings` are names of APIServiceBindings; none: all."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    bindings: tuple[str, ...] = ()
+    force: bool = False
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override] # raises, as NoReturn asks
+        """Say it as every other error is said."""
+        raise ConfigError(message, hint="`konnector detach --help` lists the flags")
+
+
+def parse(arguments: Sequence[str]) -> Asked:
+    """Return what these arguments say. Raises ConfigError, and SystemExit(0) after --help."""
+    parser = _Parser(
+        prog="konnector detach",
+        description="Take the konnector's finalizers off the claims in an app cluster whose "
+        "control plane is gone for ever, so that they can be deleted. Nothing is deleted. Stop "
+        "the konnector first.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("binding", nargs="*", help="APIServiceBindings, by name (default: all)")
+    parser.add_argument("--kubeconfig", help="of the app cluster (default: the usual places)")
+    parser.add_argument("--context", help="in the kubeconfig (default: the current one)")
+    parser.add_argument(
+        "--force", action="store_true", help="do it; without this, only tell what would be done"
+    )
+    given = parser.parse_args(list(arguments))
+    return Asked(given.kubeconfig or None, given.context, tuple(given.binding), given.force)
+
+
+async def run(
+    asked: Asked, environ: Mapping[str, str], home: Path, *, out: TextIO = sys.stdout
+) -> None:
+    """Do what was asked, and tell about it. Raises KlutchErrors."""
+    paths = search_paths(asked.kubeconfig, environ=environ, home=home)
+    way = load(paths, environ=environ, context=asked.context, name=APP_CLUSTER)
+    async with KubeCluster(way, agent="konnector-detach") as app:
+        await _refuse_beside_another(app)
+        count = 0
+        async for kind, live in _held(app, asked.bindings):
+            count += 1
+            if asked.force:
+                await _let_go(app, kind, live)
+            print(f"{'let go' if asked.force else 'would let go'}: {_told(kind, live)}", file=out)
+        if not count:
+            print("nothing is held by a konnector", file=out)
+        elif not asked.force:
+            print(f"{count} objects; nothing was changed: add --force to do it", file=out)
+
+
+async def _refuse_beside_another(app: Cluster) -> None:
+    """Refuse to work against a konnector that would put the finalizers on again."""
+    for namespace in (names.KLUTCH_NAMESPACE, names.KUBE_SYSTEM):
+        lease = await app.get(Ref(app.name, LEASE, namespace, names.KONNECTOR_LEASE))
+        renewed = moment(get_text(lease, "spec", "renewTime"))
+        holder = get_text(lease, "spec", "holderIdentity")
+        if holder and renewed and (datetime.now(UTC) - renewed).total_seconds() < _ALIVE:
+            raise ConfigError(
+                f"the konnector {holder} still works in this cluster",
+                hint=f"stop it first: kubectl -n {names.KLUTCH_NAMESPACE} scale deployment "
+                f"{names.KONNECTOR} --replicas=0, and try again after a minute",
+            )
+
+
+async def _held(app: Cluster, bindings: Sequence[str]) -> AsyncIterator[tuple[Kind, Manifest]]:
+    """Yield what a konnector holds or has marked: instances first, then their bindings."""
+    served = await app.get(Ref(app.name, CRD, "", API_SERVICE_BINDING.resource))
+    if served is None:
+        return
+    binding = crd.instance_kind(served)
+    found = [
+        one for one in (await app.list(binding)).items if not bindings or name_of(one) in bindings
+    ]
+    for name in sorted({*bindings, *map(name_of, found)}):
+        body = await app.get(Ref(app.name, CRD, "", name))
+        if body is None:
+            continue
+        kind = crd.instance_kind(body)
+        try:
+            instances = (await app.list(kind, metadata_only=True)).items
+        except NotServed:
+            continue
+        for one in instances:
+            if drain.detached(kind, one) is not None:
+                yield kind, one
+    for one in found:
+        if drain.unheld(app.name, binding, one) is not None:
+            yield binding, one
+
+
+async def _let_go(app: Cluster, kind: Kind, live: Manifest) -> None:
+    """Write, and look again where somebody else wrote meanwhile."""
+    now: Manifest | None = live
+    for left in reversed(range(_TRIES)):
+        if now is None or (patch := _patch(app, kind, now)) is None:
+            return
+        try:
+            await app.merge_patch(patch.ref, patch.body, manager=keys.MANAGER_KONNECTOR)
+        except Conflict:
+            if not left:
+                raise
+            now = await app.get(ref_of(app.name, kind, live), metadata_only=True)
+        else:
+            return
+
+
+def _patch(app: Cluster, kind: Kind, live: Manifest) -> Patch | None:
+    if kind.resource == API_SERVICE_BINDING.resource:
+        return drain.unheld(app.name, kind, live)
+    return drain.detached(kind, live)
+
+
+def _told(kind: Kind, live: Manifest) -> str:
+    return ref_of("", kind, live).object

@@ -1,0 +1,178 @@
+"""A binding is let go in order, between real API servers (mapping.md 9)."""
+
+import io
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from konnector import detach
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import keys
+from reconciler.core.errors import ConfigError
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    finalizers_of,
+    is_deleting,
+    uid_of,
+)
+from reconciler.core.refs import CRD, LEASE, SECRET, Ref
+from tests.support.konnector import konnector
+from tests.support.stand_in_scenes import (
+    ACCEPTED,
+    BIND,
+    MANAGER,
+    Scene,
+    gone,
+    has,
+    remove,
+    says,
+    secret,
+    until,
+)
+
+
+async def annotated(scene: Scene, policy: str) -> None:
+    ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
+    notes: Manifest = {"metadata": {"annotations": {keys.DELETION_POLICY: policy}}}
+    await scene.app.cluster.merge_patch(ref, notes, manager=MANAGER)
+
+
+async def is_held(scene: Scene) -> bool:
+    return keys.DRAIN in finalizers_of(await scene.binding())
+
+
+async def with_credentials(scene: Scene) -> None:
+    """An instance on both sides, and a Secret that came down."""
+    await scene.bound(ACCEPTED)
+    await scene.create_instance(size="1Gi")
+    await until(scene.copy)
+    made = secret("orders-creds", scene.service_namespace)
+    await scene.plane.cluster.create(made, SECRET, manager="provider")
+    await until(lambda: scene.in_app(SECRET, "orders-creds", scene.app_namespace))
+
+
+async def test_a_plain_binding_is_never_held_and_its_instances_stay(scene: Scene) -> None:
+    async with scene.backend(), konnector(scene.app.connection):
+        await with_credentials(scene)
+        assert not await is_held(scene)
+        copy = await scene.copy()
+        await scene.unbind()
+        await until(lambda: gone(scene.binding()))
+        await until(lambda: says(scene.export(), "Connected", "False", "APIServiceBindingNotFound"))
+        assert uid_of(await scene.copy()) == uid_of(copy)
+        assert keys.BOUND in annotations_of(await scene.copy())
+        assert finalizers_of(await scene.instance()) == [keys.SYNCER]
+
+
+async def test_a_release_keeps_both_sides_and_binding_again_joins_them(scene: Scene) -> None:
+    async with scene.backend(), konnector(scene.app.connection):
+        await with_credentials(scene)
+        before = [uid_of(await one()) for one in (scene.copy, scene.instance)]
+        await annotated(scene, "Release")
+        await until(lambda: is_held(scene))
+        await scene.unbind()
+        await until(lambda: gone(scene.binding()))
+        copy = annotations_of(await scene.copy())
+        assert keys.BOUND not in copy
+        assert keys.RELEASED in copy
+        assert finalizers_of(await scene.instance()) == []
+        assert await scene.in_app(SECRET, "orders-creds", scene.app_namespace) is not None
+        assert await scene.in_app(CRD, scene.offer.name) is not None
+
+        await scene.own_crd(await scene.bind(ACCEPTED))
+
+        async def joined() -> bool:
+            notes = annotations_of(await scene.copy())
+            held = finalizers_of(await scene.instance()) == [keys.SYNCER]
+            return held and keys.BOUND in notes and keys.RELEASED not in notes
+
+        await until(joined)
+        assert [uid_of(await one()) for one in (scene.copy, scene.instance)] == before
+        await scene.patch_instance({"spec": {"size": "3Gi"}})
+        await until(lambda: has(scene.copy(), "3Gi", "spec", "size"))
+
+
+async def test_a_binding_that_is_made_again_takes_its_own_crd_over(scene: Scene) -> None:
+    async with scene.backend(), konnector(scene.app.connection):
+        await with_credentials(scene)
+        await scene.unbind()
+        await until(lambda: gone(scene.binding()))
+        made = await scene.bind(ACCEPTED)
+
+        async def owned() -> bool:
+            live = await scene.in_app(CRD, scene.offer.name)
+            return [one["uid"] for one in live["metadata"]["ownerReferences"]] == [uid_of(made)]
+
+        await until(owned)
+        await until(lambda: says(scene.binding(), "Ready"))
+
+
+async def test_delete_takes_the_crd_and_what_came_down(scene: Scene) -> None:
+    async with scene.backend(), konnector(scene.app.connection):
+        await with_credentials(scene)
+        own = secret("own", scene.app_namespace)
+        await scene.app.cluster.create(own, SECRET, manager="developer")
+        await annotated(scene, "Delete")
+        await until(lambda: is_held(scene))
+        await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
+        await until(lambda: gone(scene.instance()))
+        await until(lambda: gone(scene.copy()))
+        await scene.unbind()
+        await until(lambda: gone(scene.binding()))
+        assert await scene.in_app(CRD, scene.offer.name) is None
+        assert await scene.in_app(SECRET, "orders-creds", scene.app_namespace) is None
+        assert await scene.in_app(SECRET, "own", scene.app_namespace) is not None
+
+
+async def test_a_drain_goes_on_after_a_restart(scene: Scene) -> None:
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await with_credentials(scene)
+            await annotated(scene, "Release")
+            await until(lambda: is_held(scene))
+        await scene.unbind()
+        assert is_deleting(await scene.binding())
+        async with konnector(scene.app.connection):
+            await until(lambda: gone(scene.binding()))
+        assert keys.RELEASED in annotations_of(await scene.copy())
+        assert finalizers_of(await scene.instance()) == []
+
+
+async def test_detach_frees_what_no_control_plane_will_ever_free(scene: Scene) -> None:
+    async with scene.backend(), konnector(scene.app.connection):
+        await with_credentials(scene)
+    way = (str(scene.app.kubeconfig), scene.app.context)
+    asked = detach.Asked(*way, bindings=(scene.offer.name,))
+    told = io.StringIO()
+    await detach.run(asked, {}, scene.app.kubeconfig.parent, out=told)
+    assert f"would let go: Database {scene.app_namespace}/orders" in told.getvalue()
+    assert finalizers_of(await scene.instance()) == [keys.SYNCER]
+    await detach.run(replace(asked, force=True), {}, scene.app.kubeconfig.parent, out=told)
+    live = await scene.instance()
+    assert finalizers_of(live) == []
+    assert keys.BOUND not in annotations_of(live)
+    await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
+    await until(lambda: gone(scene.instance()))
+
+
+async def test_detach_refuses_beside_a_konnector_that_works(scene: Scene) -> None:
+    lease: Manifest = {
+        "apiVersion": LEASE.api_version,
+        "kind": LEASE.kind,
+        "metadata": {"name": "klutch-bind", "namespace": BIND},
+        "spec": {
+            "holderIdentity": "konnector-0",
+            "renewTime": (datetime.now(UTC) - timedelta(seconds=5)).strftime(
+                "%Y-%m-%dT%H:%M:%S.%fZ"
+            ),
+        },
+    }
+    await scene.app.cluster.create(lease, LEASE, manager="konnector")
+    try:
+        asked = detach.Asked(str(scene.app.kubeconfig), scene.app.context, force=True)
+        with pytest.raises(ConfigError, match="konnector-0 still works"):
+            await detach.run(asked, {}, scene.app.kubeconfig.parent)
+    finally:
+        await remove(scene.app, LEASE, BIND, "klutch-bind")
