@@ -1,11 +1,14 @@
-"""Follows the kubeconfig of the app cluster in control-plane mode, so that it can be renewed (H22).
+"""The kubeconfig of the app cluster in control-plane mode, which can be renewed (A.2, H22).
 
 It is tried first. One that does not work, or leads to another cluster, changes nothing: for
 another app cluster the process has to start anew, which reads everything anew.
 """
 
-import asyncio
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
 
 from konnector import probing
 from konnector.decisions import secret
@@ -13,28 +16,91 @@ from konnector.decisions.sides import APP_CLUSTER
 from konnector.named_views import NamedViews
 from konnector.settings import ControlPlaneMode
 from konnector.switching import Switching
-from konnector.tools import Tools
+from konnector.tools import Connect, Tools
 from reconciler.core import names
-from reconciler.core.refs import SECRET, ObjectKey
-from reconciler.kube.cluster import Cluster
+from reconciler.core.errors import ConfigError
+from reconciler.core.refs import SECRET, ObjectKey, Ref
+from reconciler.kube.cluster import Cluster, Reader
 from reconciler.loop.children import Children
+from reconciler.loop.clock import Clock
+from reconciler.loop.controller import Controller
 
 log = logging.getLogger(__name__)
 
+_KEY: Final = "app cluster"
+_AGAIN: Final = timedelta(minutes=1)  # until a kubeconfig that did not work is tried again
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """The kubeconfig that the app cluster is reached with, and which cluster that is."""
+
+    fingerprint: str
+    uid: str
+
+
+async def content(plane: Reader, mode: ControlPlaneMode) -> bytes:
+    """Return the app cluster's kubeconfig. Raises ConfigError without one, and ClusterErrors."""
+    live = await plane.get(Ref(plane.name, SECRET, mode.secret_namespace, mode.secret_name))
+    failed = "failed to fetch the app-cluster kubeconfig secret"
+    place = f"{mode.secret_namespace}/{mode.secret_name}"
+    if live is None:
+        raise ConfigError(f"{failed} {place}: it does not exist on the control plane")
+    found = secret.content_of(live, mode.secret_key)
+    if isinstance(found, str):
+        raise ConfigError(f"{failed}: {place} {found}")
+    return found
+
+
+async def working(
+    plane: Reader, mode: ControlPlaneMode, connect: Connect, clock: Clock
+) -> tuple[Cluster, InUse]:
+    """Return the app cluster, once a kubeconfig leads there that works.
+
+    It is read anew for each attempt. Raises as `content`, and ConfigError for an invalid one.
+    """
+    pause = _FIRST_PAUSE
+    while True:
+        tried = await content(plane, mode)
+        cluster = connect(tried, APP_CLUSTER)
+        found = await probing.namespace_of(cluster, names.KUBE_SYSTEM)
+        if not found.fault:
+            return cluster, InUse(secret.fingerprint(tried), found.uid)
+        await cluster.close()
+        log.warning("the app cluster cannot be reached", extra={"error": found.fault})
+        await clock.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
 
 class AppKubeconfig:
-    """Watches the Secret, and switches the app cluster's connection."""
+    """Watches the Secret, and switches the app cluster's connection.
 
-    def __init__(self, tools: Tools, plane: Cluster, mode: ControlPlaneMode) -> None:
-        self._tools, self._mode = tools, mode
+    `changed` is called when `fault` has changed.
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        plane: Cluster,
+        mode: ControlPlaneMode,
+        in_use: InUse,
+        *,
+        changed: Callable[[], None],
+    ) -> None:
+        self._tools, self._mode, self._in_use = tools, mode, in_use
+        self._changed = changed
+        self.fault = ""  # of the Secret that is there now: why it is not used, a sentence
         self._place = ObjectKey(mode.secret_namespace, mode.secret_name)
-        self._stir = asyncio.Event()
-        self._views = NamedViews(plane, SECRET, told=lambda _: self._stir.set())
-        self._views.need("app-cluster", [self._place])
-        self._in_use = ""
+        controller = Controller(
+            "appclusterkubeconfig", self.reconcile, clock=tools.clock, meters=tools.meters
+        )
+        self._views = NamedViews(plane, SECRET, told=lambda _: controller.add(_KEY))
+        self._views.need(_KEY, [self._place])
         self._children = Children()
         self._children.employ("secret", self._views)
-        self._children.start("switching", self._follow)
+        self._children.employ(controller.name, controller)
 
     def stop(self) -> None:
         """Follow no more."""
@@ -44,33 +110,32 @@ class AppKubeconfig:
         """Follow until `stop`."""
         await self._children.run()
 
-    async def _follow(self) -> None:
-        while True:
-            await self._stir.wait()
-            self._stir.clear()
-            await self._look()
+    async def reconcile(self, key: str) -> timedelta | None:
+        """Look at the Secret, and use what it holds if that is new and works."""
+        fault = await self._look()
+        if fault != self.fault:
+            self.fault = fault
+            if fault:
+                fields = {"secret": "/".join(self._place), "error": fault}
+                log.error("the app cluster's kubeconfig is not used", extra=fields)
+            self._changed()
+        return _AGAIN if fault else None
 
-    async def _look(self) -> None:
-        live = self._views.get(self._place)
-        content = None if live is None else secret.content_of(live, self._mode.secret_key)
-        if not isinstance(content, bytes):
-            log.warning("the app cluster's kubeconfig is not there", extra=self._fields)
-            return
-        fingerprint = secret.fingerprint(content)
-        app = self._tools.app
-        if not self._in_use or fingerprint == self._in_use or not isinstance(app, Switching):
-            self._in_use = self._in_use or fingerprint
-            return
-        known = await probing.namespace_of(app, names.KUBE_SYSTEM)
-        found = await probing.probe(self._tools.connect, content, APP_CLUSTER, names.KUBE_SYSTEM)
-        if found.fault or (known.uid and found.uid != known.uid):
-            fault = found.fault or "it leads to another cluster: restart the konnector for that"
-            log.error("a new kubeconfig is not used", extra={**self._fields, "error": fault})
-            return
-        self._in_use = fingerprint
-        await app.switch(self._tools.connect(content, APP_CLUSTER))
-        log.info("the app cluster is reached with a new kubeconfig", extra=self._fields)
-
-    @property
-    def _fields(self) -> dict[str, str]:
-        return {"secret": "/".join(self._place)}
+    async def _look(self) -> str:
+        app, live = self._tools.app, self._views.get(self._place)
+        found = "does not exist" if live is None else secret.content_of(live, self._mode.secret_key)
+        if isinstance(found, str):
+            return f"Kubeconfig secret {'/'.join(self._place)} {found}"
+        fingerprint = secret.fingerprint(found)
+        if fingerprint == self._in_use.fingerprint or not isinstance(app, Switching):
+            return ""
+        probed = await probing.probe(self._tools.connect, found, APP_CLUSTER, names.KUBE_SYSTEM)
+        if probed.fault:
+            return probed.fault
+        if probed.uid != self._in_use.uid:
+            return "it leads to another cluster; restart the konnector if it shall serve that one"
+        self._in_use = InUse(fingerprint, probed.uid)
+        await app.switch(self._tools.connect(found, APP_CLUSTER))
+        fields = {"secret": "/".join(self._place)}
+        log.info("the app cluster is reached with a new kubeconfig", extra=fields)
+        return ""

@@ -1,6 +1,6 @@
 """What everything that syncs between an app cluster and one space shares."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -9,8 +9,9 @@ from konnector.hands import Hands
 from konnector.homes import Homes
 from reconciler.core.decision import Note
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import Kind, Ref
+from reconciler.core.refs import ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
+from reconciler.kube.store import Store
 from reconciler.loop.clock import Clock
 from reconciler.loop.meters import Meters
 
@@ -23,34 +24,81 @@ class Recorder(Protocol):
         ...
 
 
-class Guards(Protocol):
-    """Who knows whether something may be deleted, or made again (mapping.md 10)."""
+class Ledger(Protocol):
+    """What a sync can count for its guard. All places are in the app cluster."""
 
-    def deletes_held(self, kind: Kind, count: Callable[[], tuple[int, int]] | None) -> str:
-        """Return why nothing may be deleted on the control plane, or "".
+    @property
+    def pending(self) -> bool:
+        """Whether more may come to light soon."""
+        ...
 
-        `count` tells how many copies of the kind lack their claim, and how many there are; None
-        where a person deleted the claim.
+    def orphans(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
+        """Count the copies without their origin, and all copies.
+
+        What is `besides` and no longer there counts as both.
         """
         ...
 
-    def creates_held(self, kind: Kind, count: Callable[[], tuple[int, int]]) -> str:
-        """Return why a lost copy may not be made again, or "".
+    def bereft(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
+        """Count the claims that lost their copy, and all that had one.
 
-        `count` tells how many claims of the kind lost their copy, and how many had one.
+        What is `besides` counts as lost though it has one again.
         """
+        ...
+
+    def copies_in(self, app_namespace: str) -> Sequence[ObjectKey]:
+        """Return the places of the copies that belong to an app namespace."""
+        ...
+
+    def wake_everything(self) -> None:
+        """Have all looked at that may have been held."""
+
+
+class Ward(Protocol):
+    """The guard of one kind. What it lets through, it takes for granted to be done."""
+
+    def deletes_held(self, *places: ObjectKey) -> str:
+        """Return why copies in these places may not be deleted, or ""; their origins are gone."""
+        ...
+
+    async def deletes_still_held(self, *places: ObjectKey) -> str:
+        """As `deletes_held`, after a fresh look at which app cluster this is."""
+        ...
+
+    def deletion_held(self) -> str:
+        """Return why a copy may not be deleted whose claim a person deleted, or ""."""
+        ...
+
+    def creates_held(self, place: ObjectKey) -> str:
+        """Return why a lost copy may not be made again, or ""."""
+        ...
+
+    def enter(self) -> Callable[[], None]:
+        """Be counted, until what is returned is called."""
+        ...
+
+
+class Guards(Protocol):
+    """Who knows whether something may be deleted, or made again (mapping.md 10)."""
+
+    def over(self, what: str, ledger: Ledger) -> Ward:
+        """Return the guard of one kind of things; `what` is as in `guard.Count`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The two clusters, the space, and the hands that write. `want` asks for a mapping."""
+    """The two clusters, the space, and the hands that write. `want` asks for a mapping.
+
+    `namespaces` are those of the app cluster, of which metadata are held.
+    """
 
     app: Cluster
     plane: Cluster
     space: str
     space_uid: str
     homes: Homes
+    namespaces: Store
     want: Callable[[str], None]
     guards: Guards
     hands: Hands

@@ -4,7 +4,7 @@ from typing import Final
 
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import conditions, keys
-from reconciler.core.errors import AlreadyExists
+from reconciler.core.errors import AlreadyExists, NotServed
 from reconciler.core.manifest import Manifest, covers, get, get_list, get_text, ref_of
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.kube import crds
@@ -16,23 +16,36 @@ _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 
 
-async def served(cluster: Cluster, gate: Gate, clock: Clock, *, install: bool) -> Kind:
+async def served(cluster: Cluster, gate: Gate, clock: Clock) -> Kind:
     """Wait until the cluster serves APIServiceBindings, and return them as it does.
 
-    With `install`, the CRD is made where there is none, and the versions of a namespaced one are
-    brought up to ours. Klutch up to 1.5.0 serves them cluster-scoped, which cannot be changed, and
-    is left as it is. Raises ClusterErrors that time does not mend, and Stopped.
+    The CRD is made where there is none, and the versions of a namespaced one are brought up to
+    ours. Klutch up to 1.5.0 serves them cluster-scoped, which cannot be changed, and is left as it
+    is. Raises ClusterErrors that time does not mend, and Stopped.
     """
     pause = _FIRST_PAUSE
     while True:
         live = await cluster.get(Ref(cluster.name, CRD, "", API_SERVICE_BINDING.resource))
-        if install and (live is None or not _is_ours(live)):
+        if live is None or not _is_ours(live):
             await _install(cluster, gate, live)
-            live = None
-        if live is not None and _is_established(live):
-            scope = get_text(live, "spec", "scope")
-            return _kind(namespaced=scope != "Cluster")
+        elif _is_established(live):
+            return _kind(namespaced=get_text(live, "spec", "scope") != "Cluster")
         await clock.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+async def discovered(cluster: Cluster, clock: Clock) -> Kind:
+    """Wait until the cluster serves APIServiceBindings that somebody else brings along.
+
+    A konnector of the control plane has no right to read CRDs there (A.8). Raises ClusterErrors
+    that time does not mend.
+    """
+    one, pause = API_SERVICE_BINDING, _FIRST_PAUSE
+    while True:
+        try:
+            return await cluster.kind(one.group, one.version, one.plural)
+        except NotServed:
+            await clock.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 

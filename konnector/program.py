@@ -5,14 +5,14 @@ import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from konnector import own_crd
-from konnector.app_kubeconfig import AppKubeconfig
+from konnector import app_kubeconfig, own_crd
+from konnector.app_kubeconfig import AppKubeconfig, InUse
 from konnector.controllers import bindings as binding_controller
 from konnector.controllers.bindings import Bindings
-from konnector.decisions import secret
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from konnector.named_views import NamedViews
 from konnector.providers import OneProvider, Providers, one_provider
@@ -21,7 +21,6 @@ from konnector.switching import Switching
 from konnector.telling import Telling
 from konnector.tools import Tools
 from reconciler.core import keys
-from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import CRD, LEASE, NAMESPACE, SECRET, Kind, Ref
 from reconciler.kube import kubeconfig
@@ -84,14 +83,24 @@ async def serve(
     ):
         clock, gate = SystemClock(), Gate()
         app: Cluster = home_cluster
-        mode = settings.control_plane_mode
-        if mode is not None:
-            content = await app_kubeconfig(home_cluster, mode)
-            way_there = connect(content, APP_CLUSTER, limits)
-            app = await opened.enter_async_context(Switching(way_there))
-        kind = await own_crd.served(home_cluster, gate, clock, install=mode is None)
+        mode, in_use = settings.control_plane_mode, None
+        if mode is None:
+            kind = await own_crd.served(home_cluster, gate, clock)
+        else:
+            there, in_use = await app_kubeconfig.working(
+                home_cluster, mode, partial(connect, limits=limits), clock
+            )
+            app = await opened.enter_async_context(Switching(there))
+            kind = await own_crd.discovered(home_cluster, clock)
         konnector = wired(
-            settings, home_cluster, app, leases=leases, kind=kind, clock=clock, gate=gate
+            settings,
+            home_cluster,
+            app,
+            leases=leases,
+            kind=kind,
+            clock=clock,
+            gate=gate,
+            in_use=in_use,
         )
         with ExitStack() as stack:
             if settings.probes is not None:
@@ -110,24 +119,7 @@ async def serve(
             await konnector.manager.run(stop)
 
 
-async def app_kubeconfig(cluster: Cluster, mode: ControlPlaneMode) -> bytes:
-    """Return the app cluster's kubeconfig in control-plane mode.
-
-    Raises ConfigError where there is none, and ClusterErrors (protocol-konnector.md A.2).
-    """
-    place = f"{mode.secret_namespace}/{mode.secret_name}"
-    ref = Ref(cluster.name, SECRET, mode.secret_namespace, mode.secret_name)
-    live = await cluster.get(ref)
-    failed = "failed to fetch the app-cluster kubeconfig secret"
-    if live is None:
-        raise ConfigError(f"{failed} {place}: it does not exist on the control plane")
-    content = secret.content_of(live, mode.secret_key)
-    if isinstance(content, str):
-        raise ConfigError(f"{failed}: {place} {content}")
-    return content
-
-
-def connect(content: bytes, name: str, limits: Limits) -> KubeCluster:
+def connect(content: bytes, name: str, *, limits: Limits) -> Cluster:
     """Return a cluster over the kubeconfig from a Secret. Raises ConfigError."""
     way = kubeconfig.from_secret(content, name=name, environ={})
     return KubeCluster(way, limits=limits, agent=_AGENT)
@@ -151,11 +143,13 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     kind: Kind,
     clock: Clock,
     gate: Gate,
+    in_use: InUse | None = None,
 ) -> Konnector:
     """Return a konnector whose bindings, of this kind, are in `home`.
 
-    That is the app cluster, or, in control-plane mode, the control plane. `leases` is a second way
-    there, for the lease. A lease that waits behind thousands of calls would be lost.
+    That is the app cluster, or, in control-plane mode, the control plane; then `in_use` says how
+    the app cluster is reached. `leases` is a second way home, for the lease. A lease that waits
+    behind thousands of calls would be lost.
     """
     meters = Meters()
     mode = settings.control_plane_mode
@@ -184,7 +178,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         namespaces=namespaces.store,
         crds=crds.store,
         bodies=Bodies(app, crds.store),
-        connect=lambda content, name: connect(content, name, limits),
+        connect=lambda content, name: connect(content, name, limits=limits),
         gate=gate,
         recorder=Telling(recorder),
         clock=clock,
@@ -192,7 +186,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         workers=settings.workers,
         control_plane_mode=mode is not None,
     )
-    workers = _workers(tools, home, view, mode)
+    workers = _workers(tools, home, view, mode, in_use)
     lease = Lease(
         leases,
         Ref(leases.name, LEASE, settings.lease_namespace, settings.lease_name),
@@ -212,13 +206,17 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
 
 
 def _workers(
-    tools: Tools, home: Cluster, view: Informer, mode: ControlPlaneMode | None
+    tools: Tools,
+    home: Cluster,
+    view: Informer,
+    mode: ControlPlaneMode | None,
+    in_use: InUse | None,
 ) -> list[Worker]:
     """Return what serves the bindings; they and their providers tell each other of news."""
     secrets = NamedViews(home, SECRET, told=lambda place: made.secret_changed(place))
     providers: Providers | OneProvider
     workers: list[Worker] = [secrets]
-    if mode is None:
+    if mode is None or in_use is None:
         providers = Providers(
             tools,
             secret=secrets.get,
@@ -226,14 +224,18 @@ def _workers(
             changed=lambda among, name: made.changed(among, name),
         )
     else:
-        providers = one_provider(
+        kubeconfig_there = AppKubeconfig(
+            tools, home, mode, in_use, changed=lambda: one.look_again()
+        )
+        providers = one = one_provider(
             tools,
             home,
             mode.space,
+            fault=lambda: kubeconfig_there.fault,
             binding=lambda among, name: made.find(among, name),
             changed=lambda among, name: made.changed(among, name),
         )
-        workers.append(AppKubeconfig(tools, home, mode))
+        workers.append(kubeconfig_there)
     made = Bindings(tools, home, view.store, secrets, providers)
     controller = Controller(
         "servicebinding", made.reconcile, clock=tools.clock, meters=tools.meters

@@ -20,6 +20,7 @@ from konnector.probing import Probed
 from konnector.provider_views import NAME, ProviderViews
 from konnector.syncs import Syncs, Wanted
 from konnector.tools import Tools
+from reconciler.core.decision import Note
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, ObjectKey
@@ -46,7 +47,7 @@ class Surroundings:
 
     `targets` are the Secrets in the app cluster that lead to it, `binding` its APIServiceBinding
     of a name, `rival` what other providers have for a place. `changed(name)` is called when there
-    is news for a binding, with "" for all.
+    is news for a binding, with "" for all; `tell` tells developers what concerns all bindings.
     """
 
     targets: Callable[[], Mapping[ObjectKey, Manifest | None]]
@@ -54,6 +55,7 @@ class Surroundings:
     rival: Callable[[Kind, ObjectKey], Rival]
     probe: Callable[[bytes], Awaitable[Probed]]
     changed: Callable[[str], None]
+    tell: Callable[[Note], None]
 
 
 class Provider:
@@ -76,6 +78,7 @@ class Provider:
             cluster_bindings=self.views.cluster_bindings,
             secrets=lambda: filter(None, around.targets().values()),
             now=tools.clock.now,
+            meters=tools.meters,
             changed=self.beat,
         )
         self._serving: _Serving | None = None
@@ -185,6 +188,7 @@ class _Serving:
             space=provider.space,
             space_uid=guardian.space_uid,
             homes=Homes(views.mappings, provider.space),
+            namespaces=tools.namespaces,
             want=provider.look_at_namespace,
             guards=guardian,
             hands=hands,
@@ -205,9 +209,20 @@ class _Serving:
             in_use=lambda: provider.in_use,
             probe=around.probe,
             outcome=outcome,
+            tell=around.tell,
         )
         exports = Exports(tools, plane, views, binding=around.binding)
-        namespaces = Namespaces(tools, plane, views, guardian, hands, self.syncs)
+        namespaces = Namespaces(
+            tools,
+            plane,
+            views,
+            guardian,
+            hands,
+            self.syncs,
+            binding=around.binding,
+            wake=provider.look_at_namespace,
+            tell=around.tell,
+        )
         self.heart = self._controller("clusterbinding", heart)
         self.exports = self._controller("serviceexport", exports)
         self.namespaces = self._controller("servicenamespace", namespaces)

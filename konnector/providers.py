@@ -17,8 +17,10 @@ from konnector.probing import Probed
 from konnector.provider import Provider, Surroundings
 from konnector.switching import Switching
 from konnector.tools import Tools
+from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import causes, conditions
-from reconciler.core.manifest import Manifest
+from reconciler.core.decision import Note
+from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.loop.children import Children
@@ -98,12 +100,7 @@ class Providers:
     async def _rotate(self, now: _Served, key: str, place: ObjectKey, judged: Judged) -> Judged:
         probed = await self._probe(judged.content, judged.namespace)
         if probed.fault:
-            where = "/".join(place)
-            message = (
-                f"Kubeconfig secret {where} has a kubeconfig that does not work: {probed.fault}. "
-                "The konnector goes on with the last one that did."
-            )
-            return Judged(conditions.false(causes.KUBECONFIG_SECRET_INVALID, message))
+            return _refused(place, probed.fault)
         known = now.provider.guardian.space_uid
         if judged.namespace == now.provider.space and probed.uid == known:
             now.contents[place] = judged.identity
@@ -137,6 +134,7 @@ class Providers:
             rival=lambda kind, place: self._rival(name, kind, place),
             probe=probe,
             changed=lambda name: self._changed(set(bindings), name),
+            tell=lambda note: _tell(self._tools, self._tools.app, bindings, self._binding, note),
         )
         provider = Provider(self._tools, cluster, judged.namespace, around, in_use=judged.identity)
         served = self._served[name] = _Served(provider, cluster, bindings, contents)
@@ -168,10 +166,25 @@ class Providers:
 
 
 class OneProvider:
-    """The face of Providers in control-plane mode: every binding belongs to the one space."""
+    """The face of Providers in control-plane mode: every binding belongs to the one space.
 
-    def __init__(self, provider: Provider, bindings: set[str]) -> None:
+    `fault` tells why the app cluster's kubeconfig that is there now is not used, or "".
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        bindings: set[str],
+        *,
+        fault: Callable[[], str],
+        changed: Callable[[Iterable[str], str], None],
+    ) -> None:
         self._provider, self._bindings = provider, bindings
+        self._fault, self._changed = fault, changed
+
+    def look_again(self) -> None:
+        """Have all bindings looked at."""
+        self._changed(set(self._bindings), "")
 
     def of(self, key: str) -> Provider | None:
         """Return the provider that a binding belongs to."""
@@ -183,9 +196,9 @@ class OneProvider:
 
     async def assign(self, key: str, place: ObjectKey, judged: Judged) -> Judged:
         """Let a binding be served. Its Secret leads to the app cluster, which is known already."""
-        del place
         self._bindings.add(key)
-        return judged
+        fault = self._fault()
+        return _refused(place, fault) if judged.usable and fault else judged
 
     async def leave(self, key: str) -> None:
         """Let a binding be served no more."""
@@ -205,6 +218,7 @@ def one_provider(
     plane: Cluster,
     space: str,
     *,
+    fault: Callable[[], str],
     binding: Callable[[Iterable[str], str], Manifest | None],
     changed: Callable[[Iterable[str], str], None],
 ) -> OneProvider:
@@ -221,5 +235,29 @@ def one_provider(
         rival=lambda _, __: "none",
         probe=never,
         changed=lambda name: changed(set(bindings), name),
+        tell=lambda note: _tell(tools, plane, bindings, binding, note),
     )
-    return OneProvider(Provider(tools, plane, space, around, in_use=""), bindings)
+    provider = Provider(tools, plane, space, around, in_use="")
+    return OneProvider(provider, bindings, fault=fault, changed=changed)
+
+
+def _tell(
+    tools: Tools,
+    home: Cluster,
+    keys: Iterable[str],
+    binding: Callable[[Iterable[str], str], Manifest | None],
+    note: Note,
+) -> None:
+    """Tell it of each of these bindings, which are in `home`."""
+    for key in keys:
+        live = binding([key], key.rpartition("/")[2])
+        if live is not None:
+            tools.recorder.tell(ref_of(home.name, API_SERVICE_BINDING, live), live, note)
+
+
+def _refused(place: ObjectKey, fault: str) -> Judged:
+    message = (
+        f"Kubeconfig secret {'/'.join(place)} has a kubeconfig that does not work: "
+        f"{fault.rstrip('.')}. The konnector goes on with the last one that did."
+    )
+    return Judged(conditions.false(causes.KUBECONFIG_SECRET_INVALID, message))

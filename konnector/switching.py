@@ -1,16 +1,17 @@
 """One cluster over a connection that can be exchanged while it is used.
 
 A rotated kubeconfig leads to the same objects by another way, so views need not be read again:
-their watches break off with the old connection, and go on over the new one from where they were.
+watches go on over the new connection from where they were.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
-from reconciler.core.manifest import Manifest
+from reconciler.core.errors import Unreachable
+from reconciler.core.manifest import Manifest, resource_version_of
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import (
     Cluster,
@@ -20,6 +21,8 @@ from reconciler.kube.cluster import (
     Propagation,
     WatchEvent,
 )
+
+_Watching: TypeAlias = AbstractAsyncContextManager[AsyncIterator[WatchEvent]]
 
 _PATIENCE: Final = 30.0  # seconds for calls that are under way over the old connection
 
@@ -96,6 +99,30 @@ class Switching:
                 metadata_only=metadata_only,
                 page_size=page_size,
             )
+
+    async def pages(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+        page_size: int = 500,
+    ) -> AsyncGenerator[Listing]:
+        """As `Pager.pages`."""
+        with self._in_use() as cluster:
+            pages = cluster.pages(
+                kind,
+                namespace=namespace,
+                labels=labels,
+                fields=fields,
+                metadata_only=metadata_only,
+                page_size=page_size,
+            )
+            async with contextlib.aclosing(pages):
+                async for page in pages:
+                    yield page
 
     async def first_page(
         self, kind: Kind, *, namespace: str = "", limit: int, metadata_only: bool = False
@@ -191,7 +218,8 @@ class Switching:
                 ref, preconditions=preconditions, propagation=propagation, dry_run=dry_run
             )
 
-    def watch(  # noqa: PLR0913 - each is a parameter of the API
+    @contextlib.asynccontextmanager
+    async def watch(  # noqa: PLR0913 - each is a parameter of the API
         self,
         kind: Kind,
         *,
@@ -201,14 +229,42 @@ class Switching:
         fields: str = "",
         metadata_only: bool = False,
         read_timeout: float | None = None,
-    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """As `Watcher.watch`; the stream ends with its connection."""
-        return self._now.watch(
-            kind,
-            namespace=namespace,
-            resource_version=resource_version,
-            labels=labels,
-            fields=fields,
-            metadata_only=metadata_only,
-            read_timeout=read_timeout,
-        )
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """As `Watcher.watch`. Where the connection is exchanged, it goes on over the new one."""
+
+        def opened(cluster: Cluster, version: str) -> _Watching:
+            return cluster.watch(
+                kind,
+                namespace=namespace,
+                resource_version=version,
+                labels=labels,
+                fields=fields,
+                metadata_only=metadata_only,
+                read_timeout=read_timeout,
+            )
+
+        async with contextlib.AsyncExitStack() as stack:
+            cluster = self._now
+            events = await stack.enter_async_context(opened(cluster, resource_version))
+            yield self._followed(stack, opened, cluster, events, resource_version)
+
+    async def _followed(
+        self,
+        stack: contextlib.AsyncExitStack,
+        opened: Callable[[Cluster, str], _Watching],
+        cluster: Cluster,
+        events: AsyncIterator[WatchEvent],
+        version: str,
+    ) -> AsyncIterator[WatchEvent]:
+        while True:
+            try:
+                async for event in events:
+                    version = resource_version_of(event.object) or version
+                    yield event
+                return
+            except Unreachable:
+                if cluster is self._now:
+                    raise
+            await stack.aclose()
+            cluster = self._now
+            events = await stack.enter_async_context(opened(cluster, version))

@@ -66,6 +66,11 @@ class Syncs:
         return any(one.has_claims(app_namespace) for one in self._instances.values())
 
     @property
+    def settled(self) -> bool:
+        """Whether it is known of all claimed resources if they are served."""
+        return all(one.settled for one in self._claims.values())
+
+    @property
     def kinds(self) -> list[Kind]:
         """The kinds whose instances are synced."""
         return [one.pair.kind for one in self._instances.values()]

@@ -116,6 +116,20 @@ def app_cluster(live_clusters: "Mapping[Role, LiveCluster]") -> "LiveCluster":
     return live_clusters[Role.APP_CLUSTER]
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def second_app_cluster(
+    request: pytest.FixtureRequest, programs: Mapping[Program, Path], app_cluster: "LiveCluster"
+) -> "AsyncIterator[LiveCluster]":
+    """Another app cluster, started by the first test that needs it, after the others."""
+    from tests.support import clusters
+
+    layout = _layout(request.config.stash[_HOME])
+    member = await asyncio.to_thread(clusters.add_app_cluster, layout, programs)
+    live = await clusters.connect(layout, member)
+    yield live
+    await live.cluster.close()
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def namespace(control_plane: "LiveCluster") -> AsyncIterator[str]:
     """A new namespace of the control plane, for one test."""

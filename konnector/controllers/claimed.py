@@ -4,11 +4,12 @@ One for each kind, whoever claims it: exports share the views and the work (H29)
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from konnector import losses
 from konnector.both_sides import BothSides, name
 from konnector.decisions import claimed
 from konnector.decisions.claimed import Rival, Seen
@@ -44,13 +45,19 @@ _METADATA: Final = ("apiVersion", "kind", "metadata", "type")
 class Claimed:
     """The sync of one kind that both clusters serve; run it once.
 
-    `rival` tells whether another provider has something for the same place (E.2).
+    `rival` tells whether another provider has something for the same place (E.2). `changed` is
+    called when there is something else to say in `troubles`.
     """
 
     def __init__(
-        self, kind: Kind, link: Link, *, rival: Callable[[Kind, ObjectKey], Rival]
+        self,
+        kind: Kind,
+        link: Link,
+        *,
+        rival: Callable[[Kind, ObjectKey], Rival],
+        changed: Callable[[], None],
     ) -> None:
-        self._kind, self._link, self._rival = kind, link, rival
+        self._kind, self._link, self._rival, self._changed = kind, link, rival, changed
         self._rules: tuple[Rule, ...] = ()
         self._controller = Controller(
             f"claims/{kind.resource}",
@@ -66,8 +73,10 @@ class Claimed:
             wake=self._controller.add,
             unmapped=False,
         )
+        self._ward = link.guards.over(kind.resource, self)
         self._present: set[ObjectKey] = set()  # copies, where one may stay deleted
         self._deleted: dict[ObjectKey, str] = {}
+        self._refused: dict[ObjectKey, str] = {}  # what a cluster does not take, and why
         self._children = Children()
         self._children.employ("sides", self._sides)
         self._children.employ("controller", self._controller)
@@ -80,8 +89,12 @@ class Claimed:
 
     @property
     def troubles(self) -> Sequence[str]:
-        """What cannot be read, and why."""
-        return self._sides.troubles
+        """What cannot be read or written, and why."""
+        refused = [
+            f"{self._kind} {place.namespace}/{place.name}: {why}"
+            for place, why in sorted(self._refused.items())
+        ]
+        return [*self._sides.troubles, *refused]
 
     def has(self, place: ObjectKey) -> Rival:
         """Tell another provider whether an object comes down to this place from here."""
@@ -101,10 +114,11 @@ class Claimed:
 
     async def run(self) -> None:
         """Sync until `stop`, and end what is under way."""
+        leave = self._ward.enter()
         try:
             await self._children.run()
         finally:
-            self._link.troubles.forget(self._kind.resource)
+            leave()
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one name in one app namespace, and write what follows."""
@@ -126,6 +140,7 @@ class Claimed:
             known = (Known(APP_CLUSTER, self._sides.here), Known(CONTROL_PLANE, there))
             await self._link.hands.carry_out(decision, known)
         except (Rejected, Forbidden) as error:
+            self._tell(seen, Note("SyncDenied", f"It is not synced: {error}", "Warning"))
             self._say(place, str(error))
             raise
         self._say(place, "")
@@ -178,31 +193,50 @@ class Claimed:
         if not isinstance(first, Delete):
             return None
         app = first.ref.cluster == APP_CLUSTER
-        if not app:
-            if self._sides.pending:
-                return _SOON
-            if self._link.guards.deletes_held(self._kind, self._orphans):
-                return _HELD
-        origin = seen.provider if app else seen.consumer
-        if origin is not None:
+        if (seen.provider if app else seen.consumer) is not None:
             return None
+        if not app:
+            if self.pending:
+                return _SOON
+            if self._ward.deletes_held(seen.claim_place):
+                return _HELD
         cluster = self._link.plane if app else self._link.app
         place = seen.copy_place if app else seen.claim_place
-        gone = await cluster.get(Ref(cluster.name, self._kind, *place)) is None
-        return None if gone else _SOON
+        if await cluster.get(Ref(cluster.name, self._kind, *place)) is not None:
+            return _SOON
+        held = "" if app else await self._ward.deletes_still_held(seen.claim_place)
+        return _HELD if held else None
 
-    def _orphans(self) -> tuple[int, int]:
+    @property
+    def pending(self) -> bool:
+        """Whether more may come to light soon."""
+        return self._sides.pending
+
+    def orphans(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
         """Count the consumer's objects on the control plane without an origin, and all of them."""
-        lost = total = 0
-        for app, recent in self._sides.all().items():
-            origins = set(self._sides.view.store.names(app))
-            owned = recent.view.store.values(_OWNED)
-            lost += sum(one not in origins for one in owned)
-            total += len(owned)
-        return lost, total
+        return losses.orphans(self._sides, _OWNED, besides)
+
+    def bereft(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
+        """Nothing: a consumer's object that lost its copy gets one of the same content."""
+        del besides
+        return 0, 0
+
+    def copies_in(self, app_namespace: str) -> Sequence[ObjectKey]:
+        """Return what the consumer owns behind an app namespace."""
+        return losses.copies_in(self._sides, _OWNED, app_namespace)
+
+    def wake_everything(self) -> None:
+        """Have all looked at that may have been held."""
+        self._sides.wake_everything()
 
     def _say(self, place: ObjectKey, what: str) -> None:
-        self._link.troubles.say(self._kind.resource, f"{place.namespace}/{place.name}", what)
+        if what == self._refused.get(place, ""):
+            return
+        if what:
+            self._refused[place] = what
+        else:
+            del self._refused[place]
+        self._changed()
 
     def _tell(self, seen: Seen, note: Note) -> None:
         if seen.consumer is not None:
@@ -239,6 +273,11 @@ class Claim:
         self._children.start("kind", self._find)
 
     @property
+    def settled(self) -> bool:
+        """Whether it is known if the resource is served."""
+        return self._sync is not None or bool(self._problem)
+
+    @property
     def problems(self) -> Sequence[str]:
         """Why not all of it is synced, as sentences."""
         if self._problem or self._sync is None:
@@ -269,7 +308,7 @@ class Claim:
         while (kind := await self._served()) is None:
             failures += 1
             await self._link.clock.sleep(pause(failures, asked=None, jitter=random.random()))
-        self._sync = Claimed(kind, self._link, rival=self._rival)
+        self._sync = Claimed(kind, self._link, rival=self._rival, changed=self._changed)
         self._sync.follow(self._rules)
         self._children.employ("sync", self._sync)
 

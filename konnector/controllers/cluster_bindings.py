@@ -15,9 +15,9 @@ from konnector.probing import Probed
 from konnector.provider_views import ProviderViews
 from konnector.tools import Tools
 from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.core import keys
-from reconciler.core.decision import Decision
-from reconciler.core.errors import KlutchError
+from reconciler.core import keys, names
+from reconciler.core.decision import Decision, Note
+from reconciler.core.errors import Conflict, KlutchError
 from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Cluster
@@ -32,7 +32,7 @@ class ClusterBindings:
 
     `targets` are the Secrets in the app cluster that lead here, `in_use` the fingerprint of the
     kubeconfig that does now. `outcome` is called with "" after a beat that is well, else with why
-    it could not be written.
+    it could not be written, `tell` with what developers should know.
     """
 
     def __init__(  # noqa: PLR0913 - each is known to another part of the program
@@ -47,20 +47,24 @@ class ClusterBindings:
         in_use: Callable[[], str],
         probe: Callable[[bytes], Awaitable[Probed]],
         outcome: Callable[[str], None],
+        tell: Callable[[Note], None],
     ) -> None:
         self._tools, self._plane, self._views = tools, plane, views
         self._guardian, self._hands = guardian, hands
         self._targets, self._in_use, self._outcome = targets, in_use, outcome
-        self._probe = probe
+        self._probe, self._tell = probe, tell
         self._verdict: tuple[str, str] = ("", "")  # a fingerprint, and what came of trying it
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at the ClusterBinding, and write what follows."""
         live = self._views.cluster_binding
         if live is None:
+            self._outcome(f"ClusterBinding {self._views.space}/{names.CLUSTER_BINDING} not found")
             return None
         try:
             again = await self._beat(live)
+        except Conflict:
+            raise  # somebody else wrote meanwhile, and the heart is well
         except KlutchError as error:
             self._outcome(str(error))
             raise
@@ -76,7 +80,7 @@ class ClusterBindings:
         decision = self._decided(seen, live)
         ref = ref_of(self._plane.name, CLUSTER_BINDING, live)
         for note in decision.notes:
-            self._tools.recorder.tell(ref, live, note)
+            self._tell(note)
         await carry_out(
             self._plane,
             live,
@@ -87,6 +91,7 @@ class ClusterBindings:
             may_write=self._tools.gate,
         )
         await self._hands.carry_out(cluster_binding.mirror(seen), ())
+        await self._hands.carry_out(self._guardian.records(), ())
         refused = bool(seen.verdict)
         return min(_AGAIN, decision.again or _AGAIN) if refused else decision.again
 

@@ -1,16 +1,18 @@
 """Syncs the claims of one exported kind with their copies: views -> Seen -> decide -> writes."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from konnector import losses
 from konnector.both_sides import BothSides, name
+from konnector.controllers.in_between import InBetween
 from konnector.decisions import copies, instance
 from konnector.decisions.instance import Read, Seen
 from konnector.decisions.pair import Pair
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
+from konnector.guardian import PENDING
 from konnector.hands import Known
 from konnector.link import Link
 from konnector.service_views import NAME, Sort
@@ -29,16 +31,10 @@ from reconciler.kube.store import Index, without_managed_fields
 from reconciler.loop.children import Children
 from reconciler.loop.controller import Controller
 
-# How many claims of a kind may be marked and have no copy yet. A konnector that is killed then
-# finds that many marked claims without a copy, fewer than the guard takes for a loss (mapping.md
-# 10: more than 5).
-_IN_BETWEEN: Final = 5
 _BOUND: Final = "bound"
+_MARKED: Final = "marked"
 _HELD: Final = timedelta(minutes=1)  # until a guard is asked again
 _SOON: Final = timedelta(seconds=1)
-_COUNTED: Final = 5.0  # seconds for which a count of all claims is good
-# What was lost is a matter of proportion, and so of all that there is.
-_PENDING: Final = "not everything was read yet"
 
 
 class Instances:
@@ -57,15 +53,15 @@ class Instances:
         names = name if pair.kind.namespaced else self._claim_name
         self._sides = BothSides(
             link,
-            Sort(pair.kind, without_managed_fields, {}),
+            Sort(pair.kind, without_managed_fields, {_MARKED: _marked}),
             Sort(pair.kind, instance.trimmed_copy, {NAME: names, _BOUND: self._bound(names)}),
             wake=self._controller.add,
             unmapped=True,
         )
-        self._in_between = asyncio.Semaphore(_IN_BETWEEN)
+        self._in_between = InBetween(self._bound_copies)
         self._marked: set[ObjectKey] = set()  # by this process, and without a copy so far
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
-        self._counted: tuple[float, tuple[int, int]] | None = None
+        self._ward = link.guards.over(resource, self)
         self._children = Children()
         self._children.employ("sides", self._sides)
         self._children.employ("controller", self._controller)
@@ -85,9 +81,11 @@ class Instances:
 
     async def run(self) -> None:
         """Sync until `stop`, and end what is under way."""
+        leave = self._ward.enter()
         try:
             await self._children.run()
         finally:
+            leave()
             self._link.troubles.forget(self.pair.kind.resource)
 
     async def reconcile(self, key: str) -> timedelta | None:
@@ -100,17 +98,17 @@ class Instances:
         decision, seen = await self._decided(self._look(place, there))
         if seen.copy is not None:
             self._marked.discard(place)
-        if _PENDING in (seen.deletes_held, seen.creates_held):
+        if PENDING in (seen.deletes_held, seen.creates_held):
             return _SOON
         await self._act(seen, decision, there)
-        return _HELD if seen.deletes_held or seen.creates_held else None
+        return _HELD if _waits(seen) else None
 
     def _look(self, place: ObjectKey, there: Recent) -> Seen:
         claim = self._sides.here.get(*place)
         copy_place = self._copy_place(place)
         copy = there.get(*copy_place)
-        if copy is not None and not self.pair.kind.namespaced:
-            copy = copy if self.pair.claim_of(copy) == place else None
+        taken = copy is not None and not self.pair.is_copy_of(copy, place)
+        copy = None if taken else copy
         deletes_held, creates_held = self._held(place, claim, copy)
         return Seen(
             place,
@@ -120,24 +118,23 @@ class Instances:
             deletes_held=deletes_held,
             creates_held=creates_held,
             settled=self._settled(place, claim, copy),
+            taken=taken,
+            homeless=claim is None and self._is_homeless(place),
         )
 
     def _held(
         self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None
     ) -> tuple[str, str]:
         """Return why nothing may be deleted, and why nothing may be made again."""
-        guards, kind = self._link.guards, self.pair.kind
         if claim is None:
             if copy is None or not copies.is_managed(copy):
                 return "", ""
-            return (
-                _PENDING if self._sides.pending else guards.deletes_held(kind, self._orphans)
-            ), ""
+            return PENDING if self.pending else self._ward.deletes_held(place), ""
         if is_deleting(claim):
-            return guards.deletes_held(kind, None), ""
+            return self._ward.deletion_held(), ""
         if copy is not None or place in self._marked or not copies.is_managed(claim):
             return "", ""
-        return "", (_PENDING if self._sides.pending else guards.creates_held(kind, self._bereft))
+        return "", PENDING if self.pending else self._ward.creates_held(place)
 
     async def _decided(self, seen: Seen) -> tuple[Decision, Seen]:
         """Decide, and read what has to be read for that."""
@@ -147,8 +144,10 @@ class Instances:
                 return found, seen
             if found is Read.CLAIM:
                 ref = Ref(self._link.app.name, self.pair.kind, *seen.place)
-                live = await self._link.app.get(ref)
-                seen = replace(seen, claim=live, claim_gone=live is None)
+                live, held = await self._link.app.get(ref), seen.deletes_held
+                if live is None and not held:
+                    held = await self._ward.deletes_still_held(seen.place)
+                seen = replace(seen, claim=live, claim_gone=live is None, deletes_held=held)
             else:
                 ref = Ref(self._link.plane.name, self.pair.kind, *seen.copy_place)
                 seen = replace(seen, copy=await self._link.plane.get(ref), copy_whole=True)
@@ -158,13 +157,13 @@ class Instances:
         for note in decision.notes:
             self._tell(seen, note)
         if not decision.tasks:
-            self._say(seen, "")
+            self._say(seen, "".join(note.message for note in decision.notes if seen.taken))
             return
         known = (Known(APP_CLUSTER, self._sides.here), Known(CONTROL_PLANE, there))
         try:
             if seen.copy is None and seen.claim is not None and not is_deleting(seen.claim):
                 self._marked.add(seen.place)
-                async with self._in_between:
+                async with self._in_between.one():
                     await link.hands.carry_out(decision, known)
             else:
                 await link.hands.carry_out(decision, known)
@@ -193,6 +192,12 @@ class Instances:
         if not self.pair.kind.namespaced:
             return self.pair.prefixed(place.name)
         return ObjectKey(self._link.homes.service(place.namespace), place.name)
+
+    def _is_homeless(self, place: ObjectKey) -> bool:
+        if not self.pair.kind.namespaced:
+            return False
+        namespace = self._link.namespaces.get("", place.namespace)
+        return namespace is None or is_deleting(namespace)
 
     def _settled(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> bool:
         tried = self._tried.get(place)
@@ -230,35 +235,33 @@ class Instances:
     def _say(self, seen: Seen, what: str) -> None:
         self._link.troubles.say(self.pair.kind.resource, _key(seen.place), what)
 
-    def _orphans(self) -> tuple[int, int]:
+    def _bound_copies(self) -> int:
+        return sum(one.view.store.count(_BOUND) for one in self._sides.all().values())
+
+    @property
+    def pending(self) -> bool:
+        """Whether more may come to light soon."""
+        return self._sides.pending
+
+    def orphans(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
         """Count the copies without a claim, and all copies."""
-        lost = total = 0
-        for app, recent in self._sides.all().items():
-            store, claims = recent.view.store, set(self._sides.view.store.names(app))
-            bound = store.values(_BOUND)
-            lost += sum(one not in claims for one in bound)
-            total += len(bound)
-        return lost, total
+        return losses.orphans(self._sides, _BOUND, besides)
 
-    def _bereft(self) -> tuple[int, int]:
-        """Count the marked claims without a copy, and all marked claims."""
-        now = self._link.clock.monotonic()
-        if self._counted is None or now - self._counted[0] > _COUNTED:
-            self._counted = now, self._count_bereft()
-        return self._counted[1]
+    def bereft(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
+        """Count the marked claims without a copy, and all marked claims.
 
-    def _count_bereft(self) -> tuple[int, int]:
-        lost = total = 0
-        views = self._sides.all()
-        for claim in self._sides.view.store.all():
-            place = ObjectKey(*identity_of(claim))
-            if place in self._marked or not copies.is_managed(claim) or is_deleting(claim):
-                continue
-            recent = views.get(place.namespace)
-            if recent is not None:
-                total += 1
-                lost += recent.get(*self._copy_place(place)) is None
-        return lost, total
+        Those that this process has just marked have not lost what they never had.
+        """
+        ours = self._marked.difference(besides)
+        return losses.bereft(self._sides, _MARKED, besides=besides, without=ours)
+
+    def copies_in(self, app_namespace: str) -> Sequence[ObjectKey]:
+        """Return the places of the bound copies that belong to an app namespace."""
+        return losses.copies_in(self._sides, _BOUND, app_namespace)
+
+    def wake_everything(self) -> None:
+        """Have all looked at that may have been held."""
+        self._sides.wake_everything()
 
     def _claim_name(self, copy: Manifest) -> Sequence[str]:
         place = self.pair.claim_of(copy)
@@ -267,6 +270,19 @@ class Instances:
     @staticmethod
     def _bound(names: Index) -> Index:
         return lambda copy: names(copy) if copies.is_managed(copy) else ()
+
+
+def _marked(claim: Manifest) -> Sequence[str]:
+    """Return the place of a claim that has, or had, a copy, as an index does."""
+    if not copies.is_managed(claim) or is_deleting(claim):
+        return ()
+    return ("/".join(identity_of(claim)),)
+
+
+def _waits(seen: Seen) -> bool:
+    """Tell whether something is held up by what no event tells the end of."""
+    homeless = seen.homeless and seen.copy is not None
+    return bool(seen.deletes_held or seen.creates_held or seen.taken or homeless)
 
 
 def _denied(error: ClusterError) -> Note:

@@ -1,31 +1,35 @@
 """Brings app namespaces and the APIServiceNamespaces of a space together."""
 
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from konnector.decisions import guard, namespace
-from konnector.decisions.guard import Count
 from konnector.decisions.namespace import Removal, Seen
-from konnector.guardian import Guardian
+from konnector.guardian import PENDING, Guardian
 from konnector.hands import Hands
 from konnector.provider_views import ProviderViews
 from konnector.syncs import Syncs
 from konnector.tools import Tools
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys
+from reconciler.core.decision import Note
 from reconciler.core.errors import AlreadyExists, ClusterError
-from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of, ref_of
-from reconciler.core.refs import NAMESPACE, Ref
+from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
+from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
 
-_RETRY: Final = timedelta(seconds=30)
+_SOON: Final = timedelta(seconds=1)
 
 
 class Namespaces:
-    """The controller of a space's mappings, by app namespace."""
+    """The controller of a space's mappings, by app namespace; run it once.
 
-    def __init__(
+    `binding` is the APIServiceBinding of a name, `wake` has an app namespace looked at, `tell`
+    tells developers.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is known to another part of the program
         self,
         tools: Tools,
         plane: Cluster,
@@ -33,20 +37,31 @@ class Namespaces:
         guardian: Guardian,
         hands: Hands,
         syncs: Syncs,
+        *,
+        binding: Callable[[str], Manifest | None],
+        wake: Callable[[str], None],
+        tell: Callable[[Note], None],
     ) -> None:
         self._tools, self._plane, self._views = tools, plane, views
         self._guardian, self._hands, self._syncs = guardian, hands, syncs
+        self._binding, self._wake, self._tell = binding, wake, tell
+        self._ward = guardian.over(guard.APP_NAMESPACES, self)
+        self._ward.enter()
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one app namespace and its mapping, and write what follows."""
         seen = self._look(key)
+        if namespace.leaving(seen):
+            seen = replace(seen, deletes_held=self._held(key))
         if namespace.leaving(seen) and seen.mapping is not None:
             seen = replace(seen, removal=await self._removal(seen.mapping))
+            # Which app cluster says so is to be known, too.
+            seen = replace(seen, deletes_held=await self._ward.deletes_still_held(_place(key)))
         decision = namespace.decide(seen)
-        if seen.mapping is not None:
-            ref = ref_of(self._plane.name, API_SERVICE_NAMESPACE, seen.mapping)
-            for note in decision.notes:
-                self._tools.recorder.tell(ref, seen.mapping, note)
+        for note in decision.notes:
+            self._tell(note)
+        if seen.deletes_held == PENDING:
+            return _SOON
         try:
             await self._hands.carry_out(decision, ())
         except AlreadyExists:
@@ -56,9 +71,6 @@ class Namespaces:
     def _look(self, name: str) -> Seen:
         app_namespace = self._tools.namespaces.get("", name)
         mapping = self._views.mappings.get(self._views.space, name)
-        held = ""
-        if mapping is not None and app_namespace is None:
-            held = self._guardian.deletes_of(self._count())
         return Seen(
             name=name,
             space=self._views.space,
@@ -66,14 +78,47 @@ class Namespaces:
             app_namespace=app_namespace,
             mapping=mapping,
             wanted=self._syncs.needs(name),
-            deletes_held=held,
             confirmed=self._guardian.confirmed,
         )
 
-    def _count(self) -> Count:
-        mapped = self._views.mappings.names(self._views.space)
+    def _held(self, name: str) -> str:
+        """Return why the mapping stays: for its own sake, or for that of what lies behind it."""
+        return self._guardian.held_with(name) or self._ward.deletes_held(_place(name))
+
+    @property
+    def pending(self) -> bool:
+        """Whether copies may be behind a mapping of which nothing is known yet."""
+        exports = [one for one in self._views.exports.all() if _is_namespaced(one)]
+        return not self._syncs.settled or any(self._is_unread(name_of(one)) for one in exports)
+
+    def orphans(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
+        """Count the mappings whose app namespace is gone, and all mappings."""
+        mapped = set(self._views.mappings.names(self._views.space))
         there = set(self._tools.namespaces.names(""))
-        return Count(guard.APP_NAMESPACES, sum(one not in there for one in mapped), len(mapped))
+        gone = {place.name for place in besides} - mapped
+        return len(mapped - there) + len(gone), len(mapped) + len(gone)
+
+    def bereft(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
+        """Nothing: an app namespace that lost its mapping may have never had one."""
+        del besides
+        return 0, 0
+
+    def copies_in(self, app_namespace: str) -> Sequence[ObjectKey]:
+        """Nothing: mappings are behind no mapping."""
+        del app_namespace
+        return ()
+
+    def wake_everything(self) -> None:
+        """Have all mappings looked at."""
+        for name in self._views.mappings.names(self._views.space):
+            self._wake(name)
+
+    def _is_unread(self, name: str) -> bool:
+        """Tell whether an export is bound, and its instances were not all seen."""
+        bound = self._binding(name)
+        if bound is None or is_deleting(bound):
+            return False
+        return not self._syncs.wants(name) or bool(self._syncs.missing(name))
 
     async def _removal(self, mapping: Manifest) -> Removal:
         ref = Ref(self._tools.app.name, NAMESPACE, "", name_of(mapping))
@@ -95,3 +140,11 @@ class Namespaces:
             if any(keys.RELEASED in annotations_of(one) for one in found.items):
                 return True
         return False
+
+
+def _place(name: str) -> ObjectKey:
+    return ObjectKey("", name)
+
+
+def _is_namespaced(export: Manifest) -> bool:
+    return get_text(export, "spec", "scope") == "Namespaced"

@@ -7,10 +7,12 @@ tells apart. Which those are shows in managedFields. Refuses to know whose objec
 
 import json
 from collections.abc import Sequence
+from typing import Final
 
 from reconciler.core.manifest import JSON, Manifest, covers, get, get_map
 
-_ITSELF = "."
+_ITSELF: Final = "."
+_EMPTY: Final[tuple[JSON, ...]] = (None, {}, [])
 
 
 def agrees(live: JSON, stated: JSON, fields: Sequence[Manifest]) -> bool:
@@ -71,4 +73,6 @@ def _keys(step: str) -> list[str]:
 
 def _equal(one: JSON, other: JSON) -> bool:
     """Tell whether two values are the same, where absent, null and empty are one."""
+    if one in _EMPTY and other in _EMPTY:
+        return True
     return covers(one, other) and covers(other, one)

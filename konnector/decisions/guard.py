@@ -8,34 +8,26 @@ hour. What a konnector sees for the first time is recorded, and trusted. More lo
 guard. Refuses to know how objects are counted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from konnector.decisions.sides import APP_CLUSTER
 from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.core import conditions, keys, names
-from reconciler.core.conditions import ERROR, Cause, Condition
+from reconciler.core import causes, conditions, keys, names
+from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import Decision, Note, Patch, preconditions_of
 from reconciler.core.manifest import Manifest, annotations_of, get_list, is_deleting, ref_of
 from reconciler.core.moments import moment
-from reconciler.core.refs import SECRET
+from reconciler.core.refs import SECRET, ObjectKey
 
 HONOURED: Final = timedelta(hours=1)  # a confirmation, from the time that it tells
 SKEW: Final = timedelta(minutes=1)  # so far that time may lie ahead of our clock
 FEW: Final = 5  # so many lost at once are never too many
 APP_NAMESPACES: Final = "app namespaces"  # as a `Count.what`: those that have a mapping
-
-# Ours, on ClusterBinding; said from the first trouble on.
-DELETES_ALLOWED: Final = "DeletesAllowed"
-RECREATION_ALLOWED: Final = "RecreationAllowed"
-APP_CLUSTER_CHANGED: Final = Cause(DELETES_ALLOWED, ERROR, "AppClusterChanged")
-APP_CLUSTER_UNKNOWN: Final = Cause(DELETES_ALLOWED, ERROR, "AppClusterUnknown")
-MASS_DELETE_HELD: Final = Cause(DELETES_ALLOWED, ERROR, "MassDeleteHeld")
-SPACE_CHANGED: Final = Cause(RECREATION_ALLOWED, ERROR, "SpaceChanged")
-SPACE_UNKNOWN: Final = Cause(RECREATION_ALLOWED, ERROR, "SpaceUnknown")
-MASS_RECREATION_HELD: Final = Cause(RECREATION_ALLOWED, ERROR, "MassRecreationHeld")
+LATELY: Final = timedelta(minutes=1)  # so long what was let through counts as lost, too
+AGAIN: Final = timedelta(minutes=1)  # when to count again while a guard is closed
 
 _SHOWN: Final = 5  # kinds in one sentence
 
@@ -71,7 +63,8 @@ class Confirmations:
 class Count:
     """How many of `bound` objects of a kind lack their other side. `lost` are among `bound`.
 
-    `what` is `plural.group`, or APP_NAMESPACES. What is being deleted counts until it is gone.
+    `what` is `plural.group`, or APP_NAMESPACES. What is being deleted counts until it is gone, and
+    what a guard let through counts a while longer (`still_lost`).
     """
 
     what: str
@@ -117,7 +110,7 @@ _DELETES: Final = _Rule(
     " in the space ({recorded})",
     "the uid of Namespace kube-system in the app cluster is not known",
     "more than half of the bound {what} are gone from the app cluster at once",
-    (APP_CLUSTER_CHANGED, APP_CLUSTER_UNKNOWN, MASS_DELETE_HELD),
+    (causes.APP_CLUSTER_CHANGED, causes.APP_CLUSTER_UNKNOWN, causes.MASS_DELETE_HELD),
 )
 _RECREATION: Final = _Rule(
     keys.CONFIRM_RECREATE,
@@ -127,7 +120,7 @@ _RECREATION: Final = _Rule(
     " ({recorded})",
     "the uid of the space's Namespace is not known",
     "more than half of the bound {what} have no copy there",
-    (SPACE_CHANGED, SPACE_UNKNOWN, MASS_RECREATION_HELD),
+    (causes.SPACE_CHANGED, causes.SPACE_UNKNOWN, causes.MASS_RECREATION_HELD),
 )
 
 
@@ -180,6 +173,20 @@ def recreations(
     return found[1] if found else ""
 
 
+def still_lost(
+    let_through: Mapping[ObjectKey, datetime], *, now: datetime, held: bool
+) -> dict[ObjectKey, datetime]:
+    """Return what of it, by the time at which a guard let it through, counts as lost still.
+
+    Whatever is lost shows bit by bit, in watch events: alone, each is one of many. `held` is
+    whether too many were lost at the last count. None of them is forgotten then, or the rest
+    would be few a minute later.
+    """
+    if held:
+        return dict(let_through)
+    return {place: time for place, time in let_through.items() if abs(now - time) < LATELY}
+
+
 def told(seen: Seen, *, now: datetime) -> Decision:
     """Return the conditions of the ClusterBinding, what is worth an Event, and when to look again.
 
@@ -202,7 +209,10 @@ def told(seen: Seen, *, now: datetime) -> Decision:
                 notes.append(_note(problem, counts))
         elif before is not None:
             said.append(conditions.true(before.type))
-    return Decision(conditions=tuple(said), notes=tuple(notes), again=changes_in(confirmed, now))
+    closed = any(one.status == conditions.FALSE for one in said)
+    times = [changes_in(confirmed, now), AGAIN if closed else None]
+    again = min((time for time in times if time is not None), default=None)
+    return Decision(conditions=tuple(said), notes=tuple(notes), again=again)
 
 
 def space_record(secret: Manifest, identity: Identity, *, confirmed: bool) -> Patch | None:

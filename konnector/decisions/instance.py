@@ -5,6 +5,7 @@ status. The claim is held by a finalizer before its copy exists and until it is 
 know how objects are read and written; what must be read first is said as a `Read`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -32,6 +33,7 @@ from reconciler.core.manifest import (
     JSON,
     Manifest,
     annotations_of,
+    drop,
     finalizers_of,
     get_map,
     get_maps,
@@ -49,10 +51,17 @@ from reconciler.core.refs import ObjectKey
 # Who wrote copies: we, and the original, whose creations count as updates by its own name (H10).
 WRITERS: Final = (keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR)
 _FIELDS: Final = "fieldsV1"
+_METADATA: Final = "f:metadata"
+_ITSELF: Final = "."
+NAME_TAKEN: Final = "NameTaken"
 
 
 def trimmed_copy(copy: Manifest) -> Manifest:
-    """Return what of a copy has to be kept: of managedFields only what konnectors wrote."""
+    """Return what of a copy has to be kept: of managedFields only what konnectors wrote.
+
+    Labels and annotations that others wrote as well are left out, because no apply of ours would
+    take them away. The original's apply made it an owner of all that it saw.
+    """
     metadata = get_map(copy, "metadata")
     entries = get_maps(metadata, "managedFields")
     ours = [
@@ -62,7 +71,30 @@ def trimmed_copy(copy: Manifest) -> Manifest:
         and not entry.get("subresource")
         and (fields := entry.get(_FIELDS))
     ]
+    others = [
+        held
+        for entry in entries
+        if entry.get("manager") not in WRITERS and (held := get_map(entry, _FIELDS, _METADATA))
+    ]
+    if others:
+        ours = [one for entry in ours if get_map(one := _without(entry, others), _FIELDS)]
     return put(copy, ours, "metadata", "managedFields") if entries else copy
+
+
+def _without(entry: Manifest, others: Sequence[Manifest]) -> dict[str, JSON]:
+    """Return an entry without the labels and annotations that are in others, too."""
+    metadata = dict(get_map(entry, _FIELDS, _METADATA))
+    for group in ("f:labels", "f:annotations"):
+        theirs = {key for other in others for key in get_map(other, group)}
+        held = get_map(metadata, group)
+        left = {key: value for key, value in held.items() if key not in theirs}
+        if left.keys() - {_ITSELF}:
+            metadata[group] = left
+        else:
+            metadata.pop(group, None)
+    if metadata:
+        return put(entry, metadata, _FIELDS, _METADATA)
+    return drop(entry, _FIELDS, _METADATA)
 
 
 class Read(Enum):
@@ -80,6 +112,8 @@ class Seen:
     managedFields; otherwise only those of WRITERS are there. `deletes_held`, `creates_held`: why
     nothing is deleted on the control plane, and a copy that was lost is not made again (guards of
     mapping.md 10). `settled`: the last apply of the same claim changed nothing in the same copy.
+    `taken`: there is no copy, because an object that is not of this space has its name.
+    `homeless`: the app namespace is not there, or on its way out.
     """
 
     place: ObjectKey
@@ -91,6 +125,8 @@ class Seen:
     deletes_held: str = ""
     creates_held: str = ""
     settled: bool = False
+    taken: bool = False
+    homeless: bool = False
 
 
 def decide(pair: Pair, seen: Seen) -> Decision | Read:
@@ -120,7 +156,7 @@ def _without_claim(pair: Pair, seen: Seen) -> Decision | Read:
     if copy is None or is_deleting(copy):
         return NOTHING
     if not copies.is_managed(copy):
-        return _adopted(pair, seen, copy)
+        return NOTHING if seen.homeless else _adopted(pair, seen, copy)
     if not seen.claim_gone:
         return Read.CLAIM
     if seen.deletes_held:
@@ -165,12 +201,23 @@ def _is_let_go(claim: Manifest, copy: Manifest) -> bool:
 
 
 def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
+    if seen.taken:
+        return Decision(notes=(_taken(seen),))
     if copies.is_managed(claim) and seen.creates_held:
         return Decision(notes=(Note("RecreationHeld", seen.creates_held, "Warning"),))
     made = copies.moved(claim, pair.kind, seen.copy_place, pair.marks)
     if owners := pair.owners:
         made["metadata"] = {**get_map(made, "metadata"), "ownerReferences": owners}
     return _one(*_held(pair, claim), Create(pair.kind, made, CONTROL_PLANE))
+
+
+def _taken(seen: Seen) -> Note:
+    where = "/".join(filter(None, seen.copy_place))
+    message = (
+        f"The control plane has an object {where} that was not made for this space, and stays as"
+        " it is. Give this claim another name, or ask the provider to let that object go"
+    )
+    return Note(NAME_TAKEN, message, "Warning")
 
 
 def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision | Read:
@@ -196,7 +243,7 @@ def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
     steps: list[Step] = []
     writer, *others = WRITERS
     taken_over = created_to_applied(copy, manager=writer, from_managers=others)
-    if taken_over is not None and _paths_left(copy, wanted):
+    if taken_over is not None and _paths_left(_as_created(copy), wanted):
         steps.append(JsonPatch(ref_of(CONTROL_PLANE, pair.kind, copy), tuple(taken_over)))
     identity: dict[str, JSON] = {"name": name_of(copy), **preconditions_of(copy)}
     if namespace := namespace_of(copy):
@@ -220,6 +267,13 @@ def _paths_left(copy: Manifest, wanted: Manifest) -> bool:
         if _wrote(copy, writer)
         for path in unstated_paths(copy, manager=writer, stated=wanted)
     )
+
+
+def _as_created(copy: Manifest) -> Manifest:
+    """Return the copy as if nothing had been applied to it."""
+    entries = get_maps(copy, "metadata", "managedFields")
+    created = [entry for entry in entries if entry.get("operation") == "Update"]
+    return put(copy, created, "metadata", "managedFields")
 
 
 def _wrote(copy: Manifest, writer: str) -> bool:

@@ -50,6 +50,13 @@ class Pair:
         """Return where the copy of a cluster-scoped claim is."""
         return ObjectKey("", names.copy_name(self.space, name))
 
+    def is_copy_of(self, copy: Manifest, claim: ObjectKey) -> bool:
+        """Tell whether an object at the place of a claim's copy is that copy.
+
+        In a service namespace all objects are; a cluster-scoped one has to be of this space.
+        """
+        return self.kind.namespaced or self.claim_of(copy) == claim
+
     def claim_of(self, copy: Manifest) -> ObjectKey | None:
         """Return whose copy a cluster-scoped object is; None where it is not of this space.
 

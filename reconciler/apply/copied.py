@@ -43,7 +43,8 @@ async def delete(app: Writes, plane: Writes, footing: Footing) -> str:
                 await _remove(app, namespace, secret)
     if not unread:
         return ""
-    return f"no right to list Secrets in {', '.join(unread)}: copies that came down stay there"
+    places = ", ".join(unread)
+    return f"no right to list Secrets in {places}: copies that came down may be left there"
 
 
 async def _bindings(app: Writes, plane: Writes, footing: Footing) -> list[Manifest]:

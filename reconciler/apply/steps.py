@@ -27,6 +27,7 @@ from reconciler.core.manifest import (
     get_list,
     get_maps,
     get_text,
+    is_deleting,
     uid_of,
 )
 from reconciler.core.refs import CRD, Ref
@@ -147,21 +148,21 @@ class Performer:
         await self._at(step).change(step.ref, decide, manager=keys.MANAGER_NOTES)
 
     async def _await_stop(self, step: Step) -> None:
-        if self.terms.force:
-            return
-        plane = self._at(step)
-        space = Ref(step.ref.cluster, CLUSTER_BINDING, step.ref.namespace, names.CLUSTER_BINDING)
-
         bound = self._binding()
+        app, plane = self.clusters(bound.cluster), self._at(step)
+        if self.terms.force:
+            await app.change(bound, _unheld)
+            return
 
         async def look() -> str | None:
-            if await self.clusters(bound.cluster).read(bound) is not None:
+            binding = await app.read(bound)
+            if binding is not None and keys.DRAIN not in finalizers_of(binding):
                 return None
             export = await plane.read(step.ref)
-            if export is None or _has_stopped(export):
+            if binding is None and (export is None or _has_stopped(export)):
                 return ""
-            beat = beat_of(await plane.read(space))
-            if beat is None and not _was_connected(export):
+            beat = beat_of(await plane.read(self._heart(step)))
+            if binding is None and beat is None and not _was_connected(export):
                 return ""  # no konnector has ever come to this space
             if beat is None or self.terms.now() - beat.time > SILENCE:
                 told = "never" if beat is None else format_time(beat.time)
@@ -177,6 +178,9 @@ class Performer:
                 f"{self.terms.wait:.0f} s that it syncs {step.ref.name} no longer; the next run "
                 "goes on, --force skips the proof"
             )
+
+    def _heart(self, step: Step) -> Ref:
+        return Ref(step.ref.cluster, CLUSTER_BINDING, step.ref.namespace, names.CLUSTER_BINDING)
 
     def _binding(self) -> Ref:
         place = "" if self._footing.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
@@ -321,6 +325,15 @@ def annotate(key: str, value: str) -> Callable[[Manifest], Patch | None]:
     return decide
 
 
+def _unheld(binding: Manifest) -> Patch | None:
+    """Let a binding go for which a konnector that is gone had asked to be waited for."""
+    held = finalizers_of(binding)
+    if not is_deleting(binding) or keys.DRAIN not in held:
+        return None
+    rest = [one for one in held if one != keys.DRAIN]
+    return [{"op": "replace", "path": "/metadata/finalizers", "value": rest}]
+
+
 def _held_by(finalizers: Sequence[str]) -> str:
     return f", held by {', '.join(finalizers)}" if finalizers else ""
 
@@ -334,11 +347,11 @@ def _has_stopped(export: Manifest) -> bool:
     )
 
 
-def _was_connected(export: Manifest) -> bool:
+def _was_connected(export: Manifest | None) -> bool:
     return _connected(export) is not None
 
 
-def _connected(export: Manifest) -> conditions.Condition | None:
+def _connected(export: Manifest | None) -> conditions.Condition | None:
     found = conditions.parse(get_list(export, "status", "conditions"))
     return conditions.find(found, "Connected")
 

@@ -62,7 +62,7 @@ def minimal_inside(kubeconfig_secret: str) -> tuple[Manifest, ...]:
     crd = names.resource_name(_BINDINGS, KLUTCH_GROUP)
     return (
         _rule(CRD.group, [CRD.plural], _CHANGE, only=[crd]),
-        _rule(KLUTCH_GROUP, [_BINDINGS], (*_LOOK, *_CHANGE)),
+        _rule(KLUTCH_GROUP, [_BINDINGS], ("list", "watch", *_CHANGE)),
         _rule(KLUTCH_GROUP, [f"{_BINDINGS}/status"], _CHANGE),
         _rule(
             SECRET.group, [SECRET.plural], ("create", *_LOOK, *_CHANGE), only=[kubeconfig_secret]
@@ -73,9 +73,12 @@ def minimal_inside(kubeconfig_secret: str) -> tuple[Manifest, ...]:
 
 
 def _bound(resources: Iterable[tuple[str, str]]) -> Iterable[Manifest]:
-    """Instances go up and, where they are born on the control plane, come down; statuses too."""
+    """Instances go up and, where they are born on the control plane, come down; statuses too.
+
+    Only their owners delete them.
+    """
     for group, plurals in _by_group(resources):
-        yield _rule(group, plurals, _ALL)
+        yield _rule(group, plurals, ("create", *_LOOK, *_CHANGE))
         yield _rule(group, [f"{plural}/status" for plural in plurals], _CHANGE)
 
 

@@ -31,6 +31,9 @@ OFFERED: Final = "Offered"
 PERMISSION_CLAIMS_IN_SYNC: Final = "PermissionClaimsInSync"
 INSTANCES_IN_SYNC: Final = "InstancesInSync"
 VERSIONS_COMPATIBLE: Final = "VersionsCompatible"
+# Ours, on ClusterBinding: whether guards let a konnector delete, and make lost copies anew.
+DELETES_ALLOWED: Final = "DeletesAllowed"
+RECREATION_ALLOWED: Final = "RecreationAllowed"
 
 # ClusterBinding
 FIRST_HEARTBEAT_PENDING: Final = Cause(HEALTHY, INFO, "FirstHeartbeatPending")
@@ -46,6 +49,14 @@ PERMISSIONS_UPDATE_FAILED: Final = Cause(PERMISSIONS_GRANTED, ERROR, "Permission
 PERMISSIONS_FOREIGN: Final = Cause(PERMISSIONS_GRANTED, ERROR, "ForeignPermissions")
 NAMESPACE_COLLISION: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "NamespaceCollision")
 NAMESPACE_NAME_INVALID: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "NamespaceNameInvalid")
+# Ours (H4): a cluster or space is not the one that was recorded; nobody knows which one it is;
+# most of a kind is lost at once.
+APP_CLUSTER_CHANGED: Final = Cause(DELETES_ALLOWED, ERROR, "AppClusterChanged")
+APP_CLUSTER_UNKNOWN: Final = Cause(DELETES_ALLOWED, ERROR, "AppClusterUnknown")
+MASS_DELETE_HELD: Final = Cause(DELETES_ALLOWED, ERROR, "MassDeleteHeld")
+SPACE_CHANGED: Final = Cause(RECREATION_ALLOWED, ERROR, "SpaceChanged")
+SPACE_UNKNOWN: Final = Cause(RECREATION_ALLOWED, ERROR, "SpaceUnknown")
+MASS_RECREATION_HELD: Final = Cause(RECREATION_ALLOWED, ERROR, "MassRecreationHeld")
 
 # APIServiceExport
 PROVIDER_CRD_INVALID: Final = Cause(PROVIDER_IN_SYNC, ERROR, "CustomResourceDefinitionUpdateFailed")

@@ -1,7 +1,7 @@
 """`KubeCluster`: the port of cluster.py over the network, honest about every answer."""
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from types import TracebackType
@@ -85,10 +85,26 @@ class KubeCluster:
             labels=labels, fields=fields, limit=page_size, metadata_only=metadata_only
         )
         try:
-            return await self._all_pages(ref, query)
+            return await self._all_of(ref, query)
         except Expired:
             # The pages outlived the server's history. One answer with all is slower and safe.
-            return await self._all_pages(ref, replace(query, limit=0))
+            return await self._all_of(ref, replace(query, limit=0))
+
+    def pages(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+        page_size: int = 500,
+    ) -> AsyncGenerator[Listing]:
+        """Yield all objects page by page. Raises Expired where the pages take too long."""
+        query = ListQuery(
+            labels=labels, fields=fields, limit=page_size, metadata_only=metadata_only
+        )
+        return self._pages(Ref(self._name, kind, namespace, ""), query)
 
     async def first_page(
         self, kind: Kind, *, namespace: str = "", limit: int, metadata_only: bool = False
@@ -250,23 +266,31 @@ class KubeCluster:
             raise garbled(request, "the answer is another object")
         return answer
 
-    async def _all_pages(self, ref: Ref, query: ListQuery) -> Listing:
+    async def _all_of(self, ref: Ref, query: ListQuery) -> Listing:
         items: list[Manifest] = []
-        size = 0
+        version = ""
+        async for page in self._pages(ref, query):
+            items += page.items
+            version = page.resource_version
+        return Listing(items, version)
+
+    async def _pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:
+        count = size = 0
         while True:
             request = requests.list_page(ref, query)
             body = await self._caller.call(request)
-            size += len(body)
             answer = decode(body, request)
-            page = _items(answer, request)
-            items += page
+            items = _items(answer, request)
+            count, size = count + len(items), size + len(body)
             token = get_text(answer, "metadata", "continue")
+            yield Listing(items, get_text(answer, "metadata", "resourceVersion"))
             if not token:
-                return Listing(items, get_text(answer, "metadata", "resourceVersion"))
-            if size > self._limits.max_list or not page:
-                message = f"the list does not end (after {len(items)} objects, {size} bytes)"
+                return
+            if size > self._limits.max_list or not items:
+                message = f"the list does not end (after {count} objects, {size} bytes)"
                 raise Unreachable(message, ref=ref, verb=request.verb)
             query = replace(query, token=token)
+            del body, answer, items  # nobody needs a page while the next is read
 
 
 def _items(answer: Manifest, request: Request) -> list[Manifest]:

@@ -4,7 +4,7 @@
 All methods raise only `reconciler.core.errors.ClusterError`s.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -89,6 +89,27 @@ class Reader(Protocol):
         self, kind: Kind, *, namespace: str = "", limit: int, metadata_only: bool = False
     ) -> Page:
         """Return up to `limit` objects and how many more there are: a cheap count."""
+        ...
+
+
+class Pager(Protocol):
+    """What may be read bit by bit."""
+
+    def pages(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+        page_size: int = 500,
+    ) -> AsyncGenerator[Listing]:
+        """Yield all objects page by page, for whoever cannot hold all at once.
+
+        The list is complete after the last page, and the resource_version is that of all pages.
+        Raises Expired where they outlive the server's history; `page_size` 0 = one page.
+        """
         ...
 
 
@@ -197,7 +218,7 @@ class Watcher(Protocol):
         ...
 
 
-class Cluster(Reader, Discoverer, Writer, Watcher, Protocol):
+class Cluster(Reader, Pager, Discoverer, Writer, Watcher, Protocol):
     """All roles of one API server."""
 
     async def close(self) -> None:

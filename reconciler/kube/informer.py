@@ -16,16 +16,18 @@ outages, lost rights and CRDs that vanish, and `trouble` tells so.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from reconciler.core.errors import ClusterError, Expired, Unreachable
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, Ref
-from reconciler.kube.cluster import Reader, Watcher, WatchEvent
-from reconciler.kube.store import NO_INDEXES, Index, Store, Trim, without_managed_fields
+from reconciler.kube.cluster import Pager, Reader, Watcher, WatchEvent
+from reconciler.kube.store import NO_INDEXES, Index, Packed, Store, Trim, without_managed_fields
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ _PATIENCE: Final = 3  # watches that break off before the first event
 _SILENCE: Final = 90.0
 
 
-class Source(Reader, Watcher, Protocol):
+class Source(Reader, Pager, Watcher, Protocol):
     """Where objects come from."""
 
 
@@ -133,19 +135,38 @@ class Informer:
         return None
 
     async def _list(self) -> None:
-        listing = await self._cluster.list(
+        try:
+            await self._read()
+        except Expired:
+            # The pages outlived the server's history. One answer with all is slower and safe.
+            await self._read(page_size=0)
+
+    async def _read(self, **how: int) -> None:
+        # Decoded, all pages would take more memory for a moment than the view does ever after.
+        packed: Packed = {}
+        version = ""
+        pages = self._cluster.pages(
             self.ref.kind,
             namespace=self.ref.namespace,
             labels=self._labels,
             fields=self._fields,
             metadata_only=self._metadata_only,
+            **how,
         )
+        async with contextlib.aclosing(pages):
+            async for page in pages:
+                packed |= self._packed(page.items)
+                version = page.resource_version
+                del page
+        self.store.take_over(packed)
+        self._version = version
+        self._synced.set()
+
+    def _packed(self, manifests: Sequence[Manifest]) -> Packed:
         try:
-            self.store.replace(listing.items)
+            return self.store.pack(manifests)
         except ValueError as error:
             raise Unreachable(f"the list holds {error}", ref=self.ref, verb="list") from None
-        self._version = listing.resource_version
-        self._synced.set()
 
     async def _watch(self) -> None:
         watching = self._cluster.watch(

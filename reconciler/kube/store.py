@@ -7,6 +7,7 @@ objects come from and what their fields mean; indexes are functions of the objec
 """
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -26,6 +27,11 @@ _Content: TypeAlias = bytes | Manifest
 # Content, resourceVersion, values. A bare tuple: it is made in no time, and garbage collection
 # does not look at it again.
 _Entry: TypeAlias = tuple[_Content, str, _Values]
+# Who has a value of an index: most values are of one object, and a dict for one costs much.
+_Holders: TypeAlias = ObjectKey | dict[ObjectKey, None]
+# Objects as a store keeps them, which takes a tenth of their memory; only a store reads it.
+Packed: TypeAlias = dict[ObjectKey, _Entry]
+_NOBODY: Final[_Holders] = {}
 NO_INDEXES: Final[Mapping[str, Index]] = MappingProxyType({})
 
 
@@ -58,7 +64,7 @@ class Store:
         self._trim = trim
         self._functions = tuple(indexes.values())
         self._positions = {name: position for position, name in enumerate(indexes)}
-        self._found: tuple[dict[str, dict[ObjectKey, None]], ...] = tuple({} for _ in indexes)
+        self._found: tuple[dict[str, _Holders], ...] = tuple({} for _ in indexes)
         self._absent: _Values = ((),) * len(indexes)
         self._spaces: dict[str, dict[str, _Entry]] = {}
         self._wakes: list[tuple[int, Wake]] = []
@@ -104,12 +110,17 @@ class Store:
 
     def by(self, index: str, value: str) -> list[Manifest]:
         """Return the objects that have this value in this index, in the order of their keys."""
-        keys = self._found[self._positions[index]].get(value, {})
-        return [_decoded(self._spaces[key.namespace][key.name][0]) for key in sorted(keys)]
+        held = self._found[self._positions[index]].get(value, _NOBODY)
+        keys = sorted(held) if isinstance(held, dict) else [held]
+        return [_decoded(self._spaces[key.namespace][key.name][0]) for key in keys]
 
     def values(self, index: str) -> list[str]:
         """Return the values that objects have in this index."""
         return list(self._found[self._positions[index]])
+
+    def count(self, index: str) -> int:
+        """Return how many values objects have in this index."""
+        return len(self._found[self._positions[index]])
 
     def subscribe(self, index: str, wake: Wake) -> None:
         """Have `wake(value)` called, now for all values there are and then for each change.
@@ -139,9 +150,19 @@ class Store:
 
         Raises ValueError where one has no name, and then changes nothing.
         """
-        entries = {_key(manifest): self._made(manifest) for manifest in manifests}
-        changes = [self._exchange(key, None) for key in self.keys() if key not in entries]
-        changes += [self._exchange(key, entry) for key, entry in entries.items()]
+        self.take_over(self.pack(manifests))
+
+    def pack(self, manifests: Iterable[Manifest]) -> Packed:
+        """Return objects as this store would keep them: a list is long, and comes in pages.
+
+        Raises ValueError where one has no name.
+        """
+        return {_key(manifest): self._made(manifest) for manifest in manifests}
+
+    def take_over(self, packed: Packed) -> None:
+        """Do as `replace`."""
+        changes = [self._exchange(key, None) for key in self.keys() if key not in packed]
+        changes += [self._exchange(key, entry) for key, entry in packed.items()]
         for before, after in changes:
             self._wake(before, after)
 
@@ -183,12 +204,10 @@ class Store:
         for found, had, has in zip(self._found, before, after, strict=True):
             for value in had:
                 if value not in has:
-                    del found[value][key]
-                    if not found[value]:
-                        del found[value]
+                    _let_go(found, value, key)
             for value in has:
                 if value not in had:
-                    found.setdefault(value, {})[key] = None
+                    _hold(found, value, key)
 
     def _wake(self, before: _Values, after: _Values) -> None:
         for position, wake in self._wakes:
@@ -201,12 +220,31 @@ class Store:
                         wake(value)
 
 
+def _hold(found: dict[str, _Holders], value: str, key: ObjectKey) -> None:
+    held = found.get(value)
+    if held is None:
+        found[value] = key
+    elif isinstance(held, dict):
+        held[key] = None
+    else:
+        found[value] = {held: None, key: None}
+
+
+def _let_go(found: dict[str, _Holders], value: str, key: ObjectKey) -> None:
+    held = found[value]
+    if isinstance(held, dict) and len(held) > 1:
+        del held[key]
+    else:
+        del found[value]
+
+
 def _key(manifest: Manifest) -> ObjectKey:
     metadata = manifest.get("metadata")
     if type(metadata) is dict:
         name, namespace = metadata.get("name"), metadata.get("namespace")
         if type(name) is str and name:
-            return ObjectKey(namespace if type(namespace) is str else "", name)
+            # Thousands of objects share few namespaces.
+            return ObjectKey(sys.intern(namespace) if type(namespace) is str else "", name)
     raise ValueError("an object without a name")
 
 

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -64,6 +64,7 @@ class Transport:
         self._pool: _Pool | None = None
         self._closed = False
         self._retired: list[_Pool] = []  # with calls in flight
+        self._open: set[aiohttp.ClientResponse] = set()
         self._proxy = connection.proxy.reveal() if connection.proxy else None
         self._server_name = connection.tls_server_name or None
         self._usual_clock = self._clock(total=limits.deadline)
@@ -74,6 +75,9 @@ class Transport:
         current = [] if self._pool is None else [self._pool]
         self._pool, pools = None, [*self._retired, *current]
         self._retired.clear()
+        # The end of its connection does not wake whoever reads a body.
+        for response in tuple(self._open):
+            response.close()
         for pool in pools:
             await pool.session.close()
 
@@ -92,7 +96,8 @@ class Transport:
         pool = self._lease(auth.certificate)
         try:
             async with self._request(pool, request, auth, clock) as response:
-                body = await _read(response, self._limits.max_body)
+                with self._reading(response):
+                    body = await _read(response, self._limits.max_body)
             if "Warning" in response.headers:
                 _log_warnings(response.headers, request)
             return Answer(response.status, response.headers, body)
@@ -115,10 +120,19 @@ class Transport:
             clock = self._clock(read=read_timeout)
             response = await self._answered(self._request(pool, request, auth, clock))
             async with response:
-                refusal = await self._refusal(response)
-                yield refusal, _chunks(response)
+                with self._reading(response):
+                    refusal = await self._refusal(response)
+                    yield refusal, _chunks(response)
         finally:
             await self._release(pool)
+
+    @contextlib.contextmanager
+    def _reading(self, response: aiohttp.ClientResponse) -> Iterator[None]:
+        self._open.add(response)
+        try:
+            yield
+        finally:
+            self._open.discard(response)
 
     async def _answered(self, call: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
         problem: NoAnswer

@@ -75,6 +75,8 @@ class Gate:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             await ended(task)
+            if not task.cancelled():
+                task.exception()  # nobody is left to be told
             raise
         finally:
             self._sent.discard(task)

@@ -71,6 +71,9 @@ class Meters:
         self._events = self._counter(
             "klutch_events", "Kubernetes Events, by what became of them.", "result"
         )
+        self._held = self._counter(
+            "klutch_held_writes", "Writes that a guard against mass loss held, each time.", "verb"
+        )
 
     def controller(self, name: str) -> "ControllerMeters":
         """Return the meters of the controllers of this name; they share them."""
@@ -87,6 +90,10 @@ class Meters:
     def event(self, result: str) -> None:
         """Count an Event: `sent`, `counted` (told as part of a series), `dropped` or `failed`."""
         self._events.labels(result).inc()
+
+    def held(self, verb: str) -> None:
+        """Count a `delete` or a `create` that a guard against mass loss did not let happen."""
+        self._held.labels(verb).inc()
 
     def _counter(self, name: str, told: str, *labels: str) -> Counter:
         return Counter(name, told, labels, registry=self.registry)

@@ -1,8 +1,8 @@
-"""`make bench`: our client beside others, a large fleet, a cache, a backend.
+"""`make bench`: our client beside others, a large fleet, a cache, a backend, a konnector.
 
-`make bench ARGS=clients`, `plans`, `applies`, `watches`, `events` and `backends` run one part each;
-the modules named like the last five tell what they measure. The clients are ours, bare
-aiohttp + orjson and the official one, in one run on one server. The contenders take turns, so
+`make bench ARGS=clients`, `plans`, `applies`, `watches`, `events`, `backends` and `konnectors` run
+one part each; the modules named like the last six tell what they measure. The clients are ours,
+bare aiohttp + orjson and the official one, in one run on one server. The contenders take turns, so
 that noise hits all alike; figures are medians over the rounds. Trust the ratios more than the
 figures.
 """
@@ -23,7 +23,7 @@ from klutchctl.sandbox.layout import Layout
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE
 from reconciler.kube.client import KubeCluster
-from tests.bench import applies, backends, events, plans, watches
+from tests.bench import applies, backends, events, konnectors, plans, watches
 from tests.bench.servers import sandbox
 from tests.bench.worker import control_plane
 
@@ -161,6 +161,7 @@ PARTS: Final = {
     "watches": watches.main,
     "events": events.main,
     "backends": backends.main,
+    "konnectors": konnectors.main,
 }
 
 

@@ -23,11 +23,11 @@ def programs() -> Mapping[Program, Path]:
 
 
 @contextmanager
-def sandbox(home: Path, *, audit: bool = False) -> Iterator[Layout]:
-    """Run one control plane, whose audit log holds every write if asked for."""
+def sandbox(home: Path, *, app_clusters: int = 0, audit: bool = False) -> Iterator[Layout]:
+    """Run a control plane and app clusters, whose audit logs hold every write if asked for."""
     layout = named("bench", state_home=home)
     tuning = Tuning(fsync=False, audit=audit)
-    plan = lifecycle.Plan(programs(), lifecycle.app_clusters(0), tuning=tuning)
+    plan = lifecycle.Plan(programs(), lifecycle.app_clusters(app_clusters), tuning=tuning)
     try:
         lifecycle.up(layout, plan, progress=Quiet())
         yield layout

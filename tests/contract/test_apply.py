@@ -1,9 +1,9 @@
-"""`klutchctl apply` on real clusters, with the backend and a stand-in for the konnector."""
+"""`klutchctl apply` on real clusters, with backend and konnector at work."""
 
 import pytest
 
 from reconciler.blueprints.objects import build
-from reconciler.core import keys, names
+from reconciler.core import keys
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -11,26 +11,19 @@ from reconciler.core.manifest import (
     get,
     get_list,
     get_maps,
-    name_of,
     put,
     uid_of,
 )
 from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
     NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
     Ref,
 )
 from reconciler.fleet.values import Mode
-from reconciler.kube.cluster import Preconditions, Propagation
+from tests.support.apply_runs import remove, wipe
 from tests.support.applying import Fleet, Scene
 from tests.support.eventually import eventually
 from tests.support.operators import operator
 from tests.support.stand_in_offer import offered
-
-WHATEVER = Preconditions(uid=None)
 
 
 @pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
@@ -46,25 +39,7 @@ async def scene(request, control_plane, app_cluster, namespace, tmp_path):
         await app_cluster.cluster.create(own, NAMESPACE, manager="tests")
         yield scene
         await remove(app_cluster, Ref(app_cluster.name, NAMESPACE, "", namespace))
-        await tidy(scene)
-
-
-async def tidy(scene: Scene) -> None:
-    """Remove what a fleet leaves in namespaces that tests share."""
-    for ref in (scene.whole, scene.home, Ref(scene.plane.name, NAMESPACE, "", scene.fleet.name)):
-        await remove(scene.plane, ref)
-    bind = names.KLUTCH_NAMESPACE
-    if scene.fleet.mode is Mode.DIRECT:
-        await remove(scene.app, scene.binding)
-    for kind in (SECRET, SERVICE_ACCOUNT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
-        place = bind if kind.namespaced else ""
-        labels = f"{keys.FLEET}={scene.fleet.name}"
-        for one in (await scene.app.cluster.list(kind, namespace=place, labels=labels)).items:
-            await remove(scene.app, Ref(scene.app.name, kind, place, name_of(one)))
-
-
-async def remove(live, ref):
-    await live.cluster.delete(ref, preconditions=WHATEVER, propagation=Propagation.BACKGROUND)
+        await wipe(scene)
 
 
 async def instance(scene, name="db"):

@@ -1,5 +1,6 @@
 """What goes wrong around an apply: it harms nobody else, is told as it is, and ends well later."""
 
+import contextlib
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -7,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.apply import Gate, Status
 from reconciler.apply.outcomes import GOOD
 from reconciler.blueprints.objects import build
-from reconciler.core import causes, conditions, keys, names
+from reconciler.core import keys, names
+from reconciler.core.durations import format_time
 from reconciler.core.errors import Locked
 from reconciler.core.manifest import annotations_of, get_text, strip_server_fields
 from reconciler.core.refs import EVENT, LEASE, NAMESPACE, SECRET, Ref
@@ -24,8 +27,6 @@ from tests.support.backend import backend
 from tests.support.cues import AFTER, BEFORE
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, forbidden, lost, on, unreachable, writes
-from tests.support.stand_in_konnector import StandInKonnector
-from tests.support.stand_in_process import with_conditions
 
 
 @pytest.fixture
@@ -43,10 +44,10 @@ def runs(scene):
 @asynccontextmanager
 async def bound(runs):
     """Apply the fleet, with an instance of its service, and let the peers work."""
-    async with runs.scene.peers() as peers:
+    async with runs.scene.peers():
         await runs.finish()
         await inhabit(runs.scene)
-        yield peers
+        yield
 
 
 def told(report):
@@ -97,8 +98,13 @@ class MadeAgain:
         await live.cluster.delete(
             call.ref, preconditions=WHATEVER, propagation=Propagation.BACKGROUND
         )
+        await eventually(lambda: gone(live, call.ref))  # the konnector lets go of it first
         made = strip_server_fields(held, keep_status=False)
         await live.cluster.create(made, call.ref.kind, manager="someone")
+
+
+async def gone(live, ref):
+    return await live.cluster.get(ref) is None
 
 
 TROUBLE = {
@@ -294,32 +300,30 @@ async def test_a_backend_that_never_answers_is_told_and_the_next_run_goes_on(sce
     assert await scene.at(scene.binding) is not None
 
 
-async def has_stopped(scene):
-    """Say what a konnector says once it has found its binding gone."""
-    gone = conditions.false(causes.BINDING_NOT_FOUND, "No APIServiceBinding exists.")
-    told = with_conditions(await scene.at(scene.export), gone, ready=False)
+async def was_silent(scene, since):
+    """Let the last beat of the konnector, which is gone, be so long ago."""
+    beat = Ref(scene.plane.name, CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
+    status = {"lastHeartbeatTime": format_time(datetime.now(UTC) - since)}
     await scene.plane.cluster.merge_patch(
-        scene.export, {"status": {"conditions": told}}, manager="konnector", subresource="status"
+        beat, {"status": status}, manager="konnector", subresource="status"
     )
 
 
 @pytest.mark.parametrize("force", [False, True], ids=["it comes back", "forced"])
 async def test_a_dead_konnector_stops_a_release_before_anything_is_let_go(force, scene, runs):
-    konnector = StandInKonnector(scene.app.connection, scene.plane.connection, scene.space)
     async with backend(scene.plane.connection):
-        async with konnector:
+        async with scene.konnector():
             await runs.finish()
             _, copy = await inhabit(scene)
-            await konnector.stop_heart(last=timedelta(minutes=11))
+        await was_silent(scene, timedelta(minutes=11))
         scene.fleet.bound = False
         for _ in range(2):
             (message,) = told(await runs.run()).values()
             assert "sync stop not confirmed: the konnector does not answer" in message
             assert await scene.at(scene.export) is not None
             assert keys.BOUND in annotations_of(await scene.at(copy))
-        if not force:
-            await has_stopped(scene)
-        assert not_done(await runs.run(force=force)) == []
+        async with contextlib.nullcontext() if force else scene.konnector():
+            assert not_done(await runs.run(force=force)) == []
         assert await runs.todo() == []
         assert keys.RELEASED in annotations_of(await scene.at(copy))
 

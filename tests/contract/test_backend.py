@@ -17,6 +17,7 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import keys, names
+from reconciler.core.heartbeat import INTERVAL
 from reconciler.core.manifest import (
     annotations_of,
     get_maps,
@@ -37,7 +38,6 @@ from reconciler.core.refs import (
 from tests.support.backend import is_idle
 from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
-from tests.support.stand_in_konnector import INTERVAL
 from tests.support.stand_in_offer import define_again, offered, publish_template
 from tests.support.stand_in_scenes import (
     MANAGER,

@@ -227,6 +227,11 @@ async def test_an_app_cluster_binding_that_is_deleted_lets_go_in_order(
         marks = annotations_of(await managed.binding())
         assert marks[keys.DELETION_POLICY] == policy
         clock.put_forward(PATIENCE)
+        if policy == "Delete":
+            # Its data goes when it has gone itself; nobody deletes it on the developer's behalf.
+            await until(lambda: says(managed.binding(), "Drained", "False", "DrainWaiting"))
+            assert await managed.read(kind, "orders", managed.service_namespace) is not None
+            await remove(managed.app, kind, managed.app_namespace, "orders")
         await until(lambda: gone(managed.itself()), within=90)
 
     assert await managed.binding() is None

@@ -220,3 +220,24 @@ async def test_a_closed_cluster_says_so(control_plane, namespace):
     await cluster.close()
     with pytest.raises(Unreachable, match="closed by us"):
         await cluster.get(ref(cluster, namespace, "x"))
+
+
+async def test_a_watch_ends_with_the_connection(control_plane, namespace):
+    cluster = KubeCluster(control_plane.connection)
+    version = (await cluster.list(CONFIG_MAP, namespace=namespace)).resource_version
+
+    async def follow() -> None:
+        watching = cluster.watch(CONFIG_MAP, namespace=namespace, resource_version=version)
+        async with watching as events:
+            opened.set()
+            async for _ in events:
+                pass
+
+    opened = asyncio.Event()
+    following = asyncio.create_task(follow())
+    await opened.wait()
+    await asyncio.sleep(0)  # so that it reads
+    await cluster.close()
+    with pytest.raises(Unreachable):
+        async with asyncio.timeout(10):
+            await following

@@ -14,11 +14,11 @@ from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys
+from reconciler.core.heartbeat import INTERVAL
 from reconciler.core.manifest import annotations_of, is_deleting, uid_of
-from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
 from tests.support.backend import USUAL
 from tests.support.forward_clock import ForwardClock
-from tests.support.stand_in_konnector import INTERVAL
 from tests.support.stand_in_scenes import (
     MANAGER,
     Managed,
@@ -85,6 +85,11 @@ class Drill:
         instance = await read(managed.app, managed.offer.kind, place, "orders")
         credentials = await read(managed.app, SECRET, place, "orders-login")
         return uid_of(instance or {}), uid_of(credentials or {})
+
+    async def stop_using(self) -> None:
+        """Delete the instance, as its developer does."""
+        managed = self.managed
+        await remove(managed.app, managed.offer.kind, managed.app_namespace, "orders")
 
     async def delete(self, policy: str = "") -> None:
         if policy:
@@ -154,9 +159,16 @@ async def test_live_claims_outlive_a_release_and_go_with_a_delete(drill, policy)
         await drill.waits_for(f"APIServiceBinding {drill.managed.offer.name} still exists.")
         assert await drill.data() == data
         drill.clock.put_forward(PATIENCE)
+        if policy == "Delete":
+            await drill.waits_for(f"(finalizers: {keys.DRAIN})")
+            assert (await drill.data(), await drill.used()) == (data, used)
+            await drill.stop_using()
         await drill.ended()
         if policy == "Delete":
             await until(drill.has_let_the_data_go)
+            assert await read(drill.managed.app, CRD, "", drill.managed.offer.name) is None
+            login = drill.managed.app_namespace, "orders-login"
+            assert await read(drill.managed.app, SECRET, *login) is None
             assert await drill.managed.read(NAMESPACE, drill.managed.space) is None
             return
     assert (await drill.data(), await drill.used()) == (data, used)

@@ -235,10 +235,10 @@ EVERYWHERE = {
     *each("get list watch create", *CRDS),
     *each("patch", *CRDS, f"apiservicebindings.{KLUTCH}"),
     *each("patch delete", *CRDS, " ".join(f"{one}.{BOUND}" for one in PLURALS.split())),
-    *each("get list watch patch", KLUTCH, "apiservicebindings"),
+    *each("list watch patch", KLUTCH, "apiservicebindings"),
     *each("patch", KLUTCH, "apiservicebindings/status"),
     *each("create patch", "events.k8s.io", "events"),
-    *each("get list watch create patch delete", BOUND, PLURALS),
+    *each("get list watch create patch", BOUND, PLURALS),
     *each("patch", BOUND, " ".join(f"{one}/status" for one in PLURALS.split())),
     *each("get list watch create patch delete", "", "secrets"),
 }

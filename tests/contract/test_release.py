@@ -1,19 +1,16 @@
-"""`klutchctl release` on real clusters, with the backend and a stand-in for the konnector."""
+"""`klutchctl release` on real clusters, with backend and konnector at work."""
 
 import pytest
 
 from reconciler.blueprints.objects import build
-from reconciler.core import keys, names
-from reconciler.core.manifest import Manifest, annotations_of, finalizers_of, name_of, uid_of
-from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, NAMESPACE, SECRET, Ref
-from reconciler.core.refs import SERVICE_ACCOUNT as ACCOUNT
+from reconciler.core import keys
+from reconciler.core.manifest import Manifest, annotations_of, finalizers_of, uid_of
+from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.fleet.values import Mode
-from reconciler.kube.cluster import Preconditions, Propagation
+from tests.support.apply_runs import remove, wipe
 from tests.support.applying import Fleet, Scene
 from tests.support.eventually import eventually
 from tests.support.stand_in_offer import offered
-
-WHATEVER = Preconditions(uid=None)
 
 
 @pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
@@ -25,19 +22,7 @@ async def scene(request, control_plane, app_cluster, namespace, tmp_path):
         await app_cluster.cluster.create(build(NAMESPACE, namespace), NAMESPACE, manager="tests")
         yield made
         await remove(app_cluster, Ref(app_cluster.name, NAMESPACE, "", namespace))
-        for ref in (made.whole, made.home, Ref(made.plane.name, NAMESPACE, "", name)):
-            await remove(made.plane, ref)
-        if fleet.mode is Mode.DIRECT:
-            await remove(app_cluster, made.binding)
-        for kind in (SECRET, ACCOUNT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
-            place = names.KLUTCH_NAMESPACE if kind.namespaced else ""
-            labels = f"{keys.FLEET}={name}"
-            for one in (await app_cluster.cluster.list(kind, namespace=place, labels=labels)).items:
-                await remove(app_cluster, Ref(app_cluster.name, kind, place, name_of(one)))
-
-
-async def remove(live, ref):
-    await live.cluster.delete(ref, preconditions=WHATEVER, propagation=Propagation.BACKGROUND)
+        await wipe(made)
 
 
 async def release(scene, *arguments, target="", approve=True):

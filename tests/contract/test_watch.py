@@ -1,4 +1,4 @@
-"""`klutchctl apply --watch` on real clusters, with the backend and a stand-in for the konnector."""
+"""`klutchctl apply --watch` on real clusters, with backend and konnector at work."""
 
 import shutil
 import signal

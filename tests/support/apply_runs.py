@@ -44,6 +44,7 @@ from tests.support.eventually import eventually
 from tests.support.faults import Call, Faults
 from tests.support.faulty import FaultyCluster
 from tests.support.observing import established
+from tests.support.removal import remove_for_good
 from tests.support.stand_in_offer import offered
 
 WHATEVER = Preconditions(uid=None)
@@ -181,17 +182,15 @@ async def staged(
 
 async def wipe(scene: Scene) -> None:
     """Remove what a fleet leaves in clusters and namespaces that tests share."""
-    for ref in (scene.whole, scene.home, Ref(scene.plane.name, NAMESPACE, "", scene.fleet.name)):
+    bound = scene.app if scene.fleet.mode is Mode.DIRECT else scene.plane
+    await remove_for_good(bound, scene.binding)
+    await remove_for_good(scene.plane, scene.whole)
+    for ref in (scene.home, Ref(scene.plane.name, NAMESPACE, "", scene.fleet.name)):
         await remove(scene.plane, ref)
-    if finalizers_of(await scene.at(scene.whole) or {}):  # no backend is there to take them off
-        nothing: Manifest = {"metadata": {"finalizers": None}}
-        await scene.plane.cluster.merge_patch(scene.whole, nothing, manager="tests")
     bind = names.KLUTCH_NAMESPACE
     await remove(
         scene.plane, Ref(scene.plane.name, LEASE, bind, names.lock_lease(scene.fleet.name))
     )
-    if scene.fleet.mode is Mode.DIRECT:
-        await remove(scene.app, scene.binding)
     labels = f"{keys.FLEET}={scene.fleet.name}"
     for kind in (SECRET, SERVICE_ACCOUNT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
         place = bind if kind.namespaced else ""

@@ -76,6 +76,12 @@ def start(layout: Layout, programs: Mapping[Program, Path]) -> tuple[Member, ...
     return lifecycle.up(layout, plan, progress=Quiet()).members
 
 
+def add_app_cluster(layout: Layout, programs: Mapping[Program, Path]) -> Member:
+    """Start a second app cluster beside what runs, and return it."""
+    plan = lifecycle.Plan(programs, lifecycle.app_clusters(2), tuning=TUNING)
+    return lifecycle.up(layout, plan, progress=Quiet()).members[-1]
+
+
 async def connect(layout: Layout, member: Member) -> LiveCluster:
     """Return the cluster with its CRDs installed. Close its `cluster` at the end."""
     connection = lifecycle.connection(layout, member)

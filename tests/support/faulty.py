@@ -3,7 +3,7 @@
 Nothing is made up: what is not failed is performed by the real cluster.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -65,6 +65,29 @@ class FaultyCluster:
                 page_size=page_size,
             ),
         )
+
+    async def pages(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+        page_size: int = 500,
+    ) -> AsyncGenerator[Listing]:
+        pages = self._real.pages(
+            kind,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            metadata_only=metadata_only,
+            page_size=page_size,
+        )
+        call = self._call("list", kind, namespace)
+        yield await self._through(call, lambda: anext(pages))
+        async for page in pages:
+            yield page
 
     async def first_page(
         self, kind: Kind, *, namespace: str = "", limit: int, metadata_only: bool = False

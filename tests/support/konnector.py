@@ -7,9 +7,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
-from konnector import own_crd, program
+from konnector import app_kubeconfig, own_crd, program
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from konnector.settings import ControlPlaneMode, Settings
 from konnector.switching import Switching
@@ -54,12 +55,24 @@ async def konnector(
         real = await opened.enter_async_context(KubeCluster(way, limits=_LIMITS, agent=AGENT))
         cluster = _faulty(real, faults)
         app: Cluster = cluster
-        if mode is not None:
-            content = await program.app_kubeconfig(real, mode)
-            there = _faulty(program.connect(content, APP_CLUSTER, _LIMITS), faults)
-            app = await opened.enter_async_context(Switching(there))
-        kind = await own_crd.served(real, gate, clock, install=mode is None)
-        made = program.wired(settings, cluster, app, leases=real, kind=kind, clock=clock, gate=gate)
+        in_use = None
+        if mode is None:
+            kind = await own_crd.served(real, gate, clock)
+        else:
+            connect = partial(program.connect, limits=_LIMITS)
+            there, in_use = await app_kubeconfig.working(real, mode, connect, clock)
+            app = await opened.enter_async_context(Switching(_faulty(there, faults)))
+            kind = await own_crd.discovered(real, clock)
+        made = program.wired(
+            settings,
+            cluster,
+            app,
+            leases=real,
+            kind=kind,
+            clock=clock,
+            gate=gate,
+            in_use=in_use,
+        )
         running = asyncio.create_task(made.manager.run(stop))
 
         def read() -> bool:

@@ -1,4 +1,4 @@
-"""A stand-in for a provider: offers the services that fleet-example binds, and runs none.
+"""A provider that is played: offers the services that fleet-example binds, and runs none.
 
 On the wire it is what a provider publishes: a CRD and an APIServiceExportTemplate each.
 """

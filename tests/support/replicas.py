@@ -1,4 +1,4 @@
-"""The program `klutch-bind` as processes, each a user of its own of one control plane."""
+"""A program as processes, each a user of its own of one cluster: `klutch-bind`, or `konnector`."""
 
 import asyncio
 import base64
@@ -7,7 +7,7 @@ import signal
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +29,11 @@ from tests.support.clusters import LiveCluster, Write
 from tests.support.eventually import eventually
 
 MANAGER: Final = "tests"
-_PROGRAM: Final = str(Path(sys.executable).with_name("klutch-bind"))
+_BACKEND: Final = (
+    str(Path(sys.executable).with_name("klutch-bind")),
+    "--control-plane-mode",
+    f"--konnector-image={USUAL.konnector_image}",
+)
 _TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
 _PROBES: Final = "probes and metrics are served"
 _LEADS: Final = "klutch_leader_election_master_status"
@@ -87,6 +91,7 @@ class Replicas:
     namespace: str
     folder: Path
     started: list[Replica]
+    command: Sequence[str]
 
     async def start(self) -> Replica:
         name = f"replica-{len(self.started)}"
@@ -94,10 +99,8 @@ class Replicas:
         log = self.folder / f"{name}.log"
         with log.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
-                _PROGRAM,
+                *self.command,
                 f"--kubeconfig={kubeconfig}",
-                "--control-plane-mode",
-                f"--konnector-image={USUAL.konnector_image}",
                 f"--lease-namespace={self.namespace}",
                 "--probe-address=127.0.0.1:0",
                 "--logging-format=json",
@@ -160,8 +163,10 @@ class Replicas:
 
 
 @asynccontextmanager
-async def replicas(plane: LiveCluster, namespace: str, folder: Path) -> AsyncIterator[Replicas]:
-    made = Replicas(plane, namespace, folder, [])
+async def replicas(
+    plane: LiveCluster, namespace: str, folder: Path, *, command: Sequence[str] = _BACKEND
+) -> AsyncIterator[Replicas]:
+    made = Replicas(plane, namespace, folder, [], command)
     try:
         yield made
     finally:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from bind.program import Backend
 from bind.settings import Settings
+from konnector import program
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
@@ -23,20 +24,29 @@ from reconciler.core.errors import AlreadyExists, NotServed, Unreachable
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
-    finalizers_of,
     get_maps,
     get_text,
     uid_of,
 )
-from reconciler.core.refs import CRD, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind, Ref
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CRD,
+    NAMESPACE,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Kind,
+    Ref,
+)
 from reconciler.core.secret import Secret
-from reconciler.fleet.values import Mode
 from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.loop.clock import Clock
+from tests.support import robots
 from tests.support.backend import USUAL, backend
 from tests.support.clusters import LiveCluster, Write
 from tests.support.eventually import eventually
-from tests.support.stand_in_konnector import StandInKonnector
+from tests.support.konnector import beside_control_plane, konnector
+from tests.support.removal import remove_for_good
 from tests.support.stand_in_offer import CREDENTIALS, Offer, offered
 
 MANAGER: Final = "klutchctl"
@@ -68,8 +78,10 @@ class Scene:
     ) -> AbstractAsyncContextManager[Backend]:
         return backend(self.plane.connection, settings, clock=clock)
 
-    def konnector(self) -> StandInKonnector:
-        return StandInKonnector(self.app.connection, self.plane.connection, self.space)
+    def konnector(
+        self, *, clock: Clock | None = None
+    ) -> AbstractAsyncContextManager[program.Konnector]:
+        return konnector(self.app.connection, clock=clock)
 
     async def make_space(self) -> None:
         plane, space = self.plane.cluster, self.space
@@ -207,27 +219,35 @@ class Managed:
     ) -> AbstractAsyncContextManager[Backend]:
         return backend(self.plane.connection, settings, clock=clock)
 
-    def konnector(self) -> StandInKonnector:
-        return StandInKonnector(
-            self.app.connection,
-            self.plane.connection,
-            self.space,
-            mode=Mode.APP_CLUSTER_BINDING,
+    def konnector(self, *, clock: Clock | None = None) -> AbstractAsyncContextManager[None]:
+        return beside_control_plane(
+            self.plane.connection, self.space, "shop-kubeconfig", clock=clock
         )
 
     async def make_secret(self, content: str | None = None) -> None:
+        """Make the Secret with the app cluster's kubeconfig, that of a robot that may do all."""
         connection = self.app.connection
         to = kubeconfig.Destination(connection.server, connection.ca or "", "", "")
+        token = "" if content is not None else await self._robot_token()
         made = spaces.kubeconfig_secret(
             self.namespace,
             "shop-kubeconfig",
             destination=to,
-            token=Secret("a.b.c"),
+            token=Secret(token),
             marks=UNMARKED,
         )
         if content is not None:
             made = {**made, "data": {"kubeconfig": b64(content)}}
         await self.plane.cluster.create(made, SECRET, manager=MANAGER)
+
+    async def _robot_token(self) -> str:
+        app, namespace = self.app.cluster, self.app_namespace
+        await robots.create_robot(app, namespace)
+        to = {"apiGroup": CLUSTER_ROLE.group, "kind": CLUSTER_ROLE.kind, "name": "cluster-admin"}
+        subject = {"kind": SERVICE_ACCOUNT.kind, "name": robots.NAME, "namespace": namespace}
+        rights = build(CLUSTER_ROLE_BINDING, namespace, roleRef=to, subjects=[subject])
+        await app.create(rights, CLUSTER_ROLE_BINDING, manager="tests")
+        return await robots.request_token(app, namespace, seconds=3600)
 
     async def apply(self, *resources: blueprint.Resource) -> None:
         made = blueprint.app_cluster_binding(
@@ -240,13 +260,12 @@ class Managed:
         await self.plane.cluster.apply(made, APP_CLUSTER_BINDING, manager=MANAGER, force=True)
 
     async def let_go(self) -> None:
-        """Let the AppClusterBinding go where no backend does."""
-        await remove(self.plane, APP_CLUSTER_BINDING, self.namespace, "shop")
-        live = await self.itself()
-        if live is not None and finalizers_of(live):
-            nothing: Manifest = {"metadata": {"finalizers": None}}
-            ref = Ref("", APP_CLUSTER_BINDING, self.namespace, "shop")
-            await self.plane.cluster.merge_patch(ref, nothing, manager=MANAGER)
+        """Let binding and AppClusterBinding go where no backend and no konnector does."""
+        for kind, namespace, name in (
+            (APP_CLUSTER_BINDING, self.namespace, "shop"),
+            (API_SERVICE_BINDING, self.space, self.offer.name),
+        ):
+            await remove_for_good(self.plane, Ref(self.plane.name, kind, namespace, name))
 
     async def read(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
         return await read(self.plane, kind, namespace or self.space, name)
@@ -291,7 +310,8 @@ async def direct_scene(
         try:
             yield scene
         finally:
-            await scene.unbind()
+            ref = Ref(app_cluster.name, API_SERVICE_BINDING, BIND, scene.offer.name)
+            await remove_for_good(app_cluster, ref)
             await remove(app_cluster, SECRET, BIND, scene.secret)
             await remove(app_cluster, NAMESPACE, "", scene.app_namespace)
             for name in (scene.space, scene.service_namespace):
@@ -310,6 +330,7 @@ async def managed_scene(
             yield managed
         finally:
             await managed.let_go()
+            await remove(app_cluster, CLUSTER_ROLE_BINDING, "", managed.app_namespace)
             await remove(app_cluster, NAMESPACE, "", managed.app_namespace)
             for name in (managed.space, managed.service_namespace):
                 await remove(control_plane, NAMESPACE, "", name)

@@ -239,6 +239,12 @@ OWN_CAUSES = """
     PermissionsGranted     Error   ForeignPermissions
     ServiceNamespacesReady Error   NamespaceCollision
     ServiceNamespacesReady Error   NamespaceNameInvalid
+    DeletesAllowed         Error   AppClusterChanged
+    DeletesAllowed         Error   AppClusterUnknown
+    DeletesAllowed         Error   MassDeleteHeld
+    RecreationAllowed      Error   SpaceChanged
+    RecreationAllowed      Error   SpaceUnknown
+    RecreationAllowed      Error   MassRecreationHeld
     ProviderInSync         Error   CustomResourceDefinitionNotFound
     ProviderInSync         Error   APIServiceExportUpdateFailed
     Offered                Warning TemplateNotFound

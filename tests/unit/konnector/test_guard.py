@@ -15,7 +15,7 @@ from reconciler.core import conditions, keys
 from reconciler.core.decision import Patch, status_patch
 from reconciler.core.durations import format_time
 from reconciler.core.manifest import get_list, ref_of
-from reconciler.core.refs import SECRET
+from reconciler.core.refs import SECRET, ObjectKey
 from tests.support.space_objects import (
     CONTROL_PLANE,
     NOW,
@@ -292,6 +292,26 @@ def test_what_is_told_already_is_not_written_again():
     after = binding(*held)
     later = NOW + HOUR
     assert status_patch(after, ref, told(copies=MASS, held=held), failed=(), now=later) is None
+
+
+LET_THROUGH = {
+    "just now": (timedelta(), False, True),
+    "within a minute": (MINUTE - SECOND, False, True),
+    "a minute ago": (MINUTE, False, False),
+    "by a clock that was put back": (-MINUTE, False, False),
+    "long ago, while the guard is closed": (HOUR, True, True),
+}
+
+
+@pytest.mark.parametrize(("age", "held", "counts"), LET_THROUGH.values(), ids=LET_THROUGH.keys())
+def test_how_long_what_was_let_through_counts_as_lost(age, held, counts):
+    before = {ObjectKey("dev", "orders"): NOW - age}
+    assert guard.still_lost(before, now=NOW, held=held) == (before if counts else {})
+
+
+def test_a_guard_that_is_closed_is_looked_at_each_minute():
+    assert told(copies=MASS).again == MINUTE
+    assert told(identity=OTHER_SPACE).again == MINUTE
 
 
 def test_a_confirmation_is_looked_at_until_it_ends():

@@ -1,0 +1,52 @@
+"""How much one side has lost of what both should have."""
+
+from collections.abc import Collection
+
+from konnector import service_views
+from konnector.both_sides import BothSides
+from reconciler.core.refs import ObjectKey
+
+
+def orphans(sides: BothSides, index: str, besides: Collection[ObjectKey] = ()) -> tuple[int, int]:
+    """Count the copies under an index of their names that lack their origin, and all copies.
+
+    What is `besides`, by its place in the app cluster, and no longer there counts as both.
+    """
+    lost = total = 0
+    gone = set(besides)
+    for app, recent in sides.all().items():
+        origins = set(sides.view.store.names(app))
+        copies = recent.view.store.values(index)
+        lost += sum(one not in origins for one in copies)
+        total += len(copies)
+        if gone:
+            gone.difference_update(ObjectKey(app, one) for one in copies)
+    return lost + len(gone), total + len(gone)
+
+
+def bereft(
+    sides: BothSides, index: str, *, besides: Collection[ObjectKey], without: Collection[ObjectKey]
+) -> tuple[int, int]:
+    """Count the claims under an index of their keys that lack their copy, and all of them.
+
+    What is `besides` counts as lost though it has a copy. What is `without` does not count.
+    """
+    lost = total = 0
+    copies = {
+        app: set(recent.view.store.values(service_views.NAME))
+        for app, recent in sides.all().items()
+    }
+    for key in sides.view.store.values(index):
+        place = ObjectKey(*key.split("/", 1))
+        there = copies.get(place.namespace)
+        if there is not None and place not in without:
+            total += 1
+            lost += place.name not in there or place in besides
+    return lost, total
+
+
+def copies_in(sides: BothSides, index: str, app_namespace: str) -> list[ObjectKey]:
+    """Return the places of the copies under an index that belong to an app namespace."""
+    recent = sides.all().get(app_namespace)
+    names = () if recent is None else recent.view.store.values(index)
+    return [ObjectKey(app_namespace, one) for one in names]

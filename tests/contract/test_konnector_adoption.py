@@ -1,0 +1,169 @@
+"""Instances that somebody else made: providers, and the original konnector."""
+
+from functools import partial
+from typing import Any
+
+from reconciler.blueprints.objects import build
+from reconciler.core import keys
+from reconciler.core.manifest import annotations_of, finalizers_of, uid_of
+from reconciler.core.refs import CONFIG_MAP
+from tests.support.konnector_scenes import READY, Side, equals, sides, story, working
+from tests.support.stand_in_scenes import Scene, until
+
+HOLD = "provider.example/cleanup"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+BOUND = {keys.BOUND: "true"}
+
+
+async def owner(side: Side) -> Any:
+    """Return a reference to an object that is nowhere but on this side."""
+    made = build(CONFIG_MAP, "owner", namespace=side.namespace, data={})
+    live = await side.live.cluster.create(made, CONFIG_MAP, manager=side.who)
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid_of(live)}
+
+
+async def test_what_is_born_on_the_control_plane_comes_down_and_goes_from_here(
+    scene: Scene,
+) -> None:
+    """G 33, 34, 56; golden 02/40, 41, 06/30, 31, with H5 mended: no owner, no finalizer."""
+    async with story(scene) as told:
+        await told.settle("first")
+        metadata = {
+            "labels": {"from": "provider"},
+            "annotations": {LAST_APPLIED: "{}", "note.example/x": "1"},
+            "finalizers": [HOLD],
+            "ownerReferences": [await owner(told.there)],
+        }
+        told.begin()
+        await told.there.make(metadata=metadata)
+        await until(lambda: marked(told.there))
+        await told.there.patch(READY, subresource="status")
+        await until(told.is_ready)
+        adopted = await told.here.read()
+        assert adopted["spec"] == {"size": "1Gi"}
+        assert adopted["metadata"]["labels"] == {"from": "provider"}
+        assert annotations_of(adopted) == {**BOUND, "note.example/x": "1"}
+        assert finalizers_of(adopted) == [keys.SYNCER]
+        assert "ownerReferences" not in adopted["metadata"]
+        assert await told.writes() == [
+            "create here orders",
+            "patch/status here orders",
+            "patch there orders",
+        ]
+
+        await told.here.patch({"spec": {"size": "2Gi"}})
+        await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
+
+        await told.here.delete()
+        await until(told.there.goes)
+        await told.writes()  # it has looked at all that came of it
+        assert finalizers_of(await told.here.read()) == [keys.SYNCER]
+        await told.there.hold()
+        await until(told.here.gone)
+        await told.writes()
+        assert await told.there.gone()
+        assert await told.here.gone()
+
+
+async def marked(side: Side) -> bool:
+    return keys.BOUND in await side.annotations()
+
+
+async def test_what_is_on_its_way_out_is_not_adopted(scene: Scene) -> None:
+    async with scene.backend():
+        async with working(scene) as told:
+            await scene.bound()
+            await told.settle("first")
+        here, there = sides(scene)
+        await there.make(metadata={"finalizers": [HOLD]})
+        await there.delete()
+        await there.make("users")
+        async with working(scene) as told:
+            await until(lambda: here.read("users"))
+            await told.writes()
+            assert await here.gone()
+            await there.hold()
+            await until(there.gone)
+            await told.writes()
+            assert await here.gone()
+
+
+async def test_one_name_on_both_sides_becomes_one_instance(scene: Scene) -> None:
+    async with scene.backend():
+        async with working(scene) as told:
+            await scene.bound()
+            await told.settle("first")
+        here, there = sides(scene)
+        before = await there.make(spec={"size": "9Gi", "resourceRef": {"name": "x"}})
+        await here.make(spec={"size": "1Gi"})
+        async with working(scene):
+            whole = {"size": "1Gi", "resourceRef": {"name": "x"}}
+            await until(lambda: equals(there.spec(), whole))
+            assert uid_of(await there.read()) == uid_of(before)
+            await here.delete()
+            await until(here.gone)
+            assert await there.gone()
+
+
+async def test_the_originals_work_is_taken_over_without_a_change(scene: Scene) -> None:
+    """H10, golden 02/20-23, 40: what it made, what it changed, and what it adopted."""
+    async with scene.backend():
+        async with working(scene) as told:
+            await scene.bound()
+            await told.settle("first")
+        here, there = sides(scene)
+        await _as_the_original_leaves_them(here, there)
+        names = ("made", "changed", "adopted")
+        before = [await side.read(name) for name in names for side in (here, there)]
+        async with working(scene) as told:
+            assert await told.writes() == ["patch there adopted"]  # which it never marked
+            after = [await side.read(name) for name in names for side in (here, there)]
+            for one, other in zip(before, after, strict=True):
+                assert other["spec"] == one["spec"]
+                assert other["metadata"]["generation"] == one["metadata"]["generation"]
+                assert other["metadata"].get("labels") == one["metadata"].get("labels")
+                assert finalizers_of(other) == finalizers_of(one)
+                assert annotations_of(other) == {**annotations_of(one), **BOUND}
+
+            for name in ("made", "changed"):
+                await here.patch({"spec": {"options": {"backup": None}}}, name)
+                left: Any = {"size": "1Gi", "note": "n", "options": {"trace": True}}
+                if name == "changed":
+                    left |= {"note": "m", "resourceRef": {"name": "x"}}
+                await until(partial(there.has_spec, left, name))
+            assert (await there.labels("changed"))["crossplane.io/claim-name"] == "changed"
+            assert finalizers_of(await there.read("changed")) == [HOLD]
+            await there.hold(name="changed")
+            for name in names:
+                await here.delete(name)
+                await until(partial(here.gone, name))
+                assert await there.gone(name)
+
+
+async def _as_the_original_leaves_them(here: Side, there: Side) -> None:
+    held = {"finalizers": [keys.SYNCER], "annotations": {**BOUND, LAST_APPLIED: "{}"}}
+    labels = {"team": "a", "app.kubernetes.io/managed-by": "argocd"}
+    marked = {"annotations": held["annotations"], "labels": labels}
+    spec = {"size": "1Gi", "note": "n", "options": {"backup": {"daily": True}, "trace": True}}
+    for name in ("made", "changed"):
+        await here.make(name, metadata={**held, "labels": labels}, spec=spec)
+        await there.make(name, metadata=marked, spec=spec, manager="konnector")
+    await here.patch({"spec": {"note": "m"}}, "changed")
+    await there.patch(
+        {
+            "metadata": {
+                "labels": {"crossplane.io/claim-name": "changed"},
+                "finalizers": [HOLD],
+            },
+            "spec": {"resourceRef": {"name": "x"}},
+        },
+        "changed",
+    )
+    whole = await there.read("changed")
+    del whole["metadata"]["managedFields"]
+    body = {**whole, "spec": {**spec, "note": "m"}}
+    ref = there.ref("changed")
+    await there.live.cluster.apply(body, ref.kind, manager=keys.MANAGER_KONNECTOR, force=True)
+    await there.make("adopted", metadata={"labels": {"from": "provider"}})
+    adopted = {"labels": {"from": "provider"}, "annotations": BOUND, "finalizers": [keys.SYNCER]}
+    await here.make("adopted", metadata=adopted, manager="konnector")

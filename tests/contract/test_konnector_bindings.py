@@ -1,0 +1,244 @@
+"""What the konnector makes of an APIServiceBinding, and says of it in both clusters.
+
+Between real API servers. Names, owners, conditions with their order, reasons and severities are as
+recorded from the original, but for what protocol-konnector.md H mends.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from konnector.decisions.cluster_binding import PULSE
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.core import keys
+from reconciler.core.durations import parse_time
+from reconciler.core.manifest import get, get_text, put, uid_of
+from reconciler.core.refs import CRD, SECRET, Ref
+from tests.support.clusters import LiveCluster
+from tests.support.forward_clock import ForwardClock
+from tests.support.konnector import konnector
+from tests.support.stand_in_scenes import (
+    BIND,
+    MANAGER,
+    Scene,
+    conditions,
+    gone,
+    has,
+    managers,
+    remove,
+    says,
+    served,
+    shown,
+    until,
+)
+
+_MINE: Final = (keys.MANAGER_KONNECTOR, "Update")
+
+
+async def test_a_binding_becomes_a_crd_and_all_is_said_of_it(scene: Scene) -> None:
+    started = datetime.now(UTC) - timedelta(seconds=1)
+    async with scene.backend(), konnector(scene.app.connection):
+        await scene.make_space()
+        await scene.request()
+        binding = await scene.bind()
+        await until(lambda: says(scene.binding(), "Heartbeating"))
+        await until(lambda: says(scene.binding(), "SchemaInSync"))
+        await until(lambda: says(scene.export(), "Ready"))
+        await until(lambda: says(scene.on_plane(CLUSTER_BINDING, "cluster"), "Healthy"))
+
+    live = await scene.binding()
+    assert shown(live) == [
+        ("Ready", "True"),
+        ("Connected", "True"),
+        ("Heartbeating", "True"),
+        ("InformersSynced", "True"),
+        ("SchemaInSync", "True"),
+        ("SecretValid", "True"),
+    ]
+    assert live["status"]["providerPrettyName"] == "Shop Inc"
+    crd = await scene.in_app(CRD, scene.offer.name)
+    assert crd["metadata"]["ownerReferences"] == [
+        {
+            "apiVersion": "klutch.anynines.com/v1alpha1",
+            "kind": "APIServiceBinding",
+            "name": scene.offer.name,
+            "uid": uid_of(binding),
+            "controller": True,
+        }
+    ]
+    assert (*_MINE, "") in managers(crd)
+    source = await scene.on_plane(CRD, scene.offer.name)
+    assert crd["spec"] == source["spec"]
+    export = await scene.export()
+    assert shown(export) == [
+        ("Ready", "True"),
+        ("Connected", "True"),
+        ("ConsumerInSync", "True"),
+        ("Established", "True", "InitialNamesAccepted"),
+        ("NamesAccepted", "True", "NoConflicts"),
+        ("ProviderInSync", "True"),
+    ]
+    assert export["status"]["acceptedNames"] == crd["status"]["acceptedNames"]
+    assert export["status"]["storedVersions"] == ["v1"]
+    assert (*_MINE, "status") in managers(export)
+    cluster = await scene.on_plane(CLUSTER_BINDING, "cluster")
+    assert cluster["status"]["heartbeatInterval"] == "5m0s"
+    assert cluster["status"]["konnectorVersion"].startswith("v")
+    assert parse_time(cluster["status"]["lastHeartbeatTime"]) >= started
+    assert shown(cluster) == [
+        ("Ready", "True"),
+        ("Healthy", "True"),
+        ("SecretValid", "True"),
+        ("ValidVersion", "True"),
+    ]
+
+
+async def test_the_heart_beats_every_150_seconds(scene: Scene) -> None:
+    clock = ForwardClock()
+
+    async def beat() -> datetime:
+        live = await scene.on_plane(CLUSTER_BINDING, "cluster")
+        return parse_time(live["status"]["lastHeartbeatTime"])
+
+    async with scene.backend(clock=clock), konnector(scene.app.connection, clock=clock):
+        await scene.bound()
+        await until(lambda: says(scene.binding(), "Heartbeating"))
+        first = await beat()
+        assert timedelta(seconds=150) == PULSE
+        for times in (1, 2):
+            clock.put_forward(PULSE)
+            await until(lambda due=first + times * PULSE: _is_later(beat, due))  # type: ignore[misc]
+
+
+async def _is_later(reading: Callable[[], Awaitable[datetime]], due: datetime) -> bool:
+    return await reading() >= due
+
+
+async def test_an_export_that_goes_is_told_and_leaves_all_that_is_there(scene: Scene) -> None:
+    async with scene.backend(), konnector(scene.app.connection):
+        await scene.bound()
+        await scene.create_instance(size="1Gi")
+        copy = await until(scene.copy)
+        await remove(scene.plane, API_SERVICE_EXPORT, scene.space, scene.offer.name)
+        await until(lambda: says(scene.binding(), "Connected", "False", "APIServiceExportNotFound"))
+        assert shown(await scene.binding())[0] == (
+            "Ready",
+            "False",
+            "Error",
+            "APIServiceExportNotFound",
+        )
+        assert await scene.in_app(CRD, scene.offer.name) is not None
+        assert uid_of(await scene.copy()) == uid_of(copy)
+
+        await remove(scene.plane, API_SERVICE_EXPORT_REQUEST, scene.space, scene.offer.name)
+        await scene.request()
+        await until(lambda: says(scene.binding(), "Ready"))
+        await scene.patch_instance({"spec": {"size": "2Gi"}})
+        await until(lambda: has(scene.copy(), "2Gi", "spec", "size"))
+        assert uid_of(await scene.copy()) == uid_of(copy)
+
+
+async def test_a_binding_that_goes_is_told_and_nothing_is_carried_any_more(scene: Scene) -> None:
+    async with scene.backend(), konnector(scene.app.connection):
+        await scene.bound()
+        await scene.create_instance(size="1Gi")
+        await until(scene.copy)
+        await scene.unbind()
+        await until(lambda: says(scene.export(), "Connected", "False", "APIServiceBindingNotFound"))
+        assert shown(await scene.export())[:3] == [
+            ("Ready", "False", "Info", "APIServiceBindingNotFound"),
+            ("Connected", "False", "Info", "APIServiceBindingNotFound"),
+            ("ConsumerInSync", "False", "Info", "NA"),
+        ]
+        await scene.patch_instance({"spec": {"size": "2Gi"}})
+        await scene.plane.cluster.list(scene.offer.kind, namespace=scene.service_namespace)
+        assert (await scene.copy())["spec"] == {"size": "1Gi"}
+        await scene.bind()
+        await until(lambda: has(scene.copy(), "2Gi", "spec", "size"))
+
+
+async def test_a_crd_of_somebody_else_is_refused_and_never_touched(scene: Scene) -> None:
+    async with scene.backend(), konnector(scene.app.connection):
+        await scene.make_space()
+        await scene.request()
+        await until(lambda: says(scene.export(), "ProviderInSync"))
+        source = await scene.on_plane(CRD, scene.offer.name)
+        theirs = put({key: source[key] for key in ("apiVersion", "kind", "spec")}, {}, "metadata")
+        theirs = put(theirs, scene.offer.name, "metadata", "name")
+        theirs = put(theirs, ["mine"], "spec", "names", "shortNames")
+        await scene.app.cluster.create(theirs, CRD, manager="somebody")
+        await until(lambda: served(scene.app, scene.offer.kind))
+        await scene.bind()
+        await until(
+            lambda: says(scene.binding(), "Connected", "False", "ForeignCustomResourceDefinition")
+        )
+        said = conditions(await scene.binding())["Connected"]
+        assert said["severity"] == "Error"
+        assert said["message"] == (
+            f"CustomResourceDefinition {scene.offer.name} is not owned by klutch.anynines.com."
+        )
+        crd = await scene.in_app(CRD, scene.offer.name)
+        assert get(crd, "spec", "names", "shortNames") == ["mine"]
+        assert {one for one, _, _ in managers(crd)} == {"kube-apiserver", "somebody"}
+
+        await remove(scene.app, CRD, "", scene.offer.name)
+        await until(lambda: says(scene.binding(), "Ready"))
+
+
+async def test_the_crd_follows_the_provider_and_nobody_else(scene: Scene) -> None:
+    def column(name: str) -> dict[str, Any]:
+        return {"name": name, "type": "string", "jsonPath": ".spec.size"}
+
+    async def columns() -> list[str]:
+        live = await scene.in_app(CRD, scene.offer.name)
+        found = get(live, "spec", "versions", 0, "additionalPrinterColumns") or []
+        return [get_text(one, "name") for one in found]  # type: ignore[union-attr]
+
+    async def show(live: LiveCluster, *names_of: str) -> None:
+        ref = Ref(live.name, CRD, "", scene.offer.name)
+        value = [column(one) for one in names_of]
+        path = "/spec/versions/0/additionalPrinterColumns"
+        patch = [{"op": "add", "path": path, "value": value}]
+        await live.cluster.json_patch(ref, patch, manager="somebody")
+
+    async def shows(*wanted: str) -> bool:
+        return await columns() == list(wanted)
+
+    async with scene.backend(), konnector(scene.app.connection):
+        await scene.bound()
+        await scene.create_instance(size="1Gi")
+        before = await until(scene.copy)
+        await show(scene.plane, "Size")
+        await until(lambda: shows("Size"))
+        await until(lambda: says(scene.binding(), "SchemaInSync"))
+        await show(scene.app, "Mine", "Too")
+        await until(lambda: shows("Size"))
+        await scene.patch_instance({"spec": {"size": "2Gi"}})
+        await until(lambda: has(scene.copy(), "2Gi", "spec", "size"))
+        assert uid_of(await scene.copy()) == uid_of(before)
+
+
+async def test_a_binding_without_its_secret_says_so_and_is_served_once_it_is_there(
+    scene: Scene,
+) -> None:
+    async with scene.backend(), konnector(scene.app.connection):
+        await scene.make_space()
+        await scene.request()
+        held = await scene.in_app(SECRET, scene.secret)
+        await remove(scene.app, SECRET, BIND, scene.secret)
+        await until(lambda: gone(scene.in_app(SECRET, scene.secret)))
+        await scene.bind()
+        await until(
+            lambda: says(scene.binding(), "SecretValid", "False", "KubeconfigSecretNotFound")
+        )
+        assert shown(await scene.binding()) == [
+            ("Ready", "False", "Error", "KubeconfigSecretNotFound"),
+            ("SecretValid", "False", "Error", "KubeconfigSecretNotFound"),
+        ]
+        assert await scene.in_app(CRD, scene.offer.name) is None
+        place = {"name": scene.secret, "namespace": BIND}
+        again = {**held, "metadata": place, "apiVersion": "v1", "kind": SECRET.kind}
+        await scene.app.cluster.create(again, SECRET, manager=MANAGER)
+        await until(lambda: says(scene.binding(), "Ready"))

@@ -1,0 +1,212 @@
+"""Permission claims between two real API servers: what goes which way, and what follows it.
+
+Each server is asked with the rights that the backend gives from the claims of the export.
+"""
+
+from typing import Any
+
+import pytest
+
+from reconciler.blueprints import space as spaces
+from reconciler.core import keys
+from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting
+from reconciler.core.refs import CONFIG_MAP, NAMESPACE, SECRET
+from tests.support.eventually import eventually
+from tests.support.konnector import konnector
+from tests.support.konnector_claims import End, bound, claim, data, is_idle
+from tests.support.stand_in_scenes import Scene, remove, until
+
+OWNER = keys.RESOURCE_OWNER
+DOWN = claim("secrets", "Provider")
+UP = claim("configmaps", "Consumer")
+WAYS = {"provider": (DOWN, SECRET, "Provider"), "consumer": (UP, CONFIG_MAP, "Consumer")}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_claimed_object_follows_its_origin_and_nothing_else(scene: Scene, way: str) -> None:
+    """G 35-41, 45-48, 54, 55 and golden 02/30-34, 36-38."""
+    accepted, kind, owner = WAYS[way]
+    async with scene.backend(), konnector(scene.app.connection):
+        there, here = await bound(scene, accepted)
+        origin, copy = (there, here) if owner == "Provider" else (here, there)
+        metadata = {
+            "labels": {"made-by": "service", "argocd.argoproj.io/instance": "x"},
+            "annotations": {"note.example/rotation": "1"},
+            "finalizers": ["service.example/hold"],
+        }
+        await origin.make(kind, "creds", metadata=metadata, **data("one", kind.kind))
+
+        made = await until(lambda: copy.holds(kind, "creds", "one"))
+        assert made["metadata"]["labels"] == {"made-by": "service"}
+        assert annotations_of(made) == {"note.example/rotation": "1", OWNER: owner}
+        assert finalizers_of(made) == []
+        assert annotations_of(await origin.read(kind, "creds"))[OWNER] == owner
+
+        edited = {**data("mine", kind.kind), "metadata": {"labels": {"made-by": "me", "and": "x"}}}
+        await copy.patch(kind, "creds", **edited)
+        back = await until(lambda: copy.holds(kind, "creds", "one"))
+        assert back["metadata"]["labels"] == {"made-by": "service"}
+
+        await origin.patch(kind, "creds", **data("two", kind.kind))
+        await until(lambda: copy.holds(kind, "creds", "two"))
+
+        await copy.delete(kind, "creds")
+        await until(lambda: copy.holds(kind, "creds", "two"))
+
+        await origin.patch(kind, "creds", metadata={"finalizers": None})
+        await origin.delete(kind, "creds")
+        await until(lambda: copy.lacks(kind, "creds"))
+        assert await origin.lacks(kind, "creds")
+
+
+async def test_what_is_annotated_already_keeps_its_owner(scene: Scene) -> None:
+    """G 37-40: the annotation of either side decides, and a copy without origin goes."""
+    either = claim("secrets"), claim("configmaps")
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            there, here = await bound(scene, *either)
+        provided, consumed = ({"annotations": {OWNER: one}} for one in ("Provider", "Consumer"))
+        await there.make(SECRET, "orphan-up", metadata=consumed, **data("x"))
+        await here.make(SECRET, "orphan-down", metadata=provided, **data("x"))
+        await here.make(SECRET, "mine", metadata=consumed, **data("mine"))
+        await there.make(SECRET, "mine", **data("other"))
+        await there.make(SECRET, "theirs", metadata=provided, **data("theirs"))
+        await here.make(SECRET, "theirs", **data("other"))
+        async with konnector(scene.app.connection):
+            await until(lambda: there.lacks(SECRET, "orphan-up"))
+            await until(lambda: here.lacks(SECRET, "orphan-down"))
+            up = await until(lambda: there.holds(SECRET, "mine", "mine"))
+            down = await until(lambda: here.holds(SECRET, "theirs", "theirs"))
+    assert (annotations_of(up)[OWNER], annotations_of(down)[OWNER]) == ("Consumer", "Provider")
+
+
+async def test_credentials_cost_two_requests_and_nothing_when_they_lie(scene: Scene) -> None:
+    """F.3 and golden 02/30, where the original needs five."""
+    async with scene.backend(), konnector(scene.app.connection) as made:
+        there, here = await bound(scene, DOWN)
+        await eventually(lambda: is_idle(made))
+        marks = there.mark(), here.mark()
+        await there.make(SECRET, "creds", **data("one"))
+        await until(lambda: here.holds(SECRET, "creds", "one"))
+        # When the second one is through, all that the first brought about has been seen.
+        await there.make(SECRET, "later", **data("one"))
+        await until(lambda: here.holds(SECRET, "later", "one"))
+        await eventually(lambda: is_idle(made))
+        on_plane = [(one.verb, one.name) for one in there.writes_since(marks[0])]
+        in_app = [one.verb for one in here.writes_since(marks[1]) if one.resource == "secrets"]
+        assert sorted(on_plane) == [("patch", "creds"), ("patch", "later")]
+        assert in_app == ["create", "create"]
+
+        marks = there.mark(), here.mark()
+        await there.patch(SECRET, "creds", **data("two"))
+        await until(lambda: here.holds(SECRET, "creds", "two"))
+        await eventually(lambda: is_idle(made))
+        assert there.writes_since(marks[0]) == []
+        assert [one.verb for one in here.writes_since(marks[1])] == ["patch"]
+
+
+async def test_nothing_is_written_again_by_a_new_process(scene: Scene) -> None:
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            there, here = await bound(scene, DOWN, UP)
+            await there.make(SECRET, "creds", **data("one"))
+            await here.make(CONFIG_MAP, "settings", **data("one", "ConfigMap"))
+            await until(lambda: here.holds(SECRET, "creds", "one"))
+            await until(lambda: there.holds(CONFIG_MAP, "settings", "one"))
+        marks = there.mark(), here.mark()
+        async with konnector(scene.app.connection) as made:
+            await there.make(SECRET, "later", **data("one"))
+            await until(lambda: here.holds(SECRET, "later", "one"))
+            await eventually(lambda: is_idle(made))
+        assert [(one.verb, one.name) for one in there.writes_since(marks[0])] == [
+            ("patch", "later")
+        ]
+        assert [one.verb for one in here.writes_since(marks[1])] == ["create"]
+
+
+async def test_a_claim_moves_nothing_the_other_way(scene: Scene) -> None:
+    """H1, H2 and golden 02/35, 02/39: neither is anything written to what stays."""
+    async with scene.backend(), konnector(scene.app.connection) as made:
+        there, here = await bound(scene, DOWN, UP)
+        marks = there.mark(), here.mark()
+        mine = {"annotations": {OWNER: "Consumer"}}
+        await here.make(SECRET, "private", **data("canary"))
+        await here.make(SECRET, "private-too", metadata=mine, **data("canary"))
+        await there.make(CONFIG_MAP, "internal", **data("canary", "ConfigMap"))
+        await there.make(CONFIG_MAP, "internal-too", metadata={"annotations": {OWNER: "Provider"}})
+        await there.make(SECRET, "creds", **data("one"))
+        await here.make(CONFIG_MAP, "settings", **data("one", "ConfigMap"))
+        await until(lambda: here.holds(SECRET, "creds", "one"))
+        await until(lambda: there.holds(CONFIG_MAP, "settings", "one"))
+        await eventually(lambda: is_idle(made))
+        assert await there.all(SECRET) == ["creds"]
+        assert await here.all(CONFIG_MAP) == ["settings"]
+        stays = ("private", "private-too", "internal", "internal-too")
+        written = [*there.writes_since(marks[0]), *here.writes_since(marks[1])]
+        assert not [one for one in written if one.name in stays]
+
+
+OBJECTS: dict[str, Any] = {
+    "creds": {"metadata": {"labels": {"tier": "gold"}}},
+    "key": {"type": "shop.example/key"},
+    "other": {},
+}
+# What each of them selects; {} stands for the app namespace.
+SELECTORS: dict[str, Any] = {
+    "names": ({"names": ["names-creds", "names-key"]}, ["creds", "key"]),
+    "labels": ({"labelSelectors": [{"tier": "gold"}]}, ["creds"]),
+    "fields": ({"fieldSelectors": ["type=shop.example/key"]}, ["key"]),
+    "elsewhere": ({"namespaces": ["another"]}, []),
+    "here": ({"namespaces": ["another", "{}"]}, ["creds", "key", "other"]),
+}
+
+
+@pytest.mark.parametrize("owner", ["Provider", "Consumer"])
+async def test_a_selector_holds_on_both_sides(scene: Scene, owner: str) -> None:
+    """H2 and E.1: exactly what a claim selects is carried, and nothing the other way."""
+    claims, chosen = [], []
+    for word, (selector, taken) in SELECTORS.items():
+        fitting: dict[str, Any] = {
+            key: [scene.app_namespace if one == "{}" else one for one in values]
+            for key, values in selector.items()
+        }
+        all_names = [f"{word}-{name}" for name in OBJECTS]
+        selected: dict[str, Any] = {"names": all_names, **fitting}
+        claims.append(claim("secrets", owner, **selected))
+        chosen += [f"{word}-{name}" for name in taken]
+    async with scene.backend(), konnector(scene.app.connection) as made:
+        there, here = await bound(scene, *claims)
+        origin, copy = (there, here) if owner == "Provider" else (here, there)
+        for word in SELECTORS:
+            for name, body in OBJECTS.items():
+                await origin.make(SECRET, f"{word}-{name}", **data("one"), **body)
+        await copy.make(SECRET, "names-unrelated", **data("one"))
+
+        async def carried() -> bool:
+            return is_idle(made) and len(await copy.all(SECRET)) > len(chosen)
+
+        await until(carried)
+        assert await copy.all(SECRET) == sorted([*chosen, "names-unrelated"])
+        assert "names-unrelated" not in await origin.all(SECRET)
+
+
+async def test_an_origin_on_its_way_out_takes_along_its_copy_and_no_other(scene: Scene) -> None:
+    """H8 and golden 06/50: the provider's namespace means nothing in the app cluster."""
+    innocent = End(scene.app, scene.service_namespace, "developer")
+    app = scene.app.cluster
+    async with scene.backend(), konnector(scene.app.connection):
+        there, here = await bound(scene, DOWN)
+        await app.create(spaces.namespace(there.namespace), NAMESPACE, manager="tests")
+        try:
+            await innocent.make(SECRET, "creds", **data("innocent"))
+            held = {"finalizers": ["service.example/hold"]}
+            await there.make(SECRET, "creds", metadata=held, **data("one"))
+            await until(lambda: here.holds(SECRET, "creds", "one"))
+            await there.delete(SECRET, "creds")
+            await until(lambda: here.lacks(SECRET, "creds"))
+            assert is_deleting(await there.read(SECRET, "creds"))
+            assert await innocent.holds(SECRET, "creds", "innocent")
+            await there.patch(SECRET, "creds", metadata={"finalizers": None})
+            await until(lambda: there.lacks(SECRET, "creds"))
+        finally:
+            await remove(scene.app, NAMESPACE, "", there.namespace)

@@ -1,0 +1,170 @@
+"""Whatever befalls the konnector, both sides end as if nothing had; and at rest it writes nothing.
+
+`IDLE_SECONDS` lets it rest for longer.
+"""
+
+import asyncio
+import os
+from datetime import timedelta
+
+import pytest
+
+from konnector.decisions.cluster_binding import PULSE
+from reconciler.core.manifest import get_text
+from reconciler.core.refs import SECRET, Ref
+from tests.support.apply_runs import Deeds
+from tests.support.clusters import Write
+from tests.support.cues import AFTER
+from tests.support.eventually import eventually
+from tests.support.faults import Crash, Faults, conflict, on, survives, throttled
+from tests.support.forward_clock import ForwardClock
+from tests.support.konnector import konnector
+from tests.support.konnector_faults import alike, mortal
+from tests.support.stand_in_scenes import (
+    ACCEPTED,
+    Scene,
+    b64,
+    concerns,
+    remove,
+    says,
+    secret,
+    until,
+)
+
+pytestmark = pytest.mark.timeout(900)
+
+IDLE_SECONDS = float(os.environ.get("IDLE_SECONDS", "12"))
+CLAIMS = [f"claim-{number}" for number in range(4)]
+
+
+async def begins(scene: Scene) -> None:
+    """Bind, and make claims."""
+    await scene.make_space()
+    await scene.request()
+    await scene.bind(ACCEPTED)
+
+
+async def goes_on(scene: Scene) -> None:
+    """Claims come, as soon as there is their kind."""
+    for name in CLAIMS:
+        await scene.create_instance(name, size="1Gi")
+
+
+async def is_served(scene: Scene) -> None:
+    """Let the provider answer: statuses, and a Secret for one claim."""
+    plane = scene.plane.cluster
+    for name in CLAIMS:
+        ref = Ref("", scene.offer.kind, scene.service_namespace, name)
+        status = {"status": {"phase": f"Ready {name}"}}
+        await plane.merge_patch(ref, status, manager="provider", subresource="status")
+    made = secret("creds", scene.service_namespace)
+    await plane.create(made, SECRET, manager="provider")
+
+
+async def changes(scene: Scene) -> None:
+    """Let a field go, a claim, and a copy; and change a Secret."""
+    app, plane = scene.app.cluster, scene.plane.cluster
+    first, second, third, _ = (Ref("", scene.offer.kind, scene.app_namespace, n) for n in CLAIMS)
+    await app.merge_patch(first, {"spec": {"size": None, "tier": "b"}}, manager="developer")
+    await remove(scene.app, scene.offer.kind, scene.app_namespace, second.name)
+    await remove(scene.plane, scene.offer.kind, scene.service_namespace, third.name)
+    ref = Ref("", SECRET, scene.service_namespace, "creds")
+    await plane.merge_patch(ref, {"data": {"password": b64("new")}}, manager="provider")
+
+
+async def all_there(scene: Scene) -> bool:
+    return await alike(scene) and await says(scene.export(), "Ready")
+
+
+async def served_alike(scene: Scene) -> bool:
+    brought = await scene.in_app(SECRET, "creds", scene.app_namespace)
+    return brought is not None and await alike(scene)
+
+
+async def changed_alike(scene: Scene) -> bool:
+    brought = await scene.in_app(SECRET, "creds", scene.app_namespace)
+    assert get_text(brought, "data", "password") == b64("new")
+    assert await scene.instance(CLAIMS[1]) is None
+    return await alike(scene)
+
+
+async def bound_alike(scene: Scene) -> bool:
+    return await says(scene.export(), "Ready")
+
+
+STORY = (
+    (begins, bound_alike),
+    (goes_on, all_there),
+    (is_served, served_alike),
+    (changes, changed_alike),
+)
+
+
+async def test_a_death_after_every_write_loses_nothing(scene: Scene) -> None:
+    async with scene.backend():
+        deaths = 0
+        for deed, goal in STORY:
+            await deed(scene)
+            deaths += await dies_until(scene, goal)
+        assert deaths > 10  # of writes that are sent together, all but one may be lost
+
+
+async def dies_until(scene: Scene, goal) -> int:
+    """Let konnectors work each of which dies after its first write; return how many died."""
+
+    async def comes_to(faults: Faults) -> None:
+        async with mortal(scene.app.connection, faults):
+
+            async def reached() -> bool:
+                faults.still_alive()
+                return await goal(scene)
+
+            await eventually(reached, within=60)
+
+    for died in range(80):
+        faults = Faults()
+        faults.add(Deeds().nth(1), Crash(), at=AFTER)
+        if await survives(comes_to(faults)):
+            return died
+    raise AssertionError(f"{goal.__name__}: not after 80 writes")
+
+
+async def test_storms_of_conflicts_and_refusals_lose_nothing(scene: Scene) -> None:
+    faults = Faults()
+    async with scene.backend(), mortal(scene.app.connection, faults):
+        for deed, goal in STORY:
+            faults.add(on("patch", "apply").first(6), conflict())
+            faults.add(on("create").first(2), throttled(retry_after=0.2))
+            faults.add(on("delete").first(1), throttled())
+            await deed(scene)
+            await until(lambda goal=goal: goal(scene), within=60)
+
+
+async def rests(scene: Scene) -> bool:
+    marks = scene.app.audit.mark(), scene.plane.audit.mark()
+    await asyncio.sleep(3)
+    return not ours(scene, *marks)
+
+
+def ours(scene: Scene, app: int, plane: int) -> list[Write]:
+    """Return what the konnector wrote, and on the control plane about this space."""
+    here = [one for one in scene.app.audit.writes_since(app) if one.agent == "konnector"]
+    there = [one for one in scene.plane.audit.writes_since(plane) if one.agent == "konnector"]
+    return here + [one for one in there if concerns(scene.space, one)]
+
+
+async def test_at_rest_it_writes_heartbeats_and_nothing_else(scene: Scene) -> None:
+    clock = ForwardClock()
+    async with scene.backend(), konnector(scene.app.connection, clock=clock):
+        for deed, goal in STORY:
+            await deed(scene)
+            await until(lambda goal=goal: goal(scene))
+        await until(lambda: rests(scene))
+        marks = scene.app.audit.mark(), scene.plane.audit.mark()
+        for _ in range(int(IDLE_SECONDS)):
+            await asyncio.sleep(1)
+            clock.put_forward(timedelta(seconds=50))
+        written = ours(scene, *marks)
+    assert {(one.resource, one.verb) for one in written} == {("clusterbindings", "patch")}
+    beats = IDLE_SECONDS * 51 / PULSE.total_seconds()
+    assert beats - 2 <= len(written) <= beats + 2

@@ -1,0 +1,315 @@
+"""Instances between two real API servers: what each side gets, and with how many writes."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core import keys
+from reconciler.core.manifest import annotations_of, finalizers_of, labels_of, uid_of
+from reconciler.core.refs import CRD
+from tests.support.konnector_scenes import (
+    Side,
+    Story,
+    equals,
+    event,
+    mutated,
+    redefine,
+    refusal,
+    sides,
+    story,
+    working,
+)
+from tests.support.stand_in_scenes import Scene, managers, read, remove, served, until
+
+TOOLS = {
+    "kubectl.kubernetes.io/last-applied-configuration": "{}",
+    "argocd.argoproj.io/tracking-id": "x",
+    "meta.helm.sh/release-name": "x",
+}
+
+
+async def test_an_instance_costs_what_it_must(scene: Scene) -> None:
+    """F.3; G 43, 49-52; behaviours 1: create, status, spec, drift, copy deleted, delete."""
+    async with story(scene) as told:
+        await told.settle("first")
+        mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
+        assert mapping["status"] == {"namespace": scene.service_namespace}
+
+        told.begin()
+        await told.settle()
+        created = ["patch here orders", "patch/status here orders", "create there orders"]
+        assert await told.writes() == created
+
+        told.begin()
+        await told.here.patch({"spec": {"size": "2Gi"}})
+        await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
+        assert await told.writes() == ["patch there orders"]
+
+        told.begin()
+        await told.there.patch({"spec": {"size": "9Gi"}})
+        await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
+        assert await told.writes() == ["patch there orders"]
+
+        told.begin()
+        await told.there.delete()
+        await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
+        await until(lambda: equals(told.here.status(), None))
+        assert await told.writes() == ["patch/status here orders", "create there orders"]
+
+        told.begin()
+        await told.here.delete()
+        await until(told.here.gone)
+        assert await told.there.gone()
+        assert await told.writes() == ["patch here orders", "delete there orders"]
+
+
+async def test_what_is_in_order_is_written_by_no_restart(scene: Scene) -> None:
+    async with scene.backend():
+        async with working(scene) as told:
+            await scene.bound()
+            for name in ("orders", "users"):
+                await told.settle(name, spec={"size": "1Gi", "users": [{"name": "a"}]})
+        async with working(scene) as told:
+            await told.there.patch({"status": {"phase": "Failed"}}, "users", subresource="status")
+            await until(lambda: equals(told.here.status("users"), {"phase": "Failed"}))
+            assert await told.writes() == ["patch/status here users"]
+
+
+async def test_what_each_side_gets_of_metadata(scene: Scene) -> None:
+    """Golden 02/20 and 25, with H12 mended: labels and annotations travel, those of tools stay."""
+    async with story(scene) as told:
+        metadata = {
+            "labels": {"team": "orders", "app.kubernetes.io/managed-by": "argocd"},
+            "annotations": {"note.example/owner": "anna", **TOOLS},
+            "finalizers": ["somebody.example/x"],
+        }
+        await told.here.make(metadata=metadata)
+        copy = await until(told.there.read)
+        assert labels_of(copy) == {"team": "orders"}
+        assert annotations_of(copy) == {"note.example/owner": "anna", keys.BOUND: "true"}
+        assert finalizers_of(copy) == []
+        assert "ownerReferences" not in copy["metadata"]
+        assert managers(copy) == {(keys.MANAGER_KONNECTOR, "Update", "")}
+        instance = await told.here.read()
+        assert finalizers_of(instance) == ["somebody.example/x", keys.SYNCER]
+        assert annotations_of(instance)[keys.BOUND] == "true"
+
+        told.begin()
+        await told.here.patch({"metadata": {"labels": {"team": "billing", "tier": "small"}}})
+        await until(lambda: equals(told.there.labels(), {"team": "billing", "tier": "small"}))
+        note = {"annotations": {"note.example/owner": None}, "labels": {"tier": None}}
+        await told.here.patch({"metadata": note})
+        await until(lambda: equals(told.there.labels(), {"team": "billing"}))
+        await until(lambda: equals(told.there.annotations(), {keys.BOUND: "true"}))
+        await told.there.patch({"metadata": {"labels": {"made-by": "provider"}}})
+        changed = {"annotations": {next(iter(TOOLS)): "{...}"}}
+        await told.here.patch({"metadata": changed})
+        applied = ["patch there orders"] * 3  # once as a JSON patch of managedFields
+        assert await told.writes() == applied
+        assert await told.there.labels() == {"team": "billing", "made-by": "provider"}
+        await told.here.hold()
+
+
+async def test_what_a_provider_adds_stays_and_costs_nothing(scene: Scene) -> None:
+    """H26: as Crossplane does with its claims."""
+    async with story(scene) as told:
+        await told.settle(spec={"size": "1Gi", "parameters": {"a": 1}})
+        await told.there.hold("finalizer.apiextensions.crossplane.io")
+        added: Any = {"resourceRef": {"name": "x"}, "parameters": {"b": 2}, "policy": "Automatic"}
+        await told.there.patch({"spec": added})
+        told.begin()
+        status: Any = {"phase": "Ready", "conditions": [{"type": "Ready", "status": "True"}]}
+        await told.there.patch({"status": status}, subresource="status")
+        await until(lambda: equals(told.here.status(), status))
+        assert await told.writes() == ["patch/status here orders"]
+
+        told.begin()
+        await told.here.patch({"spec": {"size": "2Gi"}})
+        whole = {"size": "2Gi", **added, "parameters": {"a": 1, "b": 2}}
+        await until(lambda: equals(told.there.spec(), whole))
+        assert await told.writes() == ["patch there orders"]
+        assert finalizers_of(await told.there.read()) == ["finalizer.apiextensions.crossplane.io"]
+        await told.there.hold()
+
+
+async def test_a_field_that_is_taken_out_goes(scene: Scene) -> None:
+    """H10, golden 02/23: whatever its history, and inside lists too."""
+    async with story(scene) as told:
+        spec: Any = {
+            "size": "1Gi",
+            "note": "first",
+            "options": {"backup": {"daily": True}, "trace": True},
+            "users": [{"name": "a", "admin": True}, {"name": "b"}],
+        }
+        await told.settle(spec=spec)
+        await told.here.patch({"spec": {"note": "second"}})
+        await until(lambda: equals(told.there.spec(), {**spec, "note": "second"}))
+        await told.here.patch({"spec": {"note": None, "options": {"backup": None}}})
+        left: Any = {"size": "1Gi", "options": {"trace": True}, "users": spec["users"]}
+        await until(lambda: equals(told.there.spec(), left))
+        told.begin()
+        left["users"] = [{"name": "a"}, {"name": "b"}]
+        await told.here.patch({"spec": {"users": left["users"]}})
+        await until(lambda: equals(told.there.spec(), left))
+        left["users"] = [{"name": "a"}]
+        await told.here.patch({"spec": {"users": left["users"]}})
+        await until(lambda: equals(told.there.spec(), left))
+        assert await told.writes() == ["patch there orders"] * 2
+        await told.here.patch({"spec": None})
+        await until(lambda: equals(told.there.spec(), None))
+
+
+async def test_without_a_status_subresource_the_status_comes_all_the_same(scene: Scene) -> None:
+    """H13, golden 06/20."""
+
+    def without_status(version: dict[str, object]) -> None:
+        version["subresources"] = None
+
+    await redefine(scene.plane, scene, without_status)
+    async with story(scene) as told:
+        crd = await read(scene.app, CRD, "", scene.offer.name)
+        assert not crd["spec"]["versions"][0].get("subresources")
+        await told.settle("first")
+        told.begin()
+        await told.settle()
+        written = ["patch here orders", "patch here orders", "create there orders"]
+        assert await told.writes() == written
+        assert await told.there.spec() == await told.here.spec() == {"size": "1Gi"}
+
+
+async def test_an_instance_stays_as_long_as_its_copy(scene: Scene) -> None:
+    """H11, golden 02/50-52: and is told meanwhile how its end goes."""
+    async with story(scene) as told:
+        await told.settle()
+        await told.there.hold("provider.example/cleanup")
+        assert await told.writes()
+        told.begin()
+        await told.here.delete()
+        await until(told.there.goes)
+        leaving = {"phase": "Deleting"}
+        await told.there.patch({"status": leaving}, subresource="status")
+        await until(lambda: equals(told.here.status(), leaving))
+        assert finalizers_of(await told.here.read()) == [keys.SYNCER]
+        expected = ["patch/status here orders", "delete there orders"]
+        assert await told.writes() == expected
+        await told.there.hold()
+        await until(told.here.gone)
+        assert await told.there.gone()
+
+
+async def test_a_copy_goes_whose_instance_went_while_nobody_looked(scene: Scene) -> None:
+    """D.5: the finalizer was taken away by hand while no konnector ran."""
+    async with scene.backend():
+        async with working(scene) as told:
+            await scene.bound()
+            await told.settle()
+        here, there = sides(scene)
+        await here.patch({"metadata": {"finalizers": None}})
+        await here.delete()
+        assert await here.gone()
+        assert not await there.gone()
+        async with working(scene) as told:
+            await until(there.gone)
+            assert await told.writes() == ["delete there orders"]
+
+
+async def test_what_a_provider_puts_back_is_no_war(scene: Scene) -> None:
+    """H26: an admission policy of the control plane knows better, whatever is applied."""
+    async with story(scene) as told, mutated(scene, "/spec/size", "5Gi"):
+        await told.settle()
+        await until(lambda: equals(told.there.spec(), {"size": "5Gi"}))
+        await told.writes()
+        for phase in ("Pending", "Ready"):
+            told.begin()
+            await told.there.patch({"status": {"phase": phase}}, subresource="status")
+            await until(partial(told.here.has_status, {"phase": phase}))
+            assert await told.writes() == ["patch/status here orders"]
+        told.begin()
+        await told.here.patch({"spec": {"size": "2Gi", "note": "n"}})
+        await until(lambda: equals(told.there.spec(), {"size": "5Gi", "note": "n"}))
+        assert await told.writes() == ["patch there orders"]
+
+
+def narrow(version: dict[str, Any]) -> None:
+    """Let a version know two fields only, one of which it fills in."""
+    known = {"size": {"type": "string"}, "tier": {"type": "string", "default": "small"}}
+    properties = version["schema"]["openAPIV3Schema"]["properties"]
+    properties["spec"] = {"type": "object", "properties": known}
+
+
+async def test_what_the_control_plane_refuses_is_told_to_the_developer(scene: Scene) -> None:
+    """H17: in an Event about the instance and in a condition of the binding."""
+    async with working(scene) as told:
+        async with scene.backend():
+            await scene.bound()
+            await told.settle()
+        await redefine(scene.plane, scene, narrow)
+        await until(lambda: filled_in(told.there))
+        await told.here.patch({"spec": {"size": "2Gi", "colour": "blue"}})
+        refused = await until(lambda: event(scene, "orders", "SyncDenied"))
+        assert "colour" in refused["note"]
+        assert await told.there.spec() == {"size": "1Gi", "tier": "small"}
+        told_of = await until(lambda: refusal(scene))
+        assert f"{scene.app_namespace}/orders" in told_of
+        await told.here.patch({"spec": {"colour": None}})
+        await until(lambda: equals(told.there.spec(), {"size": "2Gi", "tier": "small"}))
+        await until(lambda: equals(refusal(scene), ""))
+
+
+async def test_what_only_the_control_plane_fills_in_is_left_to_it(scene: Scene) -> None:
+    """A copy that was created with it counts as ours in this field, until it is applied."""
+    async with working(scene) as told:
+        async with scene.backend():
+            await scene.bound()
+            await told.settle("first")
+        await redefine(scene.plane, scene, narrow)
+        await until(lambda: filled_in(told.there, "first"))
+        await told.settle()
+        assert await told.there.spec() == {"size": "1Gi", "tier": "small"}
+        await told.writes()
+        told.begin()
+        await told.there.patch({"status": {"phase": "Failed"}}, subresource="status")
+        await until(lambda: equals(told.here.status(), {"phase": "Failed"}))
+        assert await told.writes() == ["patch/status here orders"]
+
+
+async def filled_in(side: Side, name: str = "orders") -> bool:
+    """Tell whether the server shows by now what a changed CRD fills in."""
+    return (await side.spec(name) or {}).get("tier") == "small"
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["alone", "with another konnector"])
+async def test_a_crd_that_somebody_deletes_comes_back_without_its_instances(
+    scene: Scene, again: bool
+) -> None:
+    """C.4: each instance goes after its copy, and nothing hangs."""
+    async with scene.backend():
+        async with working(scene) as told:
+            await scene.bound()
+            await told.settle()
+            before = await scene.in_app(CRD, scene.offer.name)
+            if not again:
+                await _deleted_and_back(told, uid_of(before))
+        if again:
+            await remove(scene.app, CRD, "", scene.offer.name)
+            async with working(scene) as told:
+                await _back(told, uid_of(before))
+
+
+async def _deleted_and_back(told: Story, before: str) -> None:
+    await remove(told.scene.app, CRD, "", told.scene.offer.name)
+    await _back(told, before)
+
+
+async def _back(told: Story, before: str) -> None:
+    async def is_new() -> bool:
+        crd = await told.scene.in_app(CRD, told.scene.offer.name)
+        return crd is not None and uid_of(crd) != before
+
+    await until(is_new)
+    await until(told.there.gone)
+    await until(lambda: served(told.scene.app, told.scene.offer.kind))
+    await told.here.make()
+    await until(told.there.read)

@@ -1,0 +1,289 @@
+"""The konnector beside the control plane, and in app clusters that Klutch up to 1.5.0 has served.
+
+Beside the control plane it has exactly the rights that the backend gives its account, and in the
+app cluster those that klutchctl gives one (protocol-konnector.md A.5, A.8, A.9).
+"""
+
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from klutchctl.sandbox.crds import install
+from klutchctl.sandbox.state import Role
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.blueprints import binding as blueprint
+from reconciler.blueprints import rights
+from reconciler.blueprints.objects import Marks, build
+from reconciler.blueprints.rights import Claimed
+from reconciler.core import names
+from reconciler.core.manifest import Manifest, get, get_text, uid_of
+from reconciler.core.manifest import put as put_in
+from reconciler.core.refs import CRD, LEASE, SECRET, Kind, Ref
+from reconciler.kube import crds
+from reconciler.kube.connection import Connection
+from tests.support import deployed
+from tests.support.deployed import Hearing
+from tests.support.fault_proxy import FaultProxy
+from tests.support.http_faults import answer, on
+from tests.support.konnector import in_space, konnector
+from tests.support.konnector_ways import (
+    a_way,
+    account,
+    bare,
+    content,
+    may_read,
+    put,
+    token_of,
+    with_token,
+)
+from tests.support.stand_in_scenes import (
+    ACCEPTED,
+    BIND,
+    Managed,
+    Scene,
+    b64,
+    conditions,
+    gone,
+    has,
+    read,
+    remove,
+    says,
+    secret,
+    served,
+    until,
+)
+
+SOURCE = "shop-kubeconfig"
+INVALID = "KubeconfigSecretInvalid"
+
+
+@dataclass
+class Beside:
+    """A bound app cluster, and what its konnector asks of both API servers."""
+
+    scene: Managed
+    way: Connection
+    plane: Hearing
+    app: Hearing
+    to_app: FaultProxy
+    kubeconfig: str  # that leads to the app cluster at first
+
+    def konnector(self):
+        return konnector(self.way, in_space(self.scene.space, SOURCE))
+
+    async def claim(self, *claims: Manifest) -> None:
+        """Accept claims, as the owner of the binding does."""
+        ref = Ref("", API_SERVICE_BINDING, self.scene.space, self.scene.offer.name)
+        body: Manifest = {"spec": {"permissionClaims": list(claims)}}
+        await self.scene.plane.cluster.merge_patch(ref, body, manager="developer")
+
+    async def renew(self, kubeconfig: str) -> None:
+        await put(self.scene.plane, self.scene.namespace, SOURCE, kubeconfig)
+
+    async def instance(self, name: str = "orders"):
+        return await read(self.scene.app, self.scene.offer.kind, self.scene.app_namespace, name)
+
+    async def copy(self, name: str = "orders"):
+        return await self.scene.read(self.scene.offer.kind, name, self.scene.service_namespace)
+
+    async def in_app(self, name: str):
+        return await read(self.scene.app, SECRET, self.scene.app_namespace, name)
+
+    async def create(self, name: str = "orders") -> None:
+        scene = self.scene
+        made = scene.offer.instance(name, namespace=scene.app_namespace, spec={"size": "1Gi"})
+        await scene.app.cluster.create(made, scene.offer.kind, manager="developer")
+
+
+WELL = ("Ready", "Connected", "Heartbeating", "InformersSynced", "SchemaInSync", "SecretValid")
+
+
+async def all_is_well(reading: Awaitable[Any]) -> bool:
+    told = conditions(await reading)
+    assert {name: one["status"] for name, one in told.items()} == dict.fromkeys(WELL, "True")
+    return True
+
+
+@asynccontextmanager
+async def beside(managed: Managed) -> AsyncIterator[Beside]:
+    """Let the backend serve an AppClusterBinding, and lead a konnector's ways past listeners."""
+    offer, plane = managed.offer, managed.plane
+    rules = rights.minimal([(offer.group, "databases")], [Claimed("", "secrets", down=True)])
+    async with (
+        account(managed.app, rules) as app_token,
+        FaultProxy(bare(managed.app.connection)) as to_app,
+        managed.backend(),
+    ):
+        app = Hearing(to_app)
+        kubeconfig = content(to_app.connection, app_token)
+        await managed.make_secret(kubeconfig)
+        await managed.apply(offer.resource)
+        await until(managed.binding)
+        token = await until(lambda: token_of(plane, managed.space, names.BINDER))
+        own = with_token(plane.connection, token)
+        await until(lambda: may_read(own, API_SERVICE_BINDING, managed.space))
+        await until(lambda: may_read(own, SECRET, managed.space))
+        await until(lambda: managed.read(SECRET, SOURCE))
+        async with deployed.heard(own) as (way, heard):
+            yield Beside(managed, way, heard, app, to_app, kubeconfig)
+
+
+async def test_a_konnector_beside_the_control_plane_serves_with_the_rights_of_its_account(
+    managed: Managed,
+) -> None:
+    async with beside(managed) as there, there.konnector():
+        await until(lambda: all_is_well(managed.binding()))
+        await until(lambda: served(managed.app, managed.offer.kind))
+        await until(lambda: says(managed.export(), "Ready"))
+        found = await managed.read(CLUSTER_BINDING, "cluster")
+        assert "ValidVersion" in conditions(found)
+        assert "SecretValid" not in conditions(found)
+        crd = await read(managed.app, CRD, "", managed.offer.name)
+        (owner,) = crd["metadata"]["ownerReferences"]
+        assert owner["uid"] == uid_of(await managed.binding())
+
+        await there.create()
+        await until(there.copy)
+        ref = Ref("", managed.offer.kind, managed.service_namespace, "orders")
+        status: Manifest = {"status": {"phase": "Ready"}}
+        await managed.plane.cluster.merge_patch(
+            ref, status, manager="provider", subresource="status"
+        )
+        await until(lambda: has(there.instance(), "Ready", "status", "phase"))
+
+        made = secret("orders-creds", managed.service_namespace)
+        await managed.plane.cluster.create(made, SECRET, manager="provider")
+        assert await there.in_app("orders-creds") is None  # nobody has accepted a claim
+        await there.claim(ACCEPTED)
+        brought = await until(lambda: there.in_app("orders-creds"))
+        assert brought["data"] == {"password": b64("old")}
+        await there.claim()
+
+        await deployed.remove(managed.app.cluster, managed.offer.kind, await there.instance())
+        await until(lambda: gone(there.copy()))
+        await until(lambda: gone(there.instance()))
+    assert there.plane.refused() == set()
+    assert there.app.refused() == set()
+    # Statuses of bindings are written where the bindings are.
+    assert not [right for right in there.app.used() if right.group == "klutch.anynines.com"]
+
+
+async def test_the_app_clusters_kubeconfig_is_renewed_without_a_restart(managed: Managed) -> None:
+    """And one to another cluster, or one that does not work, changes nothing (H22)."""
+    async with (
+        beside(managed) as there,
+        a_way(managed.app) as (new_way, lists),
+        account(managed.plane, rights.FULL) as elsewhere,
+        account(managed.app, rights.FULL) as renewed,
+        there.konnector(),
+    ):
+        await until(lambda: all_is_well(managed.binding()))
+        await until(lambda: served(managed.app, managed.offer.kind))
+        await there.create("first")
+        await until(lambda: there.copy("first"))
+        plane = managed.plane.connection
+        for refused in (content(plane, elsewhere), content(plane, "a.b.c")):
+            await there.renew(refused)
+            await until(lambda: says(managed.binding(), "SecretValid", "False", INVALID))
+            await there.renew(there.kubeconfig)
+            await until(lambda: all_is_well(managed.binding()))
+        await there.create("second")
+        await until(lambda: there.copy("second"))
+
+        await there.renew(content(new_way.connection, renewed))
+        await until(lambda: all_is_well(managed.binding()))
+        there.to_app.add(on(), answer(401))
+        await there.create("third")
+        await until(lambda: there.copy("third"))
+        await until(lambda: len(lists.watched) >= 3)
+        assert lists.listed == []
+
+
+async def test_a_kubeconfig_that_was_renewed_while_another_led_is_used(managed: Managed) -> None:
+    async with (
+        beside(managed) as there,
+        a_way(managed.app) as (new_way, _),
+        account(managed.app, rights.FULL) as renewed,
+    ):
+        lease = await held_by_another(managed)
+        settings = replace(in_space(managed.space, SOURCE), leader_election=True)
+        async with konnector(there.way, settings):
+            await there.renew(content(new_way.connection, renewed))
+            await until(lambda: managed_has(managed, content(new_way.connection, renewed)))
+            there.to_app.add(on(), answer(401))
+            there.to_app.cut()
+            await deployed.remove(managed.plane.cluster, LEASE, lease)
+            await until(lambda: all_is_well(managed.binding()))
+
+
+async def held_by_another(managed: Managed) -> Manifest:
+    spec: Manifest = {
+        "holderIdentity": "another",
+        "leaseDurationSeconds": 3600,
+        "renewTime": "2026-01-01T00:00:00.000000Z",
+    }
+    made = build(LEASE, names.KONNECTOR_LEASE, namespace=managed.space, spec=spec)
+    return await managed.plane.cluster.create(made, LEASE, manager="another")
+
+
+async def managed_has(managed: Managed, text: str) -> bool:
+    """Tell whether the backend has brought the kubeconfig into the space."""
+    live = await managed.read(SECRET, SOURCE)
+    return get_text(live, "data", "kubeconfig") == b64(text)
+
+
+OLD_KIND = Kind(
+    API_SERVICE_BINDING.group,
+    API_SERVICE_BINDING.version,
+    API_SERVICE_BINDING.kind,
+    API_SERVICE_BINDING.plural,
+    namespaced=False,
+)
+
+
+@pytest.fixture
+async def old_scene(scene: Scene) -> AsyncIterator[Scene]:
+    """Let the app cluster serve APIServiceBindings cluster-scoped, as Klutch up to 1.5.0 does."""
+    cluster, name = scene.app.cluster, API_SERVICE_BINDING.resource
+    (ours,) = crds.load(name)
+    await remove(scene.app, CRD, "", name)
+    await until(lambda: gone(scene.in_app(CRD, name)))
+    await cluster.create(put_in(ours, "Cluster", "spec", "scope"), CRD, manager="original")
+    await until(lambda: served(scene.app, OLD_KIND))
+    yield scene
+    await remove(scene.app, CRD, "", name)
+    await until(lambda: gone(scene.in_app(CRD, name)))
+    await install(cluster, Role.APP_CLUSTER)
+    await until(lambda: served(scene.app, API_SERVICE_BINDING))
+
+
+async def test_bindings_of_an_old_klutch_are_served_as_they_are(old_scene: Scene) -> None:
+    scene = old_scene
+    before = await scene.in_app(CRD, API_SERVICE_BINDING.resource)
+
+    async def binding() -> Any:
+        return await scene.in_app(OLD_KIND, scene.offer.name)
+
+    async with scene.backend(), konnector(scene.app.connection):
+        await scene.make_space()
+        await scene.request()
+        made = blueprint.service_binding(
+            scene.offer.resource,
+            namespace="",
+            secret=(BIND, scene.secret),
+            claims=[ACCEPTED],
+            marks=Marks(),
+        )
+        await scene.app.cluster.create(made, OLD_KIND, manager="original")
+        await until(lambda: all_is_well(binding()))
+        await until(lambda: served(scene.app, scene.offer.kind))
+        await scene.create_instance(size="1Gi")
+        await until(lambda: scene.copy())
+        await scene.patch_copy({"status": {"phase": "Ready"}}, subresource="status")
+        await until(lambda: has(scene.instance(), "Ready", "status", "phase"))
+    after = await scene.in_app(CRD, API_SERVICE_BINDING.resource)
+    assert get(after, "spec") == get(before, "spec")

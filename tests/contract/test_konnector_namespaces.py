@@ -1,0 +1,143 @@
+"""App namespaces that come and go, and their counterparts on the control plane (D.1, H6)."""
+
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.blueprints import space as spaces
+from reconciler.core import keys
+from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting, uid_of
+from reconciler.core.refs import NAMESPACE
+from tests.support.konnector_scenes import Side, equals, sides, story, working
+from tests.support.stand_in_scenes import Scene, remove, until
+
+HOLD = "provider.example/cleanup"
+
+
+async def app_namespace_gone(scene: Scene) -> bool:
+    return await scene.in_app(NAMESPACE, scene.app_namespace) is None
+
+
+async def mapping_gone(scene: Scene) -> bool:
+    return await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace) is None
+
+
+async def service_namespace_gone(scene: Scene) -> bool:
+    return await scene.on_plane(NAMESPACE, scene.service_namespace) is None
+
+
+async def leave(scene: Scene) -> None:
+    await remove(scene.app, NAMESPACE, "", scene.app_namespace)
+
+
+async def come_back(scene: Scene) -> None:
+    made = spaces.namespace(scene.app_namespace)
+    await scene.app.cluster.create(made, NAMESPACE, manager="tests")
+
+
+async def test_a_namespace_goes_in_order_and_may_come_back(scene: Scene) -> None:
+    """H6, golden 02/70: instances first, each after its copy; then the mapping; the process lives.
+
+    The mapping tells which app cluster it belongs to.
+    """
+    async with story(scene) as told:
+        await told.settle()
+        await told.settle("users")
+        system = await scene.in_app(NAMESPACE, "kube-system")
+        mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
+        assert annotations_of(mapping) == {keys.APP_CLUSTER_UID: uid_of(system)}
+
+        await told.there.hold(HOLD)
+        await leave(scene)
+        await until(lambda: told.here.gone("users"))
+        await until(told.there.goes)
+        mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
+        assert not is_deleting(mapping)
+        assert not await told.here.gone()
+
+        await told.there.hold()
+        await until(lambda: app_namespace_gone(scene))
+        await until(lambda: mapping_gone(scene))
+        await until(lambda: service_namespace_gone(scene))
+
+        await come_back(scene)
+        await told.settle(spec={"size": "3Gi"})
+        assert await told.there.spec() == {"size": "3Gi"}
+        await told.here.delete()
+        await until(told.here.gone)
+        assert await told.there.gone()
+
+
+async def test_a_namespace_that_went_while_nobody_looked(scene: Scene) -> None:
+    async with scene.backend():
+        async with working(scene) as told:
+            await scene.bound()
+            await told.settle()
+            await told.here.delete()
+            await until(told.here.gone)
+        await leave(scene)
+        await until(lambda: app_namespace_gone(scene))
+        assert not await mapping_gone(scene)
+        async with working(scene):
+            await until(lambda: mapping_gone(scene))
+            await until(lambda: service_namespace_gone(scene))
+
+
+async def test_what_was_released_outlives_its_app_namespace(scene: Scene) -> None:
+    """Mapping.md 9: until nothing there carries the word any more. Nothing is tried in vain."""
+    async with scene.backend():
+        async with working(scene) as told:
+            await scene.bound()
+            await told.settle()
+        here, there = sides(scene)
+        notes = {keys.BOUND: None, keys.RELEASED: "2026-06-01T12:00:00Z"}
+        await there.patch({"metadata": {"annotations": notes}})
+        await here.patch({"metadata": {"finalizers": None}})
+        await leave(scene)
+        await until(lambda: app_namespace_gone(scene))
+        async with working(scene, elsewhere=True) as told:
+            assert await told.writes() == []
+            assert not await mapping_gone(scene)
+            assert await there.spec() == {"size": "1Gi"}
+
+            await come_back(scene)
+            await remove(scene.plane, scene.offer.kind, there.namespace, "orders")
+            await until(there.gone)
+            await leave(scene)
+            await until(lambda: mapping_gone(scene))
+            await until(lambda: service_namespace_gone(scene))
+
+
+async def test_what_was_released_comes_back_with_its_app_namespace(scene: Scene) -> None:
+    async with scene.backend():
+        async with working(scene) as told:
+            await scene.bound()
+            await told.settle()
+        here, there = sides(scene)
+        notes = {keys.BOUND: None, keys.RELEASED: "2026-06-01T12:00:00Z"}
+        await there.patch({"metadata": {"annotations": notes}})
+        await here.patch({"metadata": {"finalizers": None}})
+        await leave(scene)
+        await until(lambda: app_namespace_gone(scene))
+        before = await there.read()
+        await come_back(scene)
+        async with working(scene):
+            await until(lambda: equals(here.spec(), {"size": "1Gi"}))
+            await until(lambda: equals(there.annotations(), {keys.BOUND: "true"}))
+            assert uid_of(await there.read()) == uid_of(before)
+
+
+async def test_an_instance_that_leaves_before_it_had_a_place_is_let_go(scene: Scene) -> None:
+    """D.1: no APIServiceNamespace is made only to be deleted again."""
+    async with scene.backend():
+        async with working(scene):
+            await scene.bound()
+        here, _ = sides(scene)
+        await here.make(metadata={"finalizers": [keys.SYNCER, "tests.example/wait"]})
+        await here.delete()
+        async with working(scene, elsewhere=True) as told:
+            await until(lambda: let_go(here))
+            assert await told.writes() == ["patch here orders"]
+            assert await mapping_gone(scene)
+        await here.hold()
+
+
+async def let_go(side: Side) -> bool:
+    return finalizers_of(await side.read()) == ["tests.example/wait"]

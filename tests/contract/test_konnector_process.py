@@ -1,0 +1,178 @@
+"""The program `konnector` as processes: two replicas, one of which works, and how they end.
+
+protocol-konnector.md A.1, A.3, A.4, G 11, 12, H7.
+"""
+
+import asyncio
+import json
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from reconciler.blueprints import rights
+from reconciler.blueprints.objects import build
+from reconciler.core.manifest import get_text
+from reconciler.core.refs import SECRET
+from tests.support.eventually import eventually
+from tests.support.konnector_ways import account, content
+from tests.support.replicas import Replicas, replicas
+from tests.support.stand_in_scenes import ACCEPTED, Managed, Scene, says, until
+
+KONNECTOR = (sys.executable, "-m", "konnector")
+_LONG = 60.0
+
+
+async def copies(scene: Scene) -> set[str]:
+    found = await scene.plane.cluster.list(scene.offer.kind, namespace=scene.service_namespace)
+    return {get_text(one, "metadata", "name") for one in found.items}
+
+
+async def claim(scene: Scene, *created: str) -> None:
+    for name in created:
+        await scene.create_instance(name)
+
+
+async def all_copied(scene: Scene, *created: str) -> None:
+    async def there() -> bool:
+        assert {*created} <= await copies(scene)
+        return True
+
+    await eventually(there, within=_LONG)
+
+
+async def two(made: Replicas, scene: Scene):
+    """Start two, the first of which leads and has synced a claim."""
+    first = await made.start()
+    await made.leader(first)
+    await scene.bound(ACCEPTED)
+    await claim(scene, "first")
+    await all_copied(scene, "first")
+    second = await made.start()
+    await made.stands_by(second)
+    return first, second
+
+
+async def test_a_killed_leader_is_followed_by_the_other_which_loses_nothing(
+    scene: Scene, tmp_path: Path
+) -> None:
+    audit = scene.app.audit
+    async with (
+        scene.backend(),
+        replicas(scene.app, scene.app_namespace, tmp_path, command=KONNECTOR) as made,
+    ):
+        first, second = await two(made, scene)
+        code, text = await first.ask("/healthz")
+        assert (code, json.loads(text)) == (200, {"leaderElection": "ok"})
+        assert (await second.ask("/healthz"))[0] == 200  # who does not lead is well
+        assert (await first.ask("/readyz"))[0] == 200
+        _, meters = await first.ask("/metrics")
+        assert "workqueue_depth" in meters
+
+        mark = audit.mark()
+        created = [f"claim-{number}" for number in range(30)]
+        creating = asyncio.create_task(claim(scene, *created))
+        await eventually(lambda: len(first.writes_since(mark)) > 3)
+        first.send(signal.SIGKILL)
+        assert await first.ended() == -signal.SIGKILL
+        await creating
+        await all_copied(scene, *created)
+        assert await second.leads()
+        assert {one.resource for one in second.writes_since(mark)} >= {"databases"}
+        second.send(signal.SIGTERM)
+        assert await second.ended() == 0
+        assert await made.holder() == ""
+
+
+async def test_a_leader_that_was_stopped_for_too_long_writes_nothing_any_more(
+    scene: Scene, tmp_path: Path
+) -> None:
+    """Before that, one that ends by itself gives the lease to the other."""
+    async with (
+        scene.backend(),
+        replicas(scene.app, scene.app_namespace, tmp_path, command=KONNECTOR) as made,
+    ):
+        first, second = await two(made, scene)
+        first.send(signal.SIGTERM)
+        assert await first.ended() == 0
+        assert f"-{first.process.pid}-" not in await made.holder()
+        await made.leader(second)
+
+        third = await made.start()
+        await made.stands_by(third)
+        second.send(signal.SIGSTOP)
+        await made.leader(third)
+        mark = scene.app.audit.mark()
+        await claim(scene, "later")
+        await all_copied(scene, "later")
+        second.send(signal.SIGCONT)
+        assert await second.ended() == 1
+        assert "Error: " in second.log.read_text()
+        assert second.writes_since(mark) == []
+        assert third.writes_since(mark) != []
+
+
+def of_control_plane(scene: Managed, secret: str = "shop-kubeconfig") -> list[str]:
+    return [
+        *KONNECTOR,
+        "--control-plane-mode",
+        f"--app-cluster-kubeconfig-secret-name={secret}",
+        f"--app-cluster-kubeconfig-secret-namespace={scene.space}",
+        f"--binding-root-namespace={scene.space}",
+    ]
+
+
+async def test_beside_the_control_plane_the_lease_is_given_back_too(
+    managed: Managed, tmp_path: Path
+) -> None:
+    async with account(managed.app, rights.FULL) as token, managed.backend():
+        await managed.make_secret(content(managed.app.connection, token))
+        await managed.apply(managed.offer.resource)
+        await until(lambda: managed.read(SECRET, "shop-kubeconfig"))
+        command = of_control_plane(managed)
+        async with replicas(managed.plane, managed.space, tmp_path, command=command) as made:
+            only = await made.start()
+            await made.leader(only)
+            await until(lambda: says(managed.binding(), "Ready"))
+            assert f"-{only.process.pid}-" in await made.holder()
+            only.send(signal.SIGTERM)
+            assert await only.ended() == 0
+            assert await made.holder() == ""
+
+
+async def told(arguments: list[str]) -> tuple[int | None, str]:
+    """Return the exit code of a run that is to fail, and what it says last."""
+    process = await asyncio.create_subprocess_exec(
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(_LONG):
+        _, err = await process.communicate()
+    return process.returncode, err.decode()
+
+
+async def test_what_hinders_a_start_is_told_in_one_sentence(managed: Managed) -> None:
+    plane = managed.plane
+    kubeconfig = f"--kubeconfig={plane.kubeconfig}"
+    lines = yaml.safe_load(plane.kubeconfig.read_text())
+    assert lines["current-context"] == plane.context
+    without_key = build(SECRET, "without-key", namespace=managed.namespace, data={})
+    await plane.cluster.create(without_key, SECRET, manager="tests")
+    at = replace(managed)
+    failed = "failed to fetch the app-cluster kubeconfig secret"
+    where = f"--app-cluster-kubeconfig-secret-namespace={managed.namespace}"
+    for secret, sentence in (
+        ("nowhere", f"{failed} {managed.namespace}/nowhere: it does not exist"),
+        ("without-key", f'{failed}: {managed.namespace}/without-key is missing "kubeconfig"'),
+    ):
+        run = [*of_control_plane(at, secret), where, kubeconfig, "--probe-address="]
+        code, err = await told(run)
+        assert (code, err.count("\n")) == (1, 1), err
+        assert err.startswith(f"Error: {sentence}"), err
+    code, err = await told([*KONNECTOR, "--control-plane-mode"])
+    assert (code, err.count("\n")) == (1, 1), err
+    assert "required when --control-plane-mode is on" in err

@@ -1,0 +1,296 @@
+"""Kubeconfigs that are renewed, broken, deleted and changed by hand, while claims are synced.
+
+Nothing is read anew for a new kubeconfig of the same space, no write is lost, and the last one
+that worked is kept (protocol-konnector.md A.7, B, H20, H21; golden 06/80 and 81).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from konnector.decisions.cluster_binding import PULSE
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.blueprints.objects import build
+from reconciler.core import names
+from reconciler.core.manifest import Manifest, get_text
+from reconciler.core.refs import NAMESPACE, SECRET
+from tests.support.fault_proxy import FaultProxy
+from tests.support.forward_clock import ForwardClock
+from tests.support.http_faults import answer, on
+from tests.support.konnector import konnector
+from tests.support.konnector_ways import Kubeconfigs, a_way, bare, text_of
+from tests.support.stand_in_offer import offered
+from tests.support.stand_in_scenes import (
+    ACCEPTED,
+    BIND,
+    MANAGER,
+    Scene,
+    conditions,
+    direct_scene,
+    remove,
+    says,
+    until,
+)
+
+INVALID = "KubeconfigSecretInvalid"
+SOURCE_INVALID = "ProviderSecretInvalid"
+
+
+@dataclass
+class Bound:
+    """A scene whose first kubeconfig leads through `way`."""
+
+    scene: Scene
+    way: FaultProxy
+    clock: ForwardClock
+
+    @property
+    def kubeconfigs(self) -> Kubeconfigs:
+        return Kubeconfigs(self.scene)
+
+    def cluster_binding(self) -> Any:
+        return self.scene.on_plane(CLUSTER_BINDING, names.CLUSTER_BINDING)
+
+    async def secret(self) -> Any:
+        return await self.scene.in_app(SECRET, self.scene.secret)
+
+    async def syncs(self, name: str) -> None:
+        """See that a new claim goes up."""
+        await self.scene.create_instance(name)
+        await until(lambda: self.scene.copy(name))
+
+    async def heart(self) -> str:
+        return get_text(await self.cluster_binding(), "status", "lastHeartbeatTime")
+
+
+@asynccontextmanager
+async def bound(scene: Scene) -> AsyncIterator[Bound]:
+    clock = ForwardClock()
+    async with (
+        FaultProxy(bare(scene.plane.connection)) as way,
+        scene.backend(),
+        konnector(scene.app.connection, clock=clock),
+    ):
+        led = replace(scene.plane, connection=replace(way.connection, ca=None))
+        await replace(scene, plane=led).make_space()
+        await scene.request()
+        await scene.bind(ACCEPTED)
+        await until(lambda: says(scene.export(), "Ready"))
+        made = Bound(scene, way, clock)
+        await made.syncs("first")
+        yield made
+
+
+async def test_a_renewed_kubeconfig_is_used_without_a_gap(scene: Scene) -> None:
+    async with bound(scene) as made, a_way(scene.plane) as (new_way, lists):
+        renewed = made.kubeconfigs.by(new_way.connection, await scene.token())
+        creating = asyncio.create_task(many_claims(scene))
+        await made.kubeconfigs.provide(renewed)
+        await until(lambda: made.kubeconfigs.mirrored(renewed))
+        await until(lambda: len(lists.watched) >= 6)
+        assert new_way.log[0].path == f"/api/v1/namespaces/{scene.space}"  # it was tried first
+        made.way.add(on(), answer(401))
+        created = await creating
+        await until(lambda: all_copied(scene, created))
+        await scene.patch_copy({"status": {"phase": "Ready"}}, subresource="status")
+        assert lists.listed == []
+        assert await says(made.cluster_binding(), "SecretValid")
+        assert await says(scene.binding(), "Ready")
+
+
+async def many_claims(scene: Scene) -> list[str]:
+    created = ["orders", *(f"claim-{number}" for number in range(40))]
+    for name in created:
+        await scene.create_instance(name)
+        await asyncio.sleep(0.02)
+    return created
+
+
+async def all_copied(scene: Scene, created: list[str]) -> bool:
+    found = await scene.plane.cluster.list(scene.offer.kind, namespace=scene.service_namespace)
+    there = {get_text(one, "metadata", "name") for one in found.items}
+    return there >= {*created}
+
+
+async def test_a_broken_kubeconfig_is_never_mirrored_and_its_repair_is(scene: Scene) -> None:
+    async with bound(scene) as made:
+        before = await made.secret()
+        plane = scene.plane.connection
+        for broken in ("garbage", made.kubeconfigs.by(plane, "a.b.c")):
+            await made.kubeconfigs.provide(broken)
+
+            async def told(broken: str = broken) -> bool:
+                found = conditions(await made.cluster_binding())["SecretValid"]
+                wrong = "invalid" if broken == "garbage" else "does not work from here"
+                return wrong in found.get("message", "")
+
+            await until(told)
+            assert await made.secret() == before
+        await made.syncs("meanwhile")
+        renewed = await made.kubeconfigs.renewed()
+        await made.kubeconfigs.provide(renewed)
+        await until(lambda: made.kubeconfigs.mirrored(renewed))
+        await until(lambda: says(made.cluster_binding(), "SecretValid"))
+        assert await says(scene.binding(), "Ready")
+
+
+async def test_a_deleted_secret_is_made_again_and_nothing_stops(scene: Scene) -> None:
+    async with bound(scene) as made:
+        before = await made.secret()
+        for turn in range(3):  # the original loses a race now and then
+            await remove(scene.app, SECRET, BIND, scene.secret)
+            await made.syncs(f"claim-{turn}")
+            await until(made.secret)
+        assert (await made.secret())["data"] == before["data"]
+        await until(lambda: says(scene.binding(), "SecretValid"))
+        await until(lambda: says(scene.binding(), "Ready"))
+
+
+async def test_a_secret_that_was_spoilt_by_hand_stops_nothing(scene: Scene) -> None:
+    async with bound(scene) as made:
+        await made.kubeconfigs.provide("garbage")
+        await until(lambda: says(made.cluster_binding(), "SecretValid", "False", SOURCE_INVALID))
+        await made.kubeconfigs.place("garbage")
+        await until(lambda: says(scene.binding(), "SecretValid", "False", INVALID))
+        await made.syncs("meanwhile")
+        assert await says(scene.binding(), "Connected")
+        renewed = await made.kubeconfigs.renewed()
+        await made.kubeconfigs.provide(renewed)
+        await until(lambda: made.kubeconfigs.mirrored(renewed))
+        await until(lambda: says(scene.binding(), "SecretValid"))
+
+
+async def test_a_way_that_somebody_chose_is_kept(scene: Scene) -> None:
+    async with bound(scene) as made, a_way(scene.plane) as (own_way, lists):
+        held = await made.secret()
+        chosen = text_of(held).replace(made.way.url, own_way.url)
+        await made.kubeconfigs.place(chosen)
+        await until(lambda: len(lists.watched) >= 6)
+        mark = scene.app.audit.mark()
+        before = await made.heart()
+        made.clock.put_forward(PULSE)
+        await until(lambda: changed(made.heart, before))
+        assert await made.kubeconfigs.mirrored(chosen)
+        written = scene.app.audit.writes_since(mark, namespace=BIND)
+        assert [one for one in written if one.resource == "secrets"] == []
+        assert await says(made.cluster_binding(), "SecretValid")
+
+
+async def changed(reading: Any, before: str) -> bool:
+    return await reading() != before
+
+
+async def test_a_revoked_token_is_told_and_a_new_one_mends_it(scene: Scene) -> None:
+    async with bound(scene) as made:
+        made.way.add(on(), answer(401))
+        made.way.cut()
+        made.clock.put_forward(PULSE)
+        reason = "ClusterBindingUpdateFailed"
+        await until(lambda: says(scene.binding(), "Heartbeating", "False", reason))
+        assert not await says(scene.binding(), "Ready")
+        await scene.create_instance("waiting")
+        await made.kubeconfigs.place(await made.kubeconfigs.renewed())
+        await until(lambda: scene.copy("waiting"))
+        made.clock.put_forward(timedelta(minutes=1))
+        await until(lambda: says(scene.binding(), "Heartbeating"))
+        # Views that could not be read are tried again every half minute.
+        await until(lambda: says(scene.binding(), "Ready"), within=60)
+
+
+async def test_a_control_plane_that_is_away_for_long_is_told_and_comes_back(scene: Scene) -> None:
+    async with bound(scene) as made:
+        made.way.refuse()
+        made.way.cut()
+        made.clock.put_forward(PULSE)
+        reason = "ClusterBindingUpdateFailed"
+        told = lambda: says(scene.binding(), "Heartbeating", "False", reason)  # noqa: E731
+        await until(told, within=90)
+        await scene.create_instance("waiting")
+        await made.way.accept()
+
+        async def recovers() -> bool:
+            made.clock.put_forward(timedelta(seconds=10))  # of the pauses after failures
+            return await says(scene.binding(), "Heartbeating")
+
+        await until(recovers)
+        await until(lambda: scene.copy("waiting"))
+
+
+async def test_a_space_without_its_cluster_binding_is_told(scene: Scene) -> None:
+    async with bound(scene) as made:
+        before = await made.cluster_binding()
+        await remove(scene.plane, CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
+        reason = "ClusterBindingUpdateFailed"
+        await until(lambda: says(scene.binding(), "Heartbeating", "False", reason))
+        again = {key: before[key] for key in ("apiVersion", "kind", "spec")}
+        metadata: Manifest = {"name": names.CLUSTER_BINDING, "namespace": scene.space}
+        await scene.plane.cluster.create(
+            {**again, "metadata": metadata}, CLUSTER_BINDING, manager=MANAGER
+        )
+        await until(lambda: says(scene.binding(), "Heartbeating"))
+        await until(made.heart)
+
+
+async def test_two_providers_side_by_side_and_one_of_them_ends(
+    scene: Scene, namespace: str
+) -> None:
+    other_name = f"test-x{namespace[6:]}"
+    async with (
+        a_namespace(scene, other_name),
+        direct_scene(scene.plane, scene.app, other_name) as other,
+        bound(scene) as made,
+    ):
+        await other.bound(ACCEPTED)
+        await until(lambda: says(other.export(), "Ready"))
+        await other.create_instance("theirs")
+        await until(lambda: other.copy("theirs"))
+        there = Bound(other, made.way, made.clock)
+        # A new token for one of them is no matter to the other.
+        renewed = await there.kubeconfigs.renewed()
+        await there.kubeconfigs.provide(renewed)
+        await until(lambda: there.kubeconfigs.mirrored(renewed))
+        await made.syncs("ours")
+
+        await scene.unbind()
+        await until(lambda: says(scene.export(), "Connected", "False", "APIServiceBindingNotFound"))
+        before, theirs = await made.heart(), await there.heart()
+        made.clock.put_forward(PULSE)
+        await until(lambda: changed(there.heart, theirs))
+        await there.syncs("later")
+        assert await made.heart() == before
+
+
+async def test_two_bindings_of_one_secret_share_a_provider(scene: Scene, namespace: str) -> None:
+    plane, app = scene.plane.cluster, scene.app.cluster
+    async with (
+        offered(plane, app, namespace=namespace) as offer,
+        bound(scene) as made,
+        a_way(scene.plane) as (new_way, lists),
+    ):
+        second = replace(scene, offer=offer)
+        await second.request()
+        await second.bind(ACCEPTED)
+        await until(lambda: says(second.export(), "Ready"))
+        await second.create_instance("theirs")
+        await until(lambda: second.copy("theirs"))
+        # It is read once, and then watched over one connection.
+        of_exports = [one for one in made.way.log if one.path.endswith("/apiserviceexports")]
+        assert len(of_exports) == 2
+        renewed = made.kubeconfigs.by(new_way.connection, await scene.token())
+        await made.kubeconfigs.provide(renewed)
+        await until(lambda: made.kubeconfigs.mirrored(renewed))
+        await scene.unbind()
+        await second.create_instance("later")
+        await until(lambda: second.copy("later"))
+        assert lists.listed == []
+        await second.unbind()
+
+
+@asynccontextmanager
+async def a_namespace(scene: Scene, name: str) -> AsyncIterator[None]:
+    await scene.plane.cluster.create(build(NAMESPACE, name), NAMESPACE, manager="tests")
+    yield
+    await remove(scene.plane, NAMESPACE, "", name)

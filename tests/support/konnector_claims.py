@@ -1,0 +1,168 @@
+"""Claimed objects between real clusters: what is offered and accepted, and both ends of a way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from konnector.program import Konnector
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core import keys
+from reconciler.core.manifest import Manifest, get_text, name_of, ref_of
+from reconciler.core.refs import Kind, Ref
+from tests.support.clusters import LiveCluster, Write
+from tests.support.konnector import AGENT
+from tests.support.stand_in_scenes import BIND, MANAGER, Scene, b64, conditions, read, remove, until
+
+_BUSY: Final = ("workqueue_depth", "klutch_active_workers")
+
+
+def claim(resource: str, owner: str = "", *, group: str = "", **more: Any) -> Manifest:
+    """Return a claim as a binding accepts it; `more` is about its selector."""
+    selector = {**({"owner": owner} if owner else {}), **more}
+    return {
+        "group": group,
+        "resource": resource,
+        "version": "v1",
+        "state": "Accepted",
+        "selector": selector,
+    }
+
+
+async def bound(
+    scene: Scene, *claims: Manifest, offers: Sequence[Manifest] | None = None
+) -> tuple["End", "End"]:
+    """Bind with these claims, all of them offered unless `offers` says otherwise.
+
+    Return the ends on the control plane and in the app cluster, once an instance is up.
+    """
+    await offer(scene, *(claims if offers is None else offers))
+    await scene.bound(*claims)
+    await scene.create_instance(size="1Gi")
+    await until(lambda: scene.copy())
+    return ends(scene)
+
+
+def ends(scene: Scene) -> tuple["End", "End"]:
+    """Return where claimed objects are, on the control plane and in the app cluster."""
+    return (
+        End(scene.plane, scene.service_namespace, "provider"),
+        End(scene.app, scene.app_namespace, "developer"),
+    )
+
+
+async def mapped(scene: Scene) -> bool:
+    return bool(await mapping_of(scene, scene.app_namespace))
+
+
+async def mapping_of(scene: Scene, app_namespace: str) -> str:
+    """Return the service namespace of an app namespace, "" while there is none."""
+    live = await scene.on_plane(API_SERVICE_NAMESPACE, app_namespace)
+    return get_text(live, "status", "namespace")
+
+
+async def offer(scene: Scene, *claims: Manifest) -> None:
+    """Let the template of the service offer these claims and no others."""
+    plane = scene.plane.cluster
+    offered = [{key: value for key, value in one.items() if key != "state"} for one in claims]
+    for template in (await plane.list(API_SERVICE_EXPORT_TEMPLATE)).items:
+        if get_text(template, "spec", "APIServiceSelector", "group") == scene.offer.group:
+            ref = ref_of(plane.name, API_SERVICE_EXPORT_TEMPLATE, template)
+            body: Manifest = {"spec": {"permissionClaims": offered}}
+            await plane.merge_patch(ref, body, manager="provider")
+
+
+async def accept(scene: Scene, *claims: Manifest) -> None:
+    """Let the binding have these claims and no others."""
+    ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
+    body: Manifest = {"spec": {"permissionClaims": list(claims)}}
+    await scene.app.cluster.merge_patch(ref, body, manager=MANAGER)
+
+
+async def degraded(scene: Scene) -> str:
+    """Return what the binding says of claims that are not followed, "" for nothing."""
+    said = conditions(await scene.binding()).get("PermissionClaimsInSync", {})
+    return said.get("message", "") if said.get("status") == "False" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end of a way: a namespace of a cluster, and who writes there by hand."""
+
+    live: LiveCluster
+    namespace: str
+    writer: str
+
+    async def make(self, kind: Kind, name: str, **more: Any) -> Manifest:
+        """Create an object; `metadata` among `more` is laid over name and namespace."""
+        metadata = {"name": name, "namespace": self.namespace, **more.pop("metadata", {})}
+        made = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": metadata,
+            **more,
+        }
+        return await self.live.cluster.create(made, kind, manager=self.writer)
+
+    async def read(self, kind: Kind, name: str) -> Any:
+        return await read(self.live, kind, self.namespace, name)
+
+    async def patch(self, kind: Kind, name: str, **body: Any) -> Manifest:
+        ref = Ref(self.live.name, kind, self.namespace, name)
+        return await self.live.cluster.merge_patch(ref, body, manager=self.writer)
+
+    async def note(self, kind: Kind, name: str, **annotations: str | None) -> None:
+        """Set annotations of our group: `resource_owner` is resource-owner."""
+        said = {
+            f"{keys.KLUTCH_GROUP}/{key.replace('_', '-')}": value
+            for key, value in annotations.items()
+        }
+        await self.patch(kind, name, metadata={"annotations": said})
+
+    async def delete(self, kind: Kind, name: str) -> None:
+        await remove(self.live, kind, self.namespace, name)
+
+    async def holds(self, kind: Kind, name: str, text: str) -> Any:
+        """Return the object if its data has this text under `key`, else None."""
+        found = await self.read(kind, name)
+        return found if get_text(found, "data", "key") in (text, b64(text)) else None
+
+    async def lacks(self, kind: Kind, name: str) -> bool:
+        return await self.read(kind, name) is None
+
+    async def all(self, kind: Kind) -> list[str]:
+        """Return the names of all objects of a kind, but for those that clusters make."""
+        found = (await self.live.cluster.list(kind, namespace=self.namespace)).items
+        return sorted(name_of(one) for one in found if name_of(one) != "kube-root-ca.crt")
+
+    def mark(self) -> int:
+        return self.live.audit.mark()
+
+    def writes_since(self, mark: int) -> list[Write]:
+        """Return what the konnector asked this server to write here."""
+        found = self.live.audit.writes_since(mark, namespace=self.namespace)
+        return [one for one in found if AGENT in one.agent]
+
+
+def data(text: str, kind: str = "Secret") -> Manifest:
+    return {"data": {"key": b64(text) if kind == "Secret" else text}}
+
+
+def is_idle(made: Konnector) -> bool:
+    """Tell whether no key waits and none is worked on."""
+    found = {metric.name: metric for metric in made.meters.registry.collect()}
+    return not any(sample.value for name in _BUSY for sample in found[name].samples)
+
+
+def watches(metrics: str, resource: str, scope: str) -> int:
+    """Return how many watches of a resource an API server has, as its metrics tell.
+
+    `scope` is `namespace` or `cluster`.
+    """
+    wanted = (f'resource="{resource}"', 'verb="WATCH"', f'scope="{scope}"')
+    return sum(
+        int(float(line.rpartition(" ")[2]))
+        for line in metrics.splitlines()
+        if line.startswith("apiserver_longrunning_requests{") and all(one in line for one in wanted)
+    )

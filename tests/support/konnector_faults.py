@@ -1,0 +1,112 @@
+"""A konnector that dies on cue, and what both sides of its sync must come to."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Final
+from unittest import mock
+
+from konnector import program
+from reconciler.core import keys
+from reconciler.core.errors import KlutchError
+from reconciler.core.manifest import (
+    annotations_of,
+    finalizers_of,
+    get,
+    get_map,
+    is_deleting,
+    name_of,
+)
+from reconciler.core.refs import SECRET, Kind
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.connection import Connection
+from reconciler.loop.clock import Clock
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.faults import Faults, survives
+from tests.support.faulty import FaultyCluster
+from tests.support.konnector import konnector
+from tests.support.stand_in_scenes import Scene
+
+_LONG: Final = 90.0  # seconds; failures in a row make long pauses
+
+
+@contextlib.contextmanager
+def faulty_providers(faults: Faults) -> Iterator[None]:
+    """Let the ways that lead from kubeconfig Secrets fail as well."""
+    real = program.connect
+
+    def connect(*arguments: Any, **more: Any) -> Cluster:
+        return FaultyCluster(real(*arguments, **more), faults)
+
+    with mock.patch.object(program, "connect", connect):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def mortal(
+    way: Connection, faults: Faults, *, clock: Clock | None = None
+) -> AsyncIterator[program.Konnector]:
+    """Let a konnector work whose calls to all clusters fail, or kill it, as the faults say."""
+    with faulty_providers(faults):
+        async with konnector(way, clock=clock, faults=faults) as made:
+            yield made
+
+
+async def restless(way: Connection, stop: asyncio.Event, deaths: Callable[[], Faults]) -> int:
+    """Run a konnector again and again until `stop`; each meets faults of its own.
+
+    Return how often it ended. One that cannot start ends, and is started again, as in a Pod.
+    """
+    died = 0
+
+    async def live(faults: Faults) -> None:
+        async with mortal(way, faults):
+            while not stop.is_set():
+                faults.still_alive()
+                await asyncio.sleep(0.05)
+
+    while not stop.is_set():
+        try:
+            died += not await survives(live(deaths()))
+        except (KlutchError, AssertionError):
+            died += 1
+    return died
+
+
+async def alike(scene: Scene) -> bool:
+    """See that each side has what the other has, and no more. Raises AssertionError."""
+    claims = await _held(scene.app, scene.offer.kind, scene.app_namespace)
+    copies = await _held(scene.plane, scene.offer.kind, scene.service_namespace)
+    assert claims.keys() == copies.keys(), claims.keys() ^ copies.keys()
+    for name, claim in claims.items():
+        copy = copies[name]
+        assert not is_deleting(claim), name
+        assert not is_deleting(copy), name
+        assert finalizers_of(claim) == [keys.SYNCER], name
+        assert finalizers_of(copy) == [], name
+        assert keys.BOUND in annotations_of(claim), name
+        assert keys.BOUND in annotations_of(copy), name
+        assert get(claim, "spec") == get(copy, "spec"), name
+        assert get_map(claim, "status") == get_map(copy, "status"), name
+    sent = await _held(scene.plane, SECRET, scene.service_namespace)
+    came = await _held(scene.app, SECRET, scene.app_namespace)
+    assert {name: get(one, "data") for name, one in sent.items()} == {
+        name: get(one, "data") for name, one in came.items()
+    }
+    return True
+
+
+async def becomes_alike(scene: Scene, told: str = "") -> None:
+    async def probe() -> bool:
+        try:
+            return await alike(scene)
+        except AssertionError as failure:
+            raise AssertionError(f"{told}: {failure}") from None
+
+    await eventually(probe, within=_LONG)
+
+
+async def _held(live: LiveCluster, kind: Kind, namespace: str) -> dict[str, Any]:
+    found = await live.cluster.list(kind, namespace=namespace)
+    return {name_of(one): one for one in found.items}

@@ -1,0 +1,326 @@
+"""Instances between real clusters: both ends of one, and what a konnector wrote of them."""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from bind.settings import Settings
+from konnector.program import Konnector
+from reconciler.blueprints import space as spaces
+from reconciler.blueprints.objects import build
+from reconciler.core import causes
+from reconciler.core.errors import AlreadyExists
+from reconciler.core.manifest import Manifest, annotations_of, get, get_text, is_deleting, labels_of
+from reconciler.core.refs import CRD, EVENT, NAMESPACE, SECRET, Kind, Ref
+from reconciler.kube.cluster import Cluster
+from tests.support.backend import USUAL
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.konnector import AGENT, konnector
+from tests.support.konnector_claims import is_idle
+from tests.support.stand_in_offer import offered
+from tests.support.stand_in_scenes import BIND, Scene, conditions, read, remove, until
+
+CLUSTER_WIDE: Final = replace(USUAL, consumer_scope="Cluster")
+_ADMISSION: Final = ("admissionregistration.k8s.io", "v1")
+_POLICY: Final = Kind(
+    *_ADMISSION, "MutatingAdmissionPolicy", "mutatingadmissionpolicies", namespaced=False
+)
+_USE_OF_POLICY: Final = Kind(
+    *_ADMISSION,
+    "MutatingAdmissionPolicyBinding",
+    "mutatingadmissionpolicybindings",
+    namespaced=False,
+)
+READY: Final[Manifest] = {"status": {"phase": "Ready"}}
+
+
+@dataclass
+class Side:
+    """Objects of one kind and name in one cluster, written to by one who is at home there."""
+
+    live: LiveCluster
+    scene: Scene
+    namespace: str
+    prefix: str
+    who: str
+
+    def ref(self, name: str) -> Ref:
+        kind = self.scene.offer.kind
+        namespace = self.namespace if kind.namespaced else ""
+        return Ref(self.live.name, kind, namespace, f"{self.prefix}{name}")
+
+    async def make(self, name: str = "orders", *, manager: str = "", **more: Any) -> Manifest:
+        ref = self.ref(name)
+        place = {"name": ref.name, **({"namespace": ref.namespace} if ref.namespace else {})}
+        made = {
+            "apiVersion": ref.kind.api_version,
+            "kind": ref.kind.kind,
+            "spec": {"size": "1Gi"},
+            **more,
+            "metadata": {**more.get("metadata", {}), **place},
+        }
+        return await self.live.cluster.create(made, ref.kind, manager=manager or self.who)
+
+    async def patch(self, body: Manifest, name: str = "orders", *, subresource: str = "") -> None:
+        cluster: Cluster = self.live.cluster
+        await cluster.merge_patch(self.ref(name), body, manager=self.who, subresource=subresource)
+
+    async def hold(self, *finalizers: str, name: str = "orders") -> None:
+        """Let others hold an object with these finalizers and no more."""
+        live = await self.read(name)
+        ours = [one for one in live["metadata"].get("finalizers", ()) if "klutch" in one]
+        await self.patch({"metadata": {"finalizers": [*ours, *finalizers]}}, name)
+
+    async def delete(self, name: str = "orders") -> None:
+        ref = self.ref(name)
+        await remove(self.live, ref.kind, ref.namespace, ref.name)
+
+    async def read(self, name: str = "orders") -> Any:
+        ref = self.ref(name)
+        return await read(self.live, ref.kind, ref.namespace, ref.name)
+
+    async def gone(self, name: str = "orders") -> bool:
+        return await self.read(name) is None
+
+    async def goes(self, name: str = "orders") -> bool:
+        live = await self.read(name)
+        return live is None or is_deleting(live)
+
+    async def spec(self, name: str = "orders") -> Any:
+        return (await self.read(name) or {}).get("spec")
+
+    async def status(self, name: str = "orders") -> Any:
+        return (await self.read(name) or {}).get("status")
+
+    async def has_spec(self, spec: Any, name: str = "orders") -> bool:
+        return await equals(self.spec(name), spec)
+
+    async def has_status(self, status: Any, name: str = "orders") -> bool:
+        return await equals(self.status(name), status)
+
+    async def labels(self, name: str = "orders") -> dict[str, str]:
+        return labels_of(await self.read(name) or {})
+
+    async def annotations(self, name: str = "orders") -> dict[str, str]:
+        return annotations_of(await self.read(name) or {})
+
+
+@dataclass
+class Story:
+    """A konnector at work on instances, and the account of its writes to them."""
+
+    scene: Scene
+    made: Konnector
+    here: Side
+    there: Side
+    canaries: tuple[Side, Side] | None = None  # where they are, if not among the instances
+    _marks: dict[str, int] = field(default_factory=dict)
+    _last: int = 0
+
+    def begin(self) -> None:
+        """Count writes from now on."""
+        self._marks = {one.live.name: one.live.audit.mark() for one in (self.here, self.there)}
+
+    async def writes(self) -> list[str]:
+        """Return what the konnector wrote of instances since `begin`, once it rests.
+
+        As `verb[/subresource] here|there name`. Both ends of a canary have been passed then.
+        """
+        self._last += 1
+        here, there = (self.here, self.there) if self.canaries is None else self.canaries
+        canary = f"canary{self._last}"
+        await here.make(canary)
+        await until(lambda: there.read(canary))
+        await there.patch(READY, canary, subresource=await self.subresource())
+        await until(lambda: equals(here.status(canary), READY["status"]))
+        await eventually(lambda: is_idle(self.made))
+        written = [
+            line
+            for word, side in (("here", self.here), ("there", self.there))
+            for line in _written(side, self._marks[side.live.name], word)
+        ]
+        return [line for line in written if "canary" not in line]
+
+    async def is_ready(self, name: str = "orders") -> bool:
+        return bool(await self.here.status(name) == READY["status"])
+
+    async def subresource(self) -> str:
+        crd = await read(self.scene.plane, CRD, "", self.scene.offer.name)
+        return "status" if "subresources" in crd["spec"]["versions"][0] else ""
+
+    async def settle(self, name: str = "orders", **more: Any) -> None:
+        """Make an instance, and let the provider say that it is ready."""
+        await self.here.make(name, **more)
+        await until(lambda: self.there.read(name))
+        await self.there.patch(READY, name, subresource=await self.subresource())
+        await until(lambda: self.is_ready(name))
+
+
+def sides(scene: Scene) -> tuple[Side, Side]:
+    """Return the app cluster's side and the control plane's."""
+    prefix = "" if scene.offer.kind.namespaced else f"{scene.space}-"
+    return (
+        Side(scene.app, scene, scene.app_namespace, "", "developer"),
+        Side(scene.plane, scene, scene.service_namespace, prefix, "provider"),
+    )
+
+
+@contextlib.asynccontextmanager
+async def story(scene: Scene, settings: Settings = USUAL) -> AsyncIterator[Story]:
+    """Bind, with a backend and a konnector at work."""
+    async with scene.backend(settings=settings), working(scene) as told:
+        await scene.bound()
+        yield told
+
+
+@contextlib.asynccontextmanager
+async def working(scene: Scene, *, elsewhere: bool = False) -> AsyncIterator[Story]:
+    """Let a konnector work for the length of the block. `elsewhere`: canaries are kept apart."""
+    async with contextlib.AsyncExitStack() as stack:
+        made = await stack.enter_async_context(konnector(scene.app.connection))
+        canaries = None
+        if elsewhere:
+            apart = replace(scene, app_namespace=f"{scene.app_namespace}-x")
+            await stack.enter_async_context(_namespaces(apart))
+            canaries = sides(apart)
+        told = Story(scene, made, *sides(scene), canaries)
+        told.begin()
+        yield told
+
+
+@contextlib.asynccontextmanager
+async def wide_scene(
+    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
+) -> AsyncIterator[Scene]:
+    """Publish a service whose instances are in no namespace, and name a space yet to be made."""
+    unique = namespace.removeprefix("test-")
+    clusters = (control_plane.cluster, app_cluster.cluster)
+    async with offered(*clusters, namespace=namespace, scope="Cluster") as offer:
+        scene = Scene(control_plane, app_cluster, offer, f"cluster-{unique}", "")
+        async with at_home(scene):
+            yield scene
+
+
+@contextlib.asynccontextmanager
+async def at_home(scene: Scene) -> AsyncIterator[None]:
+    """Make what a scene needs in its app cluster; at the end all of it goes, and the space."""
+    async with _namespaces(scene):
+        try:
+            yield
+        finally:
+            await scene.unbind()
+            await remove(scene.app, SECRET, BIND, scene.secret)
+            await remove(scene.plane, NAMESPACE, "", scene.space)
+
+
+@contextlib.asynccontextmanager
+async def _namespaces(scene: Scene) -> AsyncIterator[None]:
+    for name in filter(None, (BIND, scene.app_namespace)):
+        with contextlib.suppress(AlreadyExists):
+            made = spaces.namespace(name)
+            await scene.app.cluster.create(made, NAMESPACE, manager="tests")
+    try:
+        yield
+    finally:
+        if scene.app_namespace:
+            await remove(scene.app, NAMESPACE, "", scene.app_namespace)
+            await remove(scene.plane, NAMESPACE, "", scene.service_namespace)
+
+
+async def redefine(
+    live: LiveCluster, scene: Scene, change: Callable[[dict[str, Any]], None]
+) -> None:
+    """Change the one version of a service's CRD."""
+    ref = Ref(live.name, CRD, "", scene.offer.name)
+    crd: Any = await live.cluster.get(ref)
+    version = crd["spec"]["versions"][0]
+    change(version)
+    body: Manifest = {"spec": {"versions": [version]}}
+    await live.cluster.merge_patch(ref, body, manager="provider")
+
+
+@contextlib.asynccontextmanager
+async def mutated(scene: Scene, path: str, value: str) -> AsyncIterator[None]:
+    """Let an admission policy of the control plane set a field of all instances."""
+    name, cluster = scene.offer.group, scene.plane.cluster
+    operation = f'[JSONPatch{{op: "add", path: "{path}", value: "{value}"}}]'
+    rule = {
+        "apiGroups": [scene.offer.group],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": [scene.offer.resource.plural],
+    }
+    policy: Manifest = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": operation}}],
+        "reinvocationPolicy": "Never",
+    }
+    await cluster.create(build(_POLICY, name, spec=policy), _POLICY, manager="provider")
+    use = build(_USE_OF_POLICY, name, spec={"policyName": name})
+    await cluster.create(use, _USE_OF_POLICY, manager="provider")
+    try:
+        side = replace(sides(scene)[1], namespace=scene.space)
+        await until(lambda: _is_mutated(side, value))
+        yield
+    finally:
+        await remove(scene.plane, _USE_OF_POLICY, "", name)
+        await remove(scene.plane, _POLICY, "", name)
+
+
+async def _is_mutated(side: Side, value: str) -> bool:
+    made = await side.make("probe")
+    await side.delete("probe")
+    return value in str(made["spec"])
+
+
+async def event(scene: Scene, name: str, reason: str) -> Any:
+    """Return the Event about an instance, if there is one."""
+    namespace = scene.app_namespace if scene.offer.kind.namespaced else "default"
+    found = (await scene.app.cluster.list(EVENT, namespace=namespace)).items
+    mine = (
+        one
+        for one in found
+        if get_text(one, "regarding", "name") == name
+        and get_text(one, "regarding", "kind") == scene.offer.kind.kind
+    )
+    return next((one for one in mine if one["reason"] == reason), None)
+
+
+async def refusal(scene: Scene) -> str:
+    """Return what the binding says of instances that are refused, "" for nothing."""
+    said = conditions(await scene.binding()).get(causes.INSTANCES_REFUSED.type, {})
+    return said.get("message", "") if said.get("status") == "False" else ""
+
+
+async def equals(reading: Awaitable[Any], value: Any) -> bool:
+    found = await reading
+    assert found == value
+    return True
+
+
+def _verb(event: Manifest) -> str:
+    code = get(event, "responseStatus", "code")
+    verb = get_text(event, "verb")
+    return verb if isinstance(code, int) and code < 300 else f"{code} for {verb}"
+
+
+def _written(side: Side, mark: int, word: str) -> list[str]:
+    """Return what konnectors wrote of instances on one side, but for other spaces'."""
+    with side.live.audit.path.open("rb") as log:
+        log.seek(mark)
+        events = [json.loads(line) for line in log if line.endswith(b"\n")]
+    ours = (
+        event["objectRef"] | {"verb": _verb(event)}
+        for event in events
+        if event["stage"] == "ResponseComplete"
+        and get_text(event, "objectRef", "apiGroup") == side.scene.offer.group
+        and event.get("userAgent", "").startswith(AGENT)
+    )
+    return [
+        f"{one['verb']}{'/' + one['subresource'] if 'subresource' in one else ''}"
+        f" {word} {one.get('name', '').removeprefix(side.prefix)}"
+        for one in ours
+    ]

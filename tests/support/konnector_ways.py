@@ -1,0 +1,155 @@
+"""Ways of a konnector's accounts to their clusters, and the kubeconfigs that hold them."""
+
+import base64
+import uuid
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from reconciler.blueprints import kubeconfig
+from reconciler.blueprints.objects import build
+from reconciler.core.errors import ClusterError
+from reconciler.core.manifest import Manifest, get_text
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    NAMESPACE,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Kind,
+    Ref,
+)
+from reconciler.core.secret import Secret
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.connection import Connection, NoCredential, Token
+from tests.support import deployed
+from tests.support.clusters import LiveCluster
+from tests.support.cues import Cue
+from tests.support.eventually import eventually
+from tests.support.fault_proxy import FaultProxy
+from tests.support.http_faults import Request
+from tests.support.stand_in_scenes import BIND, Scene, b64
+
+_TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
+_MANAGER: Final = "tests"
+
+
+async def token_of(live: LiveCluster, namespace: str, account: str) -> str:
+    """Return a new token of a ServiceAccount."""
+    request: Manifest = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": _TOKEN_REQUEST.kind,
+        "metadata": {"name": account, "namespace": namespace},
+        "spec": {"expirationSeconds": 3600},
+    }
+    answer = await live.cluster.create(
+        request, _TOKEN_REQUEST, manager=_MANAGER, subresource="token"
+    )
+    return get_text(answer, "status", "token")
+
+
+def with_token(way: Connection, token: str) -> Connection:
+    return replace(way, credential=Token(Secret(token)))
+
+
+def bare(way: Connection) -> Connection:
+    """Return a way without a credential, for a proxy that passes on those of its clients."""
+    return replace(way, credential=NoCredential())
+
+
+def content(way: Connection, token: str, namespace: str = "") -> str:
+    """Return a kubeconfig that leads this way."""
+    ca = (way.ca or "") if way.server.startswith("https") else ""
+    return kubeconfig.text(kubeconfig.Destination(way.server, ca, "", namespace), Secret(token))
+
+
+async def put(live: LiveCluster, namespace: str, name: str, text: str) -> None:
+    """Write a kubeconfig into a Secret that is there."""
+    ref = Ref(live.name, SECRET, namespace, name)
+    body: Manifest = {"data": {"kubeconfig": b64(text)}}
+    await live.cluster.merge_patch(ref, body, manager=_MANAGER)
+
+
+@dataclass(frozen=True, slots=True)
+class Kubeconfigs:
+    """The two Secrets with the kubeconfig of a scene: the provider's, and the app cluster's."""
+
+    scene: Scene
+
+    async def renewed(self) -> str:
+        """Return a kubeconfig like the first one, with a new token."""
+        return self.by(self.scene.plane.connection, await self.scene.token())
+
+    def by(self, way: Connection, token: str) -> str:
+        return content(way, token, self.scene.space)
+
+    async def provide(self, text: str) -> None:
+        await put(self.scene.plane, self.scene.space, "kubeconfig", text)
+
+    async def place(self, text: str) -> None:
+        await put(self.scene.app, BIND, self.scene.secret, text)
+
+    async def mirrored(self, text: str) -> bool:
+        return text_of(await self.scene.in_app(SECRET, self.scene.secret)) == text
+
+
+def text_of(live: Any) -> str:
+    """Return the kubeconfig in a Secret."""
+    return base64.b64decode(get_text(live, "data", "kubeconfig")).decode()
+
+
+@asynccontextmanager
+async def account(live: LiveCluster, rules: Iterable[Manifest]) -> AsyncIterator[str]:
+    """Make an account with these rights everywhere, wait until they hold, and yield its token."""
+    cluster, name = live.cluster, f"konnector-{uuid.uuid4().hex[:8]}"
+    subject = {"kind": SERVICE_ACCOUNT.kind, "name": name, "namespace": "default"}
+    to = {"apiGroup": CLUSTER_ROLE.group, "kind": CLUSTER_ROLE.kind, "name": name}
+    made = [
+        (SERVICE_ACCOUNT, build(SERVICE_ACCOUNT, name, namespace="default")),
+        (CLUSTER_ROLE, build(CLUSTER_ROLE, name, rules=list(rules))),
+        (CLUSTER_ROLE_BINDING, build(CLUSTER_ROLE_BINDING, name, subjects=[subject], roleRef=to)),
+    ]
+    for kind, one in made:
+        await cluster.create(one, kind, manager=_MANAGER)
+    try:
+        token = await token_of(live, "default", name)
+        await eventually(lambda: may_read(with_token(live.connection, token), NAMESPACE))
+        yield token
+    finally:
+        for kind, one in made:
+            await deployed.remove(cluster, kind, one)
+
+
+async def may_read(way: Connection, kind: Kind, namespace: str = "") -> bool:
+    """Tell whether the API server has heard of the rights."""
+    with suppress(ClusterError):
+        async with KubeCluster(way) as cluster:
+            await cluster.first_page(kind, namespace=namespace, limit=1)
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lists(Cue[Request]):
+    """Matches nothing, and keeps the paths of what was listed, and of what was watched."""
+
+    listed: list[str] = field(default_factory=list)
+    watched: list[str] = field(default_factory=list)
+
+    def matches(self, call: Request) -> bool:
+        asked = call.query.split("&")
+        if "watch=1" in asked:
+            self.watched.append(call.path)
+        elif any(one.startswith("limit=") for one in asked):
+            self.listed.append(call.path)
+        return False
+
+
+@asynccontextmanager
+async def a_way(live: LiveCluster) -> AsyncIterator[tuple[FaultProxy, Lists]]:
+    """Open another way to an API server, for whoever has a credential of its own."""
+    async with FaultProxy(bare(live.connection)) as proxy:
+        lists = Lists()
+        proxy.add(lists)
+        yield proxy, lists

@@ -1,0 +1,295 @@
+"""What follows from one look at a claim and its copy (protocol-konnector.md D, F.3, G, H)."""
+
+from typing import Any
+
+import pytest
+
+from konnector.decisions.instance import NAME_TAKEN, Read, Seen, decide
+from konnector.decisions.pair import Pair
+from konnector.decisions.sides import APP_CLUSTER
+from reconciler.core.decision import NOTHING, Create, Decision, Patch
+from tests.support.instance_objects import (
+    BOUND,
+    COPY_PLACE,
+    GONE,
+    HELD,
+    KIND,
+    LARGE,
+    LAST_APPLIED,
+    OWNER,
+    PLACE,
+    READY,
+    RELEASED,
+    SMALL,
+    SYNCER,
+    claim,
+    copy,
+    leaving,
+    look,
+    told,
+)
+
+FRESH = {"finalizers": ["somebody.example/x"]}
+UNMARKED = {"labels": {"made-by": "provider"}}
+ADOPTED_BY_THE_ORIGINAL = claim(HELD)
+# The claim, its copy, and what follows. D.2 to D.4 and H.2.
+TABLE: dict[str, tuple[Any, Any, Any]] = {
+    "a new claim is held before it has a copy": (
+        claim({}), None, ["hold claim and mark claim", "create copy"],
+    ),
+    "one that others hold as well": (
+        claim(FRESH), None, ["hold claim and mark claim", "create copy"],
+    ),
+    "held already, say by a konnector that died": (claim(), None, ["create copy"]),
+    "held, and not marked": (claim({"finalizers": [SYNCER]}), None, ["mark claim", "create copy"]),
+    "marked, and not held": (
+        claim({"annotations": {BOUND: "true"}}), None, ["hold claim", "create copy"],
+    ),
+    "both there and alike": (claim(), copy(), []),
+    "with a status that is there": (claim(**READY), copy(**READY), []),
+    "without spec": (claim(spec=None), copy(spec=None), []),
+    "a spec that changed": (claim(spec=LARGE), copy(), ["apply copy"]),
+    "drift on the control plane": (claim(), copy(spec=LARGE), ["apply copy"]),
+    "what the provider adds stays, and costs nothing (H26)": (
+        claim(), copy(spec={**SMALL, "resourceRef": {"name": "x"}}), [],
+    ),
+    "nothing stated, and something added": (
+        claim(spec={}), copy(spec={"resourceRef": {"name": "x"}}), [],
+    ),
+    "one item of a list less": (
+        claim(spec={"users": ["a"]}), copy(spec={"users": ["a", "b"]}), ["apply copy"],
+    ),
+    "one field of an item of a list less": (
+        claim(spec={"users": [{"name": "a"}]}),
+        copy(spec={"users": [{"name": "a", "admin": True}]}),
+        ["apply copy"],
+    ),
+    "a status to bring": (claim(), copy(**READY), ["status to status"]),
+    "a status that is no more": (claim(**READY), copy(), ["status to status"]),
+    "both ways at once": (claim(spec=LARGE), copy(**READY), ["status to status", "apply copy"]),
+    "a claim that lost finalizer and mark": (claim({}), copy(), ["hold claim and mark claim"]),
+    "a copy that lost its mark": (claim(), copy(UNMARKED), ["mark copy"]),
+    "the same name born on both sides": (
+        claim({}), copy(UNMARKED), ["hold claim and mark claim", "mark copy"],
+    ),
+    "a released copy whose claim came back": (
+        claim(), copy({"annotations": {BOUND: "true", RELEASED: GONE}}), ["mark copy"],
+    ),
+    "a copy on its way out is only looked at": (
+        claim(spec=LARGE), leaving(copy(**READY), "provider.example/x"), ["status to status"],
+    ),
+    "a claim on its way out takes its copy along": (
+        leaving(claim(), SYNCER), copy(), ["delete copy"],
+    ),
+    "and stays as long as that does (H11)": (
+        leaving(claim(), SYNCER), leaving(copy(), "provider.example/x"), [],
+    ),
+    "told how that goes": (
+        leaving(claim(), SYNCER), leaving(copy(**READY), "x.example/x"), ["status to status"],
+    ),
+    "and goes then": (leaving(claim(), SYNCER), None, ["let the claim go"]),
+    "held by others only": (leaving(claim(), "somebody.example/x"), None, []),
+    "one that never was held leaves a copy behind that is not its own": (
+        leaving(claim({}), "somebody.example/x"), copy(UNMARKED), [],
+    ),
+    "a marked copy of a claim that somebody stripped": (
+        leaving(claim({}), "somebody.example/x"), copy(), ["delete copy"],
+    ),
+    "the original marks no copy that it adopted": (
+        leaving(claim(), SYNCER), copy(UNMARKED), ["delete copy"],
+    ),
+    "a released copy stays": (
+        leaving(claim(), SYNCER), copy({"annotations": {RELEASED: GONE}}), ["let the claim go"],
+    ),
+    "a copy that nobody's konnector made comes down, and is marked then": (
+        None, copy(UNMARKED), ["create claim", "mark copy"],
+    ),
+    "but not on its way out": (None, leaving(copy(UNMARKED), "x.example/x"), []),
+    "a marked copy without a claim: is it really gone?": (None, copy(), Read.CLAIM),
+    "a mark of any value": (None, copy({"annotations": {BOUND: ""}}), Read.CLAIM),
+    "a marked copy on its way out": (None, leaving(copy(), "x.example/x"), []),
+    "nothing at all": (None, None, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other", "steps"), TABLE.values(), ids=TABLE.keys())
+def test_what_follows(one, other, steps):
+    assert told(look(one, other)) == steps
+
+
+def test_only_a_claim_that_the_server_knows_nothing_of_takes_its_copy_along():
+    assert told(look(None, copy(), claim_gone=True)) == ["delete copy"]
+    assert look(None, copy(), claim_gone=True, deletes_held="a guard holds") == NOTHING
+
+
+def test_what_a_guard_holds_is_told_at_the_claim():
+    for one, other, held in (
+        (leaving(claim(), SYNCER), copy(), {"deletes_held": "Why."}),
+        (claim(), None, {"creates_held": "Why."}),
+    ):
+        found = look(one, other, **held)
+        assert isinstance(found, Decision)
+        assert (found.tasks, [note.message for note in found.notes]) == ((), ["Why."])
+        assert [note.type for note in found.notes] == ["Warning"]
+
+
+def test_a_guard_against_recreation_lets_new_claims_through():
+    assert told(look(claim({}), None, creates_held="Why.")) == [
+        "hold claim and mark claim",
+        "create copy",
+    ]
+
+
+def test_a_guard_against_deletion_lets_a_claim_go_that_has_no_copy():
+    found = look(leaving(claim(), SYNCER), None, deletes_held="Why.")
+    assert told(found) == ["let the claim go"]
+
+
+def test_nothing_is_adopted_into_a_namespace_that_is_not_there():
+    assert look(None, copy(UNMARKED), homeless=True) == NOTHING
+    assert told(look(None, copy(), homeless=True, claim_gone=True)) == ["delete copy"]
+
+
+def test_a_name_that_somebody_else_has_is_told_and_left_alone():
+    found = look(claim({}), None, taken=True)
+    assert isinstance(found, Decision)
+    assert found.tasks == ()
+    assert [note.reason for note in found.notes] == [NAME_TAKEN]
+    assert "cluster-a1-dev/orders" in found.notes[0].message
+    assert told(look(leaving(claim(), SYNCER), None, taken=True)) == ["let the claim go"]
+
+
+def one_step(found: Any) -> Any:
+    assert isinstance(found, Decision)
+    (task,) = found.tasks
+    return task.steps[-1]
+
+
+def test_finalizer_and_mark_are_one_patch_of_exactly_that_claim():
+    found = look(claim(FRESH), None)
+    assert isinstance(found, Decision)
+    (first, _) = found.tasks[0].steps
+    assert isinstance(first, Patch)
+    assert first.body == {
+        "metadata": {
+            "uid": "uid-dev",
+            "resourceVersion": "7",
+            "finalizers": ["somebody.example/x", SYNCER],
+            "annotations": {BOUND: "true"},
+        }
+    }
+
+
+def test_the_finalizers_of_others_stay():
+    patch = one_step(look(leaving(claim(), "a.example/a", SYNCER, "b.example/b"), None))
+    assert patch.body["metadata"]["finalizers"] == ["a.example/a", "b.example/b"]
+
+
+TOOLS = {
+    LAST_APPLIED: "{}",
+    "argocd.argoproj.io/tracking-id": "x",
+    "meta.helm.sh/release-name": "x",
+    OWNER: "Consumer",
+    "klutchctl.dev/cluster": "x",
+}
+
+
+def test_a_copy_has_content_and_what_is_meant_to_travel_and_nothing_else():
+    meta = {
+        "generateName": "orders-",
+        "generation": 4,
+        "creationTimestamp": GONE,
+        "labels": {"team": "a", "app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"note": "n", **TOOLS},
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u"}],
+        "finalizers": ["somebody.example/x"],
+        "managedFields": [{"manager": "kubectl"}],
+    }
+    created = one_step(look(claim(meta, data={"x": "y"}, **READY), None))
+    assert created.cluster == "control-plane"
+    assert created.manifest == {
+        "apiVersion": "shop.example/v1",
+        "kind": "Database",
+        "metadata": {
+            "name": "orders",
+            "namespace": "cluster-a1-dev",
+            "labels": {"team": "a"},
+            "annotations": {"note": "n", BOUND: "true"},
+        },
+        "spec": SMALL,
+        "data": {"x": "y"},
+    }
+
+
+def test_an_adopted_claim_has_neither_owners_nor_finalizers_of_the_other_side():
+    meta = {
+        "labels": {"team": "a", "argocd.argoproj.io/instance": "x"},
+        "annotations": {"note": "n", **TOOLS},
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u"}],
+        "finalizers": ["provider.example/x"],
+    }
+    found = look(None, copy(meta, **READY))
+    assert isinstance(found, Decision)
+    ((created, marked),) = (task.steps for task in found.tasks)
+    assert isinstance(created, Create)
+    assert created.manifest == {
+        "apiVersion": "shop.example/v1",
+        "kind": "Database",
+        "metadata": {
+            "name": "orders",
+            "namespace": "dev",
+            "labels": {"team": "a"},
+            "annotations": {"note": "n", BOUND: "true"},
+            "finalizers": [SYNCER],
+        },
+        "spec": SMALL,
+    }
+    assert isinstance(marked, Patch)
+    assert marked.body == {
+        "metadata": {
+            "uid": "uid-cluster-a1-dev",
+            "resourceVersion": "7",
+            "annotations": {BOUND: "true"},
+        }
+    }
+
+
+def test_an_apply_says_what_the_claim_says_of_exactly_that_copy():
+    meta = {**HELD, "labels": {"team": "a"}}
+    other = copy(spec={"size": "1Gi", "resourceRef": {"name": "x"}})
+    assert one_step(look(claim(meta, spec=LARGE), other)).manifest == {
+        "apiVersion": "shop.example/v1",
+        "kind": "Database",
+        "metadata": {
+            "name": "orders",
+            "namespace": "cluster-a1-dev",
+            "uid": "uid-cluster-a1-dev",
+            "resourceVersion": "7",
+            "labels": {"team": "a"},
+            "annotations": {BOUND: "true"},
+        },
+        "spec": LARGE,
+    }
+
+
+def test_labels_and_annotations_follow_but_for_those_of_tools():
+    meta = {**HELD, "labels": {"team": "a"}, "annotations": {**HELD["annotations"], **TOOLS}}
+    assert told(look(claim(meta), copy())) == ["apply copy"]
+    assert told(look(claim({**meta, "labels": {}}), copy())) == []
+
+
+def test_a_status_is_sent_as_what_differs_and_its_lists_as_wholes():
+    one = {"phase": "Pending", "old": 1, "list": [1, 2], "same": {"x": 1, "y": 2}}
+    other = {"phase": "Ready", "list": [1, 3], "same": {"x": 1, "y": 3}}
+    patch = one_step(look(claim(status=one), copy(status=other)))
+    assert (patch.ref.cluster, patch.subresource) == (APP_CLUSTER, "status")
+    assert patch.body == {
+        "metadata": {"uid": "uid-dev"},
+        "status": {"phase": "Ready", "old": None, "list": [1, 3], "same": {"y": 3}},
+    }
+
+
+def test_without_the_subresource_a_status_is_a_field_like_others():
+    pair = Pair(KIND, "cluster-a1", "uid-of-space", has_status=False)
+    found = decide(pair, Seen(PLACE, COPY_PLACE, claim(), copy(**READY)))
+    assert told(found) == ["status to the object"]

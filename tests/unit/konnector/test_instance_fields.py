@@ -1,0 +1,116 @@
+"""Who wrote which field of a copy, and what that means for it (H10, H12, H26)."""
+
+from typing import Any
+
+import pytest
+
+from konnector.decisions.instance import Read, trimmed_copy
+from reconciler.core.manifest import get, put
+from tests.support.instance_objects import (
+    BOUND,
+    LARGE,
+    LAST_APPLIED,
+    READY,
+    claim,
+    copy,
+    look,
+    told,
+    written_by,
+)
+
+CREATED: Any = {"f:spec": {".": {}, "f:size": {}, "f:note": {}}}
+ROOMY = {"size": "1Gi", "note": "n"}
+
+
+@pytest.mark.parametrize("manager", ["klutch.anynines.com", "konnector"])
+def test_a_field_that_was_created_and_is_no_longer_stated_goes(manager):
+    """H10: it does only once creating counts as applying, and all of managedFields tells."""
+    other = written_by(copy(spec=ROOMY), manager, CREATED)
+    assert look(claim(), other) is Read.COPY
+    found = look(claim(), other, copy_whole=True)
+    assert told(found) == ["take the copy over", "apply copy"]
+
+
+@pytest.mark.parametrize("manager", ["klutch.anynines.com", "konnector"])
+def test_what_was_created_and_is_stated_is_not_taken_over(manager):
+    assert told(look(claim(spec=ROOMY), written_by(copy(spec=ROOMY), manager, CREATED))) == []
+
+
+def test_a_field_that_was_applied_and_is_no_longer_stated_goes_with_an_apply():
+    other = written_by(copy(spec=ROOMY), "klutch.anynines.com", CREATED, "Apply")
+    assert told(look(claim(), other, copy_whole=True)) == ["apply copy"]
+
+
+OTHERS: Any = {
+    "a field of the provider's": ("provider", {"f:spec": {"f:note": {}}}),
+    "a label that the original copied, and does not travel": (
+        "konnector", {"f:metadata": {"f:labels": {"f:app.kubernetes.io/managed-by": {}}}},
+    ),
+    "what kubectl noted, and the original copied": (
+        "konnector", {"f:metadata": {"f:annotations": {".": {}, f"f:{LAST_APPLIED}": {}}}},
+    ),
+    "finalizers, which the original applied with all the rest": (
+        "klutch.anynines.com", {"f:metadata": {"f:finalizers": {'v:"x.example/x"': {}}}},
+    ),
+    "a status, likewise": ("klutch.anynines.com", {"f:status": {"f:phase": {}}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("manager", "fields"), OTHERS.values(), ids=OTHERS.keys())
+def test_what_the_claim_does_not_decide_about_is_left_alone(manager, fields):
+    meta = {
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {BOUND: "true", LAST_APPLIED: "{}"},
+        "finalizers": ["x.example/x"],
+    }
+    other = written_by(copy(meta, spec=ROOMY, **READY), manager, fields)
+    assert told(look(claim(**READY), other)) == []
+
+
+def entry(manager, operation="Update", **fields):
+    return {"manager": manager, "operation": operation, "fieldsV1": fields}
+
+
+def test_what_is_kept_of_a_copy_does_not_tell_of_others():
+    labels: Any = {"f:team": {}, "f:crossplane.io/claim-name": {}}
+    theirs: Any = {"f:metadata": {"f:labels": {".": {}, "f:crossplane.io/claim-name": {}}}}
+    ours = {"f:metadata": {"f:labels": labels, "f:ownerReferences": {}}, "f:spec": {"f:a": {}}}
+    only = {"f:metadata": {"f:labels": {"f:crossplane.io/claim-name": {}}}, "f:spec": {"f:a": {}}}
+    entries = [
+        entry("crossplane", **theirs),
+        entry("konnector", **ours),
+        entry("klutch.anynines.com", "Apply", **only),
+        {**entry("klutch.anynines.com", **ours), "subresource": "status"},
+    ]
+    kept = get(trimmed_copy(copy({"managedFields": entries})), "metadata", "managedFields")
+    mine: Any = {"f:labels": {"f:team": {}}, "f:ownerReferences": {}}
+    assert kept == [
+        entry("konnector", **{"f:metadata": mine, "f:spec": {"f:a": {}}}),
+        entry("klutch.anynines.com", "Apply", **{"f:spec": {"f:a": {}}}),
+    ]
+    assert trimmed_copy(copy()) == copy()
+
+
+def test_what_the_original_applied_with_all_it_saw_is_not_applied_again():
+    labels = {"crossplane.io/claim-name": "orders"}
+    fields: Any = {"f:metadata": {"f:labels": {"f:crossplane.io/claim-name": {}}}}
+    entries = [entry("crossplane", **fields), entry("klutch.anynines.com", "Apply", **fields)]
+    other = copy({"annotations": {BOUND: "true"}, "labels": labels, "managedFields": entries})
+    assert told(look(claim(), trimmed_copy(other))) == []
+    alone = put(other, entries[1:], "metadata", "managedFields")
+    assert look(claim(), trimmed_copy(alone)) is Read.COPY
+    assert told(look(claim(), alone, copy_whole=True)) == ["apply copy"]
+
+
+def test_an_apply_that_changed_nothing_is_not_repeated():
+    """A webhook of the provider may put back what it says, for ever."""
+    seen: Any = (claim(spec=LARGE), copy())
+    assert told(look(*seen)) == ["apply copy"]
+    assert told(look(*seen, settled=True)) == []
+    assert told(look(claim(spec=LARGE), copy(**READY), settled=True)) == ["status to status"]
+
+
+def test_a_field_to_take_away_is_no_loop():
+    other = written_by(copy(spec=ROOMY), "konnector", CREATED)
+    found = look(claim(), other, copy_whole=True, settled=True)
+    assert told(found) == ["take the copy over", "apply copy"]

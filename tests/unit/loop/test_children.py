@@ -1,0 +1,175 @@
+"""Tasks that come and go: none is lost, none outlives its owner, none is cut that may end."""
+
+import asyncio
+
+import pytest
+
+from reconciler.loop.children import Children
+from tests.support.fake_clock import settle
+
+
+class Worker:
+    """Works until it is told to stop, and then for as long as the test likes."""
+
+    def __init__(self, *, at_once=True):
+        self.diary = []
+        self._stop, self.may_end = asyncio.Event(), asyncio.Event()
+        if at_once:
+            self.may_end.set()
+
+    def stop(self):
+        self.diary.append("told")
+        self._stop.set()
+
+    async def run(self):
+        self.diary.append("runs")
+        await self._stop.wait()
+        await self.may_end.wait()
+        self.diary.append("ended")
+
+
+class Endless:
+    """What only ends by being cancelled."""
+
+    def __init__(self):
+        self.diary = []
+
+    async def __call__(self):
+        self.diary.append("runs")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.diary.append("cancelled")
+
+
+@pytest.fixture
+async def children():
+    made = Children()
+    yield made
+    made.stop()
+
+
+async def test_what_waits_begins_with_the_owner_and_ends_with_it(children):
+    worker, endless = Worker(), Endless()
+    children.employ("worker", worker)
+    children.start("endless", endless)
+    await settle()
+    assert (worker.diary, endless.diary) == ([], [])
+    assert len(children) == 2
+    running = asyncio.create_task(children.run())
+    await settle()
+    assert (worker.diary, endless.diary) == (["runs"], ["runs"])
+    children.stop()
+    await running
+    assert worker.diary == ["runs", "told", "ended"]
+    assert endless.diary == ["runs", "cancelled"]
+
+
+async def test_the_owner_waits_for_one_that_is_not_done(children):
+    worker = Worker(at_once=False)
+    children.employ("worker", worker)
+    running = asyncio.create_task(children.run())
+    await settle()
+    children.stop()
+    await settle()
+    assert not running.done()
+    worker.may_end.set()
+    await running
+    assert worker.diary[-1] == "ended"
+
+
+async def test_one_is_ended_and_its_name_is_free_again(children):
+    running = asyncio.create_task(children.run())
+    await settle()
+    first, second = Worker(at_once=False), Worker()
+    children.employ("x", first)
+    await settle()
+    ending = asyncio.create_task(children.end("x"))
+    await settle()
+    assert not ending.done()
+    first.may_end.set()
+    await ending
+    assert "x" not in children
+    children.employ("x", second)
+    await settle()
+    assert second.diary == ["runs"]
+    children.stop()
+    await running
+    assert first.diary == ["runs", "told", "ended"]
+
+
+async def test_one_is_dropped_and_nobody_waits(children):
+    running = asyncio.create_task(children.run())
+    await settle()
+    first, second = Endless(), Endless()
+    children.start("x", first)
+    await settle()
+    children.drop("x")
+    children.start("x", second)
+    await settle()
+    assert first.diary == ["runs", "cancelled"]
+    assert second.diary == ["runs"]
+    children.stop()
+    await running
+
+
+@pytest.mark.parametrize("how", ["end", "drop"])
+async def test_one_that_never_began_is_told_and_does_not_begin(children, how):
+    worker = Worker()
+    children.employ("x", worker)
+    if how == "end":
+        await children.end("x")
+    else:
+        children.drop("x")
+    children.stop()
+    await children.run()
+    assert worker.diary == ["told"]
+
+
+async def test_there_is_nothing_to_end_under_another_name(children):
+    await children.end("x")
+    children.drop("x")
+    assert len(children) == 0
+
+
+async def test_nothing_begins_after_the_stop(children):
+    running = asyncio.create_task(children.run())
+    await settle()
+    children.stop()
+    await running
+    worker = Worker()
+    children.employ("late", worker)
+    await settle()
+    assert worker.diary == []
+
+
+async def test_a_defect_of_one_ends_the_owner_and_the_others(children):
+    async def fails():
+        raise RuntimeError("a defect")
+
+    endless = Endless()
+    children.start("endless", endless)
+    children.start("fails", fails)
+    with pytest.raises(ExceptionGroup) as raised:
+        await children.run()
+    assert raised.group_contains(RuntimeError, match="a defect")
+    assert endless.diary == ["runs", "cancelled"]
+
+
+async def test_an_end_that_is_cancelled_waits_all_the_same(children):
+    running = asyncio.create_task(children.run())
+    await settle()
+    worker = Worker(at_once=False)
+    children.employ("x", worker)
+    await settle()
+    ending = asyncio.create_task(children.end("x"))
+    await settle()
+    ending.cancel()
+    await settle()
+    assert not ending.done()
+    worker.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    assert worker.diary == ["runs", "told", "ended"]
+    children.stop()
+    await running
