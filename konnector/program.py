@@ -102,21 +102,26 @@ async def serve(
             gate=gate,
             in_use=in_use,
         )
-        with ExitStack() as stack:
-            if settings.probes is not None:
-                host, port = stack.enter_context(
-                    listener.served(
-                        settings.probes,
-                        konnector.meters.registry,
-                        konnector.pulse.ailment,
-                        unready=konnector.manager.unready,
-                        healthz=listener.leader_election,
-                    )
+        await _run(konnector, settings, stop)
+
+
+async def _run(konnector: "Konnector", settings: Settings, stop: asyncio.Event) -> None:
+    """Let it work, with its probes, until `stop` is set."""
+    with ExitStack() as stack:
+        if settings.probes is not None:
+            host, port = stack.enter_context(
+                listener.served(
+                    settings.probes,
+                    konnector.meters.registry,
+                    konnector.pulse.ailment,
+                    unready=konnector.manager.unready,
+                    healthz=listener.leader_election,
                 )
-                log.info("probes and metrics are served", extra={"host": host, "port": port})
-            beating = asyncio.create_task(konnector.pulse.run())
-            stack.callback(beating.cancel)
-            await konnector.manager.run(stop)
+            )
+            log.info("probes and metrics are served", extra={"host": host, "port": port})
+        beating = asyncio.create_task(konnector.pulse.run())
+        stack.callback(beating.cancel)
+        await konnector.manager.run(stop)
 
 
 def connect(content: bytes, name: str, *, limits: Limits) -> Cluster:

@@ -103,6 +103,7 @@ class ClusterBindings:
             cluster_binding=live,
             control_plane_mode=mode,
             source=None if mode else self._views.secrets.get(place),
+            source_read=not all(place) or self._views.secrets.knows(place),
             targets={} if mode else self._targets(),
             in_use=self._in_use(),
             space_uid=self._guardian.space_uid,

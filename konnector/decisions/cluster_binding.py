@@ -44,10 +44,11 @@ _Standing: TypeAlias = Literal["missing", "same", "old", "rerouted", "elsewhere"
 class Seen:
     """A ClusterBinding and the Secrets that belong together; each object whole, None if absent.
 
-    `source` is the Secret in the space that the ClusterBinding names, `targets` are those in the
-    app cluster that the bindings of this provider name. `in_use` is the identity of the kubeconfig
-    that the provider is reached with at present (`secret.fingerprint`), `verdict` what came of
-    trying the one of `to_probe`: None: not tried yet, "": it works, else why not, a sentence.
+    `source` is the Secret in the space that the ClusterBinding names; `source_read`: whether it
+    was looked for. `targets` are those in the app cluster that the bindings of this provider name.
+    `in_use` is the identity of the kubeconfig that the provider is reached with at present
+    (`secret.fingerprint`), `verdict` what came of trying the one of `to_probe`: None: not tried
+    yet, "": it works, else why not, a sentence.
     `space_uid` is the uid of the space's Namespace, "" while that is not known. In control-plane
     mode, without a `source`, nothing is said or done about Secrets.
     """
@@ -55,6 +56,7 @@ class Seen:
     cluster_binding: Manifest = field(repr=False)
     control_plane_mode: bool = False
     source: Manifest | None = field(default=None, repr=False)
+    source_read: bool = True
     targets: Mapping[ObjectKey, Manifest | None] = field(default_factory=dict, repr=False)
     in_use: str = ""
     verdict: str | None = None
@@ -128,7 +130,7 @@ def _conditions(seen: Seen, version: str | None) -> Iterator[Condition]:
     else:
         message = "This build of the konnector does not say its version."
         yield conditions.false(causes.VERSION_PARSE_ERROR, message)
-    if not seen.control_plane_mode:
+    if not seen.control_plane_mode and seen.source_read:
         yield from _secret_valid(seen)
 
 

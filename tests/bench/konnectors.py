@@ -205,7 +205,7 @@ class _Bench:
             await _settled(process)
             each = (await self._calls("secrets") - calls) / SECRETS
         print(f"\n{SECRETS} credentials Secrets in a burst: {speed:.0f} a second")
-        _line("requests each", f"{each:.2f}", each, _SECRET_REQUESTS)
+        _line("requests each", f"{each:.2f}", round(each, 2), _SECRET_REQUESTS)
 
     async def _restart(self) -> None:
         """Start a konnector that finds many objects as they have to be, and one that is new."""
@@ -237,7 +237,7 @@ class _Bench:
             print(f"  {'within' if ratio >= _THROUGHPUT else 'BEYOND'} {_THROUGHPUT}")
         each = statistics.mean(ours.requests)
         _row("requests for each object", each, statistics.mean(bare.requests))
-        print(f"  {verdict(each, _REQUESTS)} {_REQUESTS}")
+        print(f"  {verdict(round(each, 2), _REQUESTS)} {_REQUESTS}")
         each = statistics.mean(ours.cpu)
         _row("CPU for each object, ms", each, statistics.mean(bare.cpu))
         print(f"  {verdict(each, _CPU)} {_CPU}")

@@ -14,7 +14,7 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys
 from reconciler.core.durations import parse_time
-from reconciler.core.manifest import get, get_text, put, uid_of
+from reconciler.core.manifest import Manifest, get, get_text, put, uid_of
 from reconciler.core.refs import CRD, SECRET, Ref
 from tests.support.clusters import LiveCluster
 from tests.support.forward_clock import ForwardClock
@@ -200,7 +200,7 @@ async def test_the_crd_follows_the_provider_and_nobody_else(scene: Scene) -> Non
         ref = Ref(live.name, CRD, "", scene.offer.name)
         value = [column(one) for one in names_of]
         path = "/spec/versions/0/additionalPrinterColumns"
-        patch = [{"op": "add", "path": path, "value": value}]
+        patch: list[Manifest] = [{"op": "add", "path": path, "value": value}]
         await live.cluster.json_patch(ref, patch, manager="somebody")
 
     async def shows(*wanted: str) -> bool:

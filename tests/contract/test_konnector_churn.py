@@ -12,22 +12,23 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import pytest
 
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import AlreadyExists, Missing
-from reconciler.core.manifest import Manifest
+from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.kube import informer as informers
 from tests.support import churn
 from tests.support.apply_runs import Deeds
 from tests.support.clusters import LiveCluster
-from tests.support.cues import AFTER, BEFORE
+from tests.support.cues import AFTER, BEFORE, Moment
 from tests.support.fault_proxy import FaultProxy
 from tests.support.faults import Crash, Faults
-from tests.support.http_faults import Cut, answer, on
+from tests.support.http_faults import Cut, Effect, Requests, answer, on
 from tests.support.konnector_faults import becomes_alike, restless
 from tests.support.konnector_ways import account, bare, with_token
 from tests.support.stand_in_scenes import (
@@ -76,7 +77,7 @@ class Story:
             self.number += 1
             name = f"item-{int(_NAMES * self.dice.random() ** 2)}"
             deeds = (self._claim, self._claim, self._status, self._secret, self._drift)
-            with contextlib.suppress(Missing):  # of a copy that has not come yet
+            with contextlib.suppress(Missing):  # of a copy or a namespace that has not come yet
                 await self.dice.choice(deeds)(name)
 
     async def _claim(self, name: str) -> None:
@@ -112,9 +113,9 @@ class Story:
         plane, scene = self.scene.plane.cluster, self.scene
         ref = Ref("", SECRET, scene.service_namespace, name)
         if name not in self.sent:
-            self.sent.add(name)
             made = secret(name, scene.service_namespace)
             await plane.create(made, SECRET, manager="provider")
+            self.sent.add(name)
         elif self.dice.random() < 0.4:
             self.sent.discard(name)
             await remove(scene.plane, SECRET, ref.namespace, name)
@@ -123,7 +124,7 @@ class Story:
             await plane.merge_patch(ref, data, manager="provider")
 
 
-def faults_of_writes(dice: random.Random) -> Iterator[tuple]:
+def faults_of_writes(dice: random.Random) -> Iterator[tuple[Requests, Effect, Moment]]:
     """Yield refusals, conflicts, and answers that are lost, for the next writes."""
     for method in ("POST", "PATCH", "DELETE"):
         code = dice.choice((409, 429, 500, 503))
@@ -194,7 +195,7 @@ async def test_both_sides_end_alike(control_plane, app_cluster, namespace, seeds
         living = asyncio.create_task(restless(way, stop, deaths(dice)))
         try:
             for scene, _ in made:
-                await until(lambda scene=scene: says(scene.export(), "Ready"), within=90)
+                await until(partial(is_ready, scene), within=90)
             stories = [
                 Story(scene, random.Random(f"writes {seed}"))
                 for seed, (scene, _) in zip(seeds, made, strict=True)
@@ -213,11 +214,15 @@ async def test_both_sides_end_alike(control_plane, app_cluster, namespace, seeds
         assert await living > 0, "nobody died"
 
 
+async def is_ready(scene: Scene) -> bool:
+    return await says(scene.export(), "Ready")
+
+
 async def ends_as_told(story: Story, told: str) -> None:
     """See that both sides are alike, and hold what was not deleted."""
     await becomes_alike(story.scene, told)
     app = story.scene.app.cluster
     held = await app.list(story.scene.offer.kind, namespace=story.scene.app_namespace)
-    assert {one["metadata"]["name"] for one in held.items} == story.claims, told
+    assert {name_of(one) for one in held.items} == story.claims, told
     came = await app.list(SECRET, namespace=story.scene.app_namespace)
-    assert {one["metadata"]["name"] for one in came.items} == story.sent, told
+    assert {name_of(one) for one in came.items} == story.sent, told

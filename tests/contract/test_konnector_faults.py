@@ -5,7 +5,10 @@
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
+from typing import TypeAlias
 
 import pytest
 
@@ -92,7 +95,8 @@ async def bound_alike(scene: Scene) -> bool:
     return await says(scene.export(), "Ready")
 
 
-STORY = (
+Goal: TypeAlias = Callable[[Scene], Awaitable[bool]]
+STORY: tuple[tuple[Callable[[Scene], Awaitable[None]], Goal], ...] = (
     (begins, bound_alike),
     (goes_on, all_there),
     (is_served, served_alike),
@@ -109,7 +113,7 @@ async def test_a_death_after_every_write_loses_nothing(scene: Scene) -> None:
         assert deaths > 10  # of writes that are sent together, all but one may be lost
 
 
-async def dies_until(scene: Scene, goal) -> int:
+async def dies_until(scene: Scene, goal: Goal) -> int:
     """Let konnectors work each of which dies after its first write; return how many died."""
 
     async def comes_to(faults: Faults) -> None:
@@ -126,7 +130,7 @@ async def dies_until(scene: Scene, goal) -> int:
         faults.add(Deeds().nth(1), Crash(), at=AFTER)
         if await survives(comes_to(faults)):
             return died
-    raise AssertionError(f"{goal.__name__}: not after 80 writes")
+    raise AssertionError("it has not come to its end after 80 writes")
 
 
 async def test_storms_of_conflicts_and_refusals_lose_nothing(scene: Scene) -> None:
@@ -137,7 +141,7 @@ async def test_storms_of_conflicts_and_refusals_lose_nothing(scene: Scene) -> No
             faults.add(on("create").first(2), throttled(retry_after=0.2))
             faults.add(on("delete").first(1), throttled())
             await deed(scene)
-            await until(lambda goal=goal: goal(scene), within=60)
+            await until(partial(goal, scene), within=60)
 
 
 async def rests(scene: Scene) -> bool:
@@ -158,7 +162,7 @@ async def test_at_rest_it_writes_heartbeats_and_nothing_else(scene: Scene) -> No
     async with scene.backend(), konnector(scene.app.connection, clock=clock):
         for deed, goal in STORY:
             await deed(scene)
-            await until(lambda goal=goal: goal(scene))
+            await until(partial(goal, scene))
         await until(lambda: rests(scene))
         marks = scene.app.audit.mark(), scene.plane.audit.mark()
         for _ in range(int(IDLE_SECONDS)):

@@ -1,5 +1,6 @@
 """Instances between two real API servers: what each side gets, and with how many writes."""
 
+import itertools
 from functools import partial
 from typing import Any
 
@@ -278,6 +279,30 @@ async def test_what_only_the_control_plane_fills_in_is_left_to_it(scene: Scene) 
 async def filled_in(side: Side, name: str = "orders") -> bool:
     """Tell whether the server shows by now what a changed CRD fills in."""
     return (await side.spec(name) or {}).get("tier") == "small"
+
+
+async def test_a_schema_that_changes_comes_down_and_interrupts_nothing(scene: Scene) -> None:
+    """Golden 02/60: a new field is known here as soon as there, and goes up."""
+    async with story(scene) as told:
+        await told.settle()
+
+        def widen(version: dict[str, Any]) -> None:
+            properties = version["schema"]["openAPIV3Schema"]["properties"]
+            properties["extra"] = {"type": "string"}
+
+        await redefine(scene.plane, scene, widen)
+        tried = itertools.count()
+
+        async def arrives() -> bool:
+            await told.here.patch({"extra": f"x{next(tried)}"})
+            return "extra" in await told.there.read()
+
+        await until(arrives)
+        crd = await read(scene.app, CRD, "", scene.offer.name)
+        schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        assert "extra" in schema["properties"]
+        await told.there.patch({"status": {"phase": "Failed"}}, subresource="status")
+        await until(lambda: equals(told.here.status(), {"phase": "Failed"}))
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["alone", "with another konnector"])

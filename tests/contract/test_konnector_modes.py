@@ -27,6 +27,7 @@ from reconciler.kube import crds
 from reconciler.kube.connection import Connection
 from tests.support import deployed
 from tests.support.deployed import Hearing
+from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http_faults import answer, on
 from tests.support.konnector import in_space, konnector
@@ -199,7 +200,7 @@ async def test_the_app_clusters_kubeconfig_is_renewed_without_a_restart(managed:
         there.to_app.add(on(), answer(401))
         await there.create("third")
         await until(lambda: there.copy("third"))
-        await until(lambda: len(lists.watched) >= 3)
+        await eventually(lambda: len(lists.watched) >= 3)
         assert lists.listed == []
 
 

@@ -5,7 +5,7 @@ that worked is kept (protocol-konnector.md A.7, B, H20, H21; golden 06/80 and 81
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -17,6 +17,7 @@ from reconciler.blueprints.objects import build
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import NAMESPACE, SECRET
+from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.forward_clock import ForwardClock
 from tests.support.http_faults import answer, on
@@ -90,7 +91,7 @@ async def test_a_renewed_kubeconfig_is_used_without_a_gap(scene: Scene) -> None:
         creating = asyncio.create_task(many_claims(scene))
         await made.kubeconfigs.provide(renewed)
         await until(lambda: made.kubeconfigs.mirrored(renewed))
-        await until(lambda: len(lists.watched) >= 6)
+        await eventually(lambda: len(lists.watched) >= 6)
         assert new_way.log[0].path == f"/api/v1/namespaces/{scene.space}"  # it was tried first
         made.way.add(on(), answer(401))
         created = await creating
@@ -168,7 +169,7 @@ async def test_a_way_that_somebody_chose_is_kept(scene: Scene) -> None:
         held = await made.secret()
         chosen = text_of(held).replace(made.way.url, own_way.url)
         await made.kubeconfigs.place(chosen)
-        await until(lambda: len(lists.watched) >= 6)
+        await eventually(lambda: len(lists.watched) >= 6)
         mark = scene.app.audit.mark()
         before = await made.heart()
         made.clock.put_forward(PULSE)
@@ -179,7 +180,7 @@ async def test_a_way_that_somebody_chose_is_kept(scene: Scene) -> None:
         assert await says(made.cluster_binding(), "SecretValid")
 
 
-async def changed(reading: Any, before: str) -> bool:
+async def changed(reading: Callable[[], Awaitable[str]], before: str) -> bool:
     return await reading() != before
 
 

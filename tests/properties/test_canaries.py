@@ -252,7 +252,9 @@ def test_canaries_do_go_up_where_they_may():
     """Else the law above would hold for a konnector that does nothing."""
     random = Random(7)
     ups = sum(
-        any(cluster_of(one) == PLANE and CANARY in text_of(one) for one in steps_of(world.decided()))
+        any(
+            cluster_of(one) == PLANE and CANARY in text_of(one) for one in steps_of(world.decided())
+        )
         for world in (World(random, hostile=True) for _ in range(3000))
     )
     assert ups > 60

@@ -78,7 +78,8 @@ async def alike(scene: Scene) -> bool:
     """See that each side has what the other has, and no more. Raises AssertionError."""
     claims = await _held(scene.app, scene.offer.kind, scene.app_namespace)
     copies = await _held(scene.plane, scene.offer.kind, scene.service_namespace)
-    assert claims.keys() == copies.keys(), claims.keys() ^ copies.keys()
+    assert claims.keys() - copies.keys() == set()
+    assert copies.keys() - claims.keys() == set()
     for name, claim in claims.items():
         copy = copies[name]
         assert not is_deleting(claim), name

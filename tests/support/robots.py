@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from reconciler.blueprints.objects import build
 from reconciler.core.manifest import Manifest, get_text
-from reconciler.core.refs import SERVICE_ACCOUNT, Kind
+from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, SERVICE_ACCOUNT, Kind
 from reconciler.core.secret import Secret
 from reconciler.kube.cluster import Writer
 from reconciler.kube.connection import Connection, Token
@@ -44,3 +45,16 @@ async def robot_token(live: "LiveCluster", namespace: str) -> Token:
 async def robot_connection(live: "LiveCluster", namespace: str) -> Connection:
     """Create a robot without any rights, and return a connection as it."""
     return replace(live.connection, credential=await robot_token(live, namespace))
+
+
+async def token_for_all(cluster: Writer, namespace: str) -> str:
+    """Create a robot that may do all there is, by a ClusterRoleBinding with the namespace's name.
+
+    Return a token of it that is valid for an hour.
+    """
+    await create_robot(cluster, namespace)
+    to = {"apiGroup": CLUSTER_ROLE.group, "kind": CLUSTER_ROLE.kind, "name": "cluster-admin"}
+    subject = {"kind": SERVICE_ACCOUNT.kind, "name": NAME, "namespace": namespace}
+    rights = build(CLUSTER_ROLE_BINDING, namespace, roleRef=to, subjects=[subject])
+    await cluster.create(rights, CLUSTER_ROLE_BINDING, manager="tests")
+    return await request_token(cluster, namespace, seconds=3600)

@@ -155,6 +155,7 @@ def test_in_control_plane_mode_nothing_is_told_or_done_about_secrets():
 STATES = {
     "as it was": (seen(), "True", "", None),
     "no source": (seen(source=None), "False", "ProviderSecretNotFound", None),
+    "a source that was not looked for yet": (seen(source=None, source_read=False), "", "", None),
     "no such key": (
         seen(source=live(SECRET, "kubeconfig", namespace=SPACE, data={"config": "eA=="})),
         "False",

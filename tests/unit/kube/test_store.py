@@ -168,6 +168,15 @@ def test_what_is_not_found(watched):
         store.by("no such index", "red")
 
 
+def test_values_are_counted_once_however_many_have_them(watched):
+    store = watched.store
+    assert store.count("team") == len(store.values("team")) == 2
+    store.put(made("d", "green red", version="9"))
+    assert store.count("team") == 3
+    store.remove(made("d"))
+    assert sorted(store.values("team")) == ["blue", "red"]
+
+
 def test_indexes_follow_moves_and_deletions(watched):
     store = watched.store
     store.put(made("a", "blue", version="9"))
