@@ -1,5 +1,6 @@
 """Syncs the claims of one exported kind with their copies: views -> Seen -> decide -> writes."""
 
+import contextlib
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -17,7 +18,7 @@ from konnector.hands import Known
 from konnector.link import Link
 from konnector.service_views import NAME, Sort
 from reconciler.core.decision import Apply, Decision, Note
-from reconciler.core.errors import ClusterError, Forbidden, Rejected
+from reconciler.core.errors import ClusterError, Conflict, Forbidden, KlutchError, Rejected
 from reconciler.core.manifest import (
     Manifest,
     digest,
@@ -164,7 +165,7 @@ class Instances:
             if seen.copy is None and seen.claim is not None and not is_deleting(seen.claim):
                 self._marked.add(seen.place)
                 async with self._in_between.one():
-                    await link.hands.carry_out(decision, known)
+                    await self._create(seen, decision, known)
             else:
                 await link.hands.carry_out(decision, known)
         except (Rejected, Forbidden) as error:
@@ -173,6 +174,20 @@ class Instances:
             raise
         self._say(seen, "")
         self._note_applied(seen, decision, there)
+
+    async def _create(self, seen: Seen, decision: Decision, known: Sequence[Known]) -> None:
+        """Make a copy; where that fails, a claim that was marked for it is marked no more."""
+        try:
+            await self._link.hands.carry_out(decision, known)
+        except Conflict:
+            raise  # the copy is there
+        except KlutchError:
+            claim = self._sides.here.get(*seen.place)
+            before = seen.claim is not None and copies.is_managed(seen.claim)
+            if claim is not None and copies.is_managed(claim) and not before:
+                with contextlib.suppress(KlutchError):
+                    await self._link.hands.carry_out(instance.unmarked(self.pair, claim), known)
+            raise
 
     async def _without_home(self, place: ObjectKey) -> None:
         """Ask for a service namespace; a claim that never had one may go."""

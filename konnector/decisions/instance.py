@@ -208,7 +208,19 @@ def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     made = copies.moved(claim, pair.kind, seen.copy_place, pair.marks)
     if owners := pair.owners:
         made["metadata"] = {**get_map(made, "metadata"), "ownerReferences": owners}
-    return _one(*_held(pair, claim), Create(pair.kind, made, CONTROL_PLANE))
+    made_there = Create(pair.kind, made, CONTROL_PLANE)
+    if keys.SYNCER in finalizers_of(claim):
+        return _one(made_there, *_held(pair, claim))
+    return _one(*_held(pair, claim), made_there)
+
+
+def unmarked(pair: Pair, claim: Manifest) -> Decision:
+    """Return what tells of a claim, just marked, that it has no copy after all. It stays held.
+
+    So a claim that is marked and has none lost it, whoever asks (mapping.md 10).
+    """
+    body: Manifest = {"metadata": {"uid": uid_of(claim), "annotations": {keys.BOUND: None}}}
+    return _one(Patch(ref_of(APP_CLUSTER, pair.kind, claim), body))
 
 
 def _taken(seen: Seen) -> Note:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from reconciler.core import names
 from reconciler.core.diff import FieldChange
 from reconciler.core.kubeconfig_facts import ca_digest, facts_of, service_account_facts_of
-from reconciler.core.manifest import Manifest, is_deleting, uid_of
+from reconciler.core.manifest import Manifest, get_maps, is_deleting, put, uid_of
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -27,18 +27,25 @@ from reconciler.planning.units import Site
 _KONNECTOR_STEP = 7
 
 
-def plan_cluster(site: Site, cluster: AppCluster, units: Sequence[Unit]) -> tuple[Change, ...]:
-    """Return the lines for everything that the cluster needs once, in order."""
+def plan_cluster(
+    site: Site, cluster: AppCluster, units: Sequence[Unit], *, keeps_rights: bool
+) -> tuple[Change, ...]:
+    """Return the lines for everything that the cluster needs once, in order.
+
+    `keeps_rights`: the konnector keeps those that it has, for units beside `units` that stay bound.
+    """
     return tuple(
         change
         for wanted in cluster_objects(site.fleet, cluster, site.footing, units=units)
-        for change in _changes(site, wanted)
+        for change in _changes(site, wanted, keeps_rights=keeps_rights)
     )
 
 
-def _changes(site: Site, wanted: Wanted) -> tuple[Change, ...]:
+def _changes(site: Site, wanted: Wanted, *, keeps_rights: bool) -> tuple[Change, ...]:
     index = site.app if wanted.ref.cluster == site.app.name else site.control_plane
     live = index.at(wanted.ref)
+    if keeps_rights and live is not None:
+        wanted = _widened(wanted, live)
     return tuple(sealed(one, live, wanted) for one in _decided(site, wanted, live, index))
 
 
@@ -67,6 +74,15 @@ def _draft(wanted: Wanted, live: Manifest | None) -> Change:
         uid="" if live is None else uid_of(live),
         wanted=wanted,
     )
+
+
+def _widened(wanted: Wanted, live: Manifest) -> Wanted:
+    """Return the konnector's role with what it holds already."""
+    if wanted.step != _KONNECTOR_STEP or wanted.ref.kind != CLUSTER_ROLE:
+        return wanted
+    stated = get_maps(wanted.manifest, "rules")
+    held = [rule for rule in get_maps(live, "rules") if rule not in stated]
+    return replace(wanted, manifest=put(wanted.manifest, [*stated, *held], "rules"))
 
 
 def _is_foreign_right(site: Site, live: Manifest, wanted: Wanted) -> bool:

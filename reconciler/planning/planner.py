@@ -163,7 +163,8 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
         reason = "its release had not come to its end, and the files want it again"
         draft.changes.append(replace(resumed, reason=reason))
     if wanted or site.control_plane.get(NAMESPACE, "", site.footing.space) is not None:
-        needs = plan_cluster(site, cluster, wanted)
+        stays = fleet.guards.mode is not PruneMode.AUTO and rules.departures(site, cluster.name)
+        needs = plan_cluster(site, cluster, wanted, keeps_rights=bool(stays))
         draft.changes += needs
         draft.warnings |= _address_warnings(fleet, cluster, site, needs)
     for unit, planned in _units(site, wanted, direct=direct):

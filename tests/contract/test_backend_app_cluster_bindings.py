@@ -152,13 +152,17 @@ async def test_a_living_konnector_gets_time_to_let_go_first(managed: Managed) ->
 
         await managed.apply(managed.offer.resource)
         await until(lambda: says(managed.itself(), "APIServiceBindingsReady"))
-        assert not await managed.drains()
+        await until(lambda: is_kept(managed))
 
         await managed.apply()
         await until(managed.drains)
         clock.put_forward(PATIENCE)
         await until(lambda: gone(managed.binding()))
         await until(lambda: gone(managed.export()))
+
+
+async def is_kept(managed: Managed) -> bool:
+    return not await managed.drains()
 
 
 INVALID = {

@@ -19,7 +19,7 @@ from tests.support.apply_runs import Deeds
 from tests.support.clusters import Write
 from tests.support.cues import AFTER
 from tests.support.eventually import eventually
-from tests.support.faults import Crash, Faults, conflict, on, survives, throttled
+from tests.support.faults import Crash, Faults, broken, conflict, on, survives, throttled
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
 from tests.support.konnector_faults import alike, mortal
@@ -172,3 +172,32 @@ async def test_at_rest_it_writes_heartbeats_and_nothing_else(scene: Scene) -> No
     assert {(one.resource, one.verb) for one in written} == {("clusterbindings", "patch")}
     beats = IDLE_SECONDS * 51 / PULSE.total_seconds()
     assert beats - 2 <= len(written) <= beats + 2
+
+
+async def test_claims_that_came_during_an_outage_are_no_loss(scene: Scene) -> None:
+    """Marked claims without a copy, more than a few, that a killed konnector left behind."""
+    faults, created = Faults(), [f"claim-{number}" for number in range(12)]
+
+    async def dies() -> None:
+        async with mortal(scene.app.connection, faults):
+            await until(lambda: says(scene.export(), "Ready"))
+            await scene.create_instance("first")
+            await until(lambda: scene.copy("first"))
+            faults.add(on("create", kind=scene.offer.kind), broken(503))
+            for name in created:
+                await scene.create_instance(name)
+
+            async def all_tried() -> bool:
+                tried = {one.ref.name for one in faults.calls if one.verb == "create"}
+                return tried >= {*created}
+
+            await until(all_tried)
+            faults.add(on(), Crash())
+            await scene.create_instance("last")
+            await eventually(faults.still_alive)  # it raises what ends us
+
+    async with scene.backend():
+        await begins(scene)
+        assert not await survives(dies())
+        async with konnector(scene.app.connection):
+            await eventually(lambda: alike(scene), within=60)

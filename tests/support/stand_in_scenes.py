@@ -227,9 +227,8 @@ class Managed:
         """Make the Secret with the app cluster's kubeconfig, that of a robot that may do all."""
         connection = self.app.connection
         to = kubeconfig.Destination(connection.server, connection.ca or "", "", "")
-        token = "x"
-        if content is None:
-            token = await robots.token_for_all(self.app.cluster, self.app_namespace)
+        app = self.app.cluster
+        token = "x" if content else await robots.token_for_all(app, self.app_namespace)
         made = spaces.kubeconfig_secret(
             self.namespace,
             "shop-kubeconfig",
@@ -253,11 +252,10 @@ class Managed:
 
     async def let_go(self) -> None:
         """Let binding and AppClusterBinding go where no backend and no konnector does."""
-        for kind, namespace, name in (
-            (APP_CLUSTER_BINDING, self.namespace, "shop"),
-            (API_SERVICE_BINDING, self.space, self.offer.name),
-        ):
-            await remove_for_good(self.plane, Ref(self.plane.name, kind, namespace, name))
+        whole = Ref(self.plane.name, APP_CLUSTER_BINDING, self.namespace, "shop")
+        bound = Ref(self.plane.name, API_SERVICE_BINDING, self.space, self.offer.name)
+        for ref in (whole, bound):
+            await remove_for_good(self.plane, ref)
 
     async def read(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
         return await read(self.plane, kind, namespace or self.space, name)
