@@ -9,7 +9,7 @@ demo: $(STAMP)
 	$(BIN)/python tests/demo.py
 
 test: check
-	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -24,9 +24,10 @@ bench: $(STAMP)
 SEEDS ?= 20
 
 soak: $(STAMP)
-	SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist loadfile tests/properties \
+	SEEDS=$(SEEDS) CHURN_SECONDS=600 IDLE_SECONDS=600 $(BIN)/pytest -n 2 --dist loadfile tests/properties \
 	  tests/contract/test_apply_crashes.py tests/contract/test_backend_crashes.py \
-	  tests/contract/test_informer_churn.py \
+	  tests/contract/test_informer_churn.py tests/contract/test_konnector_churn.py \
+	  tests/contract/test_konnector_faults.py \
 	  --hypothesis-profile=soak --timeout=0 $(ARGS)
 
 lock: $(STAMP) # needs uv on PATH

@@ -41,7 +41,9 @@ TABLE: dict[str, tuple[Any, Any, Any]] = {
         claim(FRESH), None, ["hold claim and mark claim", "create copy"],
     ),
     "held already, say by a konnector that died": (claim(), None, ["create copy"]),
-    "held, and not marked": (claim({"finalizers": [SYNCER]}), None, ["mark claim", "create copy"]),
+    "held, and its mark taken off as no copy could be made": (
+        claim({"finalizers": [SYNCER]}), None, ["create copy", "mark claim"],
+    ),
     "marked, and not held": (
         claim({"annotations": {BOUND: "true"}}), None, ["hold claim", "create copy"],
     ),
