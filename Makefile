@@ -9,7 +9,7 @@ demo: $(STAMP)
 	$(BIN)/python tests/demo.py
 
 test: check
-	$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
