@@ -77,8 +77,8 @@ def _draft(wanted: Wanted, live: Manifest | None) -> Change:
 
 
 def _widened(wanted: Wanted, live: Manifest) -> Wanted:
-    """Return the konnector's role with what it holds already."""
-    if wanted.step != _KONNECTOR_STEP or wanted.ref.kind != CLUSTER_ROLE:
+    """Return the konnector's role, whichever mode makes it, with what it holds already."""
+    if wanted.ref.kind != CLUSTER_ROLE:
         return wanted
     stated = get_maps(wanted.manifest, "rules")
     held = [rule for rule in get_maps(live, "rules") if rule not in stated]

@@ -65,7 +65,7 @@ KINDS: Final = {
     )
 }
 _MANAGER: Final = "operator"
-_DISCOVERY: Final = re.compile(r"/api(s/[^/]+)?/[^/]+")
+_DISCOVERY: Final = re.compile(r"/api(/[^/]+)?|/apis(/[^/]+){0,2}")
 _REVIEW: Final = Kind(
     "authorization.k8s.io",
     "v1",
