@@ -6,35 +6,35 @@ watches go on over the new connection from where they were.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Self, TypeAlias
+from typing import Final, Self, TypeAlias, TypeVar
 
 from reconciler.core.errors import Unreachable
-from reconciler.core.manifest import Manifest, resource_version_of
-from reconciler.core.refs import Kind, Ref
-from reconciler.kube.cluster import (
-    Cluster,
-    Listing,
-    Page,
-    Preconditions,
-    Propagation,
-    WatchEvent,
-)
+from reconciler.core.manifest import resource_version_of
+from reconciler.core.refs import Kind
+from reconciler.kube.cluster import Cluster, Listing, WatchEvent
+from reconciler.kube.front import Call, Front
 
+T = TypeVar("T")
 _Watching: TypeAlias = AbstractAsyncContextManager[AsyncIterator[WatchEvent]]
 
 _PATIENCE: Final = 30.0  # seconds for calls that are under way over the old connection
 
 
-class Switching:
+class Switching(Front):
     """A Cluster that is another one's face. `name` stays that of the first."""
 
     def __init__(self, first: Cluster) -> None:
         self._now = first
-        self.name = first.name
+        self._name = first.name
         self._under_way: dict[int, int] = {}
         self._idle = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        """What people call the cluster."""
+        return self._name
 
     def __repr__(self) -> str:
         return f"Switching({self._now!r})"
@@ -74,31 +74,9 @@ class Switching:
                 del self._under_way[id(cluster)]
                 self._idle.set()
 
-    async def get(self, ref: Ref, *, metadata_only: bool = False) -> Manifest | None:
-        """As `Reader.get`."""
+    async def _pass(self, call: Call, real: Callable[[Cluster], Awaitable[T]]) -> T:
         with self._in_use() as cluster:
-            return await cluster.get(ref, metadata_only=metadata_only)
-
-    async def list(
-        self,
-        kind: Kind,
-        *,
-        namespace: str = "",
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-        page_size: int = 500,
-    ) -> Listing:
-        """As `Reader.list`."""
-        with self._in_use() as cluster:
-            return await cluster.list(
-                kind,
-                namespace=namespace,
-                labels=labels,
-                fields=fields,
-                metadata_only=metadata_only,
-                page_size=page_size,
-            )
+            return await real(cluster)
 
     async def pages(
         self,
@@ -123,100 +101,6 @@ class Switching:
             async with contextlib.aclosing(pages):
                 async for page in pages:
                     yield page
-
-    async def first_page(
-        self, kind: Kind, *, namespace: str = "", limit: int, metadata_only: bool = False
-    ) -> Page:
-        """As `Reader.first_page`."""
-        with self._in_use() as cluster:
-            return await cluster.first_page(
-                kind, namespace=namespace, limit=limit, metadata_only=metadata_only
-            )
-
-    async def kind(self, group: str, version: str, plural: str) -> Kind:
-        """As `Discoverer.kind`."""
-        with self._in_use() as cluster:
-            return await cluster.kind(group, version, plural)
-
-    async def create(
-        self,
-        manifest: Manifest,
-        kind: Kind,
-        *,
-        manager: str,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> Manifest:
-        """As `Writer.create`."""
-        with self._in_use() as cluster:
-            return await cluster.create(
-                manifest, kind, manager=manager, subresource=subresource, dry_run=dry_run
-            )
-
-    async def apply(
-        self,
-        manifest: Manifest,
-        kind: Kind,
-        *,
-        manager: str,
-        force: bool,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> Manifest:
-        """As `Writer.apply`."""
-        with self._in_use() as cluster:
-            return await cluster.apply(
-                manifest,
-                kind,
-                manager=manager,
-                force=force,
-                subresource=subresource,
-                dry_run=dry_run,
-            )
-
-    async def merge_patch(
-        self,
-        ref: Ref,
-        patch: Manifest,
-        *,
-        manager: str,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> Manifest:
-        """As `Writer.merge_patch`."""
-        with self._in_use() as cluster:
-            return await cluster.merge_patch(
-                ref, patch, manager=manager, subresource=subresource, dry_run=dry_run
-            )
-
-    async def json_patch(
-        self,
-        ref: Ref,
-        patch: Sequence[Manifest],
-        *,
-        manager: str,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> Manifest:
-        """As `Writer.json_patch`."""
-        with self._in_use() as cluster:
-            return await cluster.json_patch(
-                ref, patch, manager=manager, subresource=subresource, dry_run=dry_run
-            )
-
-    async def delete(
-        self,
-        ref: Ref,
-        *,
-        preconditions: Preconditions,
-        propagation: Propagation,
-        dry_run: bool = False,
-    ) -> bool:
-        """As `Writer.delete`."""
-        with self._in_use() as cluster:
-            return await cluster.delete(
-                ref, preconditions=preconditions, propagation=propagation, dry_run=dry_run
-            )
 
     @contextlib.asynccontextmanager
     async def watch(  # noqa: PLR0913 - each is a parameter of the API

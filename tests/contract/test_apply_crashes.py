@@ -28,7 +28,7 @@ from tests.support.applying import CLAIMS, Fleet, Scene
 from tests.support.cues import AFTER, BEFORE
 from tests.support.end_states import differences, end_state
 from tests.support.eventually import eventually
-from tests.support.faults import Crash, Faults, survives
+from tests.support.faults import Crash, Faults, is_write, survives
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -191,7 +191,7 @@ class _Telling:
                     faults.crash_at(write, moment)
                     if await survives(self._runs.run(faults)):
                         break
-                    at = [call for call in faults.calls if call.writes][-1]
+                    at = [call for call in faults.calls if is_write(call)][-1]
                     await eventually(self._nothing_blocks, within=60)
                     await self._runs.finish()
                     where = f"{moment.value} write {write}: {at.verb} {at.ref.object}"

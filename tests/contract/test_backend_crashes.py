@@ -18,6 +18,7 @@ import pytest_asyncio
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import ClusterError
 from reconciler.core.refs import NAMESPACE, Ref
+from reconciler.kube.front import Call
 from tests.support.apply_runs import Deeds, remove
 from tests.support.backend_runs import (
     comes_to,
@@ -28,7 +29,7 @@ from tests.support.backend_runs import (
 from tests.support.backend_states import HOSTILE, found, refs_of
 from tests.support.backend_stories import STORIES, tenancy
 from tests.support.cues import AFTER, BEFORE
-from tests.support.faults import Call, Crash, Faults, conflict, survives
+from tests.support.faults import Crash, Faults, conflict, survives
 from tests.support.stand_in_offer import CREDENTIALS, offered
 
 pytestmark = pytest.mark.timeout(1800)

@@ -33,6 +33,7 @@ from reconciler.fleet.values import Access, Mode
 from reconciler.fleet.values import Fleet as FleetValue
 from reconciler.kube import registry
 from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.front import Call
 from reconciler.kube.registry import Reached, Surroundings
 from reconciler.observe import Clusters, Pace, answer, observe
 from reconciler.planning import planner
@@ -41,7 +42,7 @@ from tests.support.applying import Fleet, Scene
 from tests.support.clusters import LiveCluster
 from tests.support.cues import Cue
 from tests.support.eventually import eventually
-from tests.support.faults import Call, Faults
+from tests.support.faults import Faults, is_write
 from tests.support.faulty import FaultyCluster
 from tests.support.observing import established
 from tests.support.removal import remove_for_good
@@ -55,7 +56,7 @@ class Deeds(Cue[Call]):
     """All that an apply writes, but for its lock."""
 
     def matches(self, call: Call) -> bool:
-        return call.writes and call.ref.kind not in (LEASE, EVENT)
+        return is_write(call) and call.ref.kind not in (LEASE, EVENT)
 
 
 _MANY_RUNS = 5

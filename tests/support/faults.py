@@ -21,8 +21,9 @@ from reconciler.core.errors import (
     Unauthorized,
     Unreachable,
 )
-from reconciler.core.refs import Kind, Ref
+from reconciler.core.refs import Kind
 from reconciler.kube.cluster import Verb
+from reconciler.kube.front import Call
 from tests.support.cues import BEFORE, Cue, Moment, Rule, Rules
 
 WRITES: Final[tuple[Verb, ...]] = ("create", "apply", "patch", "delete")
@@ -32,19 +33,9 @@ class SimulatedCrash(BaseException):
     """The process dies here. Not an Exception, so that no handler outlives it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call to a cluster. `ref.name` is "" for lists, watches and generated names."""
-
-    verb: Verb
-    ref: Ref
-    subresource: str = ""
-    dry_run: bool = False
-
-    @property
-    def writes(self) -> bool:
-        """Whether the call may change the world."""
-        return self.verb in WRITES and not self.dry_run
+def is_write(call: Call) -> bool:
+    """Return whether the call may change the world."""
+    return call.verb in WRITES and not call.dry_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +79,7 @@ class Calls(Cue[Call]):
 
 class _Writes(Cue[Call]):
     def matches(self, call: Call) -> bool:
-        return call.writes
+        return is_write(call)
 
 
 def on(
@@ -134,7 +125,7 @@ class Fail:
             status=self.status,
             reason=self.reason,
             retry_after=self.retry_after,
-            outcome_unknown=self.in_doubt and call.writes,
+            outcome_unknown=self.in_doubt and is_write(call),
         )
 
 
@@ -205,7 +196,7 @@ class Faults(Rules[Call, Point, Effect]):
 
     def count_writes(self) -> int:
         """Return how many calls could change the world: the kill points are 1 to this."""
-        return sum(call.writes for call in self.calls)
+        return sum(is_write(call) for call in self.calls)
 
     def crash_at(self, write: int, at: Moment) -> None:
         """Die at this write, counted from now on over all clusters that share the faults."""

@@ -8,24 +8,16 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from reconciler.core.errors import ClusterError
-from reconciler.core.manifest import Manifest, ref_of
-from reconciler.core.refs import Kind, Ref
-from reconciler.kube.cluster import (
-    Cluster,
-    Listing,
-    Page,
-    Preconditions,
-    Propagation,
-    Verb,
-    WatchEvent,
-)
+from reconciler.core.refs import Kind
+from reconciler.kube.cluster import Cluster, Listing, WatchEvent
+from reconciler.kube.front import Call, Front
 from tests.support.cues import AFTER, BEFORE, Rule
-from tests.support.faults import Call, Effect, Events, Faults, Point
+from tests.support.faults import Effect, Events, Faults, Point
 
 T = TypeVar("T")
 
 
-class FaultyCluster:
+class FaultyCluster(Front):
     """A `Cluster` with faults; its own ones, unless some are shared with other clusters."""
 
     def __init__(self, real: Cluster, faults: Faults | None = None) -> None:
@@ -38,33 +30,6 @@ class FaultyCluster:
 
     async def close(self) -> None:
         await self._real.close()
-
-    async def get(self, ref: Ref, *, metadata_only: bool = False) -> Manifest | None:
-        return await self._through(
-            Call("get", ref), lambda: self._real.get(ref, metadata_only=metadata_only)
-        )
-
-    async def list(
-        self,
-        kind: Kind,
-        *,
-        namespace: str = "",
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-        page_size: int = 500,
-    ) -> Listing:
-        return await self._through(
-            self._call("list", kind, namespace),
-            lambda: self._real.list(
-                kind,
-                namespace=namespace,
-                labels=labels,
-                fields=fields,
-                metadata_only=metadata_only,
-                page_size=page_size,
-            ),
-        )
 
     async def pages(
         self,
@@ -84,109 +49,10 @@ class FaultyCluster:
             metadata_only=metadata_only,
             page_size=page_size,
         )
-        call = self._call("list", kind, namespace)
-        yield await self._through(call, lambda: anext(pages))
+        call = self._unnamed("list", kind, namespace)
+        yield await self._pass(call, lambda _: anext(pages))
         async for page in pages:
             yield page
-
-    async def first_page(
-        self, kind: Kind, *, namespace: str = "", limit: int, metadata_only: bool = False
-    ) -> Page:
-        return await self._through(
-            self._call("list", kind, namespace),
-            lambda: self._real.first_page(
-                kind, namespace=namespace, limit=limit, metadata_only=metadata_only
-            ),
-        )
-
-    async def kind(self, group: str, version: str, plural: str) -> Kind:
-        return await self._real.kind(group, version, plural)
-
-    async def create(
-        self,
-        manifest: Manifest,
-        kind: Kind,
-        *,
-        manager: str,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> Manifest:
-        ref = ref_of(self.name, kind, manifest)
-        return await self._through(
-            Call("create", ref, subresource=subresource, dry_run=dry_run),
-            lambda: self._real.create(
-                manifest, kind, manager=manager, subresource=subresource, dry_run=dry_run
-            ),
-        )
-
-    async def apply(
-        self,
-        manifest: Manifest,
-        kind: Kind,
-        *,
-        manager: str,
-        force: bool,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> Manifest:
-        return await self._through(
-            Call("apply", ref_of(self.name, kind, manifest), subresource, dry_run),
-            lambda: self._real.apply(
-                manifest,
-                kind,
-                manager=manager,
-                force=force,
-                subresource=subresource,
-                dry_run=dry_run,
-            ),
-        )
-
-    async def merge_patch(
-        self,
-        ref: Ref,
-        patch: Manifest,
-        *,
-        manager: str,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> Manifest:
-        return await self._through(
-            Call("patch", ref, subresource, dry_run),
-            lambda: self._real.merge_patch(
-                ref, patch, manager=manager, subresource=subresource, dry_run=dry_run
-            ),
-        )
-
-    async def json_patch(
-        self,
-        ref: Ref,
-        patch: Sequence[Manifest],
-        *,
-        manager: str,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> Manifest:
-        return await self._through(
-            Call("patch", ref, subresource, dry_run),
-            lambda: self._real.json_patch(
-                ref, patch, manager=manager, subresource=subresource, dry_run=dry_run
-            ),
-        )
-
-    async def delete(
-        self,
-        ref: Ref,
-        *,
-        preconditions: Preconditions,
-        propagation: Propagation,
-        dry_run: bool = False,
-    ) -> bool:
-        return await self._through(
-            Call("delete", ref, dry_run=dry_run),
-            lambda: self._real.delete(
-                ref, preconditions=preconditions, propagation=propagation, dry_run=dry_run
-            ),
-        )
 
     @asynccontextmanager
     async def watch(
@@ -200,7 +66,7 @@ class FaultyCluster:
         metadata_only: bool = False,
         read_timeout: float | None = None,
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
-        call = self._call("watch", kind, namespace)
+        call = self._unnamed("watch", kind, namespace)
         due = self.faults.enter(call)
         await self.faults.pass_point(BEFORE, call, due)
         async with self._real.watch(
@@ -215,14 +81,11 @@ class FaultyCluster:
             await self.faults.pass_point(AFTER, call, due)
             yield _Stream(events, self.faults, call, due)
 
-    def _call(self, verb: Verb, kind: Kind, namespace: str) -> Call:
-        return Call(verb, Ref(self.name, kind, namespace, ""))
-
-    async def _through(self, call: Call, real: Callable[[], Awaitable[T]]) -> T:
+    async def _pass(self, call: Call, real: Callable[[Cluster], Awaitable[T]]) -> T:
         due = self.faults.enter(call)
         await self.faults.pass_point(BEFORE, call, due)
         try:
-            answer = await real()
+            answer = await real(self._real)
         except ClusterError:  # a refusal is an answer too, and can be late or lost
             await self.faults.pass_point(AFTER, call, due)
             raise

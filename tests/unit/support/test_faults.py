@@ -15,9 +15,10 @@ from reconciler.core.errors import (
 )
 from reconciler.core.refs import CONFIG_MAP, SECRET
 from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+from reconciler.kube.front import Call
 from tests.support import faults as f
 from tests.support.cues import AFTER, BEFORE, Delay, Gate
-from tests.support.faults import Call, Calls, End, Events, on
+from tests.support.faults import Calls, End, Events, on
 from tests.support.faulty import FaultyCluster
 from tests.unit.support.recorder import MANIFEST, REF, Recorder, apply, follow, numbers
 
