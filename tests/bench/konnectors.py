@@ -38,10 +38,10 @@ from tests.bench.plans import verdict
 from tests.bench.servers import sandbox
 from tests.bench.sync_load import Load, requests_of
 from tests.support import clusters
+from tests.support.bound_scenes import ACCEPTED, BIND, Scene
 from tests.support.clusters import LiveCluster
+from tests.support.offers import Offer, define_again, publish_template
 from tests.support.raw import http_session
-from tests.support.stand_in_offer import Offer, define_again, publish_template
-from tests.support.stand_in_scenes import ACCEPTED, BIND, Scene
 
 ROUNDS: Final = 2
 BURST: Final = 2_000

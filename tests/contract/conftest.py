@@ -13,12 +13,12 @@ from reconciler.core.refs import (
 )
 from reconciler.fleet.values import Access, Fleet
 from tests.support import fleets
+from tests.support.bound_scenes import Managed, Scene, direct_scene, managed_scene
 from tests.support.clusters import LiveCluster
 from tests.support.observing import (
     BIND,
     Hand,
 )
-from tests.support.stand_in_scenes import Managed, Scene, direct_scene, managed_scene
 from tests.support.wire_objects import MANAGER
 
 

@@ -34,8 +34,8 @@ from tests.support.apply_runs import inhabit, remove, staged
 from tests.support.applying import Fleet, Scene
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
+from tests.support.offers import offered
 from tests.support.role_holders import as_holder, kubeconfig, role_holder
-from tests.support.stand_in_offer import offered
 
 BIND = names.KLUTCH_NAMESPACE
 REVIEWS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})

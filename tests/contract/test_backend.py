@@ -36,10 +36,7 @@ from reconciler.core.refs import (
     SECRET,
 )
 from tests.support.backend import is_idle
-from tests.support.eventually import eventually
-from tests.support.forward_clock import ForwardClock
-from tests.support.stand_in_offer import define_again, offered, publish_template
-from tests.support.stand_in_scenes import (
+from tests.support.bound_scenes import (
     MANAGER,
     Scene,
     concerns,
@@ -52,6 +49,9 @@ from tests.support.stand_in_scenes import (
     shown,
     until,
 )
+from tests.support.eventually import eventually
+from tests.support.forward_clock import ForwardClock
+from tests.support.offers import define_again, offered, publish_template
 
 GRACE = Settings().export_grace
 

@@ -25,10 +25,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, Ref
 from tests.support.backend import is_idle
-from tests.support.eventually import eventually
-from tests.support.forward_clock import ForwardClock
-from tests.support.stand_in_offer import offered, publish_template
-from tests.support.stand_in_scenes import (
+from tests.support.bound_scenes import (
     ACCEPTED,
     MANAGER,
     Managed,
@@ -41,6 +38,9 @@ from tests.support.stand_in_scenes import (
     shown,
     until,
 )
+from tests.support.eventually import eventually
+from tests.support.forward_clock import ForwardClock
+from tests.support.offers import offered, publish_template
 
 
 async def test_an_app_cluster_binding_makes_a_space_and_binds(managed: Managed) -> None:

@@ -30,7 +30,7 @@ from tests.support.backend_states import HOSTILE, found, refs_of
 from tests.support.backend_stories import STORIES, tenancy
 from tests.support.cues import AFTER, BEFORE
 from tests.support.faults import Crash, Faults, conflict, survives
-from tests.support.stand_in_offer import CREDENTIALS, offered
+from tests.support.offers import CREDENTIALS, offered
 
 pytestmark = pytest.mark.timeout(1800)
 

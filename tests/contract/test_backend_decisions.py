@@ -33,7 +33,7 @@ from reconciler.core.refs import (
 from reconciler.kube.cluster import Cluster, Preconditions, Propagation
 from reconciler.loop.gate import Gate
 from reconciler.loop.perform import carry_out
-from tests.support.stand_in_offer import CREDENTIALS, Offer, offered
+from tests.support.offers import CREDENTIALS, Offer, offered
 
 MANAGER: Final = "klutch-bind"
 GRACE: Final = timedelta(minutes=10)

@@ -18,8 +18,8 @@ from tests.support.backend_states import end_state
 from tests.support.backend_stories import STORIES, tenancy
 from tests.support.end_states import differences
 from tests.support.eventually import eventually
+from tests.support.offers import offered
 from tests.support.replicas import replicas
-from tests.support.stand_in_offer import offered
 
 BOUND = STORIES["an app cluster, released"][:1]
 SERVED = STORIES["a space and its app namespace"][:1]

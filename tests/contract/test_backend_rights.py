@@ -58,6 +58,7 @@ from tests.support.deployed import (
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 from tests.support.observing import kubeconfig
+from tests.support.offers import CREDENTIALS, Offer, offered
 from tests.support.served_app_clusters import AppCluster
 from tests.support.served_spaces import (
     APP,
@@ -69,7 +70,6 @@ from tests.support.served_spaces import (
     delete,
     gone,
 )
-from tests.support.stand_in_offer import CREDENTIALS, Offer, offered
 
 
 def with_services_of(offer: Offer, made: Sequence[Any], *, claimed: str) -> list[Any]:

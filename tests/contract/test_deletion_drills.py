@@ -18,8 +18,7 @@ from reconciler.core.heartbeat import INTERVAL
 from reconciler.core.manifest import annotations_of, is_deleting, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
 from tests.support.backend import USUAL
-from tests.support.forward_clock import ForwardClock
-from tests.support.stand_in_scenes import (
+from tests.support.bound_scenes import (
     MANAGER,
     Managed,
     conditions,
@@ -32,6 +31,7 @@ from tests.support.stand_in_scenes import (
     served,
     until,
 )
+from tests.support.forward_clock import ForwardClock
 
 DEADLINE = timedelta(minutes=5)  # while the last heartbeat still counts
 STUCK = "someone.example/stuck"

@@ -3,8 +3,8 @@
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, get_text
 from reconciler.core.refs import SECRET
+from tests.support.bound_scenes import ACCEPTED, Scene, b64, has, secret, until
 from tests.support.konnector import konnector
-from tests.support.stand_in_scenes import ACCEPTED, Scene, b64, has, secret, until
 
 
 async def test_a_claim_goes_up_and_its_status_and_secret_come_down(scene: Scene) -> None:

@@ -7,8 +7,8 @@ from reconciler.blueprints.objects import build
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, uid_of
 from reconciler.core.refs import CONFIG_MAP
+from tests.support.bound_scenes import Scene, until
 from tests.support.konnector_scenes import READY, Side, equals, sides, story, working
-from tests.support.stand_in_scenes import Scene, until
 
 HOLD = "provider.example/cleanup"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -16,10 +16,7 @@ from reconciler.core import keys
 from reconciler.core.durations import parse_time
 from reconciler.core.manifest import Manifest, get, get_text, put, uid_of
 from reconciler.core.refs import CRD, SECRET, Ref
-from tests.support.clusters import LiveCluster
-from tests.support.forward_clock import ForwardClock
-from tests.support.konnector import konnector
-from tests.support.stand_in_scenes import (
+from tests.support.bound_scenes import (
     BIND,
     MANAGER,
     Scene,
@@ -33,6 +30,9 @@ from tests.support.stand_in_scenes import (
     shown,
     until,
 )
+from tests.support.clusters import LiveCluster
+from tests.support.forward_clock import ForwardClock
+from tests.support.konnector import konnector
 
 _MINE: Final = (keys.MANAGER_KONNECTOR, "Update")
 

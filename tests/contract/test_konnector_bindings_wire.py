@@ -11,9 +11,7 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, get_text, uid_of
 from reconciler.core.refs import CRD, SECRET, Ref
-from tests.support.clusters import LiveCluster
-from tests.support.konnector import konnector
-from tests.support.stand_in_scenes import (
+from tests.support.bound_scenes import (
     ACCEPTED,
     BIND,
     Scene,
@@ -24,6 +22,8 @@ from tests.support.stand_in_scenes import (
     says,
     until,
 )
+from tests.support.clusters import LiveCluster
+from tests.support.konnector import konnector
 
 AGENT = "konnector"
 

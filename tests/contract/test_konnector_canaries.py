@@ -25,6 +25,7 @@ from reconciler.blueprints import space as spaces
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, EVENT, NAMESPACE, SECRET, Kind
 from tests.properties import test_canaries as law
+from tests.support.bound_scenes import Scene, b64, remove, until
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.konnector import konnector
@@ -37,7 +38,6 @@ from tests.support.konnector_claims import (
     mapping_of,
     offer,
 )
-from tests.support.stand_in_scenes import Scene, b64, remove, until
 
 SEED: Final = 20260601
 ROUNDS: Final = 40

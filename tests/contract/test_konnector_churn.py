@@ -24,14 +24,7 @@ from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.kube import informer as informers
 from tests.support import churn
 from tests.support.apply_runs import Deeds
-from tests.support.clusters import LiveCluster
-from tests.support.cues import AFTER, BEFORE, Moment
-from tests.support.fault_proxy import FaultProxy
-from tests.support.faults import Crash, Faults
-from tests.support.http_faults import Cut, Effect, Requests, answer, on
-from tests.support.konnector_faults import becomes_alike, restless
-from tests.support.konnector_ways import account, bare, with_token
-from tests.support.stand_in_scenes import (
+from tests.support.bound_scenes import (
     ACCEPTED,
     Scene,
     b64,
@@ -41,6 +34,13 @@ from tests.support.stand_in_scenes import (
     secret,
     until,
 )
+from tests.support.clusters import LiveCluster
+from tests.support.cues import AFTER, BEFORE, Moment
+from tests.support.fault_proxy import FaultProxy
+from tests.support.faults import Crash, Faults
+from tests.support.http_faults import Cut, Effect, Requests, answer, on
+from tests.support.konnector_faults import becomes_alike, restless
+from tests.support.konnector_ways import account, bare, with_token
 
 pytestmark = pytest.mark.timeout(7200)
 

@@ -11,10 +11,10 @@ from reconciler.blueprints import space as spaces
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, SECRET
+from tests.support.bound_scenes import Scene, remove, until
 from tests.support.eventually import eventually
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import End, bound, claim, data, is_idle
-from tests.support.stand_in_scenes import Scene, remove, until
 
 OWNER = keys.RESOURCE_OWNER
 DOWN = claim("secrets", "Provider")

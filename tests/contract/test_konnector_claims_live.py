@@ -10,6 +10,7 @@ import pytest
 from reconciler.blueprints.objects import build
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, CRD, SECRET, Kind
+from tests.support.bound_scenes import Scene, remove, served, until
 from tests.support.clusters import LiveCluster
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
@@ -24,9 +25,8 @@ from tests.support.konnector_claims import (
     watches,
 )
 from tests.support.observing import established
+from tests.support.offers import MANAGER, offered
 from tests.support.raw import http_session
-from tests.support.stand_in_offer import MANAGER, offered
-from tests.support.stand_in_scenes import Scene, remove, served, until
 
 SECRETS = claim("secrets", "Provider", names=["creds", "key"])
 MAPS = claim("configmaps", "Provider")

@@ -9,6 +9,7 @@ from reconciler.core import keys
 from reconciler.core.errors import Rejected
 from reconciler.core.manifest import Manifest, annotations_of, get_text, uid_of
 from reconciler.core.refs import CONFIG_MAP, EVENT, SECRET, Kind, Ref
+from tests.support.bound_scenes import Scene, b64, until
 from tests.support.eventually import eventually
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import (
@@ -23,7 +24,6 @@ from tests.support.konnector_claims import (
     mapped,
     offer,
 )
-from tests.support.stand_in_scenes import Scene, b64, until
 
 OWNER = keys.RESOURCE_OWNER
 MINE = {"annotations": {OWNER: "Consumer"}}

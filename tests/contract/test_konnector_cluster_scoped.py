@@ -8,6 +8,7 @@ import pytest
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, get_text, labels_of
 from reconciler.core.refs import NAMESPACE
+from tests.support.bound_scenes import Scene, until
 from tests.support.clusters import LiveCluster
 from tests.support.konnector_scenes import (
     CLUSTER_WIDE,
@@ -17,7 +18,6 @@ from tests.support.konnector_scenes import (
     story,
     wide_scene,
 )
-from tests.support.stand_in_scenes import Scene, until
 
 HOLD = "provider.example/cleanup"
 

@@ -18,8 +18,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import CRD, LEASE, SECRET, Ref
-from tests.support.konnector import konnector
-from tests.support.stand_in_scenes import (
+from tests.support.bound_scenes import (
     ACCEPTED,
     BIND,
     MANAGER,
@@ -31,6 +30,7 @@ from tests.support.stand_in_scenes import (
     secret,
     until,
 )
+from tests.support.konnector import konnector
 
 
 async def annotated(scene: Scene, policy: str) -> None:

@@ -16,13 +16,7 @@ from konnector.decisions.cluster_binding import PULSE
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import SECRET, Ref
 from tests.support.apply_runs import Deeds
-from tests.support.clusters import Write
-from tests.support.eventually import eventually
-from tests.support.faults import Crash, Faults, broken, conflict, on, survives, throttled
-from tests.support.forward_clock import ForwardClock
-from tests.support.konnector import konnector
-from tests.support.konnector_faults import alike, mortal
-from tests.support.stand_in_scenes import (
+from tests.support.bound_scenes import (
     ACCEPTED,
     Scene,
     b64,
@@ -32,6 +26,12 @@ from tests.support.stand_in_scenes import (
     secret,
     until,
 )
+from tests.support.clusters import Write
+from tests.support.eventually import eventually
+from tests.support.faults import Crash, Faults, broken, conflict, on, survives, throttled
+from tests.support.forward_clock import ForwardClock
+from tests.support.konnector import konnector
+from tests.support.konnector_faults import alike, mortal
 
 pytestmark = pytest.mark.timeout(900)
 

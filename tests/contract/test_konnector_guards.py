@@ -17,12 +17,12 @@ from reconciler.core import keys, names
 from reconciler.core.durations import format_time
 from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of, uid_of
 from reconciler.core.refs import CONFIG_MAP, EVENT, NAMESPACE, SECRET, Kind, Ref
+from tests.support.bound_scenes import BIND, Scene, conditions, remove, until
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import bound, claim, data, is_idle, mapping_of
-from tests.support.stand_in_scenes import BIND, Scene, conditions, remove, until
 
 MANY: Final = 8
 DELETES, CREATES = "DeletesAllowed", "RecreationAllowed"

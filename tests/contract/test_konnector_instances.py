@@ -10,6 +10,7 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, labels_of, uid_of
 from reconciler.core.refs import CRD
+from tests.support.bound_scenes import Scene, managers, read, remove, served, until
 from tests.support.konnector_scenes import (
     Side,
     Story,
@@ -22,7 +23,6 @@ from tests.support.konnector_scenes import (
     story,
     working,
 )
-from tests.support.stand_in_scenes import Scene, managers, read, remove, served, until
 
 TOOLS = {
     "kubectl.kubernetes.io/last-applied-configuration": "{}",

@@ -26,22 +26,7 @@ from reconciler.core.refs import CRD, LEASE, SECRET, Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.connection import Connection
 from tests.support import deployed
-from tests.support.deployed import Hearing
-from tests.support.eventually import eventually
-from tests.support.fault_proxy import FaultProxy
-from tests.support.http_faults import answer, on
-from tests.support.konnector import in_space, konnector
-from tests.support.konnector_ways import (
-    a_way,
-    account,
-    bare,
-    content,
-    may_read,
-    put,
-    token_of,
-    with_token,
-)
-from tests.support.stand_in_scenes import (
+from tests.support.bound_scenes import (
     ACCEPTED,
     BIND,
     Managed,
@@ -56,6 +41,21 @@ from tests.support.stand_in_scenes import (
     secret,
     served,
     until,
+)
+from tests.support.deployed import Hearing
+from tests.support.eventually import eventually
+from tests.support.fault_proxy import FaultProxy
+from tests.support.http_faults import answer, on
+from tests.support.konnector import in_space, konnector
+from tests.support.konnector_ways import (
+    a_way,
+    account,
+    bare,
+    content,
+    may_read,
+    put,
+    token_of,
+    with_token,
 )
 
 SOURCE = "shop-kubeconfig"

@@ -5,8 +5,8 @@ from reconciler.blueprints import space as spaces
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting, uid_of
 from reconciler.core.refs import NAMESPACE
+from tests.support.bound_scenes import Scene, remove, until
 from tests.support.konnector_scenes import Side, equals, sides, story, working
-from tests.support.stand_in_scenes import Scene, remove, until
 
 HOLD = "provider.example/cleanup"
 

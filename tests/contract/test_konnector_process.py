@@ -16,10 +16,10 @@ from reconciler.blueprints import rights
 from reconciler.blueprints.objects import build
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import SECRET
+from tests.support.bound_scenes import ACCEPTED, Managed, Scene, says, until
 from tests.support.eventually import eventually
 from tests.support.konnector_ways import account, content
 from tests.support.replicas import Replicas, replicas
-from tests.support.stand_in_scenes import ACCEPTED, Managed, Scene, says, until
 
 KONNECTOR = (sys.executable, "-m", "konnector")
 _LONG = 60.0

@@ -15,12 +15,7 @@ from reconciler.blueprints.rights import Claimed
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, finalizers_of, get_list, get_map, get_text, uid_of
 from reconciler.core.refs import CRD, EVENT, LEASE, SECRET, Ref
-from tests.support.deployed import Hearing, rights_of
-from tests.support.fault_proxy import FaultProxy
-from tests.support.forward_clock import ForwardClock
-from tests.support.konnector import USUAL, konnector
-from tests.support.konnector_ways import account, bare, with_token
-from tests.support.stand_in_scenes import (
+from tests.support.bound_scenes import (
     ACCEPTED,
     BIND,
     Scene,
@@ -31,6 +26,11 @@ from tests.support.stand_in_scenes import (
     secret,
     until,
 )
+from tests.support.deployed import Hearing, rights_of
+from tests.support.fault_proxy import FaultProxy
+from tests.support.forward_clock import ForwardClock
+from tests.support.konnector import USUAL, konnector
+from tests.support.konnector_ways import account, bare, with_token
 
 
 @dataclass

@@ -17,14 +17,7 @@ from reconciler.blueprints.objects import build
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import NAMESPACE, SECRET
-from tests.support.eventually import eventually
-from tests.support.fault_proxy import FaultProxy
-from tests.support.forward_clock import ForwardClock
-from tests.support.http_faults import answer, on
-from tests.support.konnector import konnector
-from tests.support.konnector_ways import Kubeconfigs, a_way, bare, text_of
-from tests.support.stand_in_offer import offered
-from tests.support.stand_in_scenes import (
+from tests.support.bound_scenes import (
     ACCEPTED,
     BIND,
     MANAGER,
@@ -35,6 +28,13 @@ from tests.support.stand_in_scenes import (
     says,
     until,
 )
+from tests.support.eventually import eventually
+from tests.support.fault_proxy import FaultProxy
+from tests.support.forward_clock import ForwardClock
+from tests.support.http_faults import answer, on
+from tests.support.konnector import konnector
+from tests.support.konnector_ways import Kubeconfigs, a_way, bare, text_of
+from tests.support.offers import offered
 
 INVALID = "KubeconfigSecretInvalid"
 SOURCE_INVALID = "ProviderSecretInvalid"

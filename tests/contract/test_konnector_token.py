@@ -19,6 +19,7 @@ from reconciler.core.refs import CLUSTER_ROLE, NAMESPACE, SECRET
 from tests.support.backend import backend
 from tests.support.eventually import eventually
 from tests.support.konnector_rights import COPY, Konnector, Question, forbidden, needed
+from tests.support.offers import CREDENTIALS, offered
 from tests.support.served_spaces import (
     Damage,
     Space,
@@ -28,7 +29,6 @@ from tests.support.served_spaces import (
     delete,
     gone,
 )
-from tests.support.stand_in_offer import CREDENTIALS, offered
 
 RECONCILES = 200
 TIMES = 100  # that each forbidden thing is asked for at least

@@ -9,10 +9,10 @@ import pytest
 from bind.settings import Settings
 from reconciler.core.manifest import name_of
 from tests.support.backend import USUAL
+from tests.support.bound_scenes import Scene, until
 from tests.support.clusters import LiveCluster
 from tests.support.konnector_scenes import CLUSTER_WIDE, Story, at_home, equals, working
-from tests.support.stand_in_offer import offered
-from tests.support.stand_in_scenes import Scene, until
+from tests.support.offers import offered
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from reconciler.fleet.values import Mode
 from tests.support.apply_runs import remove, wipe
 from tests.support.applying import Fleet, Scene
 from tests.support.eventually import eventually
-from tests.support.stand_in_offer import offered
+from tests.support.offers import offered
 
 
 @pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])

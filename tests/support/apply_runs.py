@@ -45,8 +45,8 @@ from tests.support.eventually import eventually
 from tests.support.faults import Faults, is_write
 from tests.support.faulty import FaultyCluster
 from tests.support.observing import established
+from tests.support.offers import offered
 from tests.support.removal import remove_for_good
-from tests.support.stand_in_offer import offered
 
 WHATEVER = Preconditions(uid=None)
 

@@ -24,7 +24,7 @@ from tests.support import programs
 from tests.support.backend import backend
 from tests.support.clusters import LiveCluster, Write
 from tests.support.konnector import beside_control_plane, konnector
-from tests.support.stand_in_offer import Offer
+from tests.support.offers import Offer
 
 KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
 

@@ -36,7 +36,7 @@ from reconciler.core.secret import Secret
 from reconciler.kube.cluster import Preconditions, Propagation
 from tests.support.clusters import LiveCluster
 from tests.support.forward_clock import ForwardClock
-from tests.support.stand_in_offer import Offer
+from tests.support.offers import Offer
 
 MANAGER: Final = "tests"
 APP: Final = "dev"

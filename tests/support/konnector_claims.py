@@ -11,9 +11,9 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, get_text, name_of, ref_of
 from reconciler.core.refs import Kind, Ref
+from tests.support.bound_scenes import BIND, MANAGER, Scene, b64, conditions, read, remove, until
 from tests.support.clusters import LiveCluster, Write
 from tests.support.konnector import AGENT
-from tests.support.stand_in_scenes import BIND, MANAGER, Scene, b64, conditions, read, remove, until
 
 _BUSY: Final = ("workqueue_depth", "klutch_active_workers")
 

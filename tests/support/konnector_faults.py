@@ -21,12 +21,12 @@ from reconciler.core.refs import SECRET, Kind
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.loop.clock import Clock
+from tests.support.bound_scenes import Scene
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, survives
 from tests.support.faulty import FaultyCluster
 from tests.support.konnector import konnector
-from tests.support.stand_in_scenes import Scene
 
 _LONG: Final = 90.0  # seconds; failures in a row make long pauses
 

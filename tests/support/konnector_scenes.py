@@ -16,12 +16,12 @@ from reconciler.core.manifest import Manifest, annotations_of, get, get_text, is
 from reconciler.core.refs import CRD, EVENT, NAMESPACE, SECRET, Kind, Ref
 from reconciler.kube.cluster import Cluster
 from tests.support.backend import USUAL
+from tests.support.bound_scenes import BIND, Scene, conditions, read, remove, until
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.konnector import AGENT, konnector
 from tests.support.konnector_claims import is_idle
-from tests.support.stand_in_offer import offered
-from tests.support.stand_in_scenes import BIND, Scene, conditions, read, remove, until
+from tests.support.offers import offered
 
 CLUSTER_WIDE: Final = replace(USUAL, consumer_scope="Cluster")
 _ADMISSION: Final = ("admissionregistration.k8s.io", "v1")

@@ -24,12 +24,12 @@ from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection, NoCredential, Token
 from tests.support import deployed
+from tests.support.bound_scenes import BIND, Scene, b64
 from tests.support.clusters import LiveCluster
 from tests.support.cues import Cue
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http_faults import Request
-from tests.support.stand_in_scenes import BIND, Scene, b64
 
 _TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
 _MANAGER: Final = "tests"

@@ -39,7 +39,7 @@ from reconciler.core.refs import (
 )
 from reconciler.kube.cluster import Cluster, Preconditions, Propagation
 from tests.support.eventually import eventually
-from tests.support.stand_in_offer import Offer
+from tests.support.offers import Offer
 
 MANAGER: Final = "tests"
 FLEET: Final = "tests"

@@ -45,8 +45,8 @@ from tests.support.backend import USUAL, backend
 from tests.support.clusters import LiveCluster, Write
 from tests.support.eventually import eventually
 from tests.support.konnector import beside_control_plane, konnector
+from tests.support.offers import CREDENTIALS, Offer, offered
 from tests.support.removal import remove_for_good
-from tests.support.stand_in_offer import CREDENTIALS, Offer, offered
 
 MANAGER: Final = "klutchctl"
 BIND: Final = names.KLUTCH_NAMESPACE
