@@ -161,22 +161,10 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     limits = Limits(qps=settings.qps, burst=settings.burst, concurrency=_IN_FLIGHT)
     namespaces = _view(app, NAMESPACE)
     crds = _view(app, CRD)
-    view = Informer(
-        home,
-        kind,
-        namespace="" if mode is None else mode.space,
-        indexes={
-            binding_controller.PLACE: lambda live: (binding_controller.key_of(live),),
-            binding_controller.NAME: lambda live: (name_of(live),),
-        },
-    )
+    view = _bindings(home, kind, mode)
+    source = Source(f"{keys.OWN_PREFIX}{_AGENT}", settings.lease_identity)
     recorder = Recorder(
-        app,
-        gate,
-        source=Source(f"{keys.OWN_PREFIX}{_AGENT}", settings.lease_identity),
-        manager=keys.MANAGER_KONNECTOR,
-        clock=clock,
-        meters=meters,
+        app, gate, source=source, manager=keys.MANAGER_KONNECTOR, clock=clock, meters=meters
     )
     tools = Tools(
         app=app,
@@ -192,15 +180,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         control_plane_mode=mode is not None,
     )
     workers = _workers(tools, home, view, mode, in_use)
-    lease = Lease(
-        leases,
-        Ref(leases.name, LEASE, settings.lease_namespace, settings.lease_name),
-        holder=settings.lease_identity,
-        manager=keys.MANAGER_KONNECTOR,
-        clock=clock,
-        times=Times(),
-    )
-    leadership = Leadership(lease, gate, clock=clock, meters=meters)
+    leadership = Leadership(_lease(settings, leases, clock), gate, clock=clock, meters=meters)
     manager = Manager(
         views=(namespaces, crds, view),
         workers=(*workers, recorder),
@@ -208,6 +188,29 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         leadership=leadership if settings.leader_election else None,
     )
     return Konnector(manager, Pulse(clock, leadership.ailment), meters)
+
+
+def _bindings(home: Cluster, kind: Kind, mode: ControlPlaneMode | None) -> Informer:
+    return Informer(
+        home,
+        kind,
+        namespace="" if mode is None else mode.space,
+        indexes={
+            binding_controller.PLACE: lambda live: (binding_controller.key_of(live),),
+            binding_controller.NAME: lambda live: (name_of(live),),
+        },
+    )
+
+
+def _lease(settings: Settings, leases: Cluster, clock: Clock) -> Lease:
+    return Lease(
+        leases,
+        Ref(leases.name, LEASE, settings.lease_namespace, settings.lease_name),
+        holder=settings.lease_identity,
+        manager=keys.MANAGER_KONNECTOR,
+        clock=clock,
+        times=Times(),
+    )
 
 
 def _workers(

@@ -182,21 +182,7 @@ class _Serving:
         views, plane, guardian = provider.views, provider.plane, provider.guardian
         self._tools = tools
         hands = Hands({APP_CLUSTER: tools.app, CONTROL_PLANE: plane}, tools.gate)
-        self.link = Link(
-            app=tools.app,
-            plane=plane,
-            space=provider.space,
-            space_uid=guardian.space_uid,
-            homes=Homes(views.mappings, provider.space),
-            namespaces=tools.namespaces,
-            want=provider.look_at_namespace,
-            guards=guardian,
-            hands=hands,
-            recorder=tools.recorder,
-            clock=tools.clock,
-            meters=tools.meters,
-            workers=tools.workers,
-        )
+        self.link = _link(provider, tools, hands)
         self.link.troubles.follow(around.changed)
         self.syncs = Syncs(self.link, rival=around.rival, changed=partial(around.changed, ""))
         heart = ClusterBindings(
@@ -226,6 +212,9 @@ class _Serving:
         self.heart = self._controller("clusterbinding", heart)
         self.exports = self._controller("serviceexport", exports)
         self.namespaces = self._controller("servicenamespace", namespaces)
+        self._subscribe(views, around)
+
+    def _subscribe(self, views: ProviderViews, around: Surroundings) -> None:
         views.cluster_bindings.subscribe(NAME, lambda _: self.heart.add(_HEART))
         views.cluster_bindings.subscribe(NAME, lambda _: around.changed(""))
         views.exports.subscribe(NAME, self.exports.add)
@@ -241,3 +230,21 @@ class _Serving:
     def _controller(self, name: str, reconciler: Reconciler) -> Controller:
         tools = self._tools
         return Controller(name, reconciler.reconcile, clock=tools.clock, meters=tools.meters)
+
+
+def _link(provider: Provider, tools: Tools, hands: Hands) -> Link:
+    return Link(
+        app=tools.app,
+        plane=provider.plane,
+        space=provider.space,
+        space_uid=provider.guardian.space_uid,
+        homes=Homes(provider.views.mappings, provider.space),
+        namespaces=tools.namespaces,
+        want=provider.look_at_namespace,
+        guards=provider.guardian,
+        hands=hands,
+        recorder=tools.recorder,
+        clock=tools.clock,
+        meters=tools.meters,
+        workers=tools.workers,
+    )
