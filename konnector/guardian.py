@@ -54,10 +54,14 @@ class Guardian:
 
     async def look(self) -> None:
         """Read which clusters these are. Raises ClusterErrors, and keeps what was known then."""
+        await self.look_at_app_cluster()
+        await self.look_at_space()
+
+    async def look_at_space(self) -> None:
+        """Read which space this is. Raises ClusterErrors, and keeps what was known then."""
         space = await self._plane.get(
             Ref(self._plane.name, NAMESPACE, "", self._space), metadata_only=True
         )
-        await self.look_at_app_cluster()
         self.space_uid = uid_of(space or {})
 
     async def look_at_app_cluster(self) -> None:
@@ -99,6 +103,19 @@ class Guardian:
         return guard.recreations(
             self.identity, count, confirmations=self._confirmed, now=self.now()
         )
+
+    @property
+    def pending(self) -> bool:
+        """Whether more losses may come to light soon."""
+        return any(ward.ledger.pending for ward in self._wards)
+
+    async def space_doubted(self) -> bool:
+        """Tell whether the space may have lost what it had, so that what it lacks says nothing.
+
+        Looks afresh at which space it is. Raises ClusterErrors.
+        """
+        await self.look_at_space()
+        return any(self.recreations(ward.claims()) for ward in self._wards)
 
     def over(self, what: str, ledger: Ledger) -> "Ward":
         """Return the guard of one kind of things; `what` is as in a Count."""

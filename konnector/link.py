@@ -85,6 +85,18 @@ class Guards(Protocol):
         """Return the guard of one kind of things; `what` is as in `guard.Count`."""
         ...
 
+    @property
+    def pending(self) -> bool:
+        """Whether more losses may come to light soon."""
+        ...
+
+    async def space_doubted(self) -> bool:
+        """Tell whether the space may have lost what it had, so that what it lacks says nothing.
+
+        Raises ClusterErrors.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Link:

@@ -184,28 +184,34 @@ class Claimed:
         return self._deleted.get(place, "")
 
     async def _is_held(self, seen: Seen, decision: Decision) -> timedelta | None:
-        """Return when to look again where something would be deleted that must not be, now.
-
-        A copy goes only if its origin is gone for the API server too: a view may be behind.
-        """
-        steps = [step for task in decision.tasks for step in task.steps]
-        first = steps[0]
+        """Return when to look again where something would be deleted that must not be, now."""
+        first = decision.tasks[0].steps[0]
         if not isinstance(first, Delete):
             return None
-        app = first.ref.cluster == APP_CLUSTER
-        if (seen.provider if app else seen.consumer) is not None:
-            return None
-        if not app:
-            if self.pending:
-                return _SOON
-            if self._ward.deletes_held(seen.claim_place):
-                return _HELD
-        cluster = self._link.plane if app else self._link.app
-        place = seen.copy_place if app else seen.claim_place
-        if await cluster.get(Ref(cluster.name, self._kind, *place)) is not None:
+        if first.ref.cluster == APP_CLUSTER:
+            return None if seen.provider is not None else await self._stays_here(seen)
+        return None if seen.consumer is not None else await self._stays_there(seen)
+
+    async def _stays_here(self, seen: Seen) -> timedelta | None:
+        """Judge a copy in the app cluster whose origin is gone, also for the API server.
+
+        In a space that lost its services that says nothing, and applications run on the copy.
+        """
+        origin = Ref(self._link.plane.name, self._kind, *seen.copy_place)
+        if self._link.guards.pending or await self._link.plane.get(origin) is not None:
+            return _SOON  # a view may be behind
+        return _HELD if await self._link.guards.space_doubted() else None
+
+    async def _stays_there(self, seen: Seen) -> timedelta | None:
+        """Judge a copy on the control plane whose origin is gone, also for the API server."""
+        if self.pending:
             return _SOON
-        held = "" if app else await self._ward.deletes_still_held(seen.claim_place)
-        return _HELD if held else None
+        if self._ward.deletes_held(seen.claim_place):
+            return _HELD
+        origin = Ref(self._link.app.name, self._kind, *seen.claim_place)
+        if await self._link.app.get(origin) is not None:
+            return _SOON
+        return _HELD if await self._ward.deletes_still_held(seen.claim_place) else None
 
     @property
     def pending(self) -> bool:

@@ -115,7 +115,7 @@ _DELETES: Final = _Rule(
 _RECREATION: Final = _Rule(
     keys.CONFIRM_RECREATE,
     "Lost copies are not made again on the control plane, because each would be a new, empty"
-    " service",
+    " service, and credentials stay in the app cluster",
     "this space (uid {live} of its Namespace) is not the one that the app cluster was bound to"
     " ({recorded})",
     "the uid of the space's Namespace is not known",

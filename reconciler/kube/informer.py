@@ -38,6 +38,8 @@ _WELL_AFTER: Final = 5.0  # seconds that a stream lasts where nothing is wrong
 _PATIENCE: Final = 3  # watches that break off before the first event
 # Servers send a bookmark every minute.
 _SILENCE: Final = 90.0
+_SOON: Final = 240.0  # seconds; a server that has no reason lets a watch last for longer
+_LATELY: Final = 10.0  # seconds for which a server may prune by the schema that it had
 
 
 class Source(Reader, Pager, Watcher, Protocol):
@@ -76,6 +78,7 @@ class Informer:
         self._failures = 0  # in a row
         self._opened: float | None = None  # when the current stream was
         self._heard = False  # whether it told anything
+        self._changed: float | None = None  # when an object was last told of
         self._ended = 0
 
     def __repr__(self) -> str:
@@ -132,7 +135,21 @@ class Informer:
             if not self._resumable(error):
                 self._version = ""
             return error
+        if self._may_be_pruned():
+            self._version = ""
         return None
+
+    def _may_be_pruned(self) -> bool:
+        """Tell whether objects that the watch told of, before it ended, may lack fields.
+
+        A server ends the watches of a custom resource a second or more after its schema changed.
+        What changes in between is told by the old schema, and never again.
+        """
+        if self._metadata_only or "." not in self.ref.kind.group or self._opened is None:
+            return False
+        now = time.monotonic()
+        lately = self._changed is not None and now - self._changed < _LATELY
+        return lately and now - self._opened < _SOON
 
     async def _list(self) -> None:
         try:
@@ -199,6 +216,7 @@ class Informer:
                 self.store.remove(manifest)
             elif event.type != "BOOKMARK":
                 self.store.put(manifest)
+                self._changed = time.monotonic()
         except ValueError as error:
             raise self._garbled(str(error)) from None
         self._version, self._heard = version, True

@@ -127,8 +127,9 @@ class Store:
 
         A change concerns the values that the object had before and those it has now, so that one
         that moves concerns both, and one that is deleted what it concerned. The same object in
-        the same resourceVersion is no change. `wake` must do no more than note the value: the store
-        calls it after it has taken in all that belongs to the change.
+        the same resourceVersion is no change, as long as it says the same. `wake` must do no more
+        than note the value: the store calls it after it has taken in all that belongs to the
+        change.
         """
         position = self._positions[index]
         self._wakes.append((position, wake))
@@ -266,11 +267,12 @@ def _decoded(content: _Content) -> Manifest:
 def _is_known(old: _Entry, new: _Entry) -> bool:
     """Tell whether two entries with one resourceVersion are one state of one object.
 
-    Another cluster may come to be behind the same address. Lists and watches order the fields of
-    built-in kinds differently, so texts that differ prove nothing.
+    Another cluster may come to be behind the same address, or another schema, by which less is
+    pruned. Lists and watches order fields differently, so texts that differ prove nothing.
     """
     (held, version, _), (content, _, _) = old, new
     if not version:
         return False
-    same_text = isinstance(held, bytes) and held == content
-    return same_text or uid_of(_decoded(held)) == uid_of(_decoded(content))
+    if isinstance(held, bytes) and isinstance(content, bytes):
+        return held == content or _decoded(held) == _decoded(content)
+    return uid_of(_decoded(held)) == uid_of(_decoded(content))  # too deep to be compared

@@ -151,6 +151,25 @@ class Widgets:
         patch = [{"op": "replace", "path": "/spec/versions/0/served", "value": v1}]
         await self.cluster.json_patch(self.crd, patch, manager=MANAGER)
 
+    async def know(self, field):
+        """Have a field of v1 known by the schema, and kept by the server from now on."""
+        schema = {"type": "object", "properties": {field: {"type": "string"}}}
+        patch = [
+            {
+                "op": "replace",
+                "path": f"/spec/versions/{at}/schema/openAPIV3Schema",
+                "value": schema,
+            }
+            for at in (0, 1)
+        ]
+        await self.cluster.json_patch(self.crd, patch, manager=MANAGER)
+
+    async def set(self, name, field, *, dry_run=False):
+        """Set a field; return whether the server keeps it."""
+        ref = Ref(self.cluster.name, self.kind, self.namespace, name)
+        live = await self.cluster.merge_patch(ref, {field: "x"}, manager=MANAGER, dry_run=dry_run)
+        return field in live
+
     async def create(self, name, version="v1"):
         """Create an object, as soon as the CRD lets that happen."""
         kind = replace(self.kind, version=version)
@@ -225,6 +244,18 @@ async def test_a_kind_that_is_not_served_for_a_while(informer, widgets):
         await widgets.serve(v1=True)
         await follows(informer, widgets.cluster, widgets.namespace)
         assert names(informer) == {"b"}
+
+
+async def test_a_field_that_came_through_a_watch_of_the_old_schema_is_seen(informer, widgets):
+    await widgets.open()
+    await widgets.know("size")
+    await widgets.create("a")
+    async with following(informer):
+        await follows(informer, widgets.cluster, widgets.namespace)
+        await widgets.know("colour")
+        await eventually(lambda: widgets.set("a", "colour", dry_run=True))
+        assert await widgets.set("a", "colour")
+        await eventually(lambda: "colour" in informer.store.get(widgets.namespace, "a"), within=60)
 
 
 async def test_a_kind_that_vanishes_unseen_takes_nothing_along(informer, widgets, proxy):

@@ -17,7 +17,7 @@ from reconciler.core import keys, names
 from reconciler.core.durations import format_time
 from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of, uid_of
 from reconciler.core.refs import CONFIG_MAP, EVENT, NAMESPACE, SECRET, Kind, Ref
-from tests.support.bound_scenes import BIND, Scene, conditions, remove, until
+from tests.support.bound_scenes import BIND, Scene, conditions, remove, secret, until
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
@@ -249,26 +249,37 @@ async def _event_about(scene: Scene, many: Many, name: str, reason: str) -> bool
 async def test_an_emptied_space_is_not_filled_with_new_services_until_it_is_confirmed(
     scene: Scene,
 ) -> None:
+    """Nor are the credentials taken away that applications run on."""
     many = Many(scene)
     async with scene.backend():
         async with konnector(scene.app.connection):
-            await bound(scene)
+            await bound(scene, claim("secrets", "Provider"))
             await many.make("orders")
+            made = secret("creds", scene.service_namespace)
+            await scene.plane.cluster.create(made, SECRET, manager="provider")
+            await until(lambda: has_credentials(scene))
         for name in [*many.names, "orders"]:
             await many.lose_copy(name)
-        async with konnector(scene.app.connection) as made:
+        await remove(scene.plane, SECRET, scene.service_namespace, "creds")
+        async with konnector(scene.app.connection) as running:
             await until(lambda: _says(scene, CREATES, "MassRecreationHeld"))
             assert await until(lambda: told(scene, "MassRecreationHeld"))
             await scene.create_instance("new", size="1Gi")
             await until(lambda: scene.copy("new"))
             await until(lambda: _event_about(scene, many, "db0", "RecreationHeld"))
-            await eventually(lambda: held(made, "create") > 0)
-            await eventually(lambda: is_idle(made))
+            await eventually(lambda: held(running, "create") > 0)
+            await eventually(lambda: is_idle(running))
             assert await many.there() == ["new"]
+            assert await has_credentials(scene)
 
             await confirm(scene, keys.CONFIRM_RECREATE)
             await until(lambda: many.are_there("new", "orders"))
             await until(lambda: _says(scene, CREATES, ""))
+            await until(lambda: has_credentials(scene, False))
+
+
+async def has_credentials(scene: Scene, wanted: bool = True) -> bool:
+    return (await scene.in_app(SECRET, "creds", scene.app_namespace) is not None) is wanted
 
 
 async def test_copies_that_vanish_one_by_one_are_seen_as_one_loss(scene: Scene) -> None:

@@ -68,6 +68,14 @@ class Side:
         cluster: Cluster = self.live.cluster
         await cluster.merge_patch(self.ref(name), body, manager=self.who, subresource=subresource)
 
+    async def keeps(self, field: str, name: str = "orders") -> bool:
+        """Tell whether the server would keep a text in a field by now."""
+        cluster: Cluster = self.live.cluster
+        tried = await cluster.merge_patch(
+            self.ref(name), {field: "x"}, manager=self.who, dry_run=True
+        )
+        return field in tried
+
     async def hold(self, *finalizers: str, name: str = "orders") -> None:
         """Let others hold an object with these finalizers and no more."""
         live = await self.read(name)

@@ -85,6 +85,7 @@ WAKES = {
     ),
     "the deletion of what is not there wakes nobody": (lambda s: s.remove(made("d", "red")), ""),
     "the same resourceVersion wakes nobody": (lambda s: s.put(made("a", "red")), ""),
+    "the same resourceVersion, less pruned": (lambda s: s.put(made("a", "red", data=1)), "red"),
     "the order of fields is no change": (
         lambda s: s.put(dict(reversed(made("a", "red").items()))),
         "",

@@ -1,0 +1,413 @@
+"""The operator of fleet-example on a real API server and a real PostgreSQL server."""
+
+import asyncio
+import contextlib
+import logging
+import stat
+import subprocess
+import sys
+
+import psycopg
+import pytest
+import pytest_asyncio
+from postgresql_operator.wire import BACKUP, BINDING, POSTGRESQL, RESTORE, ROTATE
+
+from reconciler.core.errors import Rejected
+from reconciler.core.manifest import get_int, get_maps, get_text
+from reconciler.core.refs import EVENT, SECRET
+from tests.support import operated, postgresql
+from tests.support.eventually import eventually
+from tests.support.operated import Place, User, operating, user
+
+GUARDED = "a-row-that-nobody-else-reads"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with postgresql.served() as one:
+        yield one
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def plane(control_plane):
+    async with operated.offered(control_plane):
+        yield control_plane
+
+
+@pytest.fixture
+def place(plane, server, tmp_path):
+    return Place(plane, server, tmp_path / "data")
+
+
+@pytest.fixture
+async def shop(plane, server):
+    async with user(plane, server) as one:
+        yield one
+
+
+@pytest.fixture
+async def bank(plane, server):
+    async with user(plane, server) as one:
+        yield one
+
+
+async def bound(one: User, name="orders", **spec):
+    """Have an instance and its credentials, both of that name; return what the Secret tells."""
+    await one.make(POSTGRESQL, name, **spec)
+    await one.make(BINDING, name, instanceRef=name)
+    await one.phase(BINDING, name, "Ready")
+    return await one.credentials(name)
+
+
+def written(one: User, told, row=GUARDED):
+    one.ask(told, "CREATE TABLE IF NOT EXISTS kept (row text)")
+    one.ask(told, f"INSERT INTO kept VALUES ('{row}')")
+
+
+def rows(one: User, told):
+    return [row for (row,) in one.ask(told, "SELECT row FROM kept")]
+
+
+async def events(one: User):
+    listing = await one.plane.cluster.list(EVENT, namespace=one.namespace)
+    return {get_text(each, "reason"): get_text(each, "note") for each in listing.items}
+
+
+def refused(one: User, told):
+    with pytest.raises(psycopg.OperationalError) as failure:
+        one.ask(told, "SELECT 1")
+    return str(failure.value)
+
+
+async def test_the_whole_day(place, shop, server, caplog):
+    caplog.set_level(logging.DEBUG)
+    async with operating(place):
+        told = await bound(shop)
+        live = await shop.phase(POSTGRESQL, "orders", "Ready")
+        assert told["port"] == str(get_int(live, "status", "port")) == str(server.port)
+        assert told["database"] == get_text(live, "status", "database")
+        assert told["uri"].startswith(f"postgresql://{told['username']}:{told['password']}@")
+        written(shop, told)
+
+        await shop.make(BACKUP, "nightly", instanceRef="orders")
+        live = await shop.phase(BACKUP, "nightly", "Completed")
+        (file,) = place.data.iterdir()
+        assert get_int(live, "status", "size") == file.stat().st_size > 0
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        shop.ask(told, "DROP TABLE kept")
+
+        await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
+        await shop.phase(RESTORE, "back", "Completed")
+        assert rows(shop, told) == [GUARDED]
+        written(shop, told, "later")
+
+        for kind, name in ((RESTORE, "back"), (BACKUP, "nightly"), (BINDING, "orders")):
+            await shop.delete(kind, name)
+            await shop.gone(kind, name)
+        assert list(place.data.iterdir()) == []
+        assert "authentication failed" in refused(shop, told)
+        assert await shop.get(SECRET, "orders-creds") is None
+        await shop.delete(POSTGRESQL, "orders")
+        await shop.gone(POSTGRESQL, "orders")
+    assert told["database"] not in server.databases()
+    assert {told["database"], told["username"]} & server.roles() == set()
+    said = caplog.text + await shop.shown() + server.log.read_text()
+    assert told["username"] in said
+    assert told["password"] not in said
+
+
+async def test_what_ran_does_not_run_again(place, shop):
+    async with operating(place):
+        told = await bound(shop)
+        written(shop, told)
+        await shop.make(BACKUP, "nightly", instanceRef="orders")
+        await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
+        await shop.phase(RESTORE, "back", "Completed")
+        written(shop, told, "later")
+    async with operating(place):
+        await shop.change(RESTORE, "back", {"metadata": {"labels": {"look": "again"}}})
+        await shop.make(BACKUP, "later", instanceRef="orders")
+        await shop.phase(BACKUP, "later", "Completed")
+    assert rows(shop, told) == [GUARDED, "later"]
+
+
+async def test_a_rotation_is_asked_for_by_an_annotation(place, shop):
+    async with operating(place):
+        before = await bound(shop)
+        written(shop, before)
+        await shop.change(BINDING, "orders", {"metadata": {"annotations": {ROTATE: "1"}}})
+
+        async def renewed():
+            return (await shop.credentials("orders"))["password"] != before["password"]
+
+        await eventually(renewed)
+        after = await shop.credentials("orders")
+        assert "authentication failed" in refused(shop, before)
+        assert rows(shop, after) == [GUARDED]
+        assert before["username"] == after["username"]
+        await shop.change(BINDING, "orders", {"metadata": {"labels": {"look": "again"}}})
+        await shop.delete(SECRET, "orders-creds")
+
+        async def again():
+            told = await shop.credentials("orders")
+            return told and told["password"] != after["password"]
+
+        await eventually(again)
+        assert "authentication failed" in refused(shop, after)
+        assert rows(shop, await shop.credentials("orders")) == [GUARDED]
+
+
+async def test_an_edited_secret_is_put_right(place, shop):
+    async with operating(place):
+        await bound(shop)
+        await shop.change(SECRET, "orders-creds", {"data": {"password": "Z3Vlc3NlZA=="}})
+
+        async def right():
+            return shop.ask(await shop.credentials("orders"), "SELECT 1")
+
+        with contextlib.suppress(psycopg.OperationalError):
+            await right()
+        async with asyncio.timeout(15):
+            while (await shop.credentials("orders"))["password"] == "guessed":
+                await asyncio.sleep(0.05)
+        assert await right()
+
+
+async def test_a_secret_of_somebody_else_is_left_alone(place, shop):
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "orders-creds", "namespace": shop.namespace},
+        "stringData": {"mine": "yes"},
+    }
+    await shop.plane.cluster.create(secret, SECRET, manager="tests")
+    async with operating(place):
+        await shop.make(POSTGRESQL, "orders")
+        await shop.make(BINDING, "orders", instanceRef="orders")
+        live = await shop.said(BINDING, "orders", _reason("SecretTaken"))
+        assert "orders-creds" in get_text(live, "status", "conditions", 0, "message")
+        await shop.delete(BINDING, "orders")
+        await shop.gone(BINDING, "orders")
+    assert await shop.credentials("orders") == {"mine": "yes"}
+
+
+def _reason(wanted):
+    return lambda live: any(
+        get_text(one, "reason") == wanted for one in get_maps(live, "status", "conditions")
+    )
+
+
+async def test_the_same_names_elsewhere_do_not_mix(place, shop, bank):
+    async with operating(place):
+        mine, theirs = await bound(shop), await bound(bank)
+        assert mine["database"] != theirs["database"]
+        written(shop, mine)
+        written(bank, theirs, "theirs")
+        assert (rows(shop, mine), rows(bank, theirs)) == ([GUARDED], ["theirs"])
+        for other in (theirs["database"], "postgres", "template1"):
+            assert "permission denied" in refused(shop, mine | {"database": other})
+        await bank.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
+        await shop.make(BACKUP, "nightly", instanceRef="orders")
+        await shop.phase(BACKUP, "nightly", "Completed")
+        await bank.said(RESTORE, "back", _reason("BackupNotCompleted"))
+        assert rows(bank, theirs) == ["theirs"]
+
+
+async def test_an_object_made_anew_gets_a_database_of_its_own(place, shop):
+    async with operating(place):
+        before = await bound(shop, deletionPolicy="Retain")
+        written(shop, before)
+        for kind in (BINDING, POSTGRESQL):
+            await shop.delete(kind, "orders")
+            await shop.gone(kind, "orders")
+        after = await bound(shop)
+        assert shop.ask(after, "SELECT FROM pg_tables WHERE tablename = 'kept'") == []
+        assert before["database"] in shop.server.databases()
+        await eventually(lambda: _told(shop, "Retained", before["database"]))
+
+
+async def _told(one, reason, part):
+    return part in (await events(one)).get(reason, "")
+
+
+async def test_a_bound_database_stays_until_it_is_released(place, shop, server):
+    async with operating(place):
+        told = await bound(shop)
+        written(shop, told)
+        await shop.delete(POSTGRESQL, "orders")
+        await shop.said(POSTGRESQL, "orders", _reason("StillBound"))
+        await eventually(lambda: _told(shop, "StillBound", "orders"))
+        assert rows(shop, told) == [GUARDED]
+        await shop.make(BINDING, "late", instanceRef="orders")
+        await shop.said(BINDING, "late", _reason("InstanceDeleting"))
+        with server_session(shop, told) as session:
+            await shop.delete(BINDING, "orders")
+            await shop.gone(BINDING, "orders")
+            with pytest.raises(psycopg.OperationalError):
+                session.execute("SELECT 1")
+        await shop.gone(POSTGRESQL, "orders")
+        assert told["database"] not in server.databases()
+        await shop.said(BINDING, "late", _reason("InstanceNotReady"))
+        await shop.delete(BINDING, "late")
+        await shop.gone(BINDING, "late")
+
+
+def server_session(one: User, told):
+    return psycopg.connect(told["uri"])
+
+
+async def test_a_policy_may_let_it_go_at_once(place, shop, server):
+    async with operating(place):
+        told = await bound(shop, deletionPolicy="Immediate")
+        with server_session(shop, told):
+            await shop.delete(POSTGRESQL, "orders")
+            await shop.gone(POSTGRESQL, "orders")
+        assert told["database"] not in server.databases()
+        await shop.said(BINDING, "orders", _reason("InstanceNotReady"))
+        await shop.delete(BINDING, "orders")
+        await shop.gone(BINDING, "orders")
+    assert told["username"] not in server.roles()
+
+
+async def test_what_a_role_made_outlives_it(place, shop):
+    async with operating(place):
+        mine = await bound(shop)
+        await shop.make(BINDING, "batch", instanceRef="orders")
+        await shop.phase(BINDING, "batch", "Ready")
+        other = await shop.credentials("batch")
+        written(shop, mine)
+        shop.ask(mine, "SET ROLE NONE; CREATE SCHEMA own; CREATE TABLE own.kept (row text)")
+        await shop.delete(BINDING, "orders")
+        await shop.gone(BINDING, "orders")
+        assert rows(shop, other) == [GUARDED]
+        shop.ask(other, "INSERT INTO own.kept VALUES ('more')")
+        assert shop.ask(other, "SELECT count(*) FROM own.kept") == [(1,)]
+
+
+async def test_a_lost_database_is_not_made_again_empty(place, shop, server):
+    async with operating(place):
+        told = await bound(shop)
+        server.ask(f"DROP DATABASE {told['database']} WITH (FORCE)")
+        await shop.change(POSTGRESQL, "orders", {"spec": {"connections": 30}})
+        await shop.phase(POSTGRESQL, "orders", "Failed")
+    assert told["database"] not in server.databases()
+
+
+async def test_the_number_of_sessions_follows(place, shop, server):
+    query = "SELECT datconnlimit FROM pg_database WHERE datname = '{}'"
+    async with operating(place):
+        told = await bound(shop, connections=7)
+        assert server.ask(query.format(told["database"])) == [(7,)]
+        await shop.change(POSTGRESQL, "orders", {"spec": {"connections": 30}})
+        await eventually(lambda: server.ask(query.format(told["database"])) == [(30,)])
+
+
+EVIL = """
+CREATE FUNCTION climb(text) RETURNS bool LANGUAGE plpgsql AS $$
+BEGIN
+  BEGIN
+    RESET ROLE; EXECUTE 'ALTER ROLE ' || session_user || ' SUPERUSER';
+    EXECUTE 'CREATE ROLE climbed SUPERUSER';
+  EXCEPTION WHEN insufficient_privilege OR undefined_object THEN NULL;
+  END;
+  RETURN true;
+END $$;
+CREATE TABLE kept (row text CHECK (climb(row)));
+INSERT INTO kept VALUES ('x')
+"""
+
+
+async def test_what_a_tenant_wrote_never_runs_as_an_administrator(place, shop, server):
+    async with operating(place):
+        told = await bound(shop)
+        shop.ask(told, EVIL)
+        await shop.make(BACKUP, "nightly", instanceRef="orders")
+        await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
+        await shop.said(RESTORE, "back", lambda live: get_text(live, "status", "finishedAt"))
+    assert "climbed" not in server.roles()
+    assert not any(role.startswith("job_") for role in server.roles())
+
+
+async def test_a_restore_that_fails_changes_nothing_and_says_why(place, shop):
+    async with operating(place):
+        told = await bound(shop)
+        written(shop, told)
+        await shop.make(BACKUP, "nightly", instanceRef="orders")
+        await shop.phase(BACKUP, "nightly", "Completed")
+        shop.ask(told, "CREATE VIEW upon AS SELECT row FROM kept")
+        written(shop, told, "later")
+        await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
+        live = await shop.phase(RESTORE, "back", "Failed")
+        why = get_text(live, "status", "conditions", 0, "message")
+        assert "pg_restore" in why
+        assert "other objects depend on it" in why
+        assert GUARDED not in await shop.shown()
+        assert rows(shop, told) == [GUARDED, "later"]
+
+
+WRAPPER = """#!/bin/sh
+tr '\\0' ' ' < /proc/$$/cmdline >> "{said}"
+exec "{real}" "$@"
+"""
+
+
+async def test_no_process_is_told_a_password_as_an_argument(plane, server, shop, tmp_path):
+    folder, said = tmp_path / "bin", tmp_path / "arguments"
+    folder.mkdir()
+    for name in ("pg_dump", "pg_restore"):
+        script = folder / name
+        script.write_text(WRAPPER.format(said=said, real=server.binaries / name))
+        script.chmod(0o755)
+    async with operating(Place(plane, server, tmp_path / "data", folder)):
+        told = await bound(shop)
+        await shop.make(BACKUP, "nightly", instanceRef="orders")
+        await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
+        await shop.phase(RESTORE, "back", "Completed")
+    words = said.read_text().split()
+    assert {"--format=custom", "--single-transaction"} <= set(words)
+    superuser = server.address.read_text().split(":")[2].split("@")[0]
+    assert not [word for word in words if told["password"] in word or superuser in word]
+    assert not [word for word in words if "postgresql://" in word or "password" in word]
+
+
+INVALID = {
+    "no instance": (BINDING, {}),
+    "an empty one": (BACKUP, {"instanceRef": ""}),
+    "a Restore without its Backup": (RESTORE, {"instanceRef": "orders"}),
+    "a policy that there is not": (POSTGRESQL, {"deletionPolicy": "Whenever"}),
+    "no sessions": (POSTGRESQL, {"connections": 0}),
+}
+
+
+@pytest.mark.parametrize(("kind", "spec"), INVALID.values(), ids=INVALID.keys())
+async def test_what_makes_no_sense_is_refused(shop, kind, spec):
+    with pytest.raises(Rejected):
+        await shop.make(kind, "one", **spec)
+
+
+CHANGES = {
+    "an instance": (BINDING, {"instanceRef": "orders"}, {"instanceRef": "other"}),
+    "a Secret's name": (BINDING, {"instanceRef": "orders"}, {"secretName": "other"}),
+    "what was dumped": (BACKUP, {"instanceRef": "orders"}, {"instanceRef": "other"}),
+    "what is restored": (
+        RESTORE,
+        {"instanceRef": "orders", "backupRef": "nightly"},
+        {"backupRef": "other"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "spec", "change"), CHANGES.values(), ids=CHANGES.keys())
+async def test_what_cannot_change_is_refused(shop, kind, spec, change):
+    await shop.make(kind, "one", **spec)
+    with pytest.raises(Rejected, match="immutable"):
+        await shop.change(kind, "one", {"spec": change})
+
+
+def test_the_program_tells_its_flags_and_what_is_wrong_with_them(tmp_path):
+    command = [sys.executable, "-m", "postgresql_operator"]
+    run = subprocess.run(
+        [*command, "--help"], cwd=operated.SERVICES, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0
+    assert "--postgresql" in run.stdout
