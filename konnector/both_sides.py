@@ -19,7 +19,8 @@ _PLACE: Final = "place"
 
 
 class BothSides:
-    """Views that follow while they run. `wake(key)` is called for what there is to look at.
+    """Views that follow while they run. `wake(key)` is called for what has changed, and
+    `look(key)` for what there is to look at anyway, once both sides were seen.
 
     `here` is about the objects in the app cluster, `there` about those on the control plane, which
     the index `service_views.NAME` has to find by the names that they have in the app cluster. Of
@@ -27,9 +28,16 @@ class BothSides:
     """
 
     def __init__(
-        self, link: Link, here: Sort, there: Sort, *, wake: Callable[[str], None], unmapped: bool
+        self,
+        link: Link,
+        here: Sort,
+        there: Sort,
+        *,
+        wake: Callable[[str], None],
+        look: Callable[[str], None],
+        unmapped: bool,
     ) -> None:
-        self._link, self._wake, self._unmapped = link, wake, unmapped
+        self._link, self._wake, self._look, self._unmapped = link, wake, look, unmapped
         kind = here.kind
         indexes = {**here.indexes, _PLACE: _place}
         self.view = Informer(link.app, kind, indexes=indexes, trim=here.trim)
@@ -84,7 +92,7 @@ class BothSides:
         held = self._there.of(app_namespace)
         there = () if held is None else held.view.store.values(service_views.NAME)
         for name in {*self.view.store.names(app_namespace), *there}:
-            self._wake_one(app_namespace, name)
+            self._look(f"{app_namespace}/{name}")
 
     def wake_everything(self) -> None:
         """Have all looked at that was seen."""
@@ -115,7 +123,10 @@ class BothSides:
         self.wake_everything()
 
     def _woken(self, place: str) -> None:
-        if self._unmapped or self._link.homes.service(place.partition("/")[0]):
+        if self._link.homes.service(place.partition("/")[0]):
+            if self.view.synced:  # else all are looked at soon
+                self._wake(place)
+        elif self._unmapped:
             self._wake(place)
 
     def _wake_one(self, app_namespace: str, name: str) -> None:

@@ -31,7 +31,7 @@ class Sort:
 
 
 class ServiceViews:
-    """Follows the homes. `wake(app namespace, name)` is told of each object that changed.
+    """Follows the homes. `wake(app namespace, name)` is told of each object that changed since.
 
     `ready(app namespace)` is told when all objects of its service namespace were seen.
     """
@@ -115,10 +115,14 @@ class ServiceViews:
                 indexes=sort.indexes,
                 trim=sort.trim,
             )
-            view.store.subscribe(NAME, lambda name: self._wake(app, name))
+            view.store.subscribe(NAME, lambda name: self._woken(app, view, name))
             self._views[app] = (service, Recent(view))
             self._children.start(service, lambda: self._follow(app, view))
         self._ready(app)
+
+    def _woken(self, app: str, view: Informer, name: str) -> None:
+        if view.synced:  # else `ready` follows
+            self._wake(app, name)
 
     async def _follow(self, app: str, view: Informer) -> None:
         uncounted = self._meters.watch(view)
@@ -148,8 +152,8 @@ class ClusterView:
     ) -> None:
         self._view = Informer(cluster, sort.kind, indexes=sort.indexes, trim=sort.trim)
         self._recent = Recent(self._view)
-        self._view.store.subscribe(NAME, lambda name: wake("", name))
-        self._meters, self._ready = meters, ready
+        self._view.store.subscribe(NAME, self._woken)
+        self._meters, self._wake, self._ready = meters, wake, ready
         self._children = Children()
         self._children.start("view", self._view.run)
         self._children.start("greeting", self._greet)
@@ -189,6 +193,10 @@ class ClusterView:
             await self._children.run()
         finally:
             uncounted()
+
+    def _woken(self, name: str) -> None:
+        if self._view.synced:  # else `ready` follows
+            self._wake("", name)
 
     async def _greet(self) -> None:
         await self._view.wait_synced()

@@ -71,6 +71,7 @@ class Claimed:
             Sort(kind, _trimmed, {}),
             Sort(kind, without_managed_fields, {NAME: name, _OWNED: _owned}),
             wake=self._controller.add,
+            look=self._controller.add_behind,
             unmapped=False,
         )
         self._ward = link.guards.over(kind.resource, self)

@@ -57,6 +57,7 @@ class Instances:
             Sort(pair.kind, without_managed_fields, {_MARKED: _marked}),
             Sort(pair.kind, instance.trimmed_copy, {NAME: names, _BOUND: self._bound(names)}),
             wake=self._controller.add,
+            look=self._controller.add_behind,
             unmapped=True,
         )
         self._in_between = InBetween(self._bound_copies)

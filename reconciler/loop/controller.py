@@ -65,6 +65,10 @@ class Controller:
         """Let the key be worked on soon: what a subscription to a store calls."""
         self._queue.add(key)
 
+    def add_behind(self, key: str) -> None:
+        """Let the key be worked on after those that were added: it is looked at anyway."""
+        self._queue.add_behind(key)
+
     def add_after(self, key: str, seconds: float) -> None:
         """Let the key be worked on after so many seconds, or sooner."""
         self._queue.add_after(key, seconds)

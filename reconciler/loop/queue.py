@@ -8,7 +8,7 @@ import asyncio
 import heapq
 import itertools
 import random
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -20,6 +20,7 @@ FIRST_PAUSE: Final = 0.005
 LONGEST_PAUSE: Final = 60.0
 _DOUBLINGS: Final = 14  # more would be beyond the longest pause
 _FEW: Final = 64  # outdated alarms that are not worth a clean-up
+_IN_A_ROW: Final = 4  # keys that go before one that waits behind them
 
 
 class Ears(Protocol):
@@ -58,6 +59,9 @@ class WorkQueue(Generic[K]):
     Whoever takes a key calls `done` at the end. A key that is added while it is worked on comes
     again after that. A key that comes forgets its delay: whoever works on it knows anew when to
     look again. `dice` is from 0 to 1. Memory grows with the number of different keys only.
+
+    What is looked at only because everything is, as at a start, waits behind what has changed, and
+    gets at least every fifth turn.
     """
 
     def __init__(
@@ -66,6 +70,8 @@ class WorkQueue(Generic[K]):
         self._clock, self._dice, self._ears = clock, dice, ears or _Deaf()
         self._wanted: dict[K, float] = {}  # since when
         self._ready: deque[K] = deque()  # those wanted that nobody works on
+        self._behind: OrderedDict[K, None] = OrderedDict()  # likewise, behind these
+        self._in_a_row = 0
         self._working: set[K] = set()
         self._delayed: dict[K, float] = {}  # until when
         self._heap: list[tuple[float, int, K]] = []  # the delays, with outdated ones
@@ -78,18 +84,31 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         """Return how many keys could be worked on now."""
-        return len(self._ready)
+        return len(self._ready) + len(self._behind)
 
     def add(self, key: K) -> None:
         """Let the key come as soon as somebody is free."""
-        self._delayed.pop(key, None)
-        if key in self._wanted or self._closed:
-            return
-        self._wanted[key] = self._clock.monotonic()
-        self._ears.added()
-        if key not in self._working:
+        if key in self._behind:
+            del self._behind[key]
+            self._ready.append(key)
+        elif self._is_new(key):
             self._ready.append(key)
             self._stir.set()
+
+    def add_behind(self, key: K) -> None:
+        """Let the key come after those that came by `add`."""
+        if self._is_new(key):
+            self._behind[key] = None
+            self._stir.set()
+
+    def _is_new(self, key: K) -> bool:
+        """Note that the key is wanted; return whether it is to be lined up."""
+        self._delayed.pop(key, None)
+        if key in self._wanted or self._closed:
+            return False
+        self._wanted[key] = self._clock.monotonic()
+        self._ears.added()
+        return key not in self._working
 
     def add_after(self, key: K, seconds: float) -> None:
         """Let the key come after a while; of several delays the earliest end counts."""
@@ -130,17 +149,24 @@ class WorkQueue(Generic[K]):
         self._failures.pop(key, None)
 
     async def take(self) -> K:
-        """Return the key that waits longest, as soon as there is one."""
+        """Return the key whose turn it is, as soon as there is one."""
         while True:
             self._ripen()
-            if self._ready:
-                key = self._ready.popleft()
+            if self._ready or self._behind:
+                key = self._next()
                 self._working.add(key)
                 self._ears.taken(self._clock.monotonic() - self._wanted.pop(key))
                 return key
             self._stir.clear()
             self._set_alarm()
             await self._stir.wait()
+
+    def _next(self) -> K:
+        self._in_a_row += 1
+        if self._behind and (not self._ready or self._in_a_row > _IN_A_ROW):
+            self._in_a_row = 0
+            return self._behind.popitem(last=False)[0]
+        return self._ready.popleft()
 
     def done(self, key: K) -> None:
         """Note the end of the work on the key, however it ended."""
@@ -153,7 +179,8 @@ class WorkQueue(Generic[K]):
         """Forget all keys, and take none any more. Only `done` may be called afterwards."""
         self._closed = True
         self._ears.dropped(len(self._wanted))
-        for forgotten in (self._wanted, self._ready, self._delayed, self._heap, self._failures):
+        lines = (self._wanted, self._ready, self._behind, self._delayed, self._heap)
+        for forgotten in (*lines, self._failures):
             forgotten.clear()
         if self._alarm is not None:
             self._alarm.cancel()

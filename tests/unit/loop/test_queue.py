@@ -62,6 +62,36 @@ async def test_keys_come_in_the_order_of_their_adding_each_once(queue, clock):
     assert taker.taken == ["a", "b", "c"]
 
 
+async def taken(queue, count):
+    keys = []
+    for _ in range(count):
+        keys.append(await queue.take())
+        queue.done(keys[-1])
+    return "".join(keys)
+
+
+async def test_what_changed_goes_before_what_is_looked_at_anyway_which_is_not_forgotten(queue):
+    for key in "abcd":
+        queue.add_behind(key)
+    assert len(queue) == 4
+    for key in "stuvwxyzc":
+        queue.add(key)
+    assert len(queue) == 12
+    assert await taken(queue, 12) == "stuvawxyzbcd"
+
+
+async def test_what_changed_is_not_looked_at_twice(queue):
+    queue.add("a")
+    queue.add_behind("a")
+    assert await taken(queue, 1) == "a"
+    queue.add_behind("b")
+    assert await queue.take() == "b"
+    queue.add_behind("b")  # while it is worked on
+    assert len(queue) == 0
+    queue.done("b")
+    assert await taken(queue, 1) == "b"
+
+
 async def test_a_key_is_never_worked_on_by_two_and_comes_again_after_an_add_meanwhile(queue, clock):
     taker = Taker(clock, queue, hold=True)
     queue.add("a")
