@@ -90,8 +90,11 @@ class BothSides:
     def wake_all(self, app_namespace: str) -> None:
         """Have all looked at that belongs to an app namespace."""
         held = self._there.of(app_namespace)
-        there = () if held is None else held.view.store.values(service_views.NAME)
-        for name in {*self.view.store.names(app_namespace), *there}:
+        there = set(() if held is None else held.view.store.values(service_views.NAME))
+        here = set(self.view.store.names(app_namespace))
+        for name in here ^ there:  # has come or gone
+            self._wake_one(app_namespace, name)
+        for name in here & there:
             self._look(f"{app_namespace}/{name}")
 
     def wake_everything(self) -> None:
