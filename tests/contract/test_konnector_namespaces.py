@@ -80,18 +80,24 @@ async def test_a_namespace_that_went_while_nobody_looked(scene: Scene) -> None:
             await until(lambda: service_namespace_gone(scene))
 
 
+async def released(scene: Scene) -> tuple[Side, Side]:
+    """Let a bound instance go, as a release does, and then its app namespace."""
+    async with working(scene) as told:
+        await scene.bound()
+        await told.settle()
+    here, there = sides(scene)
+    notes = {keys.BOUND: None, keys.RELEASED: "2026-06-01T12:00:00Z"}
+    await there.patch({"metadata": {"annotations": notes}})
+    await here.patch({"metadata": {"finalizers": None}})
+    await leave(scene)
+    await until(lambda: app_namespace_gone(scene))
+    return here, there
+
+
 async def test_what_was_released_outlives_its_app_namespace(scene: Scene) -> None:
     """Mapping.md 9: until nothing there carries the word any more. Nothing is tried in vain."""
     async with scene.backend():
-        async with working(scene) as told:
-            await scene.bound()
-            await told.settle()
-        here, there = sides(scene)
-        notes = {keys.BOUND: None, keys.RELEASED: "2026-06-01T12:00:00Z"}
-        await there.patch({"metadata": {"annotations": notes}})
-        await here.patch({"metadata": {"finalizers": None}})
-        await leave(scene)
-        await until(lambda: app_namespace_gone(scene))
+        _, there = await released(scene)
         async with working(scene, elsewhere=True) as told:
             assert await told.writes() == []
             assert not await mapping_gone(scene)
@@ -107,15 +113,7 @@ async def test_what_was_released_outlives_its_app_namespace(scene: Scene) -> Non
 
 async def test_what_was_released_comes_back_with_its_app_namespace(scene: Scene) -> None:
     async with scene.backend():
-        async with working(scene) as told:
-            await scene.bound()
-            await told.settle()
-        here, there = sides(scene)
-        notes = {keys.BOUND: None, keys.RELEASED: "2026-06-01T12:00:00Z"}
-        await there.patch({"metadata": {"annotations": notes}})
-        await here.patch({"metadata": {"finalizers": None}})
-        await leave(scene)
-        await until(lambda: app_namespace_gone(scene))
+        here, there = await released(scene)
         before = await there.read()
         await come_back(scene)
         async with working(scene):

@@ -3,7 +3,6 @@
 Usually all of it but the lease: one backend per control plane at a time is up to the test.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,9 +14,9 @@ from reconciler.core import names
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
 from reconciler.loop.clock import Clock, SystemClock
-from tests.support.eventually import eventually
 from tests.support.faults import Faults
 from tests.support.faulty import FaultyCluster
+from tests.support.managed import working
 
 AGENT: Final = "klutch-bind"
 USUAL: Final = Settings(
@@ -39,7 +38,7 @@ async def backend(
     With `faults` its calls fail on cue. One that dies of them raises SimulatedCrash in a group.
     `leads`: it first takes the lease in namespace klutch-bind, which has to be there.
     """
-    settings, stop = replace(settings, leader_election=leads), asyncio.Event()
+    settings = replace(settings, leader_election=leads)
     async with KubeCluster(way, agent=AGENT) as real:
         cluster = real if faults is None else FaultyCluster(real, faults)
         asks = settings.control_plane_mode
@@ -51,19 +50,8 @@ async def backend(
             lease_namespace=names.KLUTCH_NAMESPACE,
             clock=clock or SystemClock(),
         )
-        running = asyncio.create_task(made.manager.run(stop))
-
-        def read() -> bool:
-            if running.done():
-                running.result()
-            return not made.manager.unready()
-
-        try:
-            await eventually(read)
+        async with working(made.manager):
             yield made
-        finally:
-            stop.set()
-            await running
 
 
 def is_idle(made: program.Backend) -> bool:

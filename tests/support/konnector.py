@@ -22,9 +22,9 @@ from reconciler.kube.connection import Connection
 from reconciler.kube.limits import Limits
 from reconciler.loop.clock import Clock, SystemClock
 from reconciler.loop.gate import Gate
-from tests.support.eventually import eventually
 from tests.support.faults import Faults
 from tests.support.faulty import FaultyCluster
+from tests.support.managed import working
 
 AGENT: Final = "konnector"
 USUAL: Final = Settings(
@@ -47,7 +47,7 @@ async def konnector(
     `home` leads to the app cluster, in control-plane mode to the control plane. With `faults` its
     calls to both clusters fail on cue.
     """
-    stop, clock, gate = asyncio.Event(), clock or SystemClock(), Gate()
+    clock, gate = clock or SystemClock(), Gate()
     mode = settings.control_plane_mode
     async with AsyncExitStack() as opened:
         name = APP_CLUSTER if mode is None else CONTROL_PLANE
@@ -73,19 +73,8 @@ async def konnector(
             gate=gate,
             in_use=in_use,
         )
-        running = asyncio.create_task(made.manager.run(stop))
-
-        def read() -> bool:
-            if running.done():
-                running.result()
-            return not made.manager.unready()
-
-        try:
-            await eventually(read)
+        async with working(made.manager):
             yield made
-        finally:
-            stop.set()
-            await running
 
 
 @asynccontextmanager
