@@ -11,9 +11,14 @@ from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from klutchctl.sandbox.components import Kit
+    from klutchctl.sandbox.control_planes import Program
     from klutchctl.sandbox.layout import Layout
     from klutchctl.sandbox.progress import Progress
-    from klutchctl.sandbox.state import State
+    from klutchctl.sandbox.services_file import Suite
+    from klutchctl.sandbox.state import State, Wanted
 
 app = typer.Typer(
     help="Real control planes (kube-apiserver, etcd, kube-controller-manager) on this machine.",
@@ -46,7 +51,7 @@ class Format(StrEnum):
 
 
 @app.command()
-def up(
+def up(  # noqa: PLR0913, PLR0917 - each is an option
     context: typer.Context,
     name: _Name = "default",
     app_clusters: Annotated[
@@ -62,6 +67,15 @@ def up(
             help="Instead: a cluster per ControlPlane and Cluster of this fleet repository.",
         ),
     ] = None,
+    services: Annotated[
+        bool | None,
+        typer.Option(
+            "--services/--no-services",
+            show_default=False,
+            help="Also run the services of --fleet, of the fleet in this folder, or of the example;"
+            " or no more. Without: none at first, then those there are.",
+        ),
+    ] = None,
     download: Annotated[
         bool, typer.Option("--download", help="Fetch official binaries instead of building.")
     ] = False,
@@ -72,35 +86,34 @@ def up(
     """Start the clusters, or repair them. Safe to repeat: what runs is left alone."""
     if fleet is not None and app_clusters is not None:
         raise typer.BadParameter("--fleet and --app-clusters exclude each other")
-    from klutchctl import repository
-    from klutchctl.sandbox import binaries, fleet_contexts, layout, lifecycle, release
+    from klutchctl.sandbox import layout, lifecycle
+    from klutchctl.sandbox import services as beside
 
     settings = _settings(context)
     place = layout.named(name, state_home=settings.state_home)
-    wanted = None
-    if fleet is not None:
-        named = repository.fleet_in(fleet, check_owner=settings.git_owner_check)
-        wanted = fleet_contexts.of(named)
-    elif app_clusters is not None:
-        wanted = lifecycle.app_clusters(app_clusters)
+    wanted = _wanted(settings, fleet, app_clusters)
     if wanted is not None:
         lifecycle.check(place, wanted)
-    sources = binaries.sources(
-        release.of(),
-        cache_home=settings.cache_home,
-        environ=settings.environ,
-        downloading=download,
-    )
+    suite = None if services is False else _suite(place, fleet, chosen=services is True)
     progress = _progress(settings)
     try:
-        programs = binaries.provide(sources, progress=progress)
-        plan = lifecycle.Plan(programs, wanted, reassign_ports=reassign_ports)
+        programs = _programs(settings, progress, download=download)
+        kit = _kit(place, suite, settings, progress) if suite else None
+        plan = lifecycle.Plan(
+            programs,
+            wanted,
+            reassign_ports=reassign_ports,
+            kit=kit,
+            without_services=services is False,
+        )
         state = lifecycle.up(place, plan, progress=progress)
         _install_crds(place, state, progress)
+        if kit is not None:
+            beside.up(place, kit, progress=progress)
     except (KeyboardInterrupt, SystemExit):
         _say("Interrupted. Nothing is lost: `klutchctl sandbox up` goes on, `down` stops it")
         raise
-    _announce(place, state)
+    _announce(place, state, kit)
     return ExitCode.SUCCESS
 
 
@@ -163,6 +176,57 @@ def _progress(settings: Settings) -> "Progress":
     return Lines(sys.stderr)
 
 
+def _wanted(
+    settings: Settings, fleet: Path | None, app_clusters: int | None
+) -> "Sequence[Wanted] | None":
+    """Return the clusters that the options ask for; None keeps those that are there."""
+    from klutchctl import repository
+    from klutchctl.sandbox import fleet_contexts, lifecycle
+
+    if fleet is not None:
+        named = repository.fleet_in(fleet, check_owner=settings.git_owner_check)
+        return fleet_contexts.of(named)
+    return None if app_clusters is None else lifecycle.app_clusters(app_clusters)
+
+
+def _suite(place: "Layout", fleet: Path | None, *, chosen: bool) -> "Suite | None":
+    """Return the services to run: `chosen` now, or those that the sandbox remembers."""
+    from klutchctl.sandbox import lifecycle, services_file
+
+    if chosen:
+        return services_file.read(services_file.folder_of(fleet))
+    state = lifecycle.load(place)
+    remembered = state.services if state else None
+    return services_file.read(Path(remembered.folder)) if remembered else None
+
+
+def _programs(
+    settings: Settings, progress: "Progress", *, download: bool
+) -> "Mapping[Program, Path]":
+    from klutchctl.sandbox import binaries, release
+
+    sources = binaries.sources(
+        release.of(),
+        cache_home=settings.cache_home,
+        environ=settings.environ,
+        downloading=download,
+    )
+    return binaries.provide(sources, progress=progress)
+
+
+def _kit(place: "Layout", suite: "Suite", settings: Settings, progress: "Progress") -> "Kit":
+    from klutchctl.sandbox import binaries, release, services
+
+    crossplane = None
+    if services.needs_crossplane(suite):
+        recipe = release.of_services()
+        workshop = binaries.workshop(
+            recipe, "services", cache_home=settings.cache_home, environ=settings.environ
+        )
+        crossplane = binaries.provide_built(workshop, recipe, progress=progress)
+    return services.equip(place, suite, crossplane=crossplane, environ=settings.environ)
+
+
 def _install_crds(place: "Layout", state: "State", progress: "Progress") -> None:
     import asyncio
 
@@ -173,12 +237,15 @@ def _install_crds(place: "Layout", state: "State", progress: "Progress") -> None
         asyncio.run(crds.install_everywhere(connections))
 
 
-def _announce(place: "Layout", state: "State") -> None:
+def _announce(place: "Layout", state: "State", kit: "Kit | None") -> None:
     from shlex import quote
 
     contexts = [member.context for member in state.members]
     example = f"kubectl --kubeconfig {quote(str(place.kubeconfig))} --context {quote(contexts[-1])}"
     typer.echo(f"Sandbox {place.root.name} is ready: {', '.join(contexts)}")
+    if kit is not None:
+        names = sorted([*kit.suite.components, *(one.name for one in kit.suite.programs)])
+        typer.echo(f"Services of {kit.suite.folder}: {', '.join(names)}")
     typer.echo(f"Kubeconfig: {place.kubeconfig}")
     typer.echo(f"Try: {example} get crd")
 

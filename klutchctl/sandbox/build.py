@@ -1,105 +1,133 @@
-"""Build the servers from their Go modules into a folder."""
+"""Build the executables of one of our Go modules into a folder."""
 
 import collections
+import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from klutchctl.sandbox import disk, toolchain
-from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.progress import Progress
-from klutchctl.sandbox.release import MODULE, Release
+from klutchctl.sandbox.release import Recipe
 from klutchctl.sandbox.toolchain import Toolchain
 from reconciler.core.errors import HostError
 
+CRDS: Final = "crds"
 _KEPT_LINES: Final = 15
-# What a first build adds to each place: measured, and some room to spare.
-_RESULT_MIB: Final = 512
-_BUILD_CACHE_MIB: Final = 2560
-_MODULE_CACHE_MIB: Final = 1024
 
 
 def build(
-    release: Release,
+    recipe: Recipe,
     into: Path,
     *,
     environ: Mapping[str, str],
     packaged_go: Path | None,
     progress: Progress,
 ) -> None:
-    """Write all programs to the folder `into`. Raises HostError."""
-    tools = toolchain.find(environ, oldest=release.go, otherwise=packaged_go)
+    """Write all executables to the folder `into`, and the CRDs to its folder `crds`.
+
+    Raises HostError.
+    """
+    tools = toolchain.find(environ, recipe, otherwise=packaged_go)
     disk.require(
         {
-            into.parent: (_RESULT_MIB, "XDG_CACHE_HOME"),
-            tools.build_cache: (_BUILD_CACHE_MIB, "GOCACHE"),
-            tools.module_cache: (_MODULE_CACHE_MIB, "GOMODCACHE"),
+            into.parent: (recipe.space.result, "XDG_CACHE_HOME"),
+            tools.build_cache: (recipe.space.build_cache, "GOCACHE"),
+            tools.module_cache: (recipe.space.module_cache, "GOMODCACHE"),
         }
     )
     progress.note(
-        f"Building Kubernetes {release.kubernetes} and etcd {release.etcd} with {tools.version}"
-        f" ({tools.go}). This takes some minutes, once"
+        f"Building {recipe.versions} with {tools.version} ({tools.go})."
+        " This takes some minutes, once"
     )
-    arguments = [str(tools.go), "build", "-v", *release.build_arguments, "-o", f"{into}/"]
-    with progress.step("building the control plane") as update:
-        status, last_lines = _run(
-            [*arguments, *(f"./{program}" for program in Program)],
-            environment=toolchain.environment(environ),
-            update=update,
-        )
-    if status != 0:
-        raise explain(status, last_lines, into=into, tools=tools)
+    go = _Go(recipe, tools, toolchain.environment(environ), into)
+    with progress.step(f"building {recipe.subject}") as update, _patched(recipe, go) as patched:
+        flags = ("build", "-v", *recipe.arguments, *patched, "-o", f"{into}/")
+        go.run(*flags, *recipe.packages.values(), update=update)
+    for program, package in recipe.packages.items():
+        (into / package.rpartition("/")[2]).rename(into / program)
+    for module, folder in recipe.crds:
+        _copy_crds(go.module(module) / folder, into / CRDS / module.rpartition("/")[2])
 
 
-def explain(status: int, lines: Sequence[str], *, into: Path, tools: Toolchain) -> HostError:
+def explain(
+    status: int, lines: Sequence[str], *, recipe: Recipe, into: Path, tools: Toolchain
+) -> HostError:
     """Return why a build failed. `status` is negative for a signal, as in subprocess."""
     output = "\n".join(lines)
     if disk.says_full(output):
         return HostError(
-            f"no space left while the control plane was built in {into.parent}",
+            f"no space left while {recipe.subject} was built in {into.parent}",
             hint=f"Make room there and in {tools.build_cache} (GOCACHE) and"
             f" {tools.module_cache} (GOMODCACHE), then run the command again",
         )
     if status < 0 or "signal: killed" in output:
         return HostError(
-            "the build of the control plane was killed",
+            f"the build of {recipe.subject} was killed",
             hint="Usually by a lack of memory: give it 4 GiB, or set GOMAXPROCS=1. Nothing is"
             " left broken; run the command again to go on",
         )
     said = "".join(f"\n  {line}" for line in lines)
     return HostError(
         f"go build failed with status {status}:{said}",
-        hint="Where it could not fetch a module, check the network and GOPROXY; `--download`"
-        " fetches the official binaries instead",
+        hint=f"Where it could not fetch a module, check the network and GOPROXY{recipe.otherwise}",
     )
 
 
-def _run(
-    command: Sequence[str], *, environment: Mapping[str, str], update: Callable[[str], None]
-) -> tuple[int, list[str]]:
-    """Run to the end, and return the exit status and the last lines that matter."""
-    with subprocess.Popen(
-        command,
-        cwd=MODULE,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
-        try:
-            assert process.stdout is not None
-            lines = _follow(process.stdout, update)
-            return process.wait(), lines
-        except BaseException:
-            process.send_signal(signal.SIGINT)  # go then also ends the compilers that it started
-            raise
+class _Go:
+    """The toolchain at work in one module."""
+
+    def __init__(
+        self, recipe: Recipe, tools: Toolchain, environment: Mapping[str, str], into: Path
+    ) -> None:
+        self._recipe = recipe
+        self._tools = tools
+        self._environment = environment
+        self._into = into
+
+    def run(
+        self, *arguments: str, update: Callable[[str], None] = lambda detail: None
+    ) -> Sequence[str]:
+        """Run to the end and return the last lines that matter. Raises HostError."""
+        status, lines = self._run(arguments, update)
+        if status != 0:
+            raise explain(status, lines, recipe=self._recipe, into=self._into, tools=self._tools)
+        return lines
+
+    def module(self, path: str) -> Path:
+        """Return where the source of a module is. Raises HostError."""
+        self.run("mod", "download", path)
+        [home] = self.run("list", "-m", "-f", "{{.Dir}}", path)
+        return Path(home)
+
+    def _run(
+        self, arguments: Sequence[str], update: Callable[[str], None]
+    ) -> tuple[int, Sequence[str]]:
+        with subprocess.Popen(
+            (str(self._tools.go), *arguments),
+            cwd=self._recipe.module,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            try:
+                assert process.stdout is not None
+                lines = _follow(process.stdout, update)
+                return process.wait(), lines
+            except BaseException:
+                # go then also ends the compilers that it started
+                process.send_signal(signal.SIGINT)
+                raise
 
 
-def _follow(output: Iterable[str], update: Callable[[str], None]) -> list[str]:
+def _follow(output: Iterable[str], update: Callable[[str], None]) -> Sequence[str]:
     """Report modules and packages as they pass by; return the other lines, the last ones."""
     kept: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
     modules = packages = 0
@@ -117,4 +145,45 @@ def _follow(output: Iterable[str], update: Callable[[str], None]) -> list[str]:
 
 def _is_package(line: str) -> bool:
     """Tell whether `line` is one of those that -v prints: an import path and nothing else."""
-    return bool(line) and " " not in line and not line.endswith(":")
+    return bool(line) and not line.startswith("/") and " " not in line and not line.endswith(":")
+
+
+@contextmanager
+def _patched(recipe: Recipe, go: _Go) -> Iterator[tuple[str, ...]]:
+    """Give the block the flags of `go build` that put changed copies in the place of modules."""
+    if not recipe.patches:
+        yield ()
+        return
+    with tempfile.TemporaryDirectory(prefix="klutchctl-build-") as name:
+        folder = Path(name)
+        for file in ("go.mod", "go.sum"):
+            shutil.copyfile(recipe.module / file, folder / file)
+        copies: dict[str, Path] = {}
+        for patch in recipe.patches:
+            if patch.module not in copies:
+                copies[patch.module] = _copy(go.module(patch.module), folder / str(len(copies)))
+            changed = copies[patch.module] / patch.file
+            text = changed.read_text()
+            if patch.old not in text:
+                raise AssertionError(f"{changed} has nothing like {patch.old!r}")
+            changed.write_text(text.replace(patch.old, patch.new))
+        with (folder / "go.mod").open("a") as requirements:
+            requirements.writelines(
+                f"replace {module} => {copy}\n" for module, copy in copies.items()
+            )
+        yield (f"-modfile={folder / 'go.mod'}",)
+
+
+def _copy(source: Path, target: Path) -> Path:
+    """Copy a folder of the module cache, which is read-only, to be changed."""
+    shutil.copytree(source, target, copy_function=shutil.copyfile)
+    for folder in (target, *(path for path in target.rglob("*") if path.is_dir())):
+        folder.chmod(0o755)
+    return target
+
+
+def _copy_crds(source: Path, target: Path) -> None:
+    """Copy the CRD files: the module cache may be cleaned at any time, and is read-only."""
+    target.mkdir(parents=True)
+    for file in sorted(source.glob("*.yaml")):
+        shutil.copyfile(file, target / file.name)

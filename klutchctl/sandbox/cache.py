@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Final
 
 from klutchctl import files
 from klutchctl.sandbox import disk
-from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.progress import Progress
 
 _CONTENTS: Final = "contents.json"
@@ -21,9 +20,10 @@ _DRAFT: Final = ".draft-"
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The folder that holds one entry per release."""
+    """The folder that holds one entry per release of a subject, such as "the control plane"."""
 
     folder: Path
+    subject: str
 
     def entry(self, release_id: str) -> Path:
         """Return where the executables of a release are, or will be."""
@@ -36,19 +36,25 @@ class Cache:
             with disk.refusal_told(self.folder, variable="XDG_CACHE_HOME"):
                 self.folder.mkdir(parents=True, exist_ok=True)
                 lock = self.folder / ".lock"
-                held.enter_context(files.exclusive(lock, "the control plane's binaries", progress))
+                held.enter_context(
+                    files.exclusive(lock, f"the binaries of {self.subject}", progress)
+                )
             for draft in self.folder.glob(f"{_DRAFT}*"):
                 shutil.rmtree(draft, ignore_errors=True)
             yield
 
     @contextmanager
     def draft(self, release_id: str) -> Iterator[Path]:
-        """Give the block an empty folder, and make it the entry if the block ends well."""
+        """Give the block an empty folder, and make it the entry if the block ends well.
+
+        The list of its contents goes with it: `damage` compares.
+        """
         target = self.entry(release_id)
         draft = Path(tempfile.mkdtemp(dir=self.folder, prefix=f"{_DRAFT}{release_id}-"))
         try:
             yield draft
-            sizes = {program: (draft / program).stat().st_size for program in Program}
+            found = sorted(path for path in draft.rglob("*") if path.is_file())
+            sizes = {str(path.relative_to(draft)): path.stat().st_size for path in found}
             (draft / _CONTENTS).write_text(json.dumps(sizes))
             draft.chmod(0o755)
             if target.exists():  # damaged; away in one step, for servers may run from it
@@ -59,7 +65,7 @@ class Cache:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def damage(entry: Path) -> str | None:
+def damage(entry: Path, executables: Iterable[str]) -> str | None:
     """Return what is wrong with an existing entry, None where it is whole."""
     try:
         sizes = json.loads((entry / _CONTENTS).read_text())
@@ -67,10 +73,11 @@ def damage(entry: Path) -> str | None:
         return f"{_CONTENTS} cannot be read"
     if not isinstance(sizes, Mapping):
         return f"{_CONTENTS} cannot be read"
-    for program in Program:
-        file = entry / program
-        if not file.is_file() or not os.access(file, os.X_OK):
+    for program in executables:
+        if not (entry / program).is_file() or not os.access(entry / program, os.X_OK):
             return f"{program} is not an executable file"
-        if file.stat().st_size != sizes.get(program):
-            return f"{program} has another size than when it was made"
+    for name in sorted({*sizes, *executables}):
+        file = entry / name
+        if not file.is_file() or file.stat().st_size != sizes.get(name):
+            return f"{name} has another size than when it was made"
     return None

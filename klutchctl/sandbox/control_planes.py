@@ -1,4 +1,4 @@
-"""Which servers a sandbox runs, with which arguments. Pure: starts nothing."""
+"""Which servers the clusters of a sandbox consist of, with which arguments. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.servers import HttpsProbe, Server
 from klutchctl.sandbox.state import Member, State
 
 _ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
@@ -39,31 +40,6 @@ class Tuning:
 
 
 NORMAL: Final = Tuning()
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """A server is ready once GET https://127.0.0.1:`port``path` answers 200."""
-
-    port: int
-    path: str
-    authority: Path
-    certificate: Path
-    key: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """One process that should run. `identity` is an argument that no other process has."""
-
-    name: str
-    program: Program
-    cluster_id: str
-    arguments: tuple[str, ...]
-    identity: str
-    log: Path
-    ports: tuple[int, ...]
-    probe: Probe
 
 
 def servers(layout: Layout, state: State, tuning: Tuning) -> tuple[Server, ...]:
@@ -141,7 +117,7 @@ def _etcd(layout: Layout, state: State, tuning: Tuning) -> Server:
         identity=identity,
         log=layout.logs / "etcd.log",
         ports=(state.etcd_port, state.etcd_peer_port),
-        probe=Probe(
+        probe=HttpsProbe(
             state.etcd_port, "/readyz", pki / "ca.crt", pki / "client.crt", pki / "client.key"
         ),
     )
@@ -218,6 +194,6 @@ def _controller_manager(layout: Layout, member: Member) -> Server:
     )
 
 
-def _as_admin(layout: Layout, member: Member, path: str) -> Probe:
+def _as_admin(layout: Layout, member: Member, path: str) -> HttpsProbe:
     pki = layout.pki(member.id)
-    return Probe(member.port, path, pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
+    return HttpsProbe(member.port, path, pki / "ca.crt", pki / "admin.crt", pki / "admin.key")

@@ -33,8 +33,13 @@ async def _connect_and_install(connection: Connection, role: Role) -> None:
 
 async def install(cluster: Cluster, role: Role) -> None:
     """Apply the CRDs of `role` where they are absent or differ, and wait until all are served."""
+    await install_all(cluster, crds.load(*_NAMES[role]))
+
+
+async def install_all(cluster: Cluster, manifests: Iterable[Manifest]) -> None:
+    """Do the same with these CRDs."""
     async with asyncio.TaskGroup() as group:
-        for manifest in crds.load(*_NAMES[role]):
+        for manifest in manifests:
             group.create_task(_install(cluster, manifest))
 
 

@@ -44,6 +44,30 @@ class Layout:
         return self.root / "logs"
 
     @property
+    def services(self) -> Path:
+        """Everything of what runs beside the clusters, but its logs."""
+        return self.root / "services"
+
+    @property
+    def services_kubeconfig(self) -> Path:
+        """For services: the control plane alone, as an administrator."""
+        return self.services / "kubeconfig"
+
+    @property
+    def postgresql_address(self) -> Path:
+        """For services: one line, the address of PostgreSQL with its superuser's password."""
+        return self.services / "postgresql.address"
+
+    @property
+    def postgresql_password(self) -> Path:
+        """The password of PostgreSQL's superuser, made with its data."""
+        return self.services / "postgresql.password"
+
+    def program_data(self, name: str) -> Path:
+        """What a program of the services keeps."""
+        return self.services / "data" / name
+
+    @property
     def lock_file(self) -> Path:
         """Beside the folder, so that it outlives `down --delete`."""
         return self.root.parent / f".{self.root.name}.lock"

@@ -4,27 +4,31 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from klutchctl import files
 from klutchctl.sandbox import (
+    components,
     control_planes,
     disk,
     kubeconfig,
     pki,
     ports,
+    postgresql,
     processes,
     startup,
     state,
 )
-from klutchctl.sandbox.control_planes import NORMAL, Program, Server, Tuning
+from klutchctl.sandbox.components import Kit
+from klutchctl.sandbox.control_planes import NORMAL, Program, Tuning
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.progress import Progress
+from klutchctl.sandbox.servers import Server
 from klutchctl.sandbox.startup import STOP_GRACE
-from klutchctl.sandbox.state import Member, Role, State, Wanted
+from klutchctl.sandbox.state import Member, Role, Services, State, Wanted
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import ClientCertificate, Connection
@@ -57,12 +61,18 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `up` is asked for. `wanted` None keeps the clusters that are there."""
+    """What `up` is asked for. `wanted` None keeps the clusters that are there.
+
+    `kit` makes ready for its services, which `services.up` starts; without one, those that run are
+    left alone, or stopped and forgotten with `without_services`.
+    """
 
     programs: Mapping[Program, Path]
     wanted: Sequence[Wanted] | None = None
     reassign_ports: bool = False
     tuning: Tuning = NORMAL
+    kit: Kit | None = None
+    without_services: bool = False
 
 
 def app_clusters(count: int) -> tuple[Wanted, ...]:
@@ -86,7 +96,7 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
     """
     with (
         disk.full_disk_told(layout.root, variable=_VARIABLE),
-        _locked(layout, progress),
+        locked(layout, progress),
     ):
         known = load(layout)
         wanted = plan.wanted
@@ -96,9 +106,11 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
             _refuse_to_lose(known, wanted)
         new_ports = _port_source(layout)
         target = state.extend(known, wanted, new_ports=new_ports)
+        target = _with_services(target, plan, new_ports)
         target = _settle(layout, target, plan, new_ports)
+        executables = {str(program): path for program, path in plan.programs.items()}
         for stage in _stages(control_planes.servers(layout, target, plan.tuning)):
-            startup.ensure_running(layout, stage, plan.programs, progress=progress)
+            startup.ensure_running(layout, stage, executables, progress=progress)
         return target
 
 
@@ -109,18 +121,37 @@ def down(layout: Layout, *, delete: bool, progress: Progress) -> int:
     """
     if not layout.root.parent.is_dir():
         return 0
-    with _locked(layout, progress):
-        observed = processes.observe(layout)
-        etcd = f"--data-dir={layout.etcd_data}"
-        if observed:
+    with locked(layout, progress):
+        stopped = 0
+        while observed := processes.observe(layout):  # also what a killed program has left
             with progress.step(f"stopping {len(observed)} processes"):
-                # API servers write their goodbye to etcd, so it goes last, and is awake till then.
-                processes.resume(observed)
-                processes.stop([p for p in observed if etcd not in p.arguments], grace=STOP_GRACE)
-                processes.stop([p for p in observed if etcd in p.arguments], grace=STOP_GRACE)
-        if delete and layout.root.exists():
-            shutil.rmtree(layout.root)
-        return len(observed)
+                _stop_all(layout, observed)
+            stopped += len(observed)
+        if delete:
+            postgresql.remove(layout)
+            if layout.root.exists():
+                shutil.rmtree(layout.root)
+        return stopped
+
+
+def stop_services(layout: Layout) -> None:
+    """Stop what runs beside the clusters."""
+    _stop_all(layout, [one for one in processes.observe(layout) if one.identity])
+
+
+def _stop_all(layout: Layout, observed: Sequence[Observed]) -> None:
+    """Stop the processes, each after those that need it."""
+    processes.resume(observed)
+    identities = [one.identity for one in observed if one.identity]
+    for identity in components.stopping_order(identities, layout):
+        marked = [one for one in observed if one.identity == identity]
+        farewell = components.goodbye(identity, layout)
+        processes.stop(marked, grace=STOP_GRACE, goodbye=farewell)
+    # API servers write their goodbye to etcd, so it goes last.
+    etcd = f"--data-dir={layout.etcd_data}"
+    clusters = [one for one in observed if not one.identity]
+    processes.stop([p for p in clusters if etcd not in p.arguments], grace=STOP_GRACE)
+    processes.stop([p for p in clusters if etcd in p.arguments], grace=STOP_GRACE)
 
 
 def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
@@ -128,7 +159,8 @@ def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
     known = load(layout)
     if known is None:
         return None
-    servers = control_planes.servers(layout, known, tuning)
+    outlines = components.outlines(layout, known.services) if known.services else ()
+    servers = (*control_planes.servers(layout, known, tuning), *outlines)
     observed = processes.observe(layout)
     with ThreadPoolExecutor(max_workers=16) as pool:
         return Status(known, tuple(pool.map(lambda server: _health(server, observed), servers)))
@@ -159,7 +191,8 @@ def connection(layout: Layout, member: Member) -> Connection:
 
 
 @contextmanager
-def _locked(layout: Layout, progress: Progress) -> Iterator[None]:
+def locked(layout: Layout, progress: Progress) -> Iterator[None]:
+    """Hold off other runs that work on this sandbox."""
     with ExitStack() as held:
         with disk.refusal_told(layout.root.parent, variable=_VARIABLE):
             files.private_folder(layout.root.parent)
@@ -199,8 +232,13 @@ def _settle(
     """Stop what should not run, make sure of the ports, and write every file."""
     while True:
         servers = control_planes.servers(layout, target, plan.tuning)
-        decision = processes.decide(servers, processes.observe(layout))
-        processes.stop(decision.stop, grace=STOP_GRACE)
+        observed = processes.observe(layout)
+        if plan.kit and target.services:
+            servers = (*servers, *components.servers(layout, target.services, plan.kit))
+        elif target.services:
+            observed = tuple(one for one in observed if not one.identity)
+        decision = processes.decide(servers, observed)
+        _stop_all(layout, decision.stop)
         taken = [p for s in decision.start for p in s.ports if not ports.is_free(p)]
         if not taken:
             _write_files(layout, target, plan.tuning)
@@ -222,16 +260,17 @@ def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
     layout.etcd_data.mkdir(mode=0o700, exist_ok=True)
     for member in target.members:
         pki.ensure_cluster(layout.pki(member.id), context=member.context)
-        own = kubeconfig.render([_entry(layout, member, user="controller-manager")])
+        own = kubeconfig.render([entry(layout, member, user="controller-manager")])
         files.write(control_planes.controller_manager_kubeconfig(layout, member.id), own)
         if tuning.audit:
             policy = control_planes.AUDIT_POLICY.encode()
             files.write(control_planes.audit_policy_file(layout, member.id), policy)
-    entries = [_entry(layout, member, user="admin") for member in target.members]
+    entries = [entry(layout, member, user="admin") for member in target.members]
     files.write(layout.kubeconfig, kubeconfig.render(entries))
 
 
-def _entry(layout: Layout, member: Member, *, user: str) -> kubeconfig.Entry:
+def entry(layout: Layout, member: Member, *, user: str) -> kubeconfig.Entry:
+    """Return the context of a cluster for one of its users: admin, controller-manager."""
     folder = layout.pki(member.id)
     return kubeconfig.Entry(
         context=member.context,
@@ -240,6 +279,22 @@ def _entry(layout: Layout, member: Member, *, user: str) -> kubeconfig.Entry:
         certificate=(folder / f"{user}.crt").read_bytes(),
         key=(folder / f"{user}.key").read_bytes(),
     )
+
+
+def _with_services(target: State, plan: Plan, new_ports: Callable[[int], Sequence[int]]) -> State:
+    if plan.without_services:
+        return replace(target, services=None)
+    if plan.kit is None:
+        return target
+    suite = plan.kit.suite
+    wanted = Services(
+        folder=str(suite.folder),
+        components=suite.components,
+        programs=tuple(program.name for program in suite.programs),
+        ports={},
+    )
+    purposes = components.purposes(suite.components)
+    return state.with_services(target, wanted, purposes, new_ports=new_ports)
 
 
 def _stages(servers: Sequence[Server]) -> Iterator[Sequence[Server]]:
@@ -252,5 +307,5 @@ def _health(server: Server, observed: Sequence[Observed]) -> Health:
     process = processes.running(server, observed)
     if process is None:
         return Health(server, None, None, ready=False)
-    ready = startup.is_ready(server)
+    ready = startup.is_ready(server, process)
     return Health(server, process.pid, process.started, ready)

@@ -20,6 +20,7 @@ CONTROLLER_MANAGER_USER: Final = "system:kube-controller-manager"
 
 
 _OF_ETCD: Final = ("ca.crt", "server.crt", "server.key", "client.crt", "client.key")
+_OF_COMPONENT: Final = ("ca.crt", "tls.crt", "tls.key")
 _OF_CLUSTER: Final = (
     *(f"{s}{e}" for s in ("ca", "server", "admin", "controller-manager") for e in (".crt", ".key")),
     "service-account.key",
@@ -65,6 +66,21 @@ def ensure_cluster(folder: Path, *, context: str) -> None:
     for stem, user in (("admin", "admin"), ("controller-manager", CONTROLLER_MANAGER_USER)):
         client = certificates.issue(authority, user, organization=_ADMINS, use=Use.CLIENT, now=now)
         contents |= _named(stem, client)
+    files.write_folder(folder, contents)
+
+
+def ensure_component(folder: Path) -> None:
+    """Create the certificate of the services in `folder`, unless it is there.
+
+    With the file names of a Secret of type kubernetes.io/tls. Raises HostError as `ensure_etcd`.
+    """
+    if folder.exists():
+        _require(folder, _OF_COMPONENT)
+        return
+    now = datetime.now(UTC)
+    authority = certificates.authority("klutchctl sandbox services", now=now)
+    both = certificates.issue(authority, "services", use=Use.PEER, now=now)
+    contents = {"ca.crt": authority.certificate_pem} | _named("tls", both)
     files.write_folder(folder, contents)
 
 

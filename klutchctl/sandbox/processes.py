@@ -1,38 +1,50 @@
 """The servers as processes: recognise, start, stop.
 
 A process is ours if it is one of our programs, runs as this user, and names a file in the
-sandbox's folder in its arguments. There are no pid files: they lie after a crash, and pids
+sandbox's folder in its arguments; or if it has the mark of the sandbox in its environment, and
+so have the processes that it started. There are no pid files: they lie after a crash, and pids
 are used again.
 """
 
 import contextlib
 import os
 import signal
+import sys
 import time
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-from klutchctl.sandbox.control_planes import Program, Server
+from klutchctl.sandbox import unprivileged
+from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.servers import Owner, Server
 from reconciler.core.errors import HostError
 
 _PROGRAMS: Final = frozenset(Program)
 _POLL: Final = 0.05
 # Nothing of the user's: etcd takes every ETCD_... variable as a flag, for one.
 _ENVIRONMENT: Final = {"PATH": os.defpath}
+_MARK: Final = "KLUTCHCTL_SANDBOX_PROCESS"
+_HEAD: Final = "KLUTCHCTL_SANDBOX_PID"  # of the process that was started; the launcher adds it
+_LAUNCHER: Final = Path(__file__).parent / "launcher.py"
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A running process of a sandbox. `started` is in seconds since the epoch."""
+    """A running process of a sandbox. `started` is in seconds since the epoch.
+
+    `identity` and `digest` are those of the server in its mark, "" without one.
+    """
 
     pid: int
     arguments: tuple[str, ...]
     started: float
+    identity: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +56,11 @@ class Decision:
 
 
 def decide(wanted: Sequence[Server], observed: Sequence[Observed]) -> Decision:
-    """Compare by arguments. What runs with other arguments, twice, or for nothing is stopped."""
+    """Compare the commands. What runs by another one, twice, or for nothing is stopped."""
     kept: set[int] = set()
     start: list[Server] = []
     for server in wanted:
-        same = [process for process in observed if process.arguments == server.arguments]
+        same = [process for process in observed if _is_same(server, process)]
         if len(same) == 1:
             kept.add(same[0].pid)
         else:
@@ -56,25 +68,69 @@ def decide(wanted: Sequence[Server], observed: Sequence[Observed]) -> Decision:
     return Decision(tuple(p for p in observed if p.pid not in kept), tuple(start))
 
 
+def _is_same(server: Server, process: Observed) -> bool:
+    if server.launch is not None:
+        return (process.identity, process.digest) == (server.identity, server.digest)
+    return process.arguments == server.arguments
+
+
 def running(server: Server, observed: Iterable[Observed]) -> Observed | None:
     """Return the process that is `server`, whatever its other arguments are."""
-    return next((process for process in observed if server.identity in process.arguments), None)
+    for process in observed:
+        if server.identity in process.arguments or server.identity == process.identity:
+            return process
+    return None
+
+
+def identity(layout: Layout, name: str) -> str:
+    """Return the identity of the process `name` of a sandbox that is known by its mark."""
+    return f"{name} {layout.root}"
 
 
 def observe(layout: Layout) -> tuple[Observed, ...]:
-    """Return the processes of the sandbox that run now, zombies excluded."""
-    mark = f"={layout.root}{os.sep}"
-    found = []
+    """Return the processes of the sandbox that run now, zombies excluded.
+
+    What a marked process started belongs to it as long as it runs; later it is shown as left.
+    """
+    found: list[Observed] = []
+    children: list[tuple[int, Observed]] = []
+    owner = unprivileged.owner()
+    users = {os.getuid(), owner.uid} if owner else {os.getuid()}
     for process in psutil.process_iter():
         try:
-            command = process.cmdline()  # empty for a zombie
-            if not command or Path(command[0]).name not in _PROGRAMS:
+            if process.uids().real not in users:
                 continue
-            if process.uids().real == os.getuid() and any(mark in word for word in command[1:]):
-                found.append(Observed(process.pid, tuple(command[1:]), process.create_time()))
+            parent, seen = _seen(process, layout)
         except psutil.Error:
             continue  # gone meanwhile, or not ours to look at
-    return tuple(found)
+        if seen is not None and parent:
+            children.append((parent, replace(seen, identity=f"left by {seen.identity}")))
+        elif seen is not None:
+            found.append(seen)
+    pids = {one.pid for one in found}
+    return (*found, *(child for parent, child in children if parent not in pids))
+
+
+def _seen(process: psutil.Process, layout: Layout) -> tuple[int, Observed | None]:
+    """Return the process if it is one of the sandbox, and the pid of the one that it belongs to.
+
+    That is 0 for those that belong to none.
+    """
+    command = process.cmdline()  # empty for a zombie
+    if not command:
+        return 0, None
+    arguments = tuple(command[1:])
+    if Path(command[0]).name in _PROGRAMS:
+        mark = f"={layout.root}{os.sep}"
+        if process.uids().real == os.getuid() and any(mark in word for word in arguments):
+            return 0, Observed(process.pid, arguments, process.create_time())
+    environment = process.environ()
+    digest, _, marked = environment.get(_MARK, "").partition(" ")
+    if marked.partition(" ")[2] != str(layout.root):
+        return 0, None
+    head = environment.get(_HEAD, "")
+    parent = int(head) if head.isdecimal() and head != str(process.pid) else 0
+    return parent, Observed(process.pid, arguments, process.create_time(), marked, digest)
 
 
 def start(server: Server, program: Path) -> None:
@@ -82,11 +138,17 @@ def start(server: Server, program: Path) -> None:
     if server.log.exists():
         server.log.replace(server.log.with_suffix(".log.previous"))
     log_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    command: tuple[str, ...] = (str(program), *server.arguments)
+    environment: Mapping[str, str] = _ENVIRONMENT
+    if server.launch is not None:
+        mark = {_MARK: f"{server.digest} {server.identity}"}
+        environment = {**_ENVIRONMENT, **server.launch.environment, **mark}
+        command = (*launcher(server.launch.folder, server.launch.owner), *command)
     try:
         os.posix_spawn(
-            program,
-            (str(program), *server.arguments),
-            _ENVIRONMENT,
+            command[0],
+            command,
+            environment,
             file_actions=(
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(server.log), log_flags, 0o600),
@@ -103,6 +165,12 @@ def start(server: Server, program: Path) -> None:
         ) from error
 
 
+def launcher(folder: Path, owner: Owner | None) -> tuple[str, ...]:
+    """Return the words before a command that let it run in a folder, and as `owner`."""
+    user = f"{owner.uid}:{owner.gid}" if owner else "-"
+    return (sys.executable, "-I", "-S", str(_LAUNCHER), user, str(folder))
+
+
 def resume(processes: Iterable[Observed]) -> None:
     """Let those go on that somebody paused (SIGSTOP): they neither answer nor end."""
     for handle in filter(None, map(_handle, processes)):
@@ -110,11 +178,16 @@ def resume(processes: Iterable[Observed]) -> None:
             handle.send_signal(signal.SIGCONT)
 
 
-def stop(processes: Collection[Observed], *, grace: float) -> None:
+def stop(
+    processes: Collection[Observed],
+    *,
+    grace: float,
+    goodbye: signal.Signals = signal.SIGTERM,
+) -> None:
     """Ask the processes to end, wait `grace` seconds, kill the rest. Returns when all are gone."""
     resume(processes)
     handles = [handle for process in processes if (handle := _handle(process))]
-    for signal_number in (signal.SIGTERM, signal.SIGKILL):
+    for signal_number in (goodbye, signal.SIGKILL):
         for handle in handles:
             with contextlib.suppress(psutil.NoSuchProcess):
                 handle.send_signal(signal_number)

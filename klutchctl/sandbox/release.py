@@ -1,56 +1,153 @@
-"""Which version of the control plane this klutchctl runs, read from the Go module beside it."""
+"""What this klutchctl builds and runs, read from the Go modules beside it."""
 
 import hashlib
 import platform
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from klutchctl.sandbox.control_planes import Program
+from klutchctl.sandbox.state import Component
+
 MODULE: Final = Path(__file__).parent / "controlplane"
+SERVICES_MODULE: Final = Path(__file__).parent / "crossplane"
 _SOURCES: Final = frozenset({".go", ".mod", ".sum"})  # not what a build by hand leaves there
+_CROSSPLANE: Final = "github.com/crossplane/crossplane"
+_PROVIDER_KUBERNETES: Final = "github.com/crossplane-contrib/provider-kubernetes"
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The room that a first build takes, in MiB: measured, and some to spare."""
+
+    result: int
+    build_cache: int
+    module_cache: int
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A change to a source file of a Go module: each `old` becomes `new`."""
+
+    module: str
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How one of our Go modules becomes executables.
+
+    `subject`, `versions` and `otherwise` (another way to get the executables, or "") are for
+    people. `packages` has the Go package of each executable, `crds` the folders of CRDs (Go
+    module, folder in it) that go with them, and `go` the oldest usable toolchain. `id` names the
+    result: it changes with the sources, the versions, the build flags and the machine type.
+    """
+
+    module: Path
+    subject: str
+    versions: str
+    otherwise: str
+    go: tuple[int, int]
+    arguments: tuple[str, ...]
+    packages: Mapping[str, str]
+    crds: tuple[tuple[str, str], ...]
+    patches: tuple[Patch, ...]
+    space: Space
+    id: str
+
+
+# These versions have no flags for it: they would listen on all interfaces, the provider also on
+# a fixed port, so that one sandbox at a time could run it.
+_LOOPBACK_ONLY: Final = (
+    Patch(_CROSSPLANE, "cmd/crossplane/core/core.go", 'Sprintf(":%d"', 'Sprintf("127.0.0.1:%d"'),
+    Patch(
+        _PROVIDER_KUBERNETES,
+        "cmd/provider/main.go",
+        "\t)\n\tkingpin.MustParse(app.Parse(",
+        '\t\twebhookPort = app.Flag("webhook-port", "Of the webhooks").Default("9443").Int()'
+        "\n\t)\n\tkingpin.MustParse(app.Parse(",
+    ),
+    Patch(
+        _PROVIDER_KUBERNETES,
+        "cmd/provider/main.go",
+        "CertDir: certDir,",
+        'CertDir: certDir, Host: "127.0.0.1", Port: *webhookPort,',
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """`kubernetes` and `etcd` are tags such as v1.36.3; `go` is the oldest usable toolchain.
-
-    `id` names the result of a build: it changes with the sources, the versions, the build
-    flags and the machine type.
-    """
+    """The control plane. `kubernetes` and `etcd` are tags such as v1.36.3."""
 
     kubernetes: str
     etcd: str
-    go: tuple[int, int]
-    id: str
+    recipe: Recipe
 
     @property
-    def build_arguments(self) -> tuple[str, ...]:
-        """What `go build` gets, so that the servers report their version as official ones do."""
-        return build_arguments(self.kubernetes)
+    def id(self) -> str:
+        """The name of a build's result."""
+        return self.recipe.id
 
 
 def of(module: Path = MODULE) -> Release:
-    """Return the release that the Go module in `module` builds."""
+    """Return the release of the control plane that the Go module in `module` builds."""
     requirements = (module / "go.mod").read_text()
-    kubernetes = _only(r"k8s\.io/kubernetes (v\S+)", requirements)
-    digest = hashlib.sha256(
-        " ".join((platform.system(), platform.machine(), *build_arguments(kubernetes))).encode()
+    kubernetes = _version_of("k8s.io/kubernetes", requirements)
+    etcd = _version_of("go.etcd.io/etcd/server/v3", requirements)
+    arguments = build_arguments(kubernetes)
+    recipe = Recipe(
+        module=module,
+        subject="the control plane",
+        versions=f"Kubernetes {kubernetes} and etcd {etcd}",
+        otherwise=", or let --download fetch the official binaries, or name a folder with them in"
+        " KUBEBUILDER_ASSETS",
+        go=_toolchain(requirements),
+        arguments=arguments,
+        packages={str(program): f"./{program}" for program in Program},
+        crds=(),
+        patches=(),
+        space=Space(result=512, build_cache=2560, module_cache=1024),
+        id=f"{kubernetes}-{_digest(module, arguments)}",
     )
-    for file in sorted(path for path in module.rglob("*") if path.suffix in _SOURCES):
-        digest.update(f"\0{file.relative_to(module)}\0".encode())
-        digest.update(file.read_bytes())
-    major, minor = _only(r"go (\d+\.\d+)(?:\.\d+)?", requirements).split(".")
-    return Release(
-        kubernetes=kubernetes,
-        etcd=_only(r"go\.etcd\.io/etcd/server/v3 (v\S+)", requirements),
-        go=(int(major), int(minor)),
-        id=f"{kubernetes}-{digest.hexdigest()[:8]}",
+    return Release(kubernetes=kubernetes, etcd=etcd, recipe=recipe)
+
+
+def of_services(module: Path = SERVICES_MODULE) -> Recipe:
+    """Return how Crossplane and its provider are built from the Go module in `module`."""
+    requirements = (module / "go.mod").read_text()
+    crossplane = _version_of(_CROSSPLANE, requirements)
+    provider = _version_of(_PROVIDER_KUBERNETES, requirements)
+    stamps = (
+        f"-X {_CROSSPLANE}/internal/version.version={crossplane}",
+        # No metrics where no flag says an address: it would be port 8080 for all the world.
+        "-X sigs.k8s.io/controller-runtime/pkg/metrics/server.DefaultBindAddress=0",
+    )
+    arguments = ("-trimpath", f"-ldflags=-s -w {' '.join(stamps)}")
+    return Recipe(
+        module=module,
+        subject="the services' control plane",
+        versions=f"Crossplane {crossplane} and provider-kubernetes {provider}",
+        otherwise="",
+        go=_toolchain(requirements),
+        arguments=arguments,
+        packages={
+            str(Component.CROSSPLANE): f"{_CROSSPLANE}/cmd/crossplane",
+            str(Component.PROVIDER_KUBERNETES): f"{_PROVIDER_KUBERNETES}/cmd/provider",
+        },
+        crds=((_CROSSPLANE, "cluster/crds"), (_PROVIDER_KUBERNETES, "package/crds")),
+        patches=_LOOPBACK_ONLY,
+        space=Space(result=512, build_cache=2560, module_cache=1024),
+        id=f"{crossplane}-{_digest(module, (*arguments, *map(str, _LOOPBACK_ONLY)))}",
     )
 
 
 def build_arguments(kubernetes: str) -> tuple[str, ...]:
-    """Return the flags of `go build` for this version of Kubernetes."""
+    """Return the flags of `go build` that let servers report this version as official ones do."""
     major, minor, _ = kubernetes.removeprefix("v").split(".", 2)
     package = "k8s.io/component-base/version"
     stamps = (("gitVersion", kubernetes), ("gitMajor", major), ("gitMinor", minor))
@@ -60,8 +157,26 @@ def build_arguments(kubernetes: str) -> tuple[str, ...]:
     )
 
 
+def _digest(module: Path, arguments: Iterable[str]) -> str:
+    machine = (platform.system(), platform.machine())
+    digest = hashlib.sha256(" ".join((*machine, *arguments)).encode())
+    for file in sorted(path for path in module.rglob("*") if path.suffix in _SOURCES):
+        digest.update(f"\0{file.relative_to(module)}\0".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:8]
+
+
+def _toolchain(requirements: str) -> tuple[int, int]:
+    major, minor = _only(r"go (\d+\.\d+)(?:\.\d+)?", requirements).split(".")
+    return int(major), int(minor)
+
+
+def _version_of(module: str, requirements: str) -> str:
+    return _only(rf"{re.escape(module)} (v\S+)(?: // indirect)?", requirements)
+
+
 def _only(pattern: str, requirements: str) -> str:
-    found = re.search(rf"^\s*{pattern}\s*$", requirements, re.MULTILINE)
+    found = re.search(rf"^\s*(?:require )?{pattern}\s*$", requirements, re.MULTILINE)
     if found is None:
         raise AssertionError(f"go.mod has no line like {pattern}")
     return found.group(1)

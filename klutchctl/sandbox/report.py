@@ -5,22 +5,24 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.lifecycle import Health, Status
 
 # Of the JSON: the minor part grows with new fields, the major part with changed ones.
-_FORMAT_VERSION: Final = "1.0"
+_FORMAT_VERSION: Final = "1.1"
 
 
 def as_text(layout: Layout, status: Status, *, now: float) -> str:
     """Return a table. `now` is in seconds since the epoch."""
     rows: list[Sequence[str]] = [("CLUSTER", "ADDRESS", "SERVER", "HEALTH", "PID", "AGE")]
-    rows.extend(_row("", "", health, now) for health in _of_cluster(status, ""))
+    rows.extend(_row("(all)", "", health, now) for health in status.servers if _is_etcd(health))
     for member in status.state.members:
         rows.extend(
             _row(member.context, member.server, health, now)
             for health in _of_cluster(status, member.id)
         )
+    rows.extend(_row("(services)", "", health, now) for health in _services(status))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -37,7 +39,7 @@ def as_json(layout: Layout, status: Status) -> str:
         "healthy": status.healthy,
         "kubeconfig": str(layout.kubeconfig),
         "logs": str(layout.logs),
-        "etcd": [_facts(health) for health in _of_cluster(status, "")],
+        "etcd": [_facts(health) for health in status.servers if _is_etcd(health)],
         "clusters": [
             {
                 "context": member.context,
@@ -47,6 +49,7 @@ def as_json(layout: Layout, status: Status) -> str:
             }
             for member in status.state.members
         ],
+        "services": [_facts(health) for health in _services(status)],
     }
     return json.dumps(document, indent=2)
 
@@ -55,12 +58,20 @@ def _of_cluster(status: Status, cluster_id: str) -> Iterable[Health]:
     return (health for health in status.servers if health.server.cluster_id == cluster_id)
 
 
+def _is_etcd(health: Health) -> bool:
+    return health.server.program == Program.ETCD
+
+
+def _services(status: Status) -> Iterable[Health]:
+    return (health for health in _of_cluster(status, "") if not _is_etcd(health))
+
+
 def _row(context: str, address: str, health: Health, now: float) -> Sequence[str]:
     program = str(health.server.program)
     if health.pid is None or health.started is None:
-        return (context or "(all)", address, program, _word(health), "-", "-")
+        return (context, address, program, _word(health), "-", "-")
     age = _age(now - health.started)
-    return (context or "(all)", address, program, _word(health), str(health.pid), age)
+    return (context, address, program, _word(health), str(health.pid), age)
 
 
 def _word(health: Health) -> str:

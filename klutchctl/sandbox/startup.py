@@ -1,16 +1,17 @@
 """Start servers and wait until they work; say why where they do not."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from klutchctl.sandbox import disk, processes, readiness
-from klutchctl.sandbox.control_planes import Program, Server
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.progress import Progress
+from klutchctl.sandbox.servers import Server
 from reconciler.core.errors import HostError
 
 STOP_GRACE: Final = 20.0
@@ -38,34 +39,47 @@ class _Pending:
 def ensure_running(
     layout: Layout,
     stage: Sequence[Server],
-    programs: Mapping[Program, Path],
+    programs: Mapping[str, Path],
     *,
     progress: Progress,
 ) -> None:
     """Start what does not run, restart what does not answer, return when all are ready.
 
-    The servers of a stage do not depend on each other. Raises HostError with a server's last
+    The servers of a stage do not depend on each other; `programs` has the executables of those
+    without a `launch`. Raises HostError with a server's last
     words where one ends or stays silent.
     """
     observed = processes.observe(layout)
     absent = [server for server in stage if processes.running(server, observed) is None]
     with progress.step(_told(stage, absent)):
         for server in absent:
-            processes.start(server, programs[server.program])
+            _start(server, programs)
         pending = [_Pending(server, fresh=server in absent) for server in stage]
-        while pending := [p for p in pending if not is_ready(p.server)]:
+        while pending := [p for p in pending if not _is_ready(p.server, observed)]:
             observed = processes.observe(layout)
             pending = [_patient(p, observed, programs) for p in pending]
             time.sleep(_POLL)
 
 
-def is_ready(server: Server) -> bool:
-    """Ask once."""
-    return readiness.is_ready(server.probe, timeout=PROBE_TIMEOUT)
+def is_ready(server: Server, process: Observed | None) -> bool:
+    """Ask once. `process` is the one that runs as `server`, as far as it was seen."""
+    started = process.started if process else None
+    return readiness.is_ready(server.probe, started=started, timeout=PROBE_TIMEOUT)
+
+
+def _is_ready(server: Server, observed: Sequence[Observed]) -> bool:
+    return is_ready(server, processes.running(server, observed))
+
+
+def _start(server: Server, programs: Mapping[str, Path]) -> None:
+    if server.launch is None:
+        processes.start(server, programs[server.program])
+    else:
+        processes.start(server, server.launch.executable)
 
 
 def _patient(
-    pending: _Pending, observed: Sequence[Observed], programs: Mapping[Program, Path]
+    pending: _Pending, observed: Sequence[Observed], programs: Mapping[str, Path]
 ) -> _Pending:
     """Wait on, restart, or give up."""
     server = pending.server
@@ -82,13 +96,15 @@ def _patient(
     if pending.fresh:
         raise _failed(server, f"was not ready after {_START_DEADLINE:.0f} s")
     processes.stop([process], grace=STOP_GRACE)
-    processes.start(server, programs[server.program])
+    _start(server, programs)
     return _Pending(server, fresh=True)
 
 
 def _told(stage: Sequence[Server], absent: Sequence[Server]) -> str:
     servers = absent or stage
-    subject = servers[0].name if len(servers) == 1 else f"{len(servers)} x {servers[0].program}"
+    counts = Counter(server.program for server in servers)
+    subject = ", ".join(f"{n} x {program}" if n > 1 else program for program, n in counts.items())
+    subject = servers[0].name if len(servers) == 1 else subject
     return f"{'starting' if absent else 'checking'} {subject}"
 
 

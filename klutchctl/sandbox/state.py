@@ -3,14 +3,16 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from reconciler.core.errors import HostError
 
+# With services it is another one: a klutchctl that does not know them would leave them running.
 _VERSION: Final = 1
+_VERSION_WITH_SERVICES: Final = 2
 _LAST_PORT: Final = 65535
 _PLAIN = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 
@@ -20,6 +22,14 @@ class Role(StrEnum):
 
     CONTROL_PLANE = "control-plane"
     APP_CLUSTER = "app-cluster"
+
+
+class Component(StrEnum):
+    """A program beside the control plane that the sandbox knows how to run."""
+
+    CROSSPLANE = "crossplane"
+    PROVIDER_KUBERNETES = "provider-kubernetes"
+    POSTGRESQL = "postgresql"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,18 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Services:
+    """What runs beside the control plane. `folder` holds the services.yaml that says so;
+    `ports` are by purpose, and stay when what they are for goes.
+    """
+
+    folder: str
+    components: tuple[Component, ...]
+    programs: tuple[str, ...]
+    ports: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """One sandbox: an etcd and its clusters, control planes first. Ports never change by
     themselves: kubeconfigs out there point to them.
@@ -61,11 +83,14 @@ class State:
     etcd_port: int
     etcd_peer_port: int
     members: tuple[Member, ...]
+    services: Services | None = None
 
     @property
     def ports(self) -> tuple[int, ...]:
         """Every port that the sandbox calls its own."""
-        return (self.etcd_port, self.etcd_peer_port, *(member.port for member in self.members))
+        more = self.services.ports.values() if self.services else ()
+        clusters = (member.port for member in self.members)
+        return (self.etcd_port, self.etcd_peer_port, *clusters, *more)
 
 
 def lacking(state: State, wanted: Sequence[Wanted]) -> tuple[Member, ...]:
@@ -91,6 +116,20 @@ def extend(
     return replace(state, members=tuple(members))
 
 
+def with_services(
+    state: State,
+    wanted: Services,
+    purposes: Iterable[str],
+    *,
+    new_ports: Callable[[int], Sequence[int]],
+) -> State:
+    """Return `state` with these services, and a port for each purpose; known ones stay."""
+    known = state.services.ports if state.services else {}
+    added = [purpose for purpose in purposes if purpose not in known]
+    ports = zip(added, new_ports(len(added)) if added else (), strict=True)
+    return replace(state, services=replace(wanted, ports={**known, **dict(ports)}))
+
+
 def with_new_ports(
     state: State, taken: Iterable[int], *, new_ports: Callable[[int], Sequence[int]]
 ) -> State:
@@ -101,12 +140,17 @@ def with_new_ports(
         etcd_port=instead.get(state.etcd_port, state.etcd_port),
         etcd_peer_port=instead.get(state.etcd_peer_port, state.etcd_peer_port),
         members=tuple(replace(m, port=instead.get(m.port, m.port)) for m in state.members),
+        services=state.services and _moved(state.services, instead),
     )
 
 
 def dump(state: State) -> bytes:
     """Return the bytes of the state file."""
-    return json.dumps({"version": _VERSION, **asdict(state)}, indent=2).encode() + b"\n"
+    content = asdict(state)
+    if state.services is None:
+        del content["services"]
+    version = _VERSION_WITH_SERVICES if state.services else _VERSION
+    return json.dumps({"version": version, **content}, indent=2).encode() + b"\n"
 
 
 def parse(content: bytes, *, source: str) -> State:
@@ -114,7 +158,7 @@ def parse(content: bytes, *, source: str) -> State:
     try:
         document = json.loads(content)
         version = document["version"]
-        if version == _VERSION:
+        if version in (_VERSION, _VERSION_WITH_SERVICES):
             return State(
                 etcd_port=_port(document["etcd_port"]),
                 etcd_peer_port=_port(document["etcd_peer_port"]),
@@ -122,16 +166,41 @@ def parse(content: bytes, *, source: str) -> State:
                     Member(str(m["context"]), Role(m["role"]), _port(m["port"]))
                     for m in document["members"]
                 ),
+                services=(
+                    _services(document["services"]) if version == _VERSION_WITH_SERVICES else None
+                ),
             )
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise HostError(
             f"{source} is not a sandbox's state ({type(error).__name__})",
             hint="`klutchctl sandbox down --delete` removes the sandbox with its data",
         ) from error
     raise HostError(
-        f"{source} has the format {version!r}, this klutchctl knows {_VERSION}",
+        f"{source} has the format {version!r}, this klutchctl knows {_VERSION} and"
+        f" {_VERSION_WITH_SERVICES}",
         hint="Use the klutchctl that made it, or another --name",
     )
+
+
+def _moved(services: Services, instead: Mapping[int, int]) -> Services:
+    ports = {purpose: instead.get(port, port) for purpose, port in services.ports.items()}
+    return replace(services, ports=ports)
+
+
+def _services(document: Mapping[str, Any]) -> Services:
+    return Services(
+        folder=_text(document["folder"]),
+        components=tuple(Component(one) for one in document["components"]),
+        programs=tuple(_text(one) for one in document["programs"]),
+        ports={str(purpose): _port(port) for purpose, port in document["ports"].items()},
+    )
+
+
+def _text(value: object) -> str:
+    """Return `value` if it is text. Raises ValueError."""
+    if isinstance(value, str):
+        return value
+    raise ValueError
 
 
 def _port(value: object) -> int:

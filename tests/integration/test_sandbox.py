@@ -6,115 +6,25 @@ import os
 import signal
 import socket
 import ssl
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
-from klutchctl.sandbox import control_planes, lifecycle, processes
-from klutchctl.sandbox.control_planes import NORMAL, Program
-from klutchctl.sandbox.layout import Layout, named
-from reconciler.core.refs import CONFIG_MAP, CRD, NAMESPACE, Ref
-from reconciler.kube.client import KubeCluster
+from klutchctl.sandbox import processes
+from klutchctl.sandbox.control_planes import Program
+from klutchctl.sandbox.layout import Layout
+from reconciler.core.refs import CRD, NAMESPACE, Ref
 from tests.support.eventually import eventually
-
-if TYPE_CHECKING:
-    from reconciler.core.manifest import Manifest
-
-
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A user's machine: folders of its own, and the real executables."""
-
-    home: Path
-    environ: Mapping[str, str]
-
-    def layout(self, name: str = "default") -> Layout:
-        return named(name, state_home=self.home / "state")
-
-    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "klutchctl", "sandbox", *arguments),
-            env=self.environ,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-
-    async def sandbox(self, *arguments: str) -> Answer:
-        process = await self.start(*arguments)
-        out, err = await process.communicate()
-        return Answer(process.returncode or 0, out.decode(), err.decode())
-
-    async def up(self, *arguments: str) -> Answer:
-        answer = await self.sandbox("up", *arguments)
-        assert answer.code == 0, answer.err
-        return answer
-
-    def pids(self, name: str = "default") -> dict[str, int]:
-        """The process of each server that runs."""
-        layout = self.layout(name)
-        state = lifecycle.load(layout)
-        observed = processes.observe(layout)
-        found = {
-            server.name: processes.running(server, observed)
-            for server in (control_planes.servers(layout, state, NORMAL) if state else ())
-        }
-        return {server: process.pid for server, process in found.items() if process}
-
-    def ports(self, name: str = "default") -> tuple[int, ...]:
-        state = lifecycle.load(self.layout(name))
-        assert state is not None
-        return state.ports
-
-    def connect(self, context: str, name: str = "default") -> KubeCluster:
-        state = lifecycle.load(self.layout(name))
-        assert state is not None
-        (member,) = (member for member in state.members if member.context == context)
-        return KubeCluster(lifecycle.connection(self.layout(name), member))
-
-    async def remember(self, context: str, text: str) -> None:
-        """Write something down in a cluster."""
-        manifest: Manifest = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "memory", "namespace": "default"},
-            "data": {"text": text},
-        }
-        async with self.connect(context) as cluster:
-            await cluster.apply(manifest, CONFIG_MAP, manager="tests", force=True)
-
-    async def recall(self, context: str) -> object:
-        async with self.connect(context) as cluster:
-            found = await cluster.get(Ref(context, CONFIG_MAP, "default", "memory"))
-        assert found is not None
-        return found["data"]
+from tests.support.machines import furnished
 
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory, programs: Mapping[Program, Path]):
-    home = tmp_path_factory.mktemp("machine")
-    (home / "assets").mkdir()
-    for program, path in programs.items():
-        (home / "assets" / program).symlink_to(path)
-    ours = {
-        "XDG_STATE_HOME": str(home / "state"),
-        "XDG_CACHE_HOME": str(home / "cache"),
-        "KUBEBUILDER_ASSETS": str(home / "assets"),
-    }
-    yield Machine(home, {**os.environ, **ours})
-    for sandbox in (home / "state/klutchctl/sandbox").glob("[a-z]*"):
+    found = furnished(tmp_path_factory.mktemp("machine"), programs)
+    yield found
+    for sandbox in (found.home / "state/klutchctl/sandbox").glob("[a-z]*"):
         processes.stop(processes.observe(Layout(sandbox)), grace=10)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from klutchctl.sandbox import release
 from klutchctl.sandbox.binaries import Sources
+from klutchctl.sandbox.binaries import Workshop as Place
 from klutchctl.sandbox.cache import Cache
 
 # Says what it was asked, and does what $FAKE_GO says instead of building.
@@ -21,12 +22,23 @@ if [ "$1" = env ]; then
   echo " \\"GOCACHE\\": \\"$HOME/gocache\\", \\"GOMODCACHE\\": \\"$HOME/gomod\\"}"
   exit 0
 fi
+if [ "$1" = mod ]; then exit 0; fi
+if [ "$1" = list ]; then
+  for word in "$@"; do :; done
+  echo "$HOME/modules/$word"
+  exit 0
+fi
 echo "build" >> "$HOME/builds"
-for word in "$@"; do case "$word" in */) into="$word";; esac; done
+for word in "$@"; do
+  case "$word" in
+    */) into="$word";;
+    -modfile=*) cp -r "$(dirname "${word#-modfile=}")" "$HOME/used";;
+  esac
+done
 echo "go: downloading k8s.io/api v0.36.3"
 echo "k8s.io/api/core/v1"
 eval "$FAKE_GO"
-for program in etcd kube-apiserver kube-controller-manager; do
+for program in ${FAKE_PROGRAMS:-etcd kube-apiserver kube-controller-manager}; do
   printf '#!/bin/sh\\n' > "$into$program"
   chmod +x "$into$program"
 done
@@ -57,9 +69,11 @@ class Workshop:
     def sources(self) -> Sources:
         return Sources(
             release=release.of(),
-            cache=Cache(self.home / "cache"),
-            environ=self.environ,
-            packaged_go=None,
+            workshop=Place(
+                cache=Cache(self.home / "cache", "the control plane"),
+                environ=self.environ,
+                packaged_go=None,
+            ),
         )
 
     @property

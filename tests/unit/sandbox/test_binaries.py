@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import binaries, build, cache, disk, release, toolchain
+from klutchctl.sandbox import binaries, cache, disk, release, toolchain
 from klutchctl.sandbox.cache import Cache
 from klutchctl.sandbox.control_planes import Program
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
 
-ENTRY = release.of().id
+RECIPE = release.of().recipe
+ENTRY = RECIPE.id
 
 
 def folder_with(folder: Path, *programs: Program) -> Path:
@@ -127,10 +128,10 @@ def test_a_broken_go_gives_way_to_the_packaged_one(workshop):
     shutil.move(workshop.home / "bin" / "go", working)
     (workshop.home / "bin" / "go").write_text("#!/bin/sh\nexit 3\n")
     (workshop.home / "bin" / "go").chmod(0o755)
-    found = toolchain.find(workshop.environ, oldest=(1, 26), otherwise=working)
+    found = toolchain.find(workshop.environ, RECIPE, otherwise=working)
     assert found.go == working
     with pytest.raises(HostError, match="bin/go does not work"):
-        toolchain.find(workshop.environ, oldest=(1, 26), otherwise=None)
+        toolchain.find(workshop.environ, RECIPE, otherwise=None)
 
 
 ASSETS = {
@@ -188,9 +189,8 @@ from pathlib import Path
 from klutchctl.sandbox import binaries, release
 from klutchctl.sandbox.cache import Cache
 from klutchctl.sandbox.progress import Quiet
-binaries.provide(
-    binaries.Sources(release.of(), Cache(Path(sys.argv[1])), os.environ, None), progress=Quiet()
-)
+place = binaries.Workshop(Cache(Path(sys.argv[1]), "the control plane"), os.environ, None)
+binaries.provide(binaries.Sources(release.of(), place), progress=Quiet())
 """
 
 
@@ -263,10 +263,10 @@ def test_a_damaged_entry_is_noticed_and_replaced(workshop, progress, spoil, says
     binaries.provide(workshop.sources, progress=progress)
     entry = workshop.home / "cache" / ENTRY
     spoil(entry)
-    assert says in (cache.damage(entry) or "")
+    assert says in (cache.damage(entry, Program) or "")
     binaries.provide(workshop.sources, progress=progress)
     assert any(says in note for note in progress.notes)
-    assert cache.damage(entry) is None
+    assert cache.damage(entry, Program) is None
     assert workshop.entries() == {ENTRY}
 
 
@@ -284,7 +284,7 @@ def test_the_entry_is_another_when_sources_versions_or_flags_change(tmp_path):
     module = tmp_path / "module"
     shutil.copytree(release.MODULE, module)
     original = release.of(module)
-    assert original == release.of()
+    assert original.id == ENTRY
     assert original.id.startswith("v1.36.3-")
     (module / "etcd" / "main.go").write_text("package main\n")
     assert release.of(module).id != original.id
@@ -295,11 +295,12 @@ def test_too_little_room_is_told_before_the_build(tmp_path):
         disk.require({tmp_path / "not" / "yet": (10**9, "XDG_CACHE_HOME")})
 
 
-def test_too_little_room_for_a_build_names_the_folder_that_stays(workshop, progress, monkeypatch):
+def test_too_little_room_for_a_build_names_the_folder_that_stays(workshop, progress):
     workshop.go()
-    monkeypatch.setattr(build, "_RESULT_MIB", 10**9)
+    recipe = replace(RECIPE, space=replace(RECIPE.space, result=10**9))
+    sources = replace(workshop.sources, release=replace(release.of(), recipe=recipe))
     with pytest.raises(HostError, match=rf"^{workshop.home}/cache has .*XDG_CACHE_HOME"):
-        binaries.provide(workshop.sources, progress=progress)
+        binaries.provide(sources, progress=progress)
 
 
 REFUSING = {
@@ -311,7 +312,8 @@ REFUSING = {
 
 @pytest.mark.parametrize("folder", REFUSING.values(), ids=REFUSING.keys())
 def test_a_cache_that_cannot_be_made_names_its_variable(workshop, progress, folder):
-    sources = replace(workshop.sources, cache=Cache(Path(folder)))
+    place = replace(workshop.sources.workshop, cache=Cache(Path(folder), "the control plane"))
+    sources = replace(workshop.sources, workshop=place)
     with pytest.raises(HostError, match=rf"^{folder} cannot be used: .*XDG_CACHE_HOME"):
         binaries.provide(sources, progress=progress)
 

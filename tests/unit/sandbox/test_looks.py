@@ -44,7 +44,7 @@ def test_status_as_text():
 
 def test_status_as_json():
     document = json.loads(report.as_json(LAYOUT, STATUS))
-    assert document["formatVersion"] == "1.0"
+    assert document["formatVersion"] == "1.1"
     assert document["healthy"] is False
     assert document["etcd"][0] == {
         "program": "etcd",

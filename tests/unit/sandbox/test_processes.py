@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,13 +10,14 @@ import psutil
 import pytest
 
 from klutchctl.sandbox import processes
-from klutchctl.sandbox.control_planes import Probe, Program, Server
+from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Decision, Observed
+from klutchctl.sandbox.servers import HttpsProbe, Launch, LifeProbe, Owner, Server
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
 
-NOWHERE = Probe(1, "/readyz", Path("ca"), Path("crt"), Path("key"))
+NOWHERE = HttpsProbe(1, "/readyz", Path("ca"), Path("crt"), Path("key"))
 
 
 def server(name, *arguments, log=Path("/log")):
@@ -192,3 +194,87 @@ def test_a_damaged_executable_is_named_with_a_way_out(layouts, tmp_path):
     broken.chmod(0o755)
     with pytest.raises(HostError, match=f"{broken} does not start.*delete {tmp_path}"):
         processes.start(stand_in(ours, "a", SLEEPS), broken)
+
+
+def marked(layout, name, code, **launch):
+    """A process of the user's own, which names nothing of the sandbox."""
+    return Server(
+        name=name,
+        program=name,
+        cluster_id="",
+        arguments=("-c", code),
+        identity=processes.identity(layout, name),
+        log=layout.root / f"{name}.log",
+        ports=(),
+        probe=LifeProbe(0),
+        launch=Launch(Path(sys.executable), layout.root, **launch),
+    )
+
+
+PARENT = f"""
+import subprocess
+import sys
+print(subprocess.Popen([sys.executable, '-c', {SLEEPS!r}]).pid, 'up', flush=True)
+import signal
+signal.pause()
+"""
+
+
+async def started(server):
+    processes.start(server, server.launch.executable)
+    await says_up(server)
+
+
+async def test_a_marked_process_is_found_by_its_sandbox_and_knows_its_folder(layouts):
+    ours, other = layouts
+    server = marked(ours, "a", f"import os; print(os.getcwd()); {SLEEPS}", environment={"A": "b"})
+    await started(server)
+    (found,) = processes.observe(ours)
+    assert processes.running(server, [found]) == found
+    assert processes.decide([server], [found]) == Decision((), ())
+    assert server.log.read_text().splitlines()[0] == str(ours.root)
+    assert psutil.Process(found.pid).environ()["A"] == "b"
+    assert processes.observe(other) == ()
+
+
+async def test_marked_processes_of_one_command_are_told_apart(layouts):
+    ours, _ = layouts
+    pair = [marked(ours, name, SLEEPS) for name in ("a", "b")]
+    for server in pair:
+        await started(server)
+    observed = processes.observe(ours)
+    assert len(observed) == 2
+    assert processes.decide(pair, observed) == Decision((), ())
+    decision = processes.decide(pair[:1], observed)
+    assert [one.identity for one in decision.stop] == [pair[1].identity]
+
+
+async def test_what_a_process_started_is_its_own_until_it_is_left_alone(layouts):
+    ours, _ = layouts
+    server = marked(ours, "a", PARENT)
+    await started(server)
+    child = int(server.log.read_text().split()[0])
+    (parent,) = processes.observe(ours)
+    os.kill(parent.pid, signal.SIGKILL)
+    await eventually(lambda: [one.pid for one in processes.observe(ours)] == [child])
+    assert processes.running(server, processes.observe(ours)) is None
+    decision = processes.decide([server], processes.observe(ours))
+    assert ([one.pid for one in decision.stop], decision.start) == ([child], (server,))
+    processes.stop(processes.observe(ours), grace=5)
+    assert processes.observe(ours) == ()
+
+
+async def test_a_program_that_is_not_there_says_so_in_its_log(layouts):
+    ours, _ = layouts
+    absent = marked(ours, "a", SLEEPS)
+    processes.start(absent, Path("/absent/program"))
+    await eventually(lambda: "error: /absent/program does not start" in absent.log.read_text())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may run as somebody else")
+def test_another_user_has_no_group_and_no_right_of_ours():
+    command = processes.launcher(Path("/"), Owner(65534, 65534))
+    asked = subprocess.run([*command, "/usr/bin/id"], capture_output=True, text=True, check=True)
+    assert "uid=65534" in asked.stdout
+    assert "gid=65534" in asked.stdout
+    assert "=0(" not in asked.stdout

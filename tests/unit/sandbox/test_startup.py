@@ -9,13 +9,14 @@ import pytest
 
 from klutchctl import files
 from klutchctl.sandbox import processes, startup
-from klutchctl.sandbox.control_planes import Probe, Program, Server
+from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.progress import Quiet
+from klutchctl.sandbox.servers import HttpsProbe, Server
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
 
-NOWHERE = Probe(1, "/readyz", Path("ca"), Path("crt"), Path("key"))
+NOWHERE = HttpsProbe(1, "/readyz", Path("ca"), Path("crt"), Path("key"))
 SLEEPS = "import signal; print('up', flush=True); signal.pause()"
 
 
@@ -86,7 +87,7 @@ LOOKS = {
 @pytest.mark.parametrize("script", LOOKS.values(), ids=LOOKS.keys())
 def test_a_process_that_is_becoming_a_server_has_not_ended(layout, program, monkeypatch, script):
     looks, observe = script.split(), processes.observe
-    monkeypatch.setattr(startup, "is_ready", lambda server: not looks)
+    monkeypatch.setattr(startup, "is_ready", lambda server, process: not looks)
     monkeypatch.setattr(startup, "_POLL", 0.0)
     monkeypatch.setattr(
         processes, "observe", lambda layout: observe(layout) if looks.pop(0) == "seen" else ()

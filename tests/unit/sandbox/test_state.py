@@ -1,6 +1,7 @@
 """Which clusters a sandbox has: adding, refusing to lose, new ports, the file."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from klutchctl.sandbox import state
 from klutchctl.sandbox.lifecycle import app_clusters
-from klutchctl.sandbox.state import Member, Role, State, Wanted
+from klutchctl.sandbox.state import Component, Member, Role, Services, State, Wanted
 from reconciler.core.errors import HostError
 
 CP = Member("control-plane", Role.CONTROL_PLANE, 20003)
@@ -89,7 +90,7 @@ UNUSABLE = {
     "a missing field": (b'{"version": 1}', "not a sandbox's state"),
     "not text": (b"\xff\xfe", "not a sandbox's state"),
     "nested too deeply": (b"[" * 100_000, "not a sandbox's state"),
-    "a newer format": (json.dumps({"version": 2}).encode(), "has the format 2"),
+    "a newer format": (json.dumps({"version": 3}).encode(), "has the format 3"),
 }
 
 
@@ -125,3 +126,54 @@ def test_a_port_that_is_none_makes_the_file_unusable(known, port):
 def test_the_first_and_the_last_port_are_ports():
     edge = State(1, 65535, (CP,))
     assert state.parse(state.dump(edge), source="state.json") == edge
+
+
+SERVED = Services("/fleet/services", (Component.POSTGRESQL,), ("operator",), {"postgresql": 20005})
+WITH_SERVICES = State(20001, 20002, (CP, APP), SERVED)
+
+
+def test_services_are_given_back_in_a_format_that_a_klutchctl_without_them_refuses():
+    content = state.dump(WITH_SERVICES)
+    assert json.loads(content)["version"] == 2
+    assert state.parse(content, source="state.json") == WITH_SERVICES
+
+
+def test_without_services_the_file_is_as_it_always_was():
+    document = json.loads(state.dump(ONE))
+    assert (document["version"], "services" in document) == (1, False)
+    assert state.parse(state.dump(ONE), source="state.json").services is None
+
+
+def test_services_get_the_ports_that_they_lack_and_keep_the_others():
+    wanted = Services("/other", (Component.CROSSPLANE,), (), {})
+    got = state.with_services(
+        WITH_SERVICES, wanted, ("a", "b", "postgresql"), new_ports=counting_from(30000)
+    )
+    assert got.services == Services(
+        "/other", (Component.CROSSPLANE,), (), {"postgresql": 20005, "a": 30000, "b": 30001}
+    )
+    again = state.with_services(got, wanted, ("a",), new_ports=counting_from(40000))
+    assert again == got
+
+
+def test_ports_of_services_are_ports_of_the_sandbox_and_can_be_replaced():
+    assert WITH_SERVICES.ports == (20001, 20002, 20003, 20004, 20005)
+    moved = state.with_new_ports(WITH_SERVICES, [20005], new_ports=counting_from(25000))
+    assert moved.services == replace(SERVED, ports={"postgresql": 25000})
+    assert moved.ports[:4] == WITH_SERVICES.ports[:4]
+
+
+BAD_SERVICES = {
+    "an unknown component": (b"postgresql", b"oracle"),
+    "a folder that is none": (b'"/fleet/services"', b"7"),
+    "ports that are none": (b"20005", b"-1"),
+    "programs that are none": (b'"operator"', b"[]"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), BAD_SERVICES.values(), ids=BAD_SERVICES.keys())
+def test_unusable_services_are_named_with_a_way_out(old, new):
+    content = state.dump(WITH_SERVICES)
+    assert old in content
+    with pytest.raises(HostError, match=r"state\.json is not a sandbox's state.*down --delete"):
+        state.parse(content.replace(old, new), source="state.json")

@@ -1,0 +1,169 @@
+"""Apply objects to a cluster again and again, until each has stuck.
+
+Objects need others that come up meanwhile: a kind its CRD, a claim the controller that makes its
+CRD, an object its namespace. No order is needed for that, only patience.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from klutchctl.sandbox.services_file import Written
+from reconciler.core.errors import ClusterError, HostError, NotServed, Rejected
+from reconciler.core.manifest import (
+    Manifest,
+    get_maps,
+    get_text,
+    name_of,
+    namespace_of,
+    put,
+    ref_of,
+)
+from reconciler.core.refs import CRD, EVENT, Kind, Ref
+from reconciler.kube.cluster import Cluster
+
+_MANAGER: Final = "klutchctl"
+_DEADLINE: Final = 120.0
+_REFUSED_DEADLINE: Final = 20.0  # without a change of what is refused
+_POLL: Final = 0.25
+_XRD: Final = ("apiextensions.crossplane.io", "CompositeResourceDefinition")
+
+
+@dataclass(slots=True)
+class _Pending:
+    """An object that has not stuck yet, and why."""
+
+    written: Written
+    reason: str = "was not tried"
+    refused: bool = False
+    unready: Ref | None = None  # where it is there, and not yet what it has to be
+
+
+@dataclass(slots=True)
+class _Kinds:
+    """The kinds that the cluster serves, looked up once each."""
+
+    cluster: Cluster
+    known: dict[tuple[str, str], Kind] = field(default_factory=dict)
+
+    async def of(self, manifest: Manifest) -> Kind:
+        """Return the kind of an object. Raises NotServed."""
+        api_version, name = get_text(manifest, "apiVersion"), get_text(manifest, "kind")
+        if (api_version, name) not in self.known:
+            self.known[api_version, name] = await self._find(api_version, name)
+        return self.known[api_version, name]
+
+    async def _find(self, api_version: str, name: str) -> Kind:
+        group, _, version = api_version.rpartition("/")
+        for plural in (*_plurals(name), *await self._plurals_in(group)):
+            with contextlib.suppress(NotServed):
+                found = await self.cluster.kind(group, version, plural)
+                if found.kind == name:
+                    return found
+        asked = Kind(group, version, name, "")
+        message = f"{self.cluster.name} does not serve {name} in {api_version}"
+        raise NotServed(message, ref=Ref(self.cluster.name, asked, "", ""), verb="get")
+
+    async def _plurals_in(self, group: str) -> list[str]:
+        """Return the plurals of custom kinds, which may be anything."""
+        names = (name_of(crd) for crd in (await self.cluster.list(CRD, metadata_only=True)).items)
+        found = (name.partition(".") for name in names)
+        return [plural for plural, _, of in found if of == group]
+
+
+async def apply(cluster: Cluster, objects: Sequence[Written]) -> None:
+    """Apply all, and wait until the definitions among them are served.
+
+    Raises HostError with what does not stick: file, object and reason of each.
+    """
+    kinds = _Kinds(cluster)
+    start = changed = time.monotonic()
+    pending = [_Pending(one) for one in objects]
+    while True:
+        count, told = len(pending), [one.reason for one in pending]
+        pending = [one for one in pending if not await _sticks(cluster, kinds, one)]
+        if not pending:
+            return
+        now = time.monotonic()
+        if len(pending) < count or told != [one.reason for one in pending]:
+            changed = now
+        hopeless = all(one.refused for one in pending) and now - changed > _REFUSED_DEADLINE
+        if hopeless or now - start > _DEADLINE:
+            await _ask_events(cluster, [one for one in pending if one.unready is not None])
+            raise _failed(cluster, pending, now - start)
+        await asyncio.sleep(_POLL)
+
+
+async def _sticks(cluster: Cluster, kinds: _Kinds, pending: _Pending) -> bool:
+    manifest = pending.written.manifest
+    try:
+        kind = await kinds.of(manifest)
+        if kind.namespaced and not namespace_of(manifest):
+            manifest = put(manifest, "default", "metadata", "namespace")
+        live = await cluster.apply(manifest, kind, manager=_MANAGER, force=True)
+    except ClusterError as error:
+        pending.reason = error.message
+        pending.refused, pending.unready = isinstance(error, Rejected), None
+        return False
+    missing = _missing_conditions(kind, live)
+    pending.reason = f"is not {' and '.join(missing)}"
+    pending.refused, pending.unready = False, ref_of(cluster.name, kind, live)
+    return not missing
+
+
+def _missing_conditions(kind: Kind, live: Manifest) -> list[str]:
+    """Return what a definition has to be, and is not yet."""
+    wanted: list[str] = []
+    if kind == CRD or (kind.group, kind.kind) == _XRD:
+        wanted.append("Established")
+    if (kind.group, kind.kind) == _XRD and get_text(live, "spec", "claimNames", "kind"):
+        wanted.append("Offered")
+    true = {
+        get_text(condition, "type")
+        for condition in get_maps(live, "status", "conditions")
+        if get_text(condition, "status") == "True"
+    }
+    return [one for one in wanted if one not in true]
+
+
+async def _ask_events(cluster: Cluster, pending: Iterable[_Pending]) -> None:
+    """Add the latest warning about each object to its reason: who works on it says why there."""
+    for one in pending:
+        assert one.unready is not None
+        try:
+            events = await cluster.list(EVENT, fields=f"regarding.name={one.unready.name}")
+        except ClusterError:
+            return  # the reason stays as it is
+        warnings = [event for event in events.items if get_text(event, "type") == "Warning"]
+        if warnings:
+            latest = max(warnings, key=_moment)
+            one.reason += f": {get_text(latest, 'note')}"
+
+
+def _moment(event: Manifest) -> str:
+    """Return when it was last seen: times in one format are in order as text."""
+    return max(get_text(event, "deprecatedLastTimestamp"), get_text(event, "eventTime"))
+
+
+def _plurals(kind: str) -> tuple[str, ...]:
+    """Return what a kind may be called in paths: the rule of Kubernetes for kinds of its own."""
+    word = kind.lower()
+    if word.endswith("s"):
+        return (f"{word}es", word)
+    return (f"{word[:-1]}ies",) if word.endswith("y") else (f"{word}s",)
+
+
+def _failed(cluster: Cluster, pending: Sequence[_Pending], seconds: float) -> HostError:
+    lines = [
+        f"\n  {one.written.origin}: {get_text(one.written.manifest, 'kind')}"
+        f" {name_of(one.written.manifest)}: {one.reason}"
+        for one in pending
+    ]
+    return HostError(
+        f"{cluster.name} has not taken {len(pending)} objects after {seconds:.0f} s:"
+        + "".join(lines),
+        hint="Mend the files and run the command again; the logs of the services may tell more",
+    )

@@ -1,0 +1,311 @@
+"""`klutchctl sandbox up --services` on the real programs: Crossplane, its provider, PostgreSQL."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+import pytest
+
+from klutchctl.sandbox import binaries, lifecycle, ports, postgresql, processes, release
+from klutchctl.sandbox.control_planes import Program
+from klutchctl.sandbox.progress import Lines
+from klutchctl.settings import read
+from reconciler.core.errors import HostError
+from reconciler.core.refs import CONFIG_MAP, Kind, Ref
+from tests.support.eventually import eventually
+from tests.support.machines import Machine, furnished
+
+NOTE = Kind("tests.example.com", "v1", "Note", "notes")
+OURS = ("crossplane", "postgresql", "provider-kubernetes", "scribe")
+
+SERVICES = """\
+apiVersion: sandbox.klutchctl.dev/v1alpha1
+kind: Services
+metadata: {name: tests}
+spec:
+  components: [crossplane, provider-kubernetes, postgresql]
+  manifests: ["*.yml"]
+  programs:
+    - name: scribe
+      command:
+        - ${python}
+        - scribe.py
+        - ${data}/told
+        - ${kubeconfig}
+        - ${postgresql}
+        - ${binaries}
+"""
+# Starts a process of its own, as a program that runs pg_dump does.
+SCRIBE = """\
+import pathlib
+import signal
+import subprocess
+import sys
+
+pathlib.Path(sys.argv[1]).write_text("\\n".join(sys.argv[2:]))
+subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+signal.pause()
+"""
+# The first document needs the second, and the last ones what those bring about.
+MANIFESTS = """\
+apiVersion: apiextensions.crossplane.io/v1
+kind: Composition
+metadata: {name: notes}
+spec:
+  compositeTypeRef: {apiVersion: tests.example.com/v1, kind: XNote}
+  mode: Resources
+  resources:
+    - name: note
+      base:
+        apiVersion: kubernetes.crossplane.io/v1alpha2
+        kind: Object
+        spec:
+          providerConfigRef: {name: sandbox}
+          forProvider:
+            manifest:
+              apiVersion: v1
+              kind: ConfigMap
+              metadata: {namespace: default}
+      patches:
+        - fromFieldPath: spec.claimRef.name
+          toFieldPath: spec.forProvider.manifest.metadata.name
+        - {fromFieldPath: spec.text, toFieldPath: spec.forProvider.manifest.data.text}
+---
+apiVersion: apiextensions.crossplane.io/v1
+kind: CompositeResourceDefinition
+metadata: {name: xnotes.tests.example.com}
+spec:
+  group: tests.example.com
+  names: {kind: XNote, plural: xnotes}
+  claimNames: {kind: Note, plural: notes}
+  versions:
+    - name: v1
+      served: true
+      referenceable: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec:
+              type: object
+              properties:
+                text: {type: string}
+---
+apiVersion: tests.example.com/v1
+kind: Note
+metadata: {name: first, namespace: later}
+spec: {text: came with the files}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: later}
+---
+apiVersion: kubernetes.crossplane.io/v1alpha1
+kind: ProviderConfig
+metadata: {name: sandbox}
+spec:
+  credentials:
+    source: Filesystem
+    fs: {path: ../kubeconfig}
+"""
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory, programs: Mapping[Program, Path]):
+    home = tmp_path_factory.mktemp("services")
+    found = furnished(home, programs)
+    settings = read(os.environ)
+    recipe = release.of_services()
+    workshop = binaries.workshop(
+        recipe, "services", cache_home=settings.cache_home, environ=os.environ
+    )
+    try:
+        binaries.provide_built(workshop, recipe, progress=Lines(sys.stderr))
+        postgresql.find(found.layout(), os.environ)
+    except HostError as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+    (home / "cache" / "klutchctl").mkdir(parents=True)
+    (home / "cache" / "klutchctl" / "services").symlink_to(workshop.cache.folder)
+    services = home / "fleet" / "services"
+    services.mkdir(parents=True)
+    for name, text in (
+        ("services.yaml", SERVICES),
+        ("scribe.py", SCRIBE),
+        ("objects.yml", MANIFESTS),
+    ):
+        (services / name).write_text(text)
+    (home / "fleet" / "fleet.yaml").touch()
+    yield found
+    lifecycle.down(found.layout(), delete=True, progress=Lines(sys.stderr))
+
+
+def claim(name: str, text: str):
+    return {
+        "apiVersion": "tests.example.com/v1",
+        "kind": "Note",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"text": text},
+    }
+
+
+async def written(machine: Machine, name: str):
+    async with machine.connect("control-plane") as cluster:
+        found = await cluster.get(Ref("", CONFIG_MAP, "default", name))
+    return found and found["data"]
+
+
+async def says_note(machine: Machine, name: str, text: str) -> None:
+    async def arrived():
+        return await written(machine, name) == {"text": text}
+
+    await eventually(arrived, within=60)
+
+
+async def claims(machine: Machine, name: str, text: str) -> None:
+    async with machine.connect("control-plane") as cluster:
+        await cluster.apply(claim(name, text), NOTE, manager="tests", force=True)
+    await says_note(machine, name, text)
+
+
+def home_of_data(machine: Machine) -> Path:
+    return postgresql.find(machine.layout(), os.environ).data.parent
+
+
+async def test_up_runs_the_services_and_a_claim_becomes_an_object(machine):
+    answer = await machine.up("--app-clusters", "0", "--services", cwd=machine.home / "fleet")
+    assert f"Services of {machine.home}/fleet/services: {', '.join(OURS)}" in answer.out
+    assert set(machine.pids()) >= set(OURS)
+    await says_note(machine, "first", "came with the files")
+    await claims(machine, "second", "came later")
+
+
+async def test_a_program_is_told_where_things_are(machine):
+    layout = machine.layout()
+    told = layout.program_data("scribe") / "told"
+    kubeconfig, address, tools = map(Path, told.read_text().splitlines())
+    assert kubeconfig == layout.services_kubeconfig
+    assert (tools / "pg_dump").exists()
+    assert (tools / "pg_restore").exists()
+    [line] = address.read_text().splitlines()
+    assert line.startswith("postgresql://postgres:")
+    for file in (kubeconfig, address):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+async def test_status_tells_the_health_of_every_service(machine):
+    answer = await machine.sandbox("status", "-o", "json")
+    assert answer.code == 0
+    services = json.loads(answer.out)["services"]
+    assert sorted(one["program"] for one in services) == sorted(OURS)
+    assert {one["health"] for one in services} == {"ready"}
+
+
+def listeners(pids):
+    """Where processes listen; PostgreSQL's are in its first process too."""
+    for pid in pids:
+        for one in psutil.Process(pid).net_connections(kind="inet"):
+            if one.status == psutil.CONN_LISTEN:
+                yield one.laddr
+
+
+async def test_nothing_listens_beyond_loopback(machine):
+    found = list(listeners(machine.pids().values()))
+    assert len(found) >= 5
+    assert {address.ip for address in found} == {"127.0.0.1"}
+    assert {address.port for address in found} <= set(machine.ports())
+
+
+async def test_postgresql_asks_strangers_for_a_password(machine):
+    state = lifecycle.load(machine.layout())
+    assert state is not None
+    assert state.services is not None
+    startup = b"\x00\x03\x00\x00user\0postgres\0\0"
+    with socket.create_connection(("127.0.0.1", state.services.ports["postgresql"])) as client:
+        client.sendall((len(startup) + 4).to_bytes(4, "big") + startup)
+        answer = client.recv(4096)
+    assert answer[:1] == b"R"
+    assert b"SCRAM-SHA-256" in answer
+
+
+async def test_up_again_changes_nothing(machine):
+    before = machine.pids()
+    await machine.up()
+    assert machine.pids() == before
+
+
+async def test_what_was_killed_is_repaired_and_nothing_else_is_touched(machine):
+    before = machine.pids()
+    for service in OURS:
+        os.kill(before[service], signal.SIGKILL)
+    await eventually(lambda: not set(OURS) & set(machine.pids()))
+    sick = await machine.sandbox("status")
+    assert sick.code == 1
+    assert sick.out.count("stopped") == len(OURS)
+    await machine.up()
+    after = machine.pids()
+    assert set(after) == set(before)
+    assert {name for name in after if after[name] != before[name]} == set(OURS)
+    await claims(machine, "third", "came after the crash")
+
+
+async def test_a_service_that_is_not_in_the_files_any_more_is_stopped(machine):
+    file = machine.home / "fleet" / "services" / "services.yaml"
+    file.write_text(SERVICES.partition("  programs:")[0])
+    before = machine.pids()
+    answer = await machine.up()
+    assert "scribe" not in answer.out
+    after = machine.pids()
+    assert after == {name: pid for name, pid in before.items() if name != "scribe"}
+    file.write_text(SERVICES)
+    await machine.up()
+    assert "scribe" in machine.pids()
+
+
+async def test_a_service_whose_files_name_another_address_is_started_again(machine):
+    """Here the API server dies, and something else takes its port."""
+    state = lifecycle.load(machine.layout())
+    assert state is not None
+    [plane] = state.members
+    before = machine.pids()
+    os.kill(before["kube-apiserver of control-plane"], signal.SIGKILL)
+    await eventually(lambda: "kube-apiserver of control-plane" not in machine.pids())
+    await eventually(lambda: ports.is_free(plane.port))
+    with socket.socket() as thief:
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        thief.bind(("127.0.0.1", plane.port))
+        thief.listen()
+        await machine.up("--reassign-ports")
+    after = machine.pids()
+    assert all(after[service] != before[service] for service in OURS)
+    await claims(machine, "fourth", "came to another port")
+
+
+async def test_without_services_they_end_and_their_data_stays(machine):
+    await machine.up("--no-services")
+    assert not set(OURS) & set(machine.pids())
+    assert (home_of_data(machine) / "data" / "PG_VERSION").exists()
+    await machine.up("--services", cwd=machine.home / "fleet")
+    assert set(OURS) <= set(machine.pids())
+
+
+async def test_down_delete_leaves_no_process_and_no_folder(machine):
+    layout, pids, data = machine.layout(), machine.pids(), home_of_data(machine)
+    assert data.is_dir()
+    answer = await machine.sandbox("down", "--delete")
+    assert answer.code == 0, answer.err
+    assert processes.observe(layout) == ()
+    assert not [pid for pid in pids.values() if psutil.pid_exists(pid) and _runs(pid)]
+    assert not data.exists()
+    assert not layout.root.exists()
+
+
+def _runs(pid: int) -> bool:
+    return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

@@ -1,0 +1,141 @@
+"""services.yaml: what it may say, and that every mistake is told with its place."""
+
+import pytest
+
+from klutchctl.sandbox import services_file
+from klutchctl.sandbox.state import Component
+from reconciler.core.errors import ConfigError
+from reconciler.core.problems import InvalidRepository
+
+WHOLE = """\
+apiVersion: sandbox.klutchctl.dev/v1alpha1
+kind: Services
+metadata: {name: example}
+spec:
+  components: [crossplane, postgresql]
+  manifests: [b/*.yaml, "*.yaml"]
+  programs:
+    - name: scribe
+      command: ["${python}", scribe.py, "--data=${data}", "${postgresql}"]
+"""
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {}}}\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "2.yaml").write_text(CONFIG_MAP.format("two"))
+    (tmp_path / "b" / "1.yaml").write_text(
+        CONFIG_MAP.format("one") + "---\n---\n" + CONFIG_MAP.format("more")
+    )
+    (tmp_path / ".hidden.yaml").write_text("not: an object")
+    return tmp_path
+
+
+def write(folder, text):
+    (folder / "services.yaml").write_text(text)
+    return services_file.read(folder)
+
+
+def test_objects_come_in_the_order_of_the_patterns_and_of_the_files(folder):
+    suite = write(folder, WHOLE.replace('"*.yaml"', '"**/1.yaml"'))
+    names = [one.manifest["metadata"]["name"] for one in suite.manifests]
+    assert names == ["one", "more", "two"]
+    assert str(suite.manifests[1].origin) == f"{folder}/b/1.yaml:6:1"
+    assert suite.components == (Component.CROSSPLANE, Component.POSTGRESQL)
+    assert [program.name for program in suite.programs] == ["scribe"]
+
+
+MISTAKES = {
+    "an unknown component": (
+        "crossplane,",
+        "crossplan,",
+        "5:16: spec.components[0] must be one of crossplane, provider-kubernetes, postgresql",
+    ),
+    "an unknown key": ("metadata:", "meta:", "3:1: a document has no key 'meta'"),
+    "another kind of document": ("kind: Services", "kind: Fleet", "2:7: kind must be Services"),
+    "another version": ("v1alpha1", "v2", "1:13: apiVersion must be sandbox.klutchctl.dev/v1"),
+    "a program without a command": (
+        '["${python}", scribe.py, "--data=${data}", "${postgresql}"]',
+        "[]",
+        "9:16: spec.programs[0].command must not be empty",
+    ),
+    "an unknown reference": (
+        "${data}",
+        "${date}",
+        "9:41: spec.programs[0].command[2] refers to 'date'. Did you mean data?",
+    ),
+    "a reference that does not end": (
+        "${data}",
+        "${",
+        "9:41: spec.programs[0].command[2] refers to ''. Known: binaries, data, kubeconfig,",
+    ),
+    "the name of a server of ours": (
+        "name: scribe",
+        "name: etcd",
+        "8:13: spec.programs[0].name is the name of a server that the sandbox runs itself",
+    ),
+    "the database without its component": (
+        ", postgresql]",
+        "]",
+        "9:59: ${postgresql} needs the component postgresql. Add it to spec.components",
+    ),
+    "a pattern that leads out": ("b/*.yaml", "../*.yaml", "6:15: spec.manifests[0] leaves the"),
+    "a pattern without a file": ("b/*.yaml", "c/*.yaml", "6:15: no file is like c/*.yaml"),
+    "a file that is no object": (
+        '"*.yaml"',
+        '".*.yaml"',
+        ".hidden.yaml:1:1: an object has apiVersion, kind and metadata.name",
+    ),
+    "no YAML": ("spec:", "spec: [", "yaml:6:"),
+    "a second document": ("spec:", "---\nspec:", "1:1: there must be one document in here"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "says"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_told_with_its_place(folder, old, new, says):
+    assert old in WHOLE
+    with pytest.raises(InvalidRepository) as caught:
+        write(folder, WHOLE.replace(old, new, 1))
+    assert says in str(caught.value)
+
+
+def test_two_programs_of_one_name(folder):
+    twice = WHOLE + "    - {name: scribe, command: [x]}\n"
+    with pytest.raises(InvalidRepository, match="10:14: program scribe is there twice"):
+        write(folder, twice)
+
+
+def test_a_folder_without_the_file(tmp_path):
+    with pytest.raises(ConfigError, match=r"services.yaml: cannot be read: .*--no-services"):
+        services_file.read(tmp_path)
+
+
+def test_a_link_is_not_followed(folder):
+    (folder / "b" / "3.yaml").symlink_to("/etc/hostname")
+    with pytest.raises(ConfigError, match=r"3.yaml: is a symbolic link"):
+        write(folder, WHOLE)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_which_fleet_is_meant(here):
+    fleet = here / "acme"
+    fleet.mkdir()
+    (fleet / "fleet.yaml").touch()
+    assert services_file.folder_of(fleet) == fleet / "services"
+    assert services_file.folder_of(fleet / "fleet.yaml") == fleet / "services"
+    example = services_file.folder_of(None)
+    assert example.parts[-2:] == ("fleet-example", "services")
+    (here / "klutch-fleet.yaml").touch()
+    assert services_file.folder_of(None).resolve() == here / "services"
+
+
+def test_without_any_fleet_the_way_out_is_told(here, monkeypatch):
+    monkeypatch.setattr(services_file, "_EXAMPLE", here / "absent")
+    with pytest.raises(ConfigError, match=r"--services: .*Name one with --fleet"):
+        services_file.folder_of(None)
