@@ -1,7 +1,5 @@
 """The operator of fleet-example on a real API server and a real PostgreSQL server."""
 
-import asyncio
-import contextlib
 import logging
 import stat
 import subprocess
@@ -10,8 +8,8 @@ import sys
 import psycopg
 import pytest
 import pytest_asyncio
-from postgresql_operator.wire import BACKUP, BINDING, POSTGRESQL, RESTORE, ROTATE
 
+from postgresql_operator.wire import BACKUP, BINDING, POSTGRESQL, RESTORE, ROTATE
 from reconciler.core.errors import Rejected
 from reconciler.core.manifest import get_int, get_maps, get_text
 from reconciler.core.refs import EVENT, SECRET
@@ -163,14 +161,10 @@ async def test_an_edited_secret_is_put_right(place, shop):
         await shop.change(SECRET, "orders-creds", {"data": {"password": "Z3Vlc3NlZA=="}})
 
         async def right():
-            return shop.ask(await shop.credentials("orders"), "SELECT 1")
+            told = await shop.credentials("orders")
+            return told["password"] != "guessed" and shop.ask(told, "SELECT 1")
 
-        with contextlib.suppress(psycopg.OperationalError):
-            await right()
-        async with asyncio.timeout(15):
-            while (await shop.credentials("orders"))["password"] == "guessed":
-                await asyncio.sleep(0.05)
-        assert await right()
+        await eventually(right)
 
 
 async def test_a_secret_of_somebody_else_is_left_alone(place, shop):
@@ -324,7 +318,13 @@ async def test_what_a_tenant_wrote_never_runs_as_an_administrator(place, shop, s
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
         await shop.said(RESTORE, "back", lambda live: get_text(live, "status", "finishedAt"))
+        print(
+            "STATUS",
+            (await shop.get(RESTORE, "back"))["status"],
+            (await shop.get(BACKUP, "nightly"))["status"],
+        )
     assert "climbed" not in server.roles()
+    assert 0
     assert not any(role.startswith("job_") for role in server.roles())
 
 

@@ -1,0 +1,117 @@
+"""How a Postgresql is served: a database while it is there, and when the database goes. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
+
+from postgresql_operator.outcome import (
+    DELETING,
+    FAILED,
+    READY,
+    Deprovision,
+    Outcome,
+    Place,
+    Provision,
+    hold,
+    holds,
+    release,
+    told,
+    waiting,
+)
+from postgresql_operator.wire import POSTGRESQL, database_of, phase_of, place_of
+from reconciler.core.conditions import ERROR, Cause, false, true
+from reconciler.core.decision import Decision, Note
+from reconciler.core.manifest import Manifest, get_int, get_text, is_deleting, namespace_of
+
+PROVISIONED: Final = "Provisioned"
+RELEASED: Final = "Released"
+RESYNC: Final = timedelta(minutes=10)
+_CONNECTIONS: Final = 20
+_LOST: Final = (
+    "the database {} was there and is not any more. It is not made again empty: bring it back, or "
+    "delete this object and make another"
+)
+_RETAINED: Final = "the database {} stays, as spec.deletionPolicy says Retain"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """`exists`: its database is there. `holders` are the ServiceBindings that may use it, by name.
+
+    They only matter once it is being deleted.
+    """
+
+    cluster: str
+    instance: Manifest = field(repr=False)
+    place: Place
+    exists: bool
+    holders: Sequence[str] = ()
+
+
+def is_ready(instance: Manifest | None) -> bool:
+    """Tell whether a Postgresql has a database to use, dump and restore, also while it goes."""
+    if instance is None or phase_of(instance) not in (READY, DELETING):
+        return False
+    return get_text(instance, "status", "database") == database_of(instance)
+
+
+def decide(seen: Seen) -> Outcome:
+    """Return what is to be done for the object as it is now."""
+    instance = seen.instance
+    if is_deleting(instance):
+        return _leaves(seen) if holds(instance) else Outcome()
+    if not holds(instance):
+        return hold(seen.cluster, POSTGRESQL, instance)
+    database = database_of(instance)
+    known = get_text(instance, "status", "database") == database
+    if known and not seen.exists:
+        lost = false(Cause(PROVISIONED, ERROR, "DatabaseLost"), _LOST.format(database))
+        return told(lost, {"phase": FAILED})
+    news = Note("Provisioned", f"the database {database} is there")
+    about = f"Postgresql {place_of(instance)}"
+    return Outcome(
+        works=(Provision(database, _connections(instance), about, new=not known),),
+        decision=Decision(
+            conditions=(true(PROVISIONED),),
+            fields={
+                "phase": READY,
+                "host": seen.place.host,
+                "port": seen.place.port,
+                "database": database,
+            },
+            notes=() if phase_of(instance) == READY else (news,),
+            again=RESYNC,
+        ),
+    )
+
+
+def _leaves(seen: Seen) -> Outcome:
+    instance, database = seen.instance, database_of(seen.instance)
+    policy = get_text(instance, "spec", "deletionPolicy")
+    letting_go = Decision((release(seen.cluster, POSTGRESQL, instance),))
+    if policy == "Retain":
+        note = Note("Retained", _RETAINED.format(database), action="Delete")
+        return Outcome(decision=replace(letting_go, notes=(note,)))
+    if policy != "Immediate" and seen.holders:
+        names = ", ".join(sorted(seen.holders))
+        why = f"the database stays until these ServiceBindings are deleted: {names}"
+        note = Note("StillBound", why, type="Warning", action="Delete")
+        kept = told(waiting(RELEASED, "StillBound", why), {"phase": DELETING})
+        return replace(kept, decision=replace(kept.decision, notes=(note,)))
+    note = Note("Deprovisioned", f"the database {database} is deleted", action="Delete")
+    return Outcome((Deprovision(database),), replace(letting_go, notes=(note,)))
+
+
+def _connections(instance: Manifest) -> int:
+    return get_int(instance, "spec", "connections") or _CONNECTIONS
+
+
+def key_of(namespace: str, name: str) -> str:
+    """Return the key of the Postgresql that an object of this namespace refers to by name."""
+    return f"{namespace}/{name}"
+
+
+def instance_key(live: Manifest) -> str:
+    """Return the key of the Postgresql that a ServiceBinding, Backup or Restore is about."""
+    return key_of(namespace_of(live), get_text(live, "spec", "instanceRef"))

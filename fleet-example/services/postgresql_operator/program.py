@@ -1,0 +1,141 @@
+"""The operator as one process: flags, views, controllers, an end on SIGTERM."""
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from postgresql_operator.controllers import Hands, reconcilers
+from postgresql_operator.dumps import TOOLS, Dumps
+from postgresql_operator.postgres import Postgres
+from postgresql_operator.wire import MANAGER
+from postgresql_operator.world import World
+from reconciler.core.errors import ConfigError, KlutchError
+from reconciler.kube import kubeconfig
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Cluster
+from reconciler.loop import flags, log_lines
+from reconciler.loop.clock import Clock, SystemClock
+from reconciler.loop.controller import Controller
+from reconciler.loop.events import Recorder, Source
+from reconciler.loop.gate import Gate
+from reconciler.loop.lease import holder_here
+from reconciler.loop.manager import Manager
+from reconciler.loop.meters import Meters
+
+log = logging.getLogger(__name__)
+
+_SOURCE: Final = "postgresql.anynines.com/operator"
+_DEBUG: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the operator runs. `postgresql` is a file with one line, the URL of an administrator."""
+
+    kubeconfig: str
+    postgresql: Path
+    binaries: Path
+    data: Path
+    verbosity: int = 2
+    log_format: flags.LogFormat = "text"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code: 0 after a signal, 1 after a failure."""
+    code = 0
+    try:
+        given = parse(arguments)
+        uvloop.run(_serve(given))
+    except* KlutchError as errors:
+        for error in _leaves(errors):
+            print(f"Error: {error}", file=sys.stderr)
+        code = 1
+    return code
+
+
+def parse(arguments: Sequence[str]) -> Settings:
+    """Return the settings that these arguments say. Raises ConfigError, and SystemExit(0)."""
+    parser = flags.Parser(MANAGER, "Serves databases, credentials, backups and restores.")
+    text = parser.add_argument
+    text("--kubeconfig", required=True, help="file whose current context is the control plane")
+    text("--postgresql", required=True, type=Path, help="file with the URL of an administrator")
+    text("--binaries", required=True, type=Path, help="folder of pg_dump and pg_restore")
+    text("--data", required=True, type=Path, help="folder for the files of backups")
+    text("-v", "--v", type=int, default=2, metavar="LEVEL", help="from 4 on: the debug log")
+    text("--logging-format", choices=("text", "json"), default="text")
+    given = parser.parse_args(list(arguments))
+    return Settings(
+        kubeconfig=given.kubeconfig,
+        postgresql=given.postgresql,
+        binaries=given.binaries,
+        data=given.data,
+        verbosity=given.v,
+        log_format=given.logging_format,
+    )
+
+
+def wired(settings: Settings, cluster: Cluster, *, clock: Clock) -> Manager:
+    """Return an operator on this control plane that does not run yet. Raises ConfigError."""
+    gate, meters = Gate(), Meters()
+    recorder = Recorder(
+        cluster,
+        gate,
+        source=Source(_SOURCE, holder_here()),
+        manager=MANAGER,
+        clock=clock,
+        meters=meters,
+    )
+    world, postgres = World(cluster), Postgres(settings.postgresql)
+    dumps = Dumps(_folder(settings.data), _tools(settings.binaries), postgres)
+    hands = Hands(world, postgres, dumps, recorder, gate, clock.now)
+    controllers = {
+        kind: Controller(kind.resource, one.reconcile, clock=clock, meters=meters)
+        for kind, one in reconcilers(hands).items()
+    }
+    world.subscribe(controllers)
+    return Manager(views=world.informers, workers=(*controllers.values(), recorder), meters=meters)
+
+
+async def _serve(settings: Settings) -> None:
+    log_lines.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    way = kubeconfig.load([Path(settings.kubeconfig)], environ=os.environ, name="control-plane")
+    log.info("the operator starts", extra={"server": way.server, "data": str(settings.data)})
+    async with KubeCluster(way, agent=MANAGER) as cluster:
+        await wired(settings, cluster, clock=SystemClock()).run(stop)
+
+
+def _folder(path: Path) -> Path:
+    """Return a folder that is ours alone: it holds what is in databases."""
+    os.umask(0o077)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", where="--data") from None
+    return path
+
+
+def _tools(folder: Path) -> Path:
+    """Return the folder if the tools are in it. Raises ConfigError."""
+    for name in TOOLS:
+        if shutil.which(name, path=str(folder)) is None:
+            raise ConfigError(f"there is no {name} in {folder}", where="--binaries")
+    return folder
+
+
+def _leaves(error: BaseExceptionGroup[KlutchError]) -> list[KlutchError]:
+    found = list[KlutchError]()
+    for one in error.exceptions:
+        found += _leaves(one) if isinstance(one, BaseExceptionGroup) else [one]
+    return found

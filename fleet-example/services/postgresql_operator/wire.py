@@ -1,0 +1,62 @@
+"""What the operator is called in the cluster and in the server: kinds, keys, names. Pure.
+
+What belongs to an object in PostgreSQL is named after its uid: an object of the same name, in
+another namespace or made anew, never finds what was another's.
+"""
+
+from typing import Final
+
+from reconciler.core.manifest import Manifest, get_text, name_of, namespace_of, uid_of
+from reconciler.core.refs import Kind
+
+POSTGRESQL: Final = Kind("postgresql.anynines.com", "v1beta3", "Postgresql", "postgresqls")
+BINDING: Final = Kind(
+    "servicebindings.anynines.com", "v1beta3", "ServiceBinding", "servicebindings"
+)
+BACKUP: Final = Kind("backups.anynines.com", "v1beta3", "Backup", "backups")
+RESTORE: Final = Kind("backups.anynines.com", "v1beta3", "Restore", "restores")
+
+MANAGER: Final = "postgresql-operator"
+FINALIZER: Final = "postgresql.anynines.com/operator"
+ROTATE: Final = "postgresql.anynines.com/rotate"
+CREDENTIALS: Final = "postgresql.anynines.com/credentials"  # a label, on our Secrets only
+_INSTANCE: Final = "instance_"
+
+
+def database_of(instance: Manifest) -> str:
+    """Return the name of the database of a Postgresql, which is also that of its owner."""
+    return _INSTANCE + _hex(instance)
+
+
+def is_database(name: str) -> bool:
+    """Tell whether this is the name of a Postgresql's database."""
+    return name.startswith(_INSTANCE)
+
+
+def login_of(binding: Manifest) -> str:
+    """Return the role of a ServiceBinding."""
+    return "binding_" + _hex(binding)
+
+
+def job_of(live: Manifest) -> str:
+    """Return the role that a Backup or Restore has while it runs."""
+    return "job_" + _hex(live)
+
+
+def secret_of(binding: Manifest) -> str:
+    """Return the name of the Secret with the credentials."""
+    return get_text(binding, "spec", "secretName") or f"{name_of(binding)}-creds"
+
+
+def phase_of(live: Manifest | None) -> str:
+    """Return how far an object is, "" where nothing was said or there is none."""
+    return get_text(live, "status", "phase")
+
+
+def place_of(live: Manifest) -> str:
+    """Return `namespace/name`."""
+    return f"{namespace_of(live)}/{name_of(live)}"
+
+
+def _hex(live: Manifest) -> str:
+    return uid_of(live).replace("-", "")

@@ -1,0 +1,192 @@
+"""The operator of fleet-example, run within a test, and a user of what it serves."""
+
+import asyncio
+import base64
+import json
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from klutchctl.sandbox import crds
+from postgresql_operator import program
+from postgresql_operator.wire import BACKUP, BINDING, MANAGER, POSTGRESQL, RESTORE
+from reconciler.core.manifest import Manifest, get_text, get_text_map, uid_of
+from reconciler.core.refs import CRD, EVENT, NAMESPACE, SECRET, Kind, Ref
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.loop.clock import SystemClock
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.faults import Faults
+from tests.support.faulty import FaultyCluster
+from tests.support.postgresql import Server
+
+SERVICES: Final = Path(__file__).parents[2] / "fleet-example" / "services"
+KINDS: Final = (RESTORE, BACKUP, BINDING, POSTGRESQL)
+_LONG: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an operator works: a control plane, a server, a folder of its own."""
+
+    plane: LiveCluster
+    server: Server
+    data: Path
+    binaries: Path | None = None
+
+
+@asynccontextmanager
+async def offered(plane: LiveCluster) -> AsyncIterator[None]:
+    """Have the operator's kinds served for the length of the block."""
+    manifests = [
+        document
+        for path in sorted(SERVICES.glob("crds/*.yaml"))
+        for document in yaml.load_all(path.read_text(), yaml.CSafeLoader)
+    ]
+    await crds.install_all(plane.cluster, manifests)
+    try:
+        yield
+    finally:
+        for kind in KINDS:
+            await plane.cluster.delete(
+                Ref(plane.name, CRD, "", kind.resource),
+                preconditions=Preconditions(uid=None),
+                propagation=Propagation.BACKGROUND,
+            )
+
+
+@asynccontextmanager
+async def operating(place: Place, faults: Faults | None = None) -> AsyncIterator[None]:
+    """Let an operator work for the length of the block. With `faults` its calls fail on cue.
+
+    One that dies of them raises SimulatedCrash in a group.
+    """
+    settings = program.Settings(
+        kubeconfig="",
+        postgresql=place.server.address,
+        binaries=place.binaries or place.server.binaries,
+        data=place.data,
+    )
+    stop = asyncio.Event()
+    async with KubeCluster(place.plane.connection, agent=MANAGER) as real:
+        cluster = real if faults is None else FaultyCluster(real, faults)
+        running = asyncio.create_task(
+            program.wired(settings, cluster, clock=SystemClock()).run(stop)
+        )
+        try:
+            yield
+        finally:
+            stop.set()
+            await running
+
+
+@dataclass(slots=True)
+class User:
+    """Somebody with a namespace of its own, and how it uses what is served there."""
+
+    plane: LiveCluster
+    server: Server
+    namespace: str
+
+    async def make(self, kind: Kind, name: str, **spec: Any) -> Manifest:
+        """Create an object."""
+        return await self.plane.cluster.create(
+            {
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "metadata": {"name": name, "namespace": self.namespace},
+                "spec": spec,
+            },
+            kind,
+            manager="tests",
+        )
+
+    async def get(self, kind: Kind, name: str) -> Manifest | None:
+        """Return an object."""
+        return await self.plane.cluster.get(Ref(self.plane.name, kind, self.namespace, name))
+
+    async def change(self, kind: Kind, name: str, patch: Manifest) -> None:
+        """Patch an object."""
+        ref = Ref(self.plane.name, kind, self.namespace, name)
+        await self.plane.cluster.merge_patch(ref, patch, manager="tests")
+
+    async def delete(self, kind: Kind, name: str) -> None:
+        """Ask for a deletion."""
+        await self.plane.cluster.delete(
+            Ref(self.plane.name, kind, self.namespace, name),
+            preconditions=Preconditions(uid=None),
+            propagation=Propagation.BACKGROUND,
+        )
+
+    async def gone(self, kind: Kind, name: str) -> None:
+        """Return once an object is not there."""
+
+        async def absent() -> bool:
+            return await self.get(kind, name) is None
+
+        await eventually(absent, within=_LONG)
+
+    async def phase(self, kind: Kind, name: str, phase: str) -> Manifest:
+        """Return an object once it is in that phase and its condition Ready agrees."""
+        return await self.said(kind, name, lambda live: get_text(live, "status", "phase") == phase)
+
+    async def said(self, kind: Kind, name: str, probe: Any) -> Manifest:
+        """Return an object once its status satisfies the probe."""
+
+        async def look() -> Manifest | None:
+            live = await self.get(kind, name)
+            assert live is not None
+            assert probe(live), live.get("status")
+            return live
+
+        found = await eventually(look, within=_LONG)
+        assert found is not None
+        return found
+
+    async def credentials(self, name: str) -> dict[str, str]:
+        """Return what the Secret of a ServiceBinding tells, {} where there is none."""
+        secret = await self.get(SECRET, f"{name}-creds")
+        data = get_text_map(secret, "data")
+        return {key: base64.b64decode(text).decode() for key, text in data.items()}
+
+    def ask(self, told: Mapping[str, str], query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query, with exactly what a Secret told."""
+        return self.server.ask(
+            query, dbname=told["database"], user=told["username"], password=told["password"]
+        )
+
+    async def shown(self) -> str:
+        """Return all that can be read in the namespace but Secrets, as text."""
+        listed: list[Manifest] = []
+        for kind in (*KINDS, EVENT):
+            listing = await self.plane.cluster.list(kind, namespace=self.namespace)
+            listed += listing.items
+        return json.dumps(listed)
+
+
+@asynccontextmanager
+async def user(plane: LiveCluster, server: Server) -> AsyncIterator[User]:
+    """Have a user, and let go of all that it made, whether or not an operator runs."""
+    name = f"test-p{uuid.uuid4().hex[:10]}"
+    manifest: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    made = await plane.cluster.create(manifest, NAMESPACE, manager="tests")
+    one = User(plane, server, name)
+    try:
+        yield one
+    finally:
+        for kind in KINDS:
+            for live in (await plane.cluster.list(kind, namespace=name)).items:
+                object_name = get_text(live, "metadata", "name")
+                await one.change(kind, object_name, {"metadata": {"finalizers": None}})
+                await one.delete(kind, object_name)
+        await plane.cluster.delete(
+            Ref(plane.name, NAMESPACE, "", name),
+            preconditions=Preconditions(uid=uid_of(made)),
+            propagation=Propagation.BACKGROUND,
+        )

@@ -1,0 +1,193 @@
+"""What the example operator decides about a ServiceBinding."""
+
+import base64
+
+import pytest
+
+from postgresql_operator.binding import Role, Seen, decide
+from postgresql_operator.outcome import LetIn, Place, ShutOut
+from postgresql_operator.wire import ROTATE
+from reconciler.core.decision import Apply, Create
+from reconciler.core.manifest import annotations_of, get_text, get_text_map, uid_of
+from tests.unit.services.objects import (
+    BINDING_UID,
+    CLUSTER,
+    DATABASE,
+    FRESH,
+    LOGIN,
+    PLACE,
+    Gist,
+    binding,
+    gist,
+    instance,
+    secret,
+    verifier_of,
+)
+
+KNOWN = Role(frozenset({DATABASE}), verifier_of("known"))
+ELSEWHERE = Role(frozenset({"instance_0"}), verifier_of("known"))
+NEW = binding()
+BOUND = binding(phase="Ready")
+
+
+def rotating(to, **how):
+    return binding(annotations={ROTATE: to}, **how)
+
+
+def seen(live=BOUND, *, served=instance(), role=KNOWN, found=secret(), place=PLACE):  # noqa: B008
+    return Seen(CLUSTER, live, instance=served, place=place, role=role, secret=found, fresh=FRESH)
+
+
+READY = ("Ready", {"Bound": "True"})
+STAYS: Gist = ([], [], *READY)
+MADE = (["LetIn"], ["Create Secret"], *READY)
+RENEWED = (["LetIn"], ["Apply Secret"], *READY)
+GOES: Gist = (["ShutOut"], ["Delete Secret", "release ServiceBinding"], "", {})
+
+
+def waits(reason, phase="Pending"):
+    return [], [], phase, {"Bound": reason}
+
+
+CASES = {
+    "a new one is held before anything is made for it": (
+        seen(binding(held=False), role=None, found=None),
+        ([], ["hold ServiceBinding"], "", {}),
+    ),
+    "what is held gets a role and a Secret": (seen(NEW, role=None, found=None), MADE),
+    "agreement is silence": (seen(), STAYS),
+    "without its instance it waits, and holds nothing": (
+        seen(binding(held=False), served=None, role=None, found=None),
+        waits("InstanceNotReady"),
+    ),
+    "with one that is not ready, too": (
+        seen(NEW, served=instance(phase="Failed"), role=None, found=None),
+        waits("InstanceNotReady"),
+    ),
+    "what was bound says so, and stays": (
+        seen(served=None),
+        waits("InstanceNotReady", ""),
+    ),
+    "an instance that goes takes no new one": (
+        seen(
+            binding(held=False),
+            served=instance(phase="Deleting", deleting=True),
+            role=None,
+            found=None,
+        ),
+        waits("InstanceDeleting"),
+    ),
+    "and serves the old ones until they go": (
+        seen(served=instance(phase="Deleting", deleting=True)),
+        STAYS,
+    ),
+    "a crash between the role and the Secret is healed by a new password": (
+        seen(NEW, found=None),
+        MADE,
+    ),
+    "so is one within a rotation": (seen(role=Role(KNOWN.member_of, verifier_of("next"))), RENEWED),
+    "a Secret that was deleted is made with a new password": (seen(found=None), MADE),
+    "a role that was deleted, too": (seen(role=None), RENEWED),
+    "a password that was edited counts for nothing": (seen(found=secret("guessed")), RENEWED),
+    "one that is no text, too": (seen(found=secret() | {"data": {"password": "//8="}}), RENEWED),
+    "a new value asks for a rotation": (seen(rotating("2", phase="Ready")), RENEWED),
+    "each value for one": (
+        seen(rotating("2", phase="Ready"), found=secret(rotation="2")),
+        STAYS,
+    ),
+    "another value for another": (
+        seen(rotating("3", phase="Ready"), found=secret(rotation="2")),
+        RENEWED,
+    ),
+    "no value asks for nothing": (seen(found=secret(rotation="2")), STAYS),
+    "a server that moved reaches the Secret, with the same password": (
+        seen(place=Place("127.0.0.1", 6543)),
+        ([], ["Apply Secret"], *READY),
+    ),
+    "a Secret of somebody else is left alone": (
+        seen(NEW, role=None, found=secret(owner="other")),
+        ([], [], "", {"Bound": "SecretTaken"}),
+    ),
+    "a role of an instance that had this name is made anew": (
+        seen(role=ELSEWHERE),
+        (["ShutOut", "LetIn"], ["Apply Secret"], *READY),
+    ),
+    "what goes is shut out, then forgotten": (seen(binding(deleting=True)), GOES),
+    "also where the instance is gone": (seen(binding(deleting=True), served=None), GOES),
+    "a Secret of somebody else stays": (
+        seen(binding(deleting=True), found=secret(owner="other")),
+        (["ShutOut"], ["release ServiceBinding"], "", {}),
+    ),
+    "one that others hold is none of our business": (
+        seen(binding(deleting=True, held=False)),
+        ([], [], "", {}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("facts", "want"), CASES.values(), ids=CASES.keys())
+def test_decide(facts, want):
+    assert gist(decide(facts)) == want
+
+
+def values(manifest):
+    data = get_text_map(manifest, "data")
+    return {key: base64.b64decode(text).decode() for key, text in data.items()}
+
+
+def step_of(facts):
+    ((task,), works) = decide(facts).decision.tasks, decide(facts).works
+    (step,) = task.steps
+    assert isinstance(step, Create | Apply)
+    return step.manifest, works
+
+
+def test_the_secret_tells_all_that_a_client_needs():
+    made, works = step_of(seen(NEW, role=None, found=None))
+    assert works == (LetIn(LOGIN, DATABASE, FRESH),)
+    assert values(made) == {
+        "host": "127.0.0.1",
+        "port": "5432",
+        "database": DATABASE,
+        "username": LOGIN,
+        "password": "a-new-password",
+        "uri": f"postgresql://{LOGIN}:a-new-password@127.0.0.1:5432/{DATABASE}",
+    }
+    assert get_text(made, "metadata", "ownerReferences", 0, "uid") == BINDING_UID
+
+
+def test_a_moved_server_costs_no_password():
+    made, works = step_of(seen(place=Place("127.0.0.1", 6543)))
+    assert works == ()
+    assert (values(made)["password"], values(made)["port"]) == ("known", "6543")
+
+
+def test_a_secret_is_overwritten_only_as_it_was_looked_at():
+    made, _ = step_of(seen(found=secret("guessed")))
+    assert uid_of(made) == uid_of(secret())
+    assert get_text(made, "metadata", "resourceVersion") == "3"
+
+
+def test_the_secret_notes_which_rotation_it_is_of():
+    made, _ = step_of(seen(rotating("2")))
+    assert annotations_of(made) == {ROTATE: "2"}
+
+
+def test_a_name_may_be_chosen():
+    chosen, _ = step_of(seen(binding(secret_name="login"), role=None, found=None))
+    assert get_text(chosen, "metadata", "name") == "login"
+
+
+def test_who_had_the_role_before_is_out_before_it_is_made_anew():
+    assert decide(seen(role=ELSEWHERE)).works == (
+        ShutOut(LOGIN),
+        LetIn(LOGIN, DATABASE, FRESH),
+    )
+
+
+def test_nothing_that_is_printed_shows_a_password():
+    facts = seen(found=secret("guessed"))
+    shown = f"{facts} {decide(facts)}"
+    for text in ("a-new-password", "guessed", verifier_of("known")):
+        assert text not in shown
+        assert base64.b64encode(text.encode()).decode() not in shown

@@ -1,0 +1,137 @@
+"""What the example operator decides about a Postgresql."""
+
+import pytest
+
+from postgresql_operator.instance import Seen, decide, is_ready
+from postgresql_operator.outcome import Deprovision, Provision
+from postgresql_operator.wire import database_of
+from reconciler.core.manifest import get_map
+from tests.unit.services.objects import CLUSTER, DATABASE, PLACE, Gist, gist, instance
+
+OTHER_UID = "11111111-2222-3333-4444-555555555556"
+
+
+def seen(live, *, exists=False, holders=()):
+    return Seen(CLUSTER, live, place=PLACE, exists=exists, holders=holders)
+
+
+def new(**how):
+    return instance(phase="", **how)
+
+
+def leaving(policy="WhenUnbound", **how):
+    return instance(deleting=True, **how) | {"spec": {"deletionPolicy": policy}}
+
+
+PROVISIONED: Gist = (["Provision"], [], "Ready", {"Provisioned": "True"})
+GOES: Gist = (["Deprovision"], ["release Postgresql"], "", {})
+STAYS: Gist = ([], [], "Deleting", {"Released": "StillBound"})
+CASES = {
+    "a new object is held before anything is made for it": (
+        seen(new(held=False)),
+        ([], ["hold Postgresql"], "", {}),
+    ),
+    "what is held gets its database": (seen(new()), PROVISIONED),
+    "a database from before a crash is completed": (seen(new(), exists=True), PROVISIONED),
+    "a database that is there is stated anew": (seen(instance(), exists=True), PROVISIONED),
+    "a database that was there is not made again empty": (
+        seen(instance()),
+        ([], [], "Failed", {"Provisioned": "DatabaseLost"}),
+    ),
+    "the database of an object that had the same name is not its own": (
+        seen(instance(uid=OTHER_UID), exists=False),
+        PROVISIONED,
+    ),
+    "an unbound database goes": (seen(leaving(), exists=True), GOES),
+    "a bound one stays": (seen(leaving(), exists=True, holders=["web"]), STAYS),
+    "a policy that nobody knows is the careful one": (
+        seen(leaving("Whenever"), holders=["web"]),
+        STAYS,
+    ),
+    "Immediate does not wait": (seen(leaving("Immediate"), holders=["web"]), GOES),
+    "Retain lets go of the object alone": (
+        seen(leaving("Retain"), exists=True, holders=["web"]),
+        ([], ["release Postgresql"], "", {}),
+    ),
+    "one that others hold is none of our business": (
+        seen(leaving(held=False)),
+        ([], [], "", {}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("facts", "want"), CASES.values(), ids=CASES.keys())
+def test_decide(facts, want):
+    assert gist(decide(facts)) == want
+
+
+def test_the_database_is_named_after_the_uid_and_tells_whose_it_is():
+    (work,) = decide(seen(new())).works
+    assert work == Provision(DATABASE, 20, "Postgresql shop/orders", new=True)
+
+
+def test_only_what_was_never_there_is_made():
+    (work,) = decide(seen(instance(), exists=True)).works
+    assert isinstance(work, Provision)
+    assert not work.new
+
+
+def test_the_plan_of_connections_reaches_the_database():
+    (work,) = decide(seen(new() | {"spec": {"connections": 80}})).works
+    assert isinstance(work, Provision)
+    assert work.connections == 80
+
+
+def test_the_status_tells_where_it_is():
+    fields = decide(seen(new())).decision.fields
+    assert dict(fields) == {
+        "phase": "Ready",
+        "host": "127.0.0.1",
+        "port": 5432,
+        "database": DATABASE,
+    }
+
+
+def test_exactly_its_own_database_is_deleted():
+    assert decide(seen(leaving())).works == (Deprovision(DATABASE),)
+
+
+def test_an_event_names_the_bindings_that_hold_it():
+    (note,) = decide(seen(leaving(), holders=["web", "batch"])).decision.notes
+    assert (note.type, note.reason) == ("Warning", "StillBound")
+    assert note.message.endswith("batch, web")
+
+
+def test_an_event_names_the_database_that_stays():
+    (note,) = decide(seen(leaving("Retain"))).decision.notes
+    assert DATABASE in note.message
+
+
+def test_it_is_told_once_that_it_is_ready():
+    assert [note.reason for note in decide(seen(new())).decision.notes] == ["Provisioned"]
+    assert decide(seen(instance(), exists=True)).decision.notes == ()
+
+
+READY = {
+    "nothing is not ready": (None, False),
+    "what was not provisioned is not": (new(), False),
+    "what is ready is": (instance(), True),
+    "what goes, and is still in use, is": (instance(phase="Deleting", deleting=True), True),
+    "a copied status is not": (instance(uid=OTHER_UID), False),
+    "what lost its database is not": (instance(phase="Failed"), False),
+}
+
+
+@pytest.mark.parametrize(("live", "want"), READY.values(), ids=READY.keys())
+def test_is_ready(live, want):
+    assert is_ready(live) is want
+
+
+def test_same_names_never_share_a_database():
+    elsewhere = instance()
+    elsewhere["metadata"] = {
+        **get_map(elsewhere, "metadata"),
+        "namespace": "bank",
+        "uid": OTHER_UID,
+    }
+    assert database_of(elsewhere) != database_of(instance())
