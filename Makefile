@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 .PHONY: demo test check bench soak lock
 
 demo: $(STAMP)
-	$(BIN)/python tests/demo.py
+	$(BIN)/python -m tests.demo
 
 test: check
 	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)

@@ -1,0 +1,103 @@
+"""What a developer does: claims in an app cluster, and SQL with the credentials that arrive."""
+
+import base64
+from collections.abc import Mapping
+from typing import Final
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from reconciler.blueprints.objects import build
+from reconciler.core import conditions
+from reconciler.core.manifest import Manifest, get_list, get_map, get_text, name_of
+from reconciler.core.refs import NAMESPACE, SECRET, Kind, Ref
+from reconciler.kube.client import KubeCluster
+from tests.demo.place import TEAM
+from tests.support.eventually import eventually
+
+GROUP: Final = "anynines.com"
+INSTANCE: Final = Kind(GROUP, "v1", "PostgresqlInstance", "postgresqlinstances")
+BINDING: Final = Kind(GROUP, "v1", "ServiceBinding", "servicebindings")
+BACKUP: Final = Kind(GROUP, "v1", "Backup", "backups")
+RESTORE: Final = Kind(GROUP, "v1", "Restore", "restores")
+_PATIENCE: Final = 120.0  # seconds
+
+
+class Developer:
+    """One who knows an app cluster, and nothing of the control plane."""
+
+    def __init__(self, cluster: KubeCluster, database: str) -> None:
+        self._cluster, self._database = cluster, database
+
+    async def claim_a_database(self) -> None:
+        """Ask for a database and for credentials, as one would in one file."""
+        await self._cluster.apply(build(NAMESPACE, TEAM), NAMESPACE, manager="dev", force=True)
+        await self._claim(
+            INSTANCE,
+            self._database,
+            {"service": "a9s-postgresql14", "plan": "postgresql-single-nano"},
+        )
+        await self._claim(BINDING, self._database, self._about())
+
+    async def is_ready(self, kind: Kind, name: str = "") -> None:
+        """Wait until a claim says that it is Ready."""
+        ref = Ref(self._cluster.name, kind, TEAM, name or self._database)
+
+        async def ready() -> bool:
+            live = await self._cluster.get(ref)
+            said = conditions.parse(get_list(live, "status", "conditions"))
+            found = conditions.find(said, "Ready")
+            return found is not None and found.status == conditions.TRUE
+
+        await eventually(ready, within=_PATIENCE)
+        print(f"   {kind} {TEAM}/{ref.name} in {self._cluster.name} is Ready", flush=True)
+
+    async def credentials(self) -> Mapping[str, str]:
+        """Wait for the Secret with the credentials, and return what it says."""
+        ref = Ref(self._cluster.name, SECRET, TEAM, f"{self._database}-creds")
+        live: Manifest | None = await eventually(lambda: self._cluster.get(ref), within=_PATIENCE)
+        data = get_map(live, "data")
+        print(f"   Secret {TEAM}/{ref.name} in {self._cluster.name}: {', '.join(sorted(data))}")
+        return {key: base64.b64decode(get_text(data, key)).decode() for key in data}
+
+    async def secrets(self) -> list[str]:
+        """Return the names of the team's Secrets."""
+        found = await self._cluster.list(SECRET, namespace=TEAM)
+        return [name_of(one) for one in found.items]
+
+    async def back_up(self, name: str) -> None:
+        """Ask for a backup, and wait for it."""
+        await self._claim(BACKUP, name, self._about())
+        await self.is_ready(BACKUP, name)
+
+    async def restore(self, name: str, backup: str) -> None:
+        """Ask for a backup to be put back, and wait for it."""
+        await self._claim(RESTORE, name, {**self._about(), "backupRef": backup})
+        await self.is_ready(RESTORE, name)
+
+    def _about(self) -> dict[str, str]:
+        return {"instanceRef": self._database, "serviceInstanceType": "postgresql"}
+
+    async def _claim(self, kind: Kind, name: str, spec: Mapping[str, str]) -> None:
+        made = build(kind, name, namespace=TEAM, spec=dict(spec))
+        await self._cluster.apply(made, kind, manager="dev", force=True)
+        told = ", ".join(f"{key}: {value}" for key, value in spec.items())
+        print(f"   {kind} {TEAM}/{name} in {self._cluster.name}: {told}", flush=True)
+
+
+async def ask(credentials: Mapping[str, str], *statements: str) -> list[str]:
+    """Run statements with exactly these credentials; return the first column of the last."""
+    way = make_conninfo(
+        host=credentials["host"],
+        port=credentials["port"],
+        dbname=credentials["database"],
+        user=credentials["username"],
+        password=credentials["password"],
+    )
+    rows: list[str] = []
+    async with await psycopg.AsyncConnection.connect(way, autocommit=True) as connection:
+        for statement in statements:
+            print(f"   {credentials['database']}=> {statement}", flush=True)
+            answer = await connection.execute(statement.encode())
+            rows = [str(row[0]) for row in await answer.fetchall()] if answer.description else []
+    return rows

@@ -1,0 +1,49 @@
+"""What the demo prints: its steps, and where the time went."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from klutchctl.exit_codes import ExitCode
+
+KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
+
+
+class Story:
+    """The steps that were taken, and how long each one lasted."""
+
+    def __init__(self) -> None:
+        self._times: list[tuple[str, float]] = []
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """Print a step, and its time when it is done."""
+        print(f"\n== {title}", flush=True)
+        begin = time.monotonic()
+        yield
+        seconds = time.monotonic() - begin
+        self._times.append((title, seconds))
+        print(f"   done in {seconds:.1f} s", flush=True)
+
+    def where_the_time_went(self) -> None:
+        """Print all steps, the longest first."""
+        print(f"\n{sum(seconds for _, seconds in self._times):.0f} seconds in all:")
+        for title, seconds in sorted(self._times, key=lambda one: -one[1]):
+            print(f"{seconds:7.1f} s  {title}")
+
+
+def fail(why: str) -> None:
+    """End the demo."""
+    sys.exit(f"The demo failed: {why}")
+
+
+async def klutchctl(*arguments: str, wanted: int = ExitCode.SUCCESS) -> None:
+    """Run the program as a person would; another exit code than `wanted` ends the demo."""
+    print(f"$ klutchctl {' '.join(arguments)}", flush=True)
+    process = await asyncio.create_subprocess_exec(KLUTCHCTL, *arguments)
+    code = await process.wait()
+    if code != wanted:
+        fail(f"exit code {code} instead of {wanted}")

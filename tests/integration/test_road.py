@@ -1,0 +1,240 @@
+"""The whole road, with real parts: from claims in app clusters to databases, and back.
+
+Two app clusters, one control plane with Crossplane, a service operator and PostgreSQL, klutch-bind
+and two konnectors, all of them processes that can be killed. `SEEDS` says how many random stories
+of deaths are lived through.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psycopg
+import pytest
+
+from klutchctl import settings
+from klutchctl.sandbox import processes
+from klutchctl.sandbox.layout import named
+from reconciler.core.manifest import Manifest, is_deleting, name_of
+from reconciler.core.refs import SECRET, Kind, Ref
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.cluster import Preconditions, Propagation
+from tests.demo import developer
+from tests.demo.developer import BINDING, INSTANCE, Developer
+from tests.demo.place import FLEET, OTHER, SHOP, TEAM, Place, home_of
+from tests.demo.telling import klutchctl
+from tests.support.eventually import eventually
+
+pytestmark = pytest.mark.timeout(900)
+
+SEEDS = range(int(os.environ.get("SEEDS", "3")))
+NAME = "road"
+MANAGED = Kind("servicebindings.anynines.com", "v1beta3", "ServiceBinding", "servicebindings")
+ROTATE = "postgresql.anynines.com/rotate"
+KILLED = (
+    "klutch-bind",
+    f"konnector-{SHOP}",
+    f"konnector-{OTHER}",
+    "crossplane",
+    "postgresql-operator",
+)
+LONG = 120.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Road:
+    """A fleet that is bound, and its clusters."""
+
+    place: Place
+    plane: KubeCluster
+    shop: KubeCluster
+    other: KubeCluster
+
+    async def repair(self) -> None:
+        """Start again whatever was killed."""
+        await klutchctl("sandbox", "up", "--name", NAME)
+        await self.serve()
+
+    async def serve(self) -> None:
+        """Start klutch-bind and the konnectors where they do not run."""
+        await asyncio.to_thread(self.place.serve_the_control_plane)
+        await asyncio.to_thread(self.place.serve_the_app_clusters)
+
+    def kill(self, name: str) -> None:
+        """Kill a program of the sandbox, if it runs."""
+        identity = processes.identity(self.place.layout, name)
+        for one in processes.observe(self.place.layout):
+            if one.identity == identity:
+                with suppress(ProcessLookupError):
+                    os.kill(one.pid, signal.SIGKILL)
+
+    async def databases(self) -> int:
+        """Return how many databases the PostgreSQL server has of instances."""
+        address = self.place.layout.postgresql_address.read_text().strip()
+        async with await psycopg.AsyncConnection.connect(address) as connection:
+            found = await connection.execute(
+                "SELECT count(*) FROM pg_database WHERE NOT datistemplate AND datname <> 'postgres'"
+            )
+            row = await found.fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+@pytest.fixture(scope="module")
+async def road(programs: object, tmp_path_factory: Any) -> AsyncIterator[Road]:
+    home: Path = tmp_path_factory.mktemp("road")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(settings.read(os.environ).cache_home))
+        patch.setenv("XDG_STATE_HOME", str(home))
+        place = Place(named(NAME, state_home=home))
+        try:
+            await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, "--services")
+            async with (
+                place.plane() as plane,
+                place.app_cluster(SHOP) as shop,
+                place.app_cluster(OTHER) as other,
+            ):
+                made = Road(place, plane, shop, other)
+                await made.serve()
+                await klutchctl("apply", FLEET, "--auto-approve", "--wait", *place.reach)
+                yield made
+        finally:
+            await klutchctl("sandbox", "down", "--delete", "--name", NAME)
+
+
+async def provided(cluster: KubeCluster, name: str) -> tuple[Developer, dict[str, str]]:
+    """Claim a database with credentials, and return those."""
+    one = Developer(cluster, name)
+    await one.claim_a_database()
+    await one.is_ready(INSTANCE)
+    return one, dict(await one.credentials())
+
+
+async def delete(cluster: KubeCluster, kind: Kind, name: str) -> None:
+    await cluster.delete(
+        Ref(cluster.name, kind, TEAM, name),
+        preconditions=Preconditions(uid=None),
+        propagation=Propagation.BACKGROUND,
+    )
+
+
+async def gone(cluster: KubeCluster, kind: Kind, name: str) -> bool:
+    return await cluster.get(Ref(cluster.name, kind, TEAM, name)) is None
+
+
+async def test_equal_names_in_two_app_clusters_are_two_databases(road: Road) -> None:
+    first, mine = await provided(road.shop, "orders")
+    _, theirs = await provided(road.other, "orders")
+    assert mine["database"] != theirs["database"]
+    assert mine["password"] != theirs["password"]
+    await developer.ask(mine, "CREATE TABLE t (n int)", "INSERT INTO t VALUES (1)")
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        await developer.ask(theirs, "SELECT n FROM t")
+    with pytest.raises(psycopg.OperationalError):  # each has its own door alone
+        await developer.ask({**mine, "database": theirs["database"]}, "SELECT 1")
+    await first.back_up("saved")
+    await developer.ask(mine, "DROP TABLE t")
+    await first.restore("back", "saved")
+    assert await developer.ask(mine, "SELECT n FROM t") == ["1"]
+
+
+async def test_credentials_that_are_rotated_on_the_control_plane_arrive(road: Road) -> None:
+    one, before = await provided(road.shop, "rotated")
+    ref = Ref(road.plane.name, MANAGED, home_of(SHOP), "rotated")
+    note: Manifest = {"metadata": {"annotations": {ROTATE: "now"}}}
+    await road.plane.merge_patch(ref, note, manager="operator")
+
+    async def arrives() -> dict[str, str] | None:
+        now = dict(await one.credentials())
+        return now if now["password"] != before["password"] else None
+
+    after = await eventually(arrives, within=LONG)
+    assert after is not None
+    assert await developer.ask(after, "SELECT 1") == ["1"]
+    with pytest.raises(psycopg.OperationalError):
+        await developer.ask(before, "SELECT 1")
+
+
+async def test_a_database_goes_only_after_its_policy_allows_it(road: Road) -> None:
+    _, credentials = await provided(road.shop, "leaving")
+    count = await road.databases()
+    await delete(road.shop, INSTANCE, "leaving")
+
+    async def is_told() -> bool:
+        claim = await road.shop.get(Ref(road.shop.name, INSTANCE, TEAM, "leaving"))
+        copy = await road.plane.get(Ref(road.plane.name, INSTANCE, home_of(SHOP), "leaving"))
+        return claim is not None and copy is not None and is_deleting(claim) and is_deleting(copy)
+
+    await eventually(is_told, within=LONG)
+    assert await developer.ask(credentials, "SELECT 1") == ["1"]
+    await delete(road.shop, BINDING, "leaving")
+    await eventually(lambda: gone(road.shop, INSTANCE, "leaving"), within=LONG)
+    await eventually(lambda: gone(road.shop, SECRET, "leaving-creds"), within=LONG)
+    assert await road.databases() == count - 1
+    with pytest.raises(psycopg.OperationalError):
+        await developer.ask(credentials, "SELECT 1")
+
+
+async def test_crossplane_is_restarted_in_between(road: Road) -> None:
+    road.kill("crossplane")
+    one = Developer(road.shop, "patient")
+    await one.claim_a_database()
+    copy = Ref(road.plane.name, INSTANCE, home_of(SHOP), "patient")
+    await eventually(lambda: road.plane.get(copy))
+    await road.repair()
+    await one.is_ready(INSTANCE)
+    assert await developer.ask(await one.credentials(), "SELECT 1") == ["1"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_whoever_dies_all_ends_as_if_nobody_had(road: Road, seed: int) -> None:
+    random, wanted = Random(seed), {SHOP: set[str](), OTHER: set[str]()}
+    before = await road.databases()
+    clusters = {SHOP: road.shop, OTHER: road.other}
+    for number in range(4):
+        road.kill(random.choice(KILLED))
+        context = random.choice((SHOP, OTHER))
+        name = f"seed-{seed}-{number}"
+        await Developer(clusters[context], name).claim_a_database()
+        wanted[context].add(name)
+        road.kill(random.choice(KILLED))
+        if random.random() < 0.7:
+            await road.repair()
+        if random.random() < 0.4:
+            leaving = random.choice(sorted(wanted[context]))
+            await delete(clusters[context], BINDING, leaving)
+            await delete(clusters[context], INSTANCE, leaving)
+            wanted[context].discard(leaving)
+    await road.repair()
+    for context, names in wanted.items():
+        for name in sorted(names):
+            one = Developer(clusters[context], name)
+            await one.is_ready(INSTANCE)
+            assert await developer.ask(await one.credentials(), "SELECT 1") == ["1"]
+        await eventually(lambda: alike(road, context, f"seed-{seed}-", names), within=LONG)  # noqa: B023
+    left = sum(map(len, wanted.values()))
+    await eventually(lambda: has(road, before + left), within=LONG)
+
+
+async def has(road: Road, databases: int) -> bool:
+    return await road.databases() == databases
+
+
+async def alike(road: Road, context: str, prefix: str, names: set[str]) -> bool:
+    """Tell whether both sides have just these instances, and the app cluster their credentials."""
+    app = road.shop if context == SHOP else road.other
+    here = (await app.list(INSTANCE, namespace=TEAM)).items
+    there = (await road.plane.list(INSTANCE, namespace=home_of(context))).items
+    secrets = (await app.list(SECRET, namespace=TEAM)).items
+    for found in (here, there):
+        mine = {name_of(one) for one in found if name_of(one).startswith(prefix)}
+        if mine != names:
+            return False
+    brought = {name_of(one) for one in secrets if name_of(one).startswith(prefix)}
+    return brought == {f"{name}-creds" for name in names}
