@@ -9,7 +9,7 @@ demo: $(STAMP)
 	$(BIN)/python -m tests.demo
 
 test: check
-	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 3 --dist loadfile $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -27,7 +27,8 @@ soak: $(STAMP)
 	SEEDS=$(SEEDS) CHURN_SECONDS=600 IDLE_SECONDS=600 $(BIN)/pytest -n 2 --dist loadfile tests/properties \
 	  tests/contract/test_apply_crashes.py tests/contract/test_backend_crashes.py \
 	  tests/contract/test_informer_churn.py tests/contract/test_konnector_churn.py \
-	  tests/contract/test_konnector_faults.py \
+	  tests/contract/test_konnector_faults.py tests/contract/test_postgresql_operator_crashes.py \
+	  tests/integration/test_road.py \
 	  --hypothesis-profile=soak --timeout=0 $(ARGS)
 
 lock: $(STAMP) # needs uv on PATH

@@ -212,16 +212,19 @@ def _refuse_to_lose(known: State | None, wanted: Sequence[Wanted]) -> None:
 
 
 def _port_source(layout: Layout) -> Callable[[int], Sequence[int]]:
-    """Return a source of free ports that leaves those of sleeping sandboxes alone."""
+    """Return a source of free ports, each once, that leaves those of sleeping sandboxes alone."""
+    given: set[int] = set()
 
     def new_ports(count: int) -> Sequence[int]:
-        remembered: set[int] = set()
+        remembered = set(given)
         for file in layout.root.parent.glob("*/state.json"):
             try:
                 remembered.update(state.parse(file.read_bytes(), source=str(file)).ports)
             except (OSError, HostError):
                 continue  # another sandbox's trouble
-        return ports.free(count, avoid=remembered)
+        found = ports.free(count, avoid=remembered)
+        given.update(found)
+        return found
 
     return new_ports
 

@@ -2,8 +2,6 @@
 
 import logging
 import stat
-import subprocess
-import sys
 
 import psycopg
 import pytest
@@ -300,7 +298,7 @@ EVIL = """
 CREATE FUNCTION climb(text) RETURNS bool LANGUAGE plpgsql AS $$
 BEGIN
   BEGIN
-    RESET ROLE; EXECUTE 'ALTER ROLE ' || session_user || ' SUPERUSER';
+    SET ROLE NONE; EXECUTE 'ALTER ROLE ' || session_user || ' SUPERUSER';
     EXECUTE 'CREATE ROLE climbed SUPERUSER';
   EXCEPTION WHEN insufficient_privilege OR undefined_object THEN NULL;
   END;
@@ -317,14 +315,8 @@ async def test_what_a_tenant_wrote_never_runs_as_an_administrator(place, shop, s
         shop.ask(told, EVIL)
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
-        await shop.said(RESTORE, "back", lambda live: get_text(live, "status", "finishedAt"))
-        print(
-            "STATUS",
-            (await shop.get(RESTORE, "back"))["status"],
-            (await shop.get(BACKUP, "nightly"))["status"],
-        )
+        await shop.phase(RESTORE, "back", "Completed")
     assert "climbed" not in server.roles()
-    assert 0
     assert not any(role.startswith("job_") for role in server.roles())
 
 
@@ -402,12 +394,3 @@ async def test_what_cannot_change_is_refused(shop, kind, spec, change):
     await shop.make(kind, "one", **spec)
     with pytest.raises(Rejected, match="immutable"):
         await shop.change(kind, "one", {"spec": change})
-
-
-def test_the_program_tells_its_flags_and_what_is_wrong_with_them(tmp_path):
-    command = [sys.executable, "-m", "postgresql_operator"]
-    run = subprocess.run(
-        [*command, "--help"], cwd=operated.SERVICES, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0
-    assert "--postgresql" in run.stdout

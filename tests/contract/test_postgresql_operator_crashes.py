@@ -232,3 +232,12 @@ def test_a_wrong_flag_is_one_sentence(place, shop, flag, said, tmp_path):
     assert run.stderr.startswith("Error: ")
     assert said in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_the_program_tells_its_flags():
+    command = [sys.executable, "-m", "postgresql_operator", "--help"]
+    run = subprocess.run(
+        command, cwd=operated.SERVICES, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0
+    assert "--postgresql" in run.stdout

@@ -56,6 +56,9 @@ class Road:
     shop: KubeCluster
     other: KubeCluster
 
+    def app_cluster(self, context: str) -> KubeCluster:
+        return self.shop if context == SHOP else self.other
+
     async def repair(self) -> None:
         """Start again whatever was killed."""
         await klutchctl("sandbox", "up", "--name", NAME)
@@ -75,7 +78,7 @@ class Road:
                     os.kill(one.pid, signal.SIGKILL)
 
     async def databases(self) -> int:
-        """Return how many databases the PostgreSQL server has of instances."""
+        """Return how many databases there are for instances."""
         address = self.place.layout.postgresql_address.read_text().strip()
         async with await psycopg.AsyncConnection.connect(address) as connection:
             found = await connection.execute(
@@ -192,34 +195,70 @@ async def test_crossplane_is_restarted_in_between(road: Road) -> None:
     assert await developer.ask(await one.credentials(), "SELECT 1") == ["1"]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-async def test_whoever_dies_all_ends_as_if_nobody_had(road: Road, seed: int) -> None:
-    random, wanted = Random(seed), {SHOP: set[str](), OTHER: set[str]()}
-    before = await road.databases()
-    clusters = {SHOP: road.shop, OTHER: road.other}
-    for number in range(4):
-        road.kill(random.choice(KILLED))
-        context = random.choice((SHOP, OTHER))
-        name = f"seed-{seed}-{number}"
-        await Developer(clusters[context], name).claim_a_database()
-        wanted[context].add(name)
-        road.kill(random.choice(KILLED))
-        if random.random() < 0.7:
-            await road.repair()
+async def test_whoever_dies_all_ends_as_if_nobody_had(road: Road) -> None:
+    """Three stories at a time, which share their deaths."""
+    seeds = [*SEEDS]
+    for three in (seeds[at : at + 3] for at in range(0, len(seeds), 3)):
+        before, deaths = await road.databases(), Deaths(road)
+        stories = [Story(road, deaths, seed) for seed in three]
+        await asyncio.gather(*(one.happens() for one in stories))
+        await road.repair()
+        for one in stories:
+            await one.has_ended_well()
+        kept = sum(one.kept for one in stories)
+        await eventually(lambda: has(road, before + kept), within=LONG)  # noqa: B023
+
+
+class Deaths:
+    """Kills programs at random, and starts them again, one repair at a time."""
+
+    def __init__(self, road: Road) -> None:
+        self._road, self._repairing = road, asyncio.Lock()
+
+    async def strike(self, random: Random) -> None:
+        self._road.kill(random.choice(KILLED))
         if random.random() < 0.4:
-            leaving = random.choice(sorted(wanted[context]))
-            await delete(clusters[context], BINDING, leaving)
-            await delete(clusters[context], INSTANCE, leaving)
-            wanted[context].discard(leaving)
-    await road.repair()
-    for context, names in wanted.items():
-        for name in sorted(names):
-            one = Developer(clusters[context], name)
-            await one.is_ready(INSTANCE)
-            assert await developer.ask(await one.credentials(), "SELECT 1") == ["1"]
-        await eventually(lambda: alike(road, context, f"seed-{seed}-", names), within=LONG)  # noqa: B023
-    left = sum(map(len, wanted.values()))
-    await eventually(lambda: has(road, before + left), within=LONG)
+            async with self._repairing:
+                await self._road.repair()
+
+
+class Story:
+    """What developers of two app clusters do while programs die."""
+
+    def __init__(self, road: Road, deaths: Deaths, seed: int) -> None:
+        self._road, self._deaths, self._random = road, deaths, Random(seed)
+        self._prefix = f"seed-{seed}-"
+        self._wanted: dict[str, set[str]] = {SHOP: set(), OTHER: set()}
+
+    @property
+    def kept(self) -> int:
+        """How many databases are left in the end."""
+        return sum(map(len, self._wanted.values()))
+
+    async def happens(self) -> None:
+        for number in range(4):
+            await self._deaths.strike(self._random)
+            context = self._random.choice((SHOP, OTHER))
+            name, cluster = f"{self._prefix}{number}", self._road.app_cluster(context)
+            await Developer(cluster, name).claim_a_database()
+            self._wanted[context].add(name)
+            await self._deaths.strike(self._random)
+            if self._random.random() < 0.4:
+                leaving = self._random.choice(sorted(self._wanted[context]))
+                await delete(cluster, BINDING, leaving)
+                await delete(cluster, INSTANCE, leaving)
+                self._wanted[context].discard(leaving)
+
+    async def has_ended_well(self) -> None:
+        for context, names in self._wanted.items():
+            for name in sorted(names):
+                one = Developer(self._road.app_cluster(context), name)
+                await one.is_ready(INSTANCE)
+                assert await developer.ask(await one.credentials(), "SELECT 1") == ["1"]
+            await eventually(
+                lambda: alike(self._road, context, self._prefix, names),  # noqa: B023
+                within=LONG,
+            )
 
 
 async def has(road: Road, databases: int) -> bool:
@@ -228,7 +267,7 @@ async def has(road: Road, databases: int) -> bool:
 
 async def alike(road: Road, context: str, prefix: str, names: set[str]) -> bool:
     """Tell whether both sides have just these instances, and the app cluster their credentials."""
-    app = road.shop if context == SHOP else road.other
+    app = road.app_cluster(context)
     here = (await app.list(INSTANCE, namespace=TEAM)).items
     there = (await road.plane.list(INSTANCE, namespace=home_of(context))).items
     secrets = (await app.list(SECRET, namespace=TEAM)).items

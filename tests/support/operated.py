@@ -15,7 +15,7 @@ import yaml
 from klutchctl.sandbox import crds
 from postgresql_operator import program
 from postgresql_operator.wire import BACKUP, BINDING, MANAGER, POSTGRESQL, RESTORE
-from reconciler.core.manifest import Manifest, get_text, get_text_map, uid_of
+from reconciler.core.manifest import Manifest, get_text, get_text_map, name_of, uid_of
 from reconciler.core.refs import CRD, EVENT, NAMESPACE, SECRET, Kind, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
@@ -53,12 +53,20 @@ async def offered(plane: LiveCluster) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for kind in KINDS:
-            await plane.cluster.delete(
-                Ref(plane.name, CRD, "", kind.resource),
-                preconditions=Preconditions(uid=None),
-                propagation=Propagation.BACKGROUND,
-            )
+        for manifest in manifests:
+            await _withdrawn(plane, Ref(plane.name, CRD, "", name_of(manifest)))
+
+
+async def _withdrawn(plane: LiveCluster, crd: Ref) -> None:
+    """Have a CRD gone: one that is going would let the next user find it, and lose it."""
+    await plane.cluster.delete(
+        crd, preconditions=Preconditions(uid=None), propagation=Propagation.BACKGROUND
+    )
+
+    async def absent() -> bool:
+        return await plane.cluster.get(crd) is None
+
+    await eventually(absent, within=_LONG)
 
 
 @asynccontextmanager

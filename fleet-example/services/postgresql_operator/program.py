@@ -111,9 +111,10 @@ async def _serve(settings: Settings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     way = kubeconfig.load([Path(settings.kubeconfig)], environ=os.environ, name="control-plane")
-    log.info("the operator starts", extra={"server": way.server, "data": str(settings.data)})
     async with KubeCluster(way, agent=MANAGER) as cluster:
-        await wired(settings, cluster, clock=SystemClock()).run(stop)
+        manager = wired(settings, cluster, clock=SystemClock())
+        log.info("the operator starts", extra={"server": way.server, "data": str(settings.data)})
+        await manager.run(stop)
 
 
 def _folder(path: Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from klutchctl.sandbox import control_planes, kubeconfig, ports, readiness, report
+from klutchctl.sandbox import control_planes, kubeconfig, lifecycle, ports, readiness, report
 from klutchctl.sandbox.control_planes import NORMAL
 from klutchctl.sandbox.kubeconfig import Entry
 from klutchctl.sandbox.layout import Layout
@@ -152,6 +152,12 @@ def test_the_terminal_shows_the_step_as_it_is_written(monkeypatch):
     assert "from [here]" in shown
     assert "building [bold]x" in shown
     assert "3 packages" in shown
+
+
+def test_a_port_is_given_once_though_it_is_free_until_something_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr("random.sample", lambda all_of_them, _count: list(all_of_them))
+    new_ports = lifecycle._port_source(Layout(tmp_path / "box"))
+    assert len({*new_ports(3), *new_ports(3)}) == 6
 
 
 def test_free_ports_are_different_and_avoid_those_of_others():
