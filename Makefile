@@ -9,7 +9,7 @@ demo: $(STAMP)
 	$(BIN)/python -m tests.demo
 
 test: check
-	$(BIN)/pytest -n 3 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

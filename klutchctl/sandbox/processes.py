@@ -30,6 +30,7 @@ _POLL: Final = 0.05
 _ENVIRONMENT: Final = {"PATH": os.defpath}
 _MARK: Final = "KLUTCHCTL_SANDBOX_PROCESS"
 _HEAD: Final = "KLUTCHCTL_SANDBOX_PID"  # of the process that was started; the launcher adds it
+_GUEST: Final = "guest:"
 _LAUNCHER: Final = Path(__file__).parent / "launcher.py"
 
 
@@ -65,7 +66,8 @@ def decide(wanted: Sequence[Server], observed: Sequence[Observed]) -> Decision:
             kept.add(same[0].pid)
         else:
             start.append(server)
-    return Decision(tuple(p for p in observed if p.pid not in kept), tuple(start))
+    unwanted = (p for p in observed if p.pid not in kept and not p.identity.startswith(_GUEST))
+    return Decision(tuple(unwanted), tuple(start))
 
 
 def _is_same(server: Server, process: Observed) -> bool:
@@ -85,6 +87,14 @@ def running(server: Server, observed: Iterable[Observed]) -> Observed | None:
 def identity(layout: Layout, name: str) -> str:
     """Return the identity of the process `name` of a sandbox that is known by its mark."""
     return f"{name} {layout.root}"
+
+
+def guest_identity(layout: Layout, name: str) -> str:
+    """Return the identity of a process that others let run beside a sandbox, until that goes down.
+
+    `decide` leaves it alone: nobody here knows whether it is wanted.
+    """
+    return identity(layout, f"{_GUEST}{name}")
 
 
 def observe(layout: Layout) -> tuple[Observed, ...]:

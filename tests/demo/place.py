@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,7 @@ class Place:
     """Where the demo happens."""
 
     layout: Layout
+    _ports: dict[str, int] = field(default_factory=dict)  # of what runs already, too
 
     @property
     def reach(self) -> tuple[str, str]:
@@ -50,23 +51,16 @@ class Place:
         plane = self._members()[0]
         where = ("--kubeconfig", str(self.layout.kubeconfig), "--context", plane.context)
         more = ("--control-plane-mode", "--lease-namespace", "default")
-        (port,) = ports.free(1, avoid=())
-        self._run([self._program("klutch-bind", "klutch-bind", port, *where, *more)])
+        self._run([self._program("klutch-bind", "klutch-bind", *where, *more)])
 
     def serve_the_app_clusters(self) -> None:
         """Start a konnector for each app cluster, and return once all have read theirs."""
         apps = [one for one in self._members() if one.role is Role.APP_CLUSTER]
-        found = [
-            self._program(
-                f"konnector-{one.context}",
-                "konnector",
-                port,
-                "--kubeconfig",
-                str(self._kubeconfig(one.context)),
-            )
-            for one, port in zip(apps, ports.free(len(apps), avoid=()), strict=True)
-        ]
-        self._run(found)
+        self._run([self._konnector(one.context) for one in apps])
+
+    def _konnector(self, context: str) -> Server:
+        where = ("--kubeconfig", str(self._kubeconfig(context)))
+        return self._program(f"konnector-{context}", "konnector", *where)
 
     def _run(self, servers: Sequence[Server]) -> None:
         for one in servers:
@@ -74,14 +68,17 @@ class Place:
             print(f"$ {' '.join((one.launch.executable.name, *one.arguments))}", flush=True)
         startup.ensure_running(self.layout, servers, {}, progress=Lines(sys.stdout))
 
-    def _program(self, name: str, executable: str, port: int, *arguments: str) -> Server:
+    def _program(self, name: str, executable: str, *arguments: str) -> Server:
         """Return one that goes with the sandbox: `klutchctl sandbox down` finds it by its mark."""
+        if name not in self._ports:
+            (self._ports[name],) = ports.free(1, avoid=self._ports.values())
+        port = self._ports[name]
         return Server(
             name=name,
             program=executable,
             cluster_id="",
             arguments=(*arguments, "--probe-address", f"127.0.0.1:{port}"),
-            identity=processes.identity(self.layout, name),
+            identity=processes.guest_identity(self.layout, name),
             log=self.layout.logs / f"{name}.log",
             ports=(port,),
             probe=HttpProbe(port, "/readyz"),
