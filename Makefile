@@ -14,8 +14,8 @@ test: check
 check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/mypy --explicit-package-bases tests
+	$(BIN)/mypy klutchctl reconciler konnector bind tests \
+	  fleet-example/services/postgresql_operator
 	$(BIN)/lint-imports
 
 bench: $(STAMP)

@@ -28,4 +28,6 @@ def test_a_wheel_carries_the_crds_and_the_sources_of_the_sandbox(wheel):
     crds = [name for name in wheel if name.startswith("reconciler/schemas/crds/")]
     assert len(crds) == 7
     assert "klutchctl/sandbox/controlplane/go.sum" in wheel
+    assert "klutchctl/sandbox/crossplane/go.sum" in wheel
+    assert "klutchctl/sandbox/launcher.py" in wheel
     assert "klutchctl/sandbox/controlplane/kube-apiserver/main.go" in wheel
