@@ -27,7 +27,7 @@ soak: $(STAMP)
 	SEEDS=$(SEEDS) CHURN_SECONDS=600 IDLE_SECONDS=600 $(BIN)/pytest -n 2 --dist loadfile tests/properties \
 	  tests/contract/test_apply_crashes.py tests/contract/test_backend_crashes.py \
 	  tests/contract/test_informer_churn.py tests/contract/test_konnector_churn.py \
-	  tests/contract/test_konnector_faults.py tests/contract/test_postgresql_operator_crashes.py \
+	  tests/contract/test_konnector_faults.py tests/contract/example_provider/test_operator_crashes.py \
 	  tests/integration/test_road.py \
 	  --hypothesis-profile=soak --timeout=0 $(ARGS)
 

@@ -1,28 +1,27 @@
-"""A real PostgreSQL server for tests, and what its clients see."""
+"""A real PostgreSQL server for tests, as a sandbox runs it, and what its clients see."""
 
 import os
-import pwd
-import secrets
-import shutil
-import signal
-import socket
-import subprocess
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 import pytest
 
-_DEBIAN: Final = Path("/usr/lib/postgresql")
+from klutchctl import files
+from klutchctl.sandbox import components, lifecycle, ports, startup
+from klutchctl.sandbox import postgresql as sandboxed
+from klutchctl.sandbox.components import Kit, PostgresqlPlace
+from klutchctl.sandbox.layout import Layout, named
+from klutchctl.sandbox.progress import Quiet
+from klutchctl.sandbox.services_file import Suite
+from klutchctl.sandbox.state import Component, Services
+from reconciler.core.errors import HostError
+
 _SETTINGS: Final = (
-    "listen_addresses=127.0.0.1",
-    "unix_socket_directories=",
-    "shared_buffers=32MB",
     "fsync=off",
     # Everything that it was told, so that a test can look for what it must not have been told.
     "log_statement=all",
@@ -59,92 +58,40 @@ class Server:
         return {str(name) for (name,) in found}
 
 
-def binaries() -> Path:
-    """Return the folder of initdb, postgres, pg_dump and pg_restore.
-
-    Without it a test is skipped, but never in CI.
-    """
-    on_path = shutil.which("initdb")
-    found = [Path(on_path).resolve().parent] if on_path else []
-    found += sorted(_DEBIAN.glob("*/bin"), reverse=True)
-    for folder in found:
-        if (folder / "postgres").exists() and (folder / "pg_dump").exists():
-            return folder
-    missing = "PostgreSQL is not installed: apt-get install postgresql"
-    if os.environ.get("CI"):
-        pytest.fail(missing, pytrace=False)
-    pytest.skip(missing)
-
-
 @contextmanager
 def served() -> Iterator[Server]:
     """Run a server for the length of the block; it leaves nothing behind."""
-    programs, folder = (
-        binaries(),
-        Path(tempfile.mkdtemp(prefix="klutchctl-postgresql-", dir="/tmp")),
-    )
-    try:
-        password, data = secrets.token_urlsafe(16), folder / "data"
-        told = folder / "password"
-        told.write_text(password)
-        user = _owner(folder)
-        initdb: list[str | Path] = [
-            programs / "initdb",
-            f"--pgdata={data}",
-            f"--pwfile={told}",
-            "--no-sync",
-        ]
-        initdb += ["--username=postgres", "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"]
-        subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **user)
-        port, log, address = _free_port(), folder / "log", folder / "address"
-        address.write_text(f"postgresql://postgres:{password}@127.0.0.1:{port}/postgres\n")
-        server = Server(port, programs, address, log)
-        command: list[str | Path] = [programs / "postgres", "-D", data, "-p", str(port)]
-        command += [part for each in _SETTINGS for part in ("-c", each)]
-        with _running(command, log, folder, user):
-            _wait(server)
-            yield server
-    finally:
-        shutil.rmtree(folder)
-
-
-@contextmanager
-def _running(
-    command: Sequence[str | Path], log: Path, folder: Path, user: Mapping[str, Any]
-) -> Iterator[None]:
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder, **user)
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(timeout=30)
-
-
-def _owner(folder: Path) -> Mapping[str, Any]:
-    """Return how to run a program that refuses to run as root, which then owns the folder."""
-    if os.geteuid() != 0:
-        return {}
-    user = pwd.getpwnam("postgres")
-    for path in (folder, *folder.iterdir()):
-        os.chown(path, user.pw_uid, user.pw_gid)
-    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
-def _wait(server: Server, *, within: float = 30.0) -> None:
-    deadline = time.monotonic() + within
-    while True:
+    with tempfile.TemporaryDirectory(prefix="klutchctl-postgresql-") as home:
+        layout = named("postgresql", state_home=Path(home))
+        place = _found(layout)
         try:
-            server.ask("SELECT 1")
-            return
-        except psycopg.OperationalError:
-            if time.monotonic() > deadline:
-                raise AssertionError(server.log.read_text()) from None
-            time.sleep(0.05)
+            yield _started(layout, place)
+        finally:
+            lifecycle.down(layout, delete=True, progress=Quiet())
+
+
+def _found(layout: Layout) -> PostgresqlPlace:
+    """Return what to run. Without it a test is skipped, but never in CI."""
+    try:
+        return sandboxed.find(layout, os.environ)
+    except HostError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
+def _started(layout: Layout, place: PostgresqlPlace) -> Server:
+    for folder in (layout.root.parent, layout.root, layout.services, layout.logs):
+        files.private_folder(folder)
+    password = sandboxed.ensure_data(layout, place, progress=Quiet())
+    (purpose,), (port,) = components.purposes([Component.POSTGRESQL]), ports.free(1)
+    address = f"{components.address(port, password)}\n"
+    files.write(layout.postgresql_address, address.encode())
+    only = (Component.POSTGRESQL,)
+    services = Services(str(layout.services), only, (), {purpose: port})
+    kit = Kit(Suite(layout.services, only, (), ()), None, place)
+    (server,) = components.servers(layout, services, kit)
+    more = tuple(word for each in _SETTINGS for word in ("-c", each))
+    server = replace(server, arguments=(*server.arguments, *more))
+    startup.ensure_running(layout, [server], {}, progress=Quiet())
+    return Server(port, place.binaries, layout.postgresql_address, server.log)

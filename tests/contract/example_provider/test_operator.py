@@ -5,46 +5,15 @@ import stat
 
 import psycopg
 import pytest
-import pytest_asyncio
 
 from postgresql_operator.wire import BACKUP, BINDING, POSTGRESQL, RESTORE, ROTATE
 from reconciler.core.errors import Rejected
 from reconciler.core.manifest import get_int, get_maps, get_text
 from reconciler.core.refs import EVENT, SECRET
-from tests.support import operated, postgresql
 from tests.support.eventually import eventually
-from tests.support.operated import Place, User, operating, user
+from tests.support.operated import Place, User, operating
 
 GUARDED = "a-row-that-nobody-else-reads"
-
-
-@pytest.fixture(scope="module")
-def server():
-    with postgresql.served() as one:
-        yield one
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def plane(control_plane):
-    async with operated.offered(control_plane):
-        yield control_plane
-
-
-@pytest.fixture
-def place(plane, server, tmp_path):
-    return Place(plane, server, tmp_path / "data")
-
-
-@pytest.fixture
-async def shop(plane, server):
-    async with user(plane, server) as one:
-        yield one
-
-
-@pytest.fixture
-async def bank(plane, server):
-    async with user(plane, server) as one:
-        yield one
 
 
 async def bound(one: User, name="orders", **spec):

@@ -12,46 +12,22 @@ from dataclasses import dataclass
 
 import psycopg
 import pytest
-import pytest_asyncio
 import yaml
 
 from postgresql_operator import postgres
 from postgresql_operator.wire import BACKUP, BINDING, POSTGRESQL, RESTORE, ROTATE
 from reconciler.core.manifest import annotations_of, get_text
 from reconciler.core.refs import SECRET
-from tests.support import operated, postgresql
+from tests.support import operated
 from tests.support.apply_runs import Deeds
 from tests.support.cues import AFTER, BEFORE
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, SimulatedCrash, survives, writes
-from tests.support.operated import Place, operating, user
+from tests.support.operated import operating
 
 MANY = 60
 RUN = postgres._run
 LONG = 30.0
-
-
-@pytest.fixture(scope="module")
-def server():
-    with postgresql.served() as one:
-        yield one
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def plane(control_plane):
-    async with operated.offered(control_plane):
-        yield control_plane
-
-
-@pytest.fixture
-def place(plane, server, tmp_path):
-    return Place(plane, server, tmp_path / "data")
-
-
-@pytest.fixture
-async def shop(plane, server):
-    async with user(plane, server) as one:
-        yield one
 
 
 @dataclass(slots=True)
