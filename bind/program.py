@@ -192,7 +192,12 @@ def _controllers(
 ) -> Iterator[Controller]:
     for name, reconciler in _reconcilers(settings, world, acting).items():
         controller = Controller(
-            name, reconciler.reconcile, clock=clock, meters=meters, workers=settings.workers
+            name,
+            reconciler.reconcile,
+            clock=clock,
+            meters=meters,
+            workers=settings.workers,
+            depends_on=(world.cluster.recovery,),
         )
         reconciler.subscribe(controller)
         yield controller

@@ -94,7 +94,11 @@ class AppKubeconfig:
         self.fault = ""  # of the Secret that is there now: why it is not used, a sentence
         self._place = ObjectKey(mode.secret_namespace, mode.secret_name)
         controller = Controller(
-            "appclusterkubeconfig", self.reconcile, clock=tools.clock, meters=tools.meters
+            "appclusterkubeconfig",
+            self.reconcile,
+            clock=tools.clock,
+            meters=tools.meters,
+            depends_on=(plane.recovery,),
         )
         self._views = NamedViews(plane, SECRET, told=lambda _: controller.add(_KEY))
         self._views.need(_KEY, [self._place])

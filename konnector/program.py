@@ -246,7 +246,11 @@ def _workers(
         workers.append(kubeconfig_there)
     made = Bindings(tools, home, view.store, secrets, providers)
     controller = Controller(
-        "servicebinding", made.reconcile, clock=tools.clock, meters=tools.meters
+        "servicebinding",
+        made.reconcile,
+        clock=tools.clock,
+        meters=tools.meters,
+        depends_on=(home.recovery, tools.app.recovery),
     )
     made.subscribe(controller)
     tools.namespaces.subscribe(_NAME, lambda name: _tell(providers, name))

@@ -229,7 +229,13 @@ class _Serving:
 
     def _controller(self, name: str, reconciler: Reconciler) -> Controller:
         tools = self._tools
-        return Controller(name, reconciler.reconcile, clock=tools.clock, meters=tools.meters)
+        return Controller(
+            name,
+            reconciler.reconcile,
+            clock=tools.clock,
+            meters=tools.meters,
+            depends_on=(tools.app.recovery, self.link.plane.recovery),
+        )
 
 
 def _link(provider: Provider, tools: Tools, hands: Hands) -> Link:

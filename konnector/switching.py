@@ -15,6 +15,7 @@ from reconciler.core.manifest import resource_version_of
 from reconciler.core.refs import Kind
 from reconciler.kube.cluster import Cluster, Listing, WatchEvent
 from reconciler.kube.front import Call, Front
+from reconciler.kube.recovery import Recovery
 
 T = TypeVar("T")
 _Watching: TypeAlias = AbstractAsyncContextManager[AsyncIterator[WatchEvent]]
@@ -28,6 +29,8 @@ class Switching(Front):
     def __init__(self, first: Cluster) -> None:
         self._now = first
         self._name = first.name
+        self._recovery = Recovery()
+        self._unfollow = first.recovery.follow(self._recovery.tell)
         self._under_way: dict[int, int] = {}
         self._idle = asyncio.Event()
 
@@ -35,6 +38,11 @@ class Switching(Front):
     def name(self) -> str:
         """What people call the cluster."""
         return self._name
+
+    @property
+    def recovery(self) -> Recovery:
+        """Who tells when the cluster answers again, or may be reached by a new way."""
+        return self._recovery
 
     def __repr__(self) -> str:
         return f"Switching({self._now!r})"
@@ -51,6 +59,9 @@ class Switching(Front):
         Calls that are under way over it may end; what answers to them is still the same cluster.
         """
         old, self._now = self._now, to
+        self._unfollow()
+        self._unfollow = to.recovery.follow(self._recovery.tell)
+        self._recovery.tell()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 while self._under_way.get(id(old)):

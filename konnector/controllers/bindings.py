@@ -33,7 +33,8 @@ from reconciler.loop.perform import carry_out
 
 PLACE: Final = "place"
 NAME: Final = "name"
-_LOOK: Final = timedelta(minutes=1)  # what views cannot read is told by no event
+# What views cannot read is told by no event, and neither is that they can again.
+_LOOK: Final = timedelta(minutes=1)
 _WAIT: Final = timedelta(seconds=5)
 
 
@@ -119,7 +120,8 @@ class Bindings:
         said = binding.decide(seen)
         decision = replace(said, tasks=(*marking.tasks, *said.tasks))
         await self._write(live, decision, provider)
-        return _LOOK if provider is not None and provider.syncs is not None else _WAIT
+        well = provider is not None and provider.syncs is not None and not seen.claim_problems
+        return _LOOK if well else _WAIT
 
     async def _let_go(self, live: Manifest, provider: Provider | None) -> timedelta | None:
         """Undo what is to be undone before a binding goes, with its sync ended."""

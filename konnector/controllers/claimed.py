@@ -65,6 +65,7 @@ class Claimed:
             clock=link.clock,
             meters=link.meters,
             workers=link.workers,
+            depends_on=(link.app.recovery, link.plane.recovery),
         )
         self._sides = BothSides(
             link,

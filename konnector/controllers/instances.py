@@ -50,6 +50,7 @@ class Instances:
             clock=link.clock,
             meters=link.meters,
             workers=link.workers,
+            depends_on=(link.app.recovery, link.plane.recovery),
         )
         names = name if pair.kind.namespaced else self._claim_name
         self._sides = BothSides(

@@ -27,6 +27,7 @@ from reconciler.kube.credentials import Auth
 from reconciler.kube.failures import failure
 from reconciler.kube.limits import Limits, TokenBucket
 from reconciler.kube.no_answer import NoAnswer
+from reconciler.kube.recovery import Recovery
 from reconciler.kube.requests import Request
 from reconciler.kube.retries import delay_before_retry, retry_after_of
 from reconciler.kube.transport import Answer, Transport
@@ -41,6 +42,7 @@ class Caller:
     def __init__(self, transport: Transport, limits: Limits) -> None:
         self._transport = transport
         self._limits = limits
+        self.recovery = Recovery()
         self._bucket = TokenBucket(qps=limits.qps, burst=limits.burst, now=time.monotonic)
         self._slots = asyncio.Semaphore(limits.concurrency)
 
@@ -89,11 +91,13 @@ class Caller:
         opening = self._transport.stream(request, auth=auth, read_timeout=read_timeout)
         try:
             refusal, chunks = await stack.enter_async_context(opening)
+            self._note(refusal)
             return chunks, refusal
         except NoAnswer as error:
             failed = _error(request, error)
         except KlutchError as error:
             failed = _unusable(request, error)
+        self.recovery.failed()
         raise failed
 
     async def _call(self, request: Request) -> bytes:
@@ -124,12 +128,24 @@ class Caller:
 
     async def _try(self, request: Request, auth: Auth, left: float | None) -> Answer | NoAnswer:
         try:
-            return await self._transport.send(request, auth=auth, within=left)
+            answer = await self._transport.send(request, auth=auth, within=left)
         except NoAnswer as problem:
+            self.recovery.failed()
             return problem
         except KlutchError as error:
+            self.recovery.failed()
             failed = _unusable(request, error)
+        else:
+            self._note(answer)
+            return answer
         raise failed
+
+    def _note(self, answer: Answer | None) -> None:
+        """Note whether the cluster dealt with a call; None is a stream that was opened."""
+        if answer is not None and (answer.status == 401 or answer.status >= 500):
+            self.recovery.failed()
+        else:
+            self.recovery.answered()
 
     async def _auth(self, request: Request) -> Auth:
         try:

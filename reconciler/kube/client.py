@@ -16,6 +16,7 @@ from reconciler.kube.cluster import Listing, Page, Preconditions, Propagation, W
 from reconciler.kube.connection import Connection
 from reconciler.kube.credentials import credential_source
 from reconciler.kube.limits import Limits
+from reconciler.kube.recovery import Recovery
 from reconciler.kube.requests import ListQuery, Request
 from reconciler.kube.transport import Transport
 from reconciler.kube.watch_stream import events_of
@@ -43,6 +44,11 @@ class KubeCluster:
     def name(self) -> str:
         """What people call this cluster; errors carry it."""
         return self._name
+
+    @property
+    def recovery(self) -> Recovery:
+        """Who tells when the cluster answers again after it did not."""
+        return self._caller.recovery
 
     def __repr__(self) -> str:
         return f"KubeCluster({self._name!r})"

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, Ref
+from reconciler.kube.recovery import Recovery
 
 Verb = Literal["get", "list", "create", "apply", "patch", "delete", "watch"]
 
@@ -197,6 +198,11 @@ class Writer(Protocol):
 
 class Watcher(Protocol):
     """The raw stream. Resuming, relisting and caching belong to the callers."""
+
+    @property
+    def recovery(self) -> Recovery:
+        """Who tells when the cluster answers again after it did not."""
+        ...
 
     def watch(  # noqa: PLR0913 - each is a parameter of the API
         self,

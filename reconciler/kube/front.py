@@ -15,6 +15,7 @@ from reconciler.kube.cluster import (
     Propagation,
     Verb,
 )
+from reconciler.kube.recovery import Recovery
 
 T = TypeVar("T")
 
@@ -39,6 +40,11 @@ class Front(ABC):
     @abstractmethod
     def name(self) -> str:
         """What people call the cluster."""
+
+    @property
+    @abstractmethod
+    def recovery(self) -> Recovery:
+        """As `Watcher.recovery`."""
 
     @abstractmethod
     async def _pass(self, call: Call, real: Callable[[Cluster], Awaitable[T]]) -> T:

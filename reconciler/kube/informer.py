@@ -112,14 +112,30 @@ class Informer:
 
     async def run(self) -> None:
         """Follow the cluster until cancelled. Run it once at a time; a later run resumes."""
-        while True:
-            error = await self._attempt()
-            self._ended += 1
-            # A watch that tells something and is then too old must not become a loop of lists.
-            well = self._flowed() and not isinstance(error, Expired)
-            self._failures = 0 if well else self._failures + 1
-            asked = None if error is None else error.retry_after
-            await asyncio.sleep(pause(self._failures, asked=asked, jitter=random.random()))
+        back = asyncio.Event()
+        unfollow = self._cluster.recovery.follow(back.set)
+        try:
+            while True:
+                back.clear()
+                error = await self._attempt()
+                self._ended += 1
+                # A watch that tells something and is then too old must not become a loop of lists.
+                well = self._flowed() and not isinstance(error, Expired)
+                self._failures = 0 if well else self._failures + 1
+                await self._rest(back, error)
+        finally:
+            unfollow()
+
+    async def _rest(self, back: asyncio.Event, error: ClusterError | None) -> None:
+        """Wait before the next attempt, until the cluster is back if it was away."""
+        asked = None if error is None else error.retry_after
+        seconds = pause(self._failures, asked=asked, jitter=random.random())
+        if asked:
+            await asyncio.sleep(seconds)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await back.wait()
 
     async def _attempt(self) -> ClusterError | None:
         """List if needed, and watch until that ends; return what ended it, if not the server."""

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import Final, TypeAlias
 
 from reconciler.core.errors import ClusterError, KlutchError, Retry
+from reconciler.kube.recovery import Recovery
 from reconciler.loop.clock import Clock
 from reconciler.loop.gate import Stopped
 from reconciler.loop.meters import Meters
@@ -35,8 +36,9 @@ class Controller:
     """Calls `reconcile` for keys that were added, never for one key twice at a time.
 
     Keys may be added at any time; they wait until it runs. `name` is a word of ours, for logs
-    and metrics; controllers may share one. `patience` is in seconds: see `stop`. Idle, it costs
-    one task.
+    and metrics; controllers may share one. `patience` is in seconds: see `stop`. `depends_on` are
+    the clusters that it works with: when one of them is back, what failed is tried again at once.
+    Idle, it costs one task.
     """
 
     def __init__(  # noqa: PLR0913 - each is chosen by another part of a program
@@ -49,8 +51,10 @@ class Controller:
         workers: int = WORKERS,
         patience: float = 20.0,
         dice: Callable[[], float] = random.random,
+        depends_on: Sequence[Recovery] = (),
     ) -> None:
         self.name = name
+        self._depends_on = depends_on
         self._reconcile, self._clock, self._patience = reconcile, clock, patience
         self._meters = meters.controller(name)
         self._queue: WorkQueue[str] = WorkQueue(clock, dice=dice, ears=self._meters)
@@ -79,6 +83,7 @@ class Controller:
 
     async def run(self) -> None:
         """Work until `stop`. Run it once; when cancelled, it waits for writes that were sent."""
+        unfollow = [cluster.follow(self._queue.hasten) for cluster in self._depends_on]
         try:
             async with asyncio.TaskGroup() as group:
                 beginning = group.create_task(self._begin(group))
@@ -89,6 +94,8 @@ class Controller:
                 for late in self._working:
                     late.cancel()
         finally:
+            for each in unfollow:
+                each()
             self._queue.close()
 
     async def _begin(self, group: asyncio.TaskGroup) -> None:

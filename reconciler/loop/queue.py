@@ -148,6 +148,13 @@ class WorkQueue(Generic[K]):
         """Forget the failures of the key."""
         self._failures.pop(key, None)
 
+    def hasten(self) -> None:
+        """Let those keys come now that failed, and forget how often."""
+        failed = list(self._failures)
+        self._failures.clear()
+        for key in failed:
+            self.add(key)
+
     async def take(self) -> K:
         """Return the key whose turn it is, as soon as there is one."""
         while True:

@@ -170,7 +170,7 @@ class _Telling:
         end = await self._undisturbed()
         async with self._begun():
             for place in range(_MANY_WRITES):
-                await eventually(self._nothing_blocks, within=60)
+                await eventually(self._nothing_blocks)
                 faults = Faults()
                 faults.add(Deeds().nth(1), Crash(), at=AFTER)
                 survived = await survives(self._runs.run(faults))
@@ -192,7 +192,7 @@ class _Telling:
                     if await survives(self._runs.run(faults)):
                         break
                     at = [call for call in faults.calls if is_write(call)][-1]
-                    await eventually(self._nothing_blocks, within=60)
+                    await eventually(self._nothing_blocks)
                     await self._runs.finish()
                     where = f"{moment.value} write {write}: {at.verb} {at.ref.object}"
                     await self._comes_to(end, where)
@@ -206,7 +206,7 @@ class _Telling:
         story.before(scene.fleet)
         async with scene.peers():
             if not self._first:
-                await eventually(self._may_come_back, within=60)
+                await eventually(self._may_come_back)
                 settled_first = deletable if story.before is deletable else settled
                 settled_first(scene.fleet)
                 await self._runs.finish()
@@ -241,7 +241,7 @@ class _Telling:
     async def _settled_state(self) -> dict[str, str]:
         """Return the state once peers have ceased to change it."""
         last: dict[str, str] = {}
-        await eventually(self._nothing_is_left, within=60)
+        await eventually(self._nothing_is_left)
 
         async def same():
             nonlocal last
@@ -261,7 +261,7 @@ class _Telling:
         return True
 
     async def _comes_to(self, end: dict[str, str], told: str) -> None:
-        await eventually(self._nothing_is_left, within=60)
+        await eventually(self._nothing_is_left)
 
         async def alike():
             found = differences(end, await end_state(self._scene))

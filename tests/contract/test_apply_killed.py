@@ -52,7 +52,6 @@ async def ended(scene, number):
                 write.resource == last and write.verb == "create"
                 for write in scene.plane.audit.writes_since(mark)
             ),
-            within=60,
         )
         await eventually(lambda: scene.at(asked))
         process.send_signal(number)

@@ -81,7 +81,7 @@ async def test_a_killed_leader_is_followed_by_the_other_which_goes_on(
             assert (code, text.count(";")) == (503, 0), text
             return f"does not serve {APP_CLUSTER_BINDING.resource}" in text
 
-        await eventually(tells, within=60)
+        await eventually(tells)
         assert (await first.ask("/healthz")) == (200, "ok\n")
     await backends.leader(first)
     assert await first.ask("/readyz") == (200, "ok\n")
@@ -122,7 +122,7 @@ async def test_a_leader_that_was_stopped_for_too_long_writes_nothing_any_more(
     (act,) = SERVED
     async with tell() as tenant:
         await act.deed(tenant)
-        await eventually(lambda: act.goal(tenant), within=60)
+        await eventually(lambda: act.goal(tenant))
         rights = (ROLE_BINDING, names.BINDER, tenant.own_space)
         await tenant.remove(*rights)
         second.send(signal.SIGCONT)

@@ -107,7 +107,7 @@ class World:
             assert seen(informer.store) == there
             return informer.synced and not informer.trouble
 
-        await eventually(probe, within=60)
+        await eventually(probe)
 
 
 @pytest.fixture

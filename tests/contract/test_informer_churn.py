@@ -82,7 +82,7 @@ async def is_the_server(informer, cluster, namespace, when):
         assert seen(informer.store) == there, when
         return True
 
-    await eventually(probe, within=60)
+    await eventually(probe)
 
 
 def verdict(consumer, touched, when):

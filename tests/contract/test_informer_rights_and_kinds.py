@@ -43,7 +43,7 @@ async def follows(informer, cluster, namespace):
             assert seen(informer.store) == await truth(cluster, informer.ref.kind, namespace)
             return informer.synced and not informer.trouble
 
-    await eventually(probe, within=60)
+    await eventually(probe)
 
 
 # Rights
@@ -199,7 +199,7 @@ class Widgets:
         async def is_gone():
             return await self.cluster.get(self.crd) is None
 
-        await eventually(is_gone, within=60)
+        await eventually(is_gone)
 
 
 @pytest.fixture
@@ -237,7 +237,7 @@ async def test_a_kind_that_is_not_served_for_a_while(informer, widgets):
     async with following(informer):
         await follows(informer, widgets.cluster, widgets.namespace)
         await widgets.serve(v1=False)
-        await eventually(lambda: "does not serve widgets." in informer.trouble, within=60)
+        await eventually(lambda: "does not serve widgets." in informer.trouble)
         await delete(widgets.cluster, replace(widgets.kind, version="v2"), widgets.namespace, "a")
         await widgets.create("b", version="v2")
         assert names(informer) == {"a"}
@@ -255,7 +255,7 @@ async def test_a_field_that_came_through_a_watch_of_the_old_schema_is_seen(infor
         await widgets.know("colour")
         await eventually(lambda: widgets.set("a", "colour", dry_run=True))
         assert await widgets.set("a", "colour")
-        await eventually(lambda: "colour" in informer.store.get(widgets.namespace, "a"), within=60)
+        await eventually(lambda: "colour" in informer.store.get(widgets.namespace, "a"))
 
 
 async def test_a_kind_that_vanishes_unseen_takes_nothing_along(informer, widgets, proxy):
@@ -267,7 +267,7 @@ async def test_a_kind_that_vanishes_unseen_takes_nothing_along(informer, widgets
         proxy.cut()
         await widgets.close()
         await proxy.accept()
-        await eventually(lambda: "does not serve widgets." in informer.trouble, within=60)
+        await eventually(lambda: "does not serve widgets." in informer.trouble)
         assert names(informer) == {"a"}
         # The CRD is made again, without the objects: now their absence is known.
         await widgets.open()
@@ -281,5 +281,5 @@ async def test_objects_that_go_with_their_kind_are_told_one_by_one(informer, wid
     async with following(informer):
         await follows(informer, widgets.cluster, widgets.namespace)
         await widgets.close()
-        await eventually(lambda: "does not serve widgets." in informer.trouble, within=60)
+        await eventually(lambda: "does not serve widgets." in informer.trouble)
         assert names(informer) == set()

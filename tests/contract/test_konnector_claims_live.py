@@ -132,7 +132,7 @@ async def test_a_kind_that_is_served_nowhere_harms_its_claim_only(
             clock.put_forward(timedelta(seconds=30))
             return not await degraded(scene)
 
-        await until(lambda: arrived("v1", {"value": 1, "code": "abc"}), within=60)
+        await until(lambda: arrived("v1", {"value": 1, "code": "abc"}))
         await until(well)
         # The original asks for updates of custom resources that no API server accepts.
         await there.patch(voucher, "v1", spec={"value": 2, "code": None})
@@ -164,7 +164,7 @@ async def test_a_kind_that_was_not_offered_stays_forbidden_and_alone(scene: Scen
             return not await told()
 
         await offer(scene, SECRETS, MAPS)
-        await until(lambda: here.holds(CONFIG_MAP, "settings", "one"), within=60)
+        await until(lambda: here.holds(CONFIG_MAP, "settings", "one"))
         await until(well)
 
 

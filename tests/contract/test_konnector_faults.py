@@ -124,7 +124,7 @@ async def dies_until(scene: Scene, goal: Goal) -> int:
                 faults.still_alive()
                 return await goal(scene)
 
-            await eventually(reached, within=60)
+            await eventually(reached)
 
     for died in range(80):
         faults = Faults()
@@ -142,7 +142,7 @@ async def test_storms_of_conflicts_and_refusals_lose_nothing(scene: Scene) -> No
             faults.add(on("create").first(2), throttled(retry_after=0.2))
             faults.add(on("delete").first(1), throttled())
             await deed(scene)
-            await until(partial(goal, scene), within=60)
+            await until(partial(goal, scene))
 
 
 async def rests(scene: Scene) -> bool:
@@ -201,4 +201,4 @@ async def test_claims_that_came_during_an_outage_are_no_loss(scene: Scene) -> No
         await begins(scene)
         assert not await survives(dies())
         async with konnector(scene.app.connection):
-            await eventually(lambda: alike(scene), within=60)
+            await eventually(lambda: alike(scene))

@@ -4,6 +4,7 @@ The loss of an app cluster must not become the loss of its services (H4, golden 
 of a space a lot of new, empty ones.
 """
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -15,8 +16,17 @@ from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys, names
 from reconciler.core.durations import format_time
-from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of, uid_of
+from reconciler.core.errors import Conflict
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get_text,
+    name_of,
+    resource_version_of,
+    uid_of,
+)
 from reconciler.core.refs import CONFIG_MAP, EVENT, NAMESPACE, SECRET, Kind, Ref
+from reconciler.kube.cluster import Preconditions, Propagation
 from tests.support.bound_scenes import BIND, Scene, conditions, remove, secret, until
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
@@ -51,10 +61,15 @@ class Many:
 
     async def lose_instance(self, name: str) -> None:
         """Let an instance be gone as if it had never been: nobody was asked, nobody waits."""
-        ref = Ref(self.scene.app.name, self.kind, self.scene.app_namespace, name)
+        cluster = self.scene.app.cluster
+        ref = Ref(cluster.name, self.kind, self.scene.app_namespace, name)
         nothing: Manifest = {"metadata": {"finalizers": None}}
-        await self.scene.app.cluster.merge_patch(ref, nothing, manager="disaster")
-        await remove(self.scene.app, self.kind, self.scene.app_namespace, name)
+        while True:
+            bare = await cluster.merge_patch(ref, nothing, manager="disaster")
+            as_bare = Preconditions(uid=uid_of(bare), resource_version=resource_version_of(bare))
+            with contextlib.suppress(Conflict):  # the konnector gave it its finalizer again
+                await cluster.delete(ref, preconditions=as_bare, propagation=Propagation.BACKGROUND)
+                return
 
     async def lose_copy(self, name: str) -> None:
         await remove(self.scene.plane, self.kind, self.scene.service_namespace, name)

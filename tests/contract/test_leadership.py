@@ -75,7 +75,7 @@ class Candidate:
                 self.task.result()
             return any(name == self.name for name, _ in self.diary)
 
-        await eventually(begun, within=30)
+        await eventually(begun)
 
     @property
     def counted(self):

@@ -55,7 +55,7 @@ async def bound_with(scene, number):  # noqa: F811
     async def probe():
         return await claims(scene) == number
 
-    await eventually(probe, within=60)
+    await eventually(probe)
 
 
 async def test_a_folder_is_followed_and_silence_costs_no_write(scene, files):  # noqa: F811
@@ -159,7 +159,7 @@ async def test_a_source_that_cannot_be_used_changes_nothing(scene, files, spoil,
         async def has_looked_often():
             return await watch.metric("source_failures_total") > before + 8
 
-        await eventually(has_looked_often, within=60)
+        await eventually(has_looked_often)
         assert await watch.metric("source_readable") == 0
         # Longer than three times the interval.
         assert (await watch.get("/healthz"))[0] == 503
@@ -190,7 +190,7 @@ async def test_what_trips_a_guard_is_held_and_told_once(scene, files):  # noqa: 
             now = await watch.metric('rounds_total{result="held",trigger="drift"}')
             return now > rounds + 2
 
-        await eventually(more_rounds, within=60)
+        await eventually(more_rounds)
         assert await watch.metric('guards_held{guard="max-deletes"}') == 1
         assert (await watch.get("/healthz")) == (200, "ok\n")
         assert watch.text.count("held: max-deletes") == 1
@@ -212,7 +212,7 @@ async def test_another_run_holds_the_lock(scene, files):  # noqa: F811
         async def tried_again():
             return await watch.metric('rounds_total{result="locked",trigger="retry"}') > 1
 
-        await eventually(tried_again, within=60)
+        await eventually(tried_again)
         assert watch.text.count("another run holds the lock") == 1
         assert await watch.end() == 143
     assert await scene.at(scene.binding) is None

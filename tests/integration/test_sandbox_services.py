@@ -166,7 +166,7 @@ async def says_note(machine: Machine, name: str, text: str) -> None:
     async def arrived():
         return await written(machine, name) == {"text": text}
 
-    await eventually(arrived, within=60)
+    await eventually(arrived)
 
 
 async def claims(machine: Machine, name: str, text: str) -> None:

@@ -350,8 +350,8 @@ def conditions(live: Any) -> dict[str, Any]:
 def shown(live: Any) -> list[tuple[str, ...]]:
     """Return the conditions in their order, without message and time."""
     texts = ("type", "status", "severity", "reason")
-    found = live["status"]["conditions"]
-    return [tuple(one[text] for text in texts if text in one) for one in found]
+    found = get_maps(live, "status", "conditions")
+    return [tuple(get_text(one, text) for text in texts if text in one) for one in found]
 
 
 def managers(live: Any) -> set[tuple[str, str, str]]:
@@ -391,8 +391,8 @@ async def served(live: LiveCluster, kind: Kind) -> bool:
     return False
 
 
-async def until(probe: Callable[[], Awaitable[Any]], *, within: float = 30) -> Any:
-    """Namespaces go slowly, and API servers take a second to serve a new kind."""
+async def until(probe: Callable[[], Awaitable[Any]], *, within: float = 60.0) -> Any:
+    """As `eventually`, for what a test reads without types."""
     return await eventually(probe, within=within)
 
 

@@ -314,5 +314,5 @@ async def _gone(live: LiveCluster, ref: Ref) -> None:
     async def absent() -> bool:
         return await _get(live, ref) is None
 
-    gone: bool = await eventually(absent, within=60)
+    gone: bool = await eventually(absent)
     assert gone

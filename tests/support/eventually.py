@@ -10,14 +10,15 @@ T = TypeVar("T")
 
 
 @overload
-async def eventually(probe: Callable[[], Awaitable[T]], *, within: float = 15.0) -> T: ...
+async def eventually(probe: Callable[[], Awaitable[T]], *, within: float = 60.0) -> T: ...
 @overload
-async def eventually(probe: Callable[[], T], *, within: float = 15.0) -> T: ...
-async def eventually(probe: Callable[[], T | Awaitable[T]], *, within: float = 15.0) -> T:
+async def eventually(probe: Callable[[], T], *, within: float = 60.0) -> T: ...
+async def eventually(probe: Callable[[], T | Awaitable[T]], *, within: float = 60.0) -> T:
     """Call `probe` until it returns something true, and return that.
 
-    A failed assertion inside it counts as "not yet". After `within` seconds the test fails
-    with the last value or assertion.
+    The time is for a busy machine, on which namespaces go slowly and API servers take seconds to
+    serve a new kind. A failed assertion inside it counts as "not yet". After `within` seconds the
+    test fails with the last value or assertion.
     """
     deadline = time.monotonic() + within
     while True:

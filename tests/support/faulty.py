@@ -11,6 +11,7 @@ from reconciler.core.errors import ClusterError
 from reconciler.core.refs import Kind
 from reconciler.kube.cluster import Cluster, Listing, WatchEvent
 from reconciler.kube.front import Call, Front
+from reconciler.kube.recovery import Recovery
 from tests.support.cues import AFTER, BEFORE, Rule
 from tests.support.faults import Effect, Events, Faults, Point
 
@@ -27,6 +28,10 @@ class FaultyCluster(Front):
     @property
     def name(self) -> str:
         return self._real.name
+
+    @property
+    def recovery(self) -> Recovery:
+        return self._real.recovery
 
     async def close(self) -> None:
         await self._real.close()

@@ -37,7 +37,7 @@ class Watcher:
             assert self.text.count(text) >= times, self.text
             return True
 
-        await eventually(heard, within=60)
+        await eventually(heard)
 
     async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal, and return the exit code."""

@@ -12,6 +12,7 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube.cluster import Listing, WatchEvent
 from reconciler.kube.informer import Informer
+from reconciler.kube.recovery import Recovery
 from tests.support.eventually import eventually
 
 ALL: Final = Ref("plane", CONFIG_MAP, "", "")
@@ -23,6 +24,7 @@ class Server:
     name = "plane"
 
     def __init__(self, *, forgets: bool = False) -> None:
+        self.recovery = Recovery()
         self.turn = asyncio.Semaphore(0)
         self.watched = ""
         self._forgets = forgets

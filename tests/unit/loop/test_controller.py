@@ -15,6 +15,7 @@ from reconciler.core.errors import (
     Unreachable,
 )
 from reconciler.core.refs import SECRET, Ref
+from reconciler.kube.recovery import Recovery
 from reconciler.loop.controller import Controller
 from reconciler.loop.gate import Gate, Stopped
 from reconciler.loop.meters import Meters
@@ -299,3 +300,17 @@ async def test_keys_left_at_the_end_are_waited_for_no_more(running, clock, meter
     await task
     controller.add("d")
     assert meters.registry.get_sample_value("workqueue_depth", {"name": "tests"}) == 0
+
+
+async def test_what_failed_is_tried_again_when_a_cluster_is_back(clock, running):
+    cluster = Recovery(clock=clock.monotonic)
+    work = Work(clock, *[api(Unreachable)] * 30, None)
+    controller, _ = running(work, depends_on=(Recovery(), cluster))
+    controller.add("a")
+    await clock.advance(400)
+    count, now = len(work.times), clock.monotonic()
+    assert now - work.times[-1] < 60
+    cluster.failed()
+    cluster.answered()
+    await settle()
+    assert (len(work.times), work.times[-1]) == (count + 1, now)

@@ -243,3 +243,34 @@ async def test_several_may_take(queue, clock):
     assert sorted(key for taker in takers for key in taker.taken) == ["a", "b", "c"]
     for taker in takers:
         await taker.end()
+
+
+async def test_what_failed_comes_at_once_when_hastened_and_what_is_only_delayed_does_not(
+    queue, taker, clock
+):
+    for _ in range(20):
+        queue.failed("failed")
+        await clock.advance(LONGEST_PAUSE)
+    queue.failed("failed")
+    queue.add_after("delayed", 30)
+    before = clock.monotonic()
+    queue.hasten()
+    await settle()
+    assert (taker.taken[-1], taker.at[-1]) == ("failed", before)
+    queue.failed("failed")
+    await clock.advance(1)
+    assert taker.at[-1] - before < 1  # its failures were forgotten
+    await clock.advance(100)
+    assert (taker.taken[-1], taker.at[-1]) == ("delayed", before + 30)
+
+
+async def test_a_key_that_is_worked_on_comes_again_when_hastened_if_it_had_failed(queue, clock):
+    queue.failed("a")
+    taker = Taker(clock, queue, hold=True)
+    await clock.advance(1)
+    assert taker.taken == ["a"]
+    queue.hasten()
+    queue.done("a")
+    await settle()
+    assert taker.taken == ["a", "a"]
+    await taker.end()
