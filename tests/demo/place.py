@@ -30,7 +30,8 @@ class Place:
     """Where the demo happens."""
 
     layout: Layout
-    _ports: dict[str, int] = field(default_factory=dict)  # of what runs already, too
+    # Of what runs already, too.
+    _ports: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def reach(self) -> tuple[str, str]:
