@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.support.clusters import LiveCluster
 
 # A law that is slow on a busy machine is still a law.
-settings.register_profile("usual", deadline=None)
+settings.register_profile("usual", deadline=None, max_examples=50)
 settings.register_profile("soak", deadline=None, max_examples=5_000)
 settings.load_profile("usual")
 
@@ -55,6 +55,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def _layout(home: Path) -> Layout:
     return named("tests", state_home=home)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what is marked `soak` to `make soak`: more cases of what others show."""
+    if config.getoption("--hypothesis-profile") == "soak":
+        return
+    left = [item for item in items if item.get_closest_marker("soak")]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if not item.get_closest_marker("soak")]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 _LIFETIME: Final = timedelta(days=3653)
 _HOSTS: Final = (
@@ -33,7 +35,7 @@ class KeyPair:
     """A certificate and its private key."""
 
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: Key
 
     @cached_property
     def certificate_pem(self) -> bytes:
@@ -47,8 +49,12 @@ class KeyPair:
 
 
 def authority(common_name: str, *, now: datetime) -> KeyPair:
-    """Return a new certificate authority that may sign leaf certificates only."""
-    key = new_key()
+    """Return a new certificate authority that may sign leaf certificates only.
+
+    Its key is RSA, which is slow to sign with and quick to check: API servers check the signature
+    of a client's certificate at each request.
+    """
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     name = _name(common_name)
     certificate = (
         _builder(name, name, key, now)
@@ -87,7 +93,7 @@ def new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def private_pem(key: Key) -> bytes:
     """Return the private key as unencrypted PEM."""
     return key.private_bytes(
         serialization.Encoding.PEM,
@@ -111,7 +117,7 @@ def _name(common_name: str, organization: str = "") -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime
+    subject: x509.Name, issuer: x509.Name, key: Key, now: datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()

@@ -25,6 +25,16 @@ from tests.support.eventually import eventually
 from tests.support.offers import offered
 from tests.support.operators import operator
 
+# In the other mode it differs in what `test_apply_crashes` and `test_release` show.
+in_one_mode = pytest.mark.parametrize(
+    "scene",
+    [
+        pytest.param(Mode.DIRECT, id="direct"),
+        pytest.param(Mode.APP_CLUSTER_BINDING, id="acb", marks=pytest.mark.soak),
+    ],
+    indirect=True,
+)
+
 
 @pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
 async def scene(request, control_plane, app_cluster, namespace, tmp_path):
@@ -67,6 +77,7 @@ async def test_a_fleet_becomes_bindings_and_a_second_apply_writes_nothing(scene)
     assert await scene.lines() == []
 
 
+@in_one_mode
 async def test_drift_is_repaired_and_a_field_that_left_the_files_goes(scene):
     async with scene.peers():
         await scene.apply()
@@ -111,6 +122,7 @@ async def test_a_removed_binding_is_released_and_bound_again_without_a_delete(sc
         assert await scene.lines() == []
 
 
+@in_one_mode
 async def test_deleting_happens_only_within_the_guards(scene):
     scene.fleet.policy = "Delete"
     # An AppClusterBinding has one policy for all its units, to which the cluster's adds up.
@@ -132,6 +144,7 @@ async def test_deleting_happens_only_within_the_guards(scene):
         assert await scene.lines() == []
 
 
+@in_one_mode
 async def test_a_cluster_that_leaves_the_fleet_is_released(scene):
     async with scene.peers():
         await scene.apply("--wait")
@@ -146,6 +159,7 @@ async def test_a_cluster_that_leaves_the_fleet_is_released(scene):
         assert await scene.lines() == []
 
 
+@in_one_mode
 async def test_a_tripped_budget_holds_what_leaves_and_lets_the_rest_go_on(scene):
     async with scene.peers():
         await scene.apply()
@@ -157,6 +171,7 @@ async def test_a_tripped_budget_holds_what_leaves_and_lets_the_rest_go_on(scene)
         assert await scene.at(scene.binding) is not None
 
 
+@in_one_mode
 async def test_a_saved_plan_is_applied_exactly_or_refused(scene):
     async with scene.peers():
         await scene.apply()
@@ -185,6 +200,7 @@ async def test_a_saved_plan_is_applied_exactly_or_refused(scene):
         assert await scene.lines() == []
 
 
+@in_one_mode
 async def test_nothing_is_applied_that_nobody_approved(scene):
     marks = scene.marks()
     run = await scene.klutchctl("apply", str(scene.fleet.folder))

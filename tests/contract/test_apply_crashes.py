@@ -137,13 +137,12 @@ CASES = {
 }
 
 
-def pytest_generate_tests(metafunc):
-    soaking = metafunc.config.getoption("--hypothesis-profile") == "soak"
-    told = {title: case for title, case in CASES.items() if soaking or case in _USUAL}
-    metafunc.parametrize("telling", told.values(), ids=told.keys(), indirect=True)
-
-
-@pytest.fixture
+@pytest.fixture(
+    params=[
+        pytest.param(case, id=title, marks=() if case in _USUAL else pytest.mark.soak)
+        for title, case in CASES.items()
+    ]
+)
 async def telling(request, control_plane, app_cluster, namespace, tmp_path):
     mode, name = request.param
     placed = staged(control_plane, app_cluster, namespace=namespace, mode=mode, folder=tmp_path)

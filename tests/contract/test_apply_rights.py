@@ -1,7 +1,7 @@
 """`klutchctl apply` on real clusters with exactly the roles that klutchctl prints for it."""
 
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,9 +90,13 @@ CASES = {
 }
 
 
-def only(*names: str) -> pytest.MarkDecorator:
-    """Let a test have these cases alone."""
-    return pytest.mark.parametrize("scene", [CASES[one] for one in names], ids=names, indirect=True)
+def only(*names: str, soak: Collection[str] = ()) -> pytest.MarkDecorator:
+    """Let a test have these cases alone, and some of them in `make soak`."""
+    cases = [
+        pytest.param(CASES[one], id=one, marks=pytest.mark.soak if one in soak else ())
+        for one in names
+    ]
+    return pytest.mark.parametrize("scene", cases, indirect=True)
 
 
 @asynccontextmanager
@@ -136,6 +140,7 @@ async def scene(request, control_plane, app_cluster, namespace, tmp_path):
             await remove(app_cluster, Ref(app_cluster.name, kind, place, name))
 
 
+@only("direct", "konnector", "acb", soak=["direct"])
 async def test_a_fleet_is_bound_repaired_released_and_bound_again(scene, tmp_path):
     async with holding(scene, tmp_path) as held, scene.peers():
         first = await scene.apply("--wait")
@@ -176,7 +181,7 @@ async def test_a_konnector_gets_another_image_and_fewer_rights(scene, tmp_path):
         assert held.refused() == []
 
 
-@only("konnector", "acb")
+@only("konnector", "acb", soak=["konnector"])
 async def test_a_cluster_leaves(scene, tmp_path):
     async with holding(scene, tmp_path) as held, scene.peers():
         await scene.apply("--wait")
@@ -189,7 +194,7 @@ async def test_a_cluster_leaves(scene, tmp_path):
         assert held.refused() == []
 
 
-@only("direct", "acb")
+@only("direct", "acb", soak=["direct"])
 async def test_a_service_is_deleted_and_secrets_out_of_reach_are_the_konnectors(scene, tmp_path):
     scene.fleet.policy = "Delete"
     scene.fleet.prune += ", keepIfInUse: false, onClusterLeave: Delete"
@@ -278,7 +283,7 @@ async def test_a_doctor_misses_no_right_and_no_secret_of_others_is_read(scene, t
             await held.plane.list(SECRET, namespace=BIND)
 
 
-@only("direct", "acb")
+@only("direct", "acb", soak=["direct"])
 async def test_a_space_stays_where_a_service_that_no_file_names_may_not_be_looked_for(
     scene, tmp_path
 ):

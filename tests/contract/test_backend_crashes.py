@@ -55,11 +55,12 @@ async def tell(control_plane):
 def pytest_generate_tests(metafunc):
     if "told" not in metafunc.fixturenames:
         return
-    told = STORIES
-    soaking = metafunc.config.getoption("--hypothesis-profile") == "soak"
-    if metafunc.function is test_it_ends_as_if_nobody_else_had_written and not soaking:
-        told = dict(itertools.islice(STORIES.items(), 1))
-    metafunc.parametrize("told", told.values(), ids=told.keys(), indirect=True, scope="module")
+    usual = 1 if metafunc.function is test_it_ends_as_if_nobody_else_had_written else 2
+    told = [
+        pytest.param(story, id=name, marks=pytest.mark.soak if number >= usual else ())
+        for number, (name, story) in enumerate(STORIES.items())
+    ]
+    metafunc.parametrize("told", told, indirect=True, scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

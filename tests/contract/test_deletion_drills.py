@@ -149,7 +149,7 @@ async def lived(drill):
         yield drill
 
 
-@pytest.mark.parametrize("policy", ["", *POLICIES])
+@pytest.mark.parametrize("policy", [pytest.param("", marks=pytest.mark.soak), *POLICIES])
 async def test_live_claims_outlive_a_release_and_go_with_a_delete(drill, policy):
     async with drill.backend(), drill.managed.konnector():
         await drill.inhabit()

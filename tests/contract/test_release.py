@@ -12,6 +12,16 @@ from tests.support.applying import Fleet, Scene
 from tests.support.eventually import eventually
 from tests.support.offers import offered
 
+# The other mode differs in what is let go, which the first test here shows.
+in_one_mode = pytest.mark.parametrize(
+    "scene",
+    [
+        pytest.param(Mode.APP_CLUSTER_BINDING, id="acb"),
+        pytest.param(Mode.DIRECT, id="direct", marks=pytest.mark.soak),
+    ],
+    indirect=True,
+)
+
 
 @pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
 async def scene(request, control_plane, app_cluster, namespace, tmp_path):
@@ -80,6 +90,7 @@ async def test_what_pruning_leaves_is_let_go_and_its_data_stays(scene):
         assert written(marks) == []
 
 
+@in_one_mode
 async def test_what_a_guard_holds_or_nobody_approves_stays(scene):
     async with scene.peers():
         await scene.apply()
@@ -97,6 +108,7 @@ async def test_what_a_guard_holds_or_nobody_approves_stays(scene):
         assert await scene.at(scene.binding) is not None
 
 
+@in_one_mode
 async def test_a_unit_of_a_cluster_that_left_is_let_go_alone(scene):
     async with scene.peers():
         await scene.apply()
@@ -109,6 +121,7 @@ async def test_a_unit_of_a_cluster_that_left_is_let_go_alone(scene):
         assert keys.RELEASED not in annotations_of(await scene.at(scene.home_of_units))
 
 
+@in_one_mode
 async def test_what_the_files_name_is_refused_before_any_cluster_is_asked(scene):
     scene.kubeconfig = scene.fleet.folder / "nowhere"
     for target in (scene.offer.name, "orders-db"):
@@ -118,6 +131,7 @@ async def test_what_the_files_name_is_refused_before_any_cluster_is_asked(scene)
         assert "the next apply would bind it again" in refused.stderr
 
 
+@in_one_mode
 async def test_what_is_not_ours_is_refused_with_what_to_do(scene):
     async with scene.peers():
         await scene.apply()
@@ -136,6 +150,7 @@ async def test_what_is_not_ours_is_refused_with_what_to_do(scene):
         assert written(marks) == []
 
 
+@in_one_mode
 async def test_what_would_be_deleted_is_not_for_releasing(scene):
     scene.fleet.policy = "Delete"
     scene.fleet.prune += ", onClusterLeave: Delete"

@@ -135,7 +135,10 @@ async def test_a_cluster_that_is_not_read_is_unknown_and_spares_the_others(scene
     assert (code, "away" in out) == (0, False)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak)],
+)
 async def test_watching_prints_what_changes_until_it_is_interrupted(scene, number, code):
     process = await asyncio.create_subprocess_exec(
         *scene.command("--watch", "--every", "1", "-o", "jsonl"),

@@ -269,6 +269,7 @@ async def test_a_service_that_is_not_in_the_files_any_more_is_stopped(machine):
     assert "scribe" in machine.pids()
 
 
+@pytest.mark.soak
 async def test_a_service_whose_files_name_another_address_is_started_again(machine):
     """Here the API server dies, and something else takes its port."""
     state = lifecycle.load(machine.layout())
