@@ -27,7 +27,7 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
 from tests.demo import developer
 from tests.demo.developer import Developer
-from tests.demo.place import FLEET, OTHER, SHOP, TEAM, Place, home_of
+from tests.demo.place import DIRECT, FLEET, OTHER, SHOP, TEAM, Place, home_of
 from tests.demo.telling import KLUTCHCTL, Story, fail, klutchctl
 from tests.support.eventually import eventually
 
@@ -100,12 +100,14 @@ async def take_the_claims_away(place: Place) -> None:
     print(f"   APIServiceBinding {name} in {SHOP} accepts no claims any more")
 
 
-def without_backups(folder: Path) -> Path:
-    """Return a copy of the fleet whose shop has no backups any more."""
-    copy = folder / FLEET
-    shutil.copytree(FLEET, copy)
-    (copy / "bindings" / "team-a" / "backups.yaml").unlink()
-    return copy
+async def use_the_operator(place: Place, story: Story) -> None:
+    """Do without Crossplane, in one app cluster."""
+    async with place.app_cluster(OTHER) as cluster:
+        one = Developer(cluster, "reports")
+        with story.step("A developer claims by them: Crossplane is not in between"):
+            await one.claim_a_database_of_the_operator()
+            await one.is_ready(developer.OPERATORS_BINDING)
+            await developer.ask(await one.credentials(), "SELECT 'no detour'")
 
 
 def raise_budget(fleet: Path) -> None:
@@ -115,19 +117,25 @@ def raise_budget(fleet: Path) -> None:
     file.write_text(text.replace("maxDeletePercent: 25", "maxDeletePercent: 50"))
 
 
-async def release(place: Place, story: Story, approved: tuple[str, ...]) -> None:
-    """Take a Binding out of the files."""
+async def change_the_files(place: Place, story: Story, approved: tuple[str, ...]) -> None:
+    """Put files into a copy of the fleet, and take one out of it."""
     with tempfile.TemporaryDirectory() as folder:
-        copy = without_backups(Path(folder))
+        fleet = Path(folder) / FLEET
+        shutil.copytree(FLEET, fleet)
+        with story.step("Bind the operator's own kinds as well: two files more"):
+            shutil.copytree(DIRECT, fleet, dirs_exist_ok=True)
+            await klutchctl("apply", str(fleet), *approved)
+        await use_the_operator(place, story)
         with story.step("Take a Binding out of the files: more units would leave than may at once"):
-            await klutchctl("apply", str(copy), *approved, wanted=ExitCode.HELD_BACK)
+            (fleet / "bindings" / "team-a" / "backups.yaml").unlink()
+            await klutchctl("apply", str(fleet), *approved, wanted=ExitCode.HELD_BACK)
         with story.step("Raise the budget, and plan again"):
-            raise_budget(copy)
+            raise_budget(fleet)
             await klutchctl(
-                "plan", str(copy), "--detailed-exitcode", *place.reach, wanted=ExitCode.CHANGES
+                "plan", str(fleet), "--detailed-exitcode", *place.reach, wanted=ExitCode.CHANGES
             )
         with story.step("Apply: sync stops, and all data stays"):
-            await klutchctl("apply", str(copy), *approved)
+            await klutchctl("apply", str(fleet), *approved)
 
 
 async def road(place: Place, story: Story) -> None:
@@ -153,7 +161,7 @@ async def road(place: Place, story: Story) -> None:
         await klutchctl("apply", FLEET, *approved)
     with story.step("How all units are"):
         await klutchctl("status", FLEET, *place.reach)
-    await release(place, story, approved)
+    await change_the_files(place, story, approved)
 
 
 def look_around(place: Place) -> None:

@@ -20,6 +20,10 @@ INSTANCE: Final = Kind(GROUP, "v1", "PostgresqlInstance", "postgresqlinstances")
 BINDING: Final = Kind(GROUP, "v1", "ServiceBinding", "servicebindings")
 BACKUP: Final = Kind(GROUP, "v1", "Backup", "backups")
 RESTORE: Final = Kind(GROUP, "v1", "Restore", "restores")
+# Those of the operator itself.
+_OWN: Final = "servicebindings.anynines.com"
+OPERATORS_INSTANCE: Final = Kind("postgresql.anynines.com", "v1beta3", "Postgresql", "postgresqls")
+OPERATORS_BINDING: Final = Kind(_OWN, "v1beta3", "ServiceBinding", "servicebindings")
 _PATIENCE: Final = 120.0  # seconds
 
 
@@ -31,13 +35,16 @@ class Developer:
 
     async def claim_a_database(self) -> None:
         """Ask for a database and for credentials, as one would in one file."""
-        await self._cluster.apply(build(NAMESPACE, TEAM), NAMESPACE, manager="dev", force=True)
-        await self._claim(
-            INSTANCE,
-            self._database,
-            {"service": "a9s-postgresql14", "plan": "postgresql-single-nano"},
-        )
+        about = {"service": "a9s-postgresql14", "plan": "postgresql-single-nano"}
+        await self._have_a_namespace()
+        await self._claim(INSTANCE, self._database, about)
         await self._claim(BINDING, self._database, self._about())
+
+    async def claim_a_database_of_the_operator(self) -> None:
+        """Ask for the same by the operator's own kinds."""
+        await self._have_a_namespace()
+        await self._claim(OPERATORS_INSTANCE, self._database, {"connections": 5})
+        await self._claim(OPERATORS_BINDING, self._database, {"instanceRef": self._database})
 
     async def is_ready(self, kind: Kind, name: str = "") -> None:
         """Wait until a claim says that it is Ready."""
@@ -75,10 +82,13 @@ class Developer:
         await self._claim(RESTORE, name, {**self._about(), "backupRef": backup})
         await self.is_ready(RESTORE, name)
 
+    async def _have_a_namespace(self) -> None:
+        await self._cluster.apply(build(NAMESPACE, TEAM), NAMESPACE, manager="dev", force=True)
+
     def _about(self) -> dict[str, str]:
         return {"instanceRef": self._database, "serviceInstanceType": "postgresql"}
 
-    async def _claim(self, kind: Kind, name: str, spec: Mapping[str, str]) -> None:
+    async def _claim(self, kind: Kind, name: str, spec: Mapping[str, str | int]) -> None:
         made = build(kind, name, namespace=TEAM, spec=dict(spec))
         await self._cluster.apply(made, kind, manager="dev", force=True)
         told = ", ".join(f"{key}: {value}" for key, value in spec.items())

@@ -20,6 +20,7 @@ from reconciler.core import names
 from reconciler.kube.client import KubeCluster
 
 FLEET: Final = "fleet-example"
+DIRECT: Final = f"{FLEET}/services/direct"  # what binds the operator's own kinds, too
 SHOP: Final = "shop-eu-1"
 OTHER: Final = "shop-eu-2"
 TEAM: Final = "team-a"

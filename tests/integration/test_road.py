@@ -7,6 +7,7 @@ of deaths are lived through.
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -21,13 +22,14 @@ import pytest
 from klutchctl import settings
 from klutchctl.sandbox import processes
 from klutchctl.sandbox.layout import named
-from reconciler.core.manifest import Manifest, is_deleting, name_of
+from reconciler.core import keys
+from reconciler.core.manifest import Manifest, annotations_of, is_deleting, name_of
 from reconciler.core.refs import SECRET, Kind, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
 from tests.demo import developer
 from tests.demo.developer import BINDING, INSTANCE, Developer
-from tests.demo.place import FLEET, OTHER, SHOP, TEAM, Place, home_of
+from tests.demo.place import DIRECT, FLEET, OTHER, SHOP, TEAM, Place, home_of
 from tests.demo.telling import klutchctl
 from tests.support.eventually import eventually
 
@@ -183,6 +185,19 @@ async def test_a_database_goes_only_after_its_policy_allows_it(road: Road) -> No
     await eventually(lambda: has(road, count - 1), within=LONG)
     with pytest.raises(psycopg.OperationalError):
         await developer.ask(credentials, "SELECT 1")
+
+
+async def test_the_operators_own_kinds_go_without_crossplane(road: Road, tmp_path: Path) -> None:
+    fleet = tmp_path / FLEET
+    shutil.copytree(FLEET, fleet)
+    shutil.copytree(DIRECT, fleet, dirs_exist_ok=True)
+    await klutchctl("apply", str(fleet), "--auto-approve", "--wait", *road.place.reach)
+    one = Developer(road.other, "direct")
+    await one.claim_a_database_of_the_operator()
+    assert await developer.ask(await one.credentials(), "SELECT 'it works'") == ["it works"]
+    copy = Ref(road.plane.name, developer.OPERATORS_INSTANCE, home_of(OTHER), "direct")
+    # What Crossplane makes has no mark of a konnector.
+    assert keys.BOUND in annotations_of(await road.plane.get(copy) or {})
 
 
 async def test_crossplane_is_restarted_in_between(road: Road) -> None:
