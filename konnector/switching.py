@@ -112,6 +112,7 @@ class Switching(Front):
             async with contextlib.aclosing(pages):
                 async for page in pages:
                     yield page
+                    del page  # nobody needs it while the next is read
 
     @contextlib.asynccontextmanager
     async def watch(  # noqa: PLR0913 - each is a parameter of the API

@@ -175,8 +175,9 @@ class Store:
         kept = self._trim(manifest)
         version = get_text(kept, "metadata", "resourceVersion")
         values = []
+        shared: dict[str, str] = {}  # of indexes that have the same to say
         for function in self._functions:
-            value = tuple(function(kept))
+            value = tuple(shared.setdefault(one, one) for one in function(kept))
             values.append(value if len(value) < 2 else tuple(dict.fromkeys(value)))
         return _encoded(kept), version, tuple(values)
 
