@@ -10,7 +10,8 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -123,6 +124,28 @@ def control_plane(live_clusters: "Mapping[Role, LiveCluster]") -> "LiveCluster":
 def app_cluster(live_clusters: "Mapping[Role, LiveCluster]") -> "LiveCluster":
     """The cluster with the CRD `apiservicebindings` only."""
     return live_clusters[Role.APP_CLUSTER]
+
+
+@pytest.fixture(scope="session")
+def without_api_server(
+    request: pytest.FixtureRequest,
+    programs: Mapping[Program, Path],
+    live_clusters: "Mapping[Role, LiveCluster]",
+) -> Callable[[Role], AbstractAsyncContextManager[None]]:
+    """What kills the API server of one of the two clusters for as long as a block lasts."""
+    from tests.support import clusters
+
+    layout = _layout(request.config.stash[_HOME])
+
+    @asynccontextmanager
+    async def dead(role: Role) -> AsyncIterator[None]:
+        clusters.kill_api_server(layout, live_clusters[role].context)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(clusters.repair, layout, programs)
+
+    return dead
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

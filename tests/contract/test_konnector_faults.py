@@ -6,12 +6,14 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from functools import partial
 from typing import TypeAlias
 
 import pytest
 
+from klutchctl.sandbox.state import Role
 from konnector.decisions.cluster_binding import PULSE
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import SECRET, Ref
@@ -143,6 +145,25 @@ async def test_storms_of_conflicts_and_refusals_lose_nothing(scene: Scene) -> No
             faults.add(on("delete").first(1), throttled())
             await deed(scene)
             await until(partial(goal, scene))
+
+
+async def test_api_servers_that_die_in_turn_and_come_back_cost_nothing(
+    scene: Scene, without_api_server: Callable[[Role], AbstractAsyncContextManager[None]]
+) -> None:
+    async with scene.backend(), konnector(scene.app.connection):
+        await begins(scene)
+        await until(lambda: bound_alike(scene))
+        async with without_api_server(Role.CONTROL_PLANE):
+            await goes_on(scene)
+        await until(lambda: all_there(scene))
+        async with without_api_server(Role.APP_CLUSTER):
+            await is_served(scene)
+        await until(lambda: served_alike(scene))
+        await changes(scene)
+        both = without_api_server(Role.CONTROL_PLANE), without_api_server(Role.APP_CLUSTER)
+        async with both[0], both[1]:
+            pass
+        await until(lambda: changed_alike(scene))
 
 
 async def rests(scene: Scene) -> bool:

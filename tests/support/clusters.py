@@ -1,12 +1,16 @@
 """Real clusters for tests: one sandbox per test run, and what its audit logs say."""
 
 import json
+import os
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from klutchctl.sandbox import control_planes, crds, lifecycle
+import psutil
+
+from klutchctl.sandbox import control_planes, crds, lifecycle, processes
 from klutchctl.sandbox.control_planes import Program, Tuning
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.pki import CONTROLLER_MANAGER_USER
@@ -80,6 +84,26 @@ def add_app_cluster(layout: Layout, programs: Mapping[Program, Path]) -> Member:
     """Start a second app cluster beside what runs, and return it."""
     plan = lifecycle.Plan(programs, lifecycle.app_clusters(2), tuning=TUNING)
     return lifecycle.up(layout, plan, progress=Quiet()).members[-1]
+
+
+def kill_api_server(layout: Layout, context: str) -> None:
+    """Kill the API server of a cluster, as a machine that fails does."""
+    state = lifecycle.load(layout)
+    assert state is not None
+    (server,) = (
+        one
+        for one in control_planes.servers(layout, state, TUNING)
+        if one.name == f"kube-apiserver of {context}"
+    )
+    process = processes.running(server, processes.observe(layout))
+    assert process is not None
+    os.kill(process.pid, signal.SIGKILL)
+    psutil.wait_procs([psutil.Process(process.pid)], timeout=30)
+
+
+def repair(layout: Layout, programs: Mapping[Program, Path]) -> None:
+    """Start again what does not run any more."""
+    lifecycle.up(layout, lifecycle.Plan(programs, tuning=TUNING), progress=Quiet())
 
 
 async def connect(layout: Layout, member: Member) -> LiveCluster:
