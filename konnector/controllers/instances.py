@@ -1,6 +1,5 @@
 """Syncs the claims of one exported kind with their copies: views -> Seen -> decide -> writes."""
 
-import contextlib
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -18,7 +17,14 @@ from konnector.hands import Known
 from konnector.link import Link
 from konnector.service_views import NAME, Sort
 from reconciler.core.decision import Apply, Decision, Note
-from reconciler.core.errors import ClusterError, Conflict, Forbidden, KlutchError, Rejected
+from reconciler.core.errors import (
+    ClusterError,
+    Conflict,
+    Forbidden,
+    KlutchError,
+    Rejected,
+    Unreachable,
+)
 from reconciler.core.manifest import (
     Manifest,
     digest,
@@ -62,7 +68,9 @@ class Instances:
             unmapped=True,
         )
         self._in_between = InBetween(self._bound_copies)
-        self._marked: set[ObjectKey] = set()  # by this process, and without a copy so far
+        # By this process, and without a copy so far; and those of them that had no mark before.
+        self._marked: set[ObjectKey] = set()
+        self._new: set[ObjectKey] = set()
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
         self._ward = link.guards.over(resource, self)
         self._children = Children()
@@ -96,11 +104,12 @@ class Instances:
         place = ObjectKey(*key.split("/", 1))
         there = self._sides.there(place.namespace)
         if there is None:
+            self._is_no_more_in_between(place)
             await self._without_home(place)
             return None
         decision, seen = await self._decided(self._look(place, there))
-        if seen.copy is not None:
-            self._marked.discard(place)
+        if seen.copy is not None or seen.claim is None or is_deleting(seen.claim):
+            self._is_no_more_in_between(place)
         if PENDING in (seen.deletes_held, seen.creates_held):
             return _SOON
         await self._act(seen, decision, there)
@@ -166,8 +175,8 @@ class Instances:
         try:
             if seen.copy is None and seen.claim is not None and not is_deleting(seen.claim):
                 self._marked.add(seen.place)
-                async with self._in_between.one():
-                    await self._create(seen, decision, known)
+                await self._in_between.enter(seen.place)
+                await self._create(seen, decision, known)
             else:
                 await link.hands.carry_out(decision, known)
         except (Rejected, Forbidden) as error:
@@ -179,17 +188,43 @@ class Instances:
 
     async def _create(self, seen: Seen, decision: Decision, known: Sequence[Known]) -> None:
         """Make a copy; where that fails, a claim that was marked for it is marked no more."""
+        place = seen.place
+        if seen.claim is not None and not copies.is_managed(seen.claim):
+            self._new.add(place)
         try:
             await self._link.hands.carry_out(decision, known)
         except Conflict:
-            raise  # the copy is there
-        except KlutchError:
-            claim = self._sides.here.get(*seen.place)
-            before = seen.claim is not None and copies.is_managed(seen.claim)
-            if claim is not None and copies.is_managed(claim) and not before:
-                with contextlib.suppress(KlutchError):
-                    await self._link.hands.carry_out(instance.unmarked(self.pair, claim), known)
+            self._in_between.leave(place)  # the copy is there
             raise
+        except KlutchError as error:
+            if await self._is_unmarked(place, error, known):
+                self._in_between.leave(place)
+            raise
+        self._in_between.leave(place)
+
+    async def _is_unmarked(
+        self, place: ObjectKey, error: KlutchError, known: Sequence[Known]
+    ) -> bool:
+        """Take the mark off a claim that has no copy; False where it may have one all the same.
+
+        While its cluster cannot be reached, it takes up room in between. An answer that is no
+        leaves nothing to wait for.
+        """
+        claim = self._sides.here.get(*place)
+        if claim is None or place not in self._new:
+            return True
+        if not copies.is_managed(claim):
+            return not _is_silent(error)
+        try:
+            await self._link.hands.carry_out(instance.unmarked(self.pair, claim), known)
+        except KlutchError as again:
+            return not _is_silent(again)
+        return True
+
+    def _is_no_more_in_between(self, place: ObjectKey) -> None:
+        self._marked.discard(place)
+        self._new.discard(place)
+        self._in_between.leave(place)
 
     async def _without_home(self, place: ObjectKey) -> None:
         """Ask for a service namespace; a claim that never had one may go."""
@@ -294,6 +329,11 @@ def _marked(claim: Manifest) -> Sequence[str]:
     if not copies.is_managed(claim) or is_deleting(claim):
         return ()
     return ("/".join(identity_of(claim)),)
+
+
+def _is_silent(error: KlutchError) -> bool:
+    """Tell whether a cluster did not answer, so that it may have done what it was asked for."""
+    return isinstance(error, Unreachable) and error.status is None
 
 
 def _waits(seen: Seen) -> bool:

@@ -1,11 +1,9 @@
 """`klutchctl apply` on real clusters with exactly the roles that klutchctl prints for it."""
 
-import json
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,7 +30,7 @@ from reconciler.health.rights import Side, Task
 from reconciler.kube.client import KubeCluster
 from tests.support.apply_runs import inhabit, remove, staged
 from tests.support.applying import Fleet, Scene
-from tests.support.clusters import LiveCluster
+from tests.support.clusters import AuditLog, LiveCluster
 from tests.support.eventually import eventually
 from tests.support.offers import offered
 from tests.support.role_holders import as_holder, kubeconfig, role_holder
@@ -62,25 +60,18 @@ class Held:
     scene: Scene
     plane: KubeCluster
     app: KubeCluster
-    marks: Sequence[tuple[Path, int]]
+    marks: Sequence[tuple[AuditLog, int]]
 
     def refused(self) -> list[tuple[str, str]]:
         """Return (verb, URI) of all writes that were refused to a holder."""
         user = f"system:serviceaccount:{BIND}:{roles.account(self.scene.fleet.name, Task.APPLY)}"
         return [
             (event["verb"], event["requestURI"])
-            for path, mark in self.marks
-            for event in events(path, mark)
+            for audit, mark in self.marks
+            for event in audit.events_since(mark)
             if event["user"]["username"] == user
             and event.get("responseStatus", {}).get("code") == 403
         ]
-
-
-def events(path: Path, mark: int) -> Iterator[Any]:
-    """Yield what an audit log holds after a mark."""
-    with path.open("rb") as log:
-        log.seek(mark)
-        yield from (json.loads(line) for line in log if line.endswith(b"\n"))
 
 
 CASES = {
@@ -115,7 +106,7 @@ async def holding(scene: Scene, folder: Path) -> AsyncIterator[Held]:
             await stack.enter_async_context(as_holder(live, tokens[live]))
             for live in lives.values()
         ]
-        marks = [(live.audit.path, live.audit.mark()) for live in lives.values()]
+        marks = [(live.audit, live.audit.mark()) for live in lives.values()]
         yield Held(scene, plane, app, marks)
         scene.kubeconfig = admin
 

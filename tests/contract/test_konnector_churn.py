@@ -195,7 +195,7 @@ async def test_both_sides_end_alike(control_plane, app_cluster, namespace, seeds
         living = asyncio.create_task(restless(way, stop, deaths(dice)))
         try:
             for scene, _ in made:
-                await until(partial(is_ready, scene), within=90)
+                await until(partial(is_ready, scene), within=180)
             stories = [
                 Story(scene, random.Random(f"writes {seed}"))
                 for seed, (scene, _) in zip(seeds, made, strict=True)

@@ -191,7 +191,6 @@ async def test_a_lost_certificate_is_named_with_a_way_out(machine):
     lost.write_bytes(content)
 
 
-@pytest.mark.soak
 async def test_a_taken_port_is_named_with_its_holder_and_can_be_replaced(machine):
     etcd, peer, api_server = machine.ports("other")
     with socket.socket() as thief:

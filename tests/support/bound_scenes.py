@@ -20,12 +20,13 @@ from reconciler.blueprints import kubeconfig
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import keys, names
-from reconciler.core.errors import AlreadyExists, NotServed, Unreachable
+from reconciler.core.errors import AlreadyExists, ClusterError, NotServed, Unreachable
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     get_maps,
     get_text,
+    ref_of,
     uid_of,
 )
 from reconciler.core.refs import (
@@ -159,7 +160,7 @@ class Scene:
 
     async def create_instance(self, name: str = "orders", **spec: Any) -> Manifest:
         made = self.offer.instance(name, namespace=self.app_namespace, spec=spec)
-        return await self.app.cluster.create(made, self.offer.kind, manager="developer")
+        return await new(self.app, made, self.offer.kind, manager="developer")
 
     async def patch_instance(self, patch: Manifest) -> None:
         ref = Ref(self.app.name, self.offer.kind, self.app_namespace, "orders")
@@ -389,6 +390,30 @@ async def served(live: LiveCluster, kind: Kind) -> bool:
         await live.cluster.list(kind)
         return True
     return False
+
+
+async def new(live: LiveCluster, manifest: Manifest, kind: Kind, *, manager: str) -> Manifest:
+    """Create an object of a kind that is new itself.
+
+    A server that is short of time may know of a CRD, serve it a moment later, and then turn away
+    what came while it took its last changes in.
+    """
+    failed: ClusterError | None = None
+
+    async def created() -> Any:
+        nonlocal failed
+        try:
+            return await live.cluster.create(manifest, kind, manager=manager)
+        except (NotServed, Unreachable) as error:
+            failed = error
+            return None
+        except AlreadyExists:
+            if failed is None:
+                raise
+            return await live.cluster.get(ref_of(live.name, kind, manifest))
+
+    made: Manifest = await eventually(created)
+    return made
 
 
 async def until(probe: Callable[[], Awaitable[Any]], *, within: float = 60.0) -> Any:

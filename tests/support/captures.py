@@ -33,7 +33,7 @@ from reconciler.core.manifest import (
     strip_server_fields,
     uid_of,
 )
-from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
+from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.cluster import Preconditions, Propagation
 from tests.support import capture_files, clusters
@@ -162,14 +162,15 @@ async def installed(
 ) -> AsyncIterator[Installation]:
     """Make captures in these clusters, and take all of it away at the end.
 
-    Their services are `provided`. What other tests left of namespace klutch-bind is removed: it
-    is part of captures.
+    Their services are `provided`. What other tests left of namespace klutch-bind, and of the role
+    of all konnectors, is removed: they are part of captures.
     """
     for place, live in places.items():
-        if place != CONTROL_PLANE:
-            bind = Ref(live.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
-            await _delete(live, bind)
-            await _gone(live, bind)
+        left = Ref(live.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
+        if place == CONTROL_PLANE:
+            left = Ref(live.name, CLUSTER_ROLE, "", names.BINDER)
+        await _delete(live, left)
+        await _gone(live, left)
     making = _Making(places)
     try:
         for capture in captures:

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 
@@ -46,8 +46,16 @@ class AuditLog:
     path: Path
 
     def mark(self) -> int:
-        """Return the place in the log that is now its end."""
+        """Return the place in the log that is now its end; it may be inside of a line."""
         return self.path.stat().st_size
+
+    def events_since(self, mark: int) -> list[Any]:
+        """Return what is told of requests that came after `mark`."""
+        with self.path.open("rb") as log:
+            log.seek(max(mark - 1, 0))
+            if mark:
+                log.readline()  # one that had begun, or its end
+            return [json.loads(line) for line in log if line.endswith(b"\n")]
 
     def writes_since(self, mark: int, *, namespace: str | None = None) -> list[Write]:
         """Return the writes after `mark`, of all namespaces or of one.
@@ -55,10 +63,7 @@ class AuditLog:
         A request is in the log before the server handles it, so none is missing that a client
         has an answer to.
         """
-        with self.path.open("rb") as log:
-            log.seek(mark)
-            events = [json.loads(line) for line in log if line.endswith(b"\n")]
-        writes = [_write(event) for event in events if _counts(event)]
+        writes = [_write(event) for event in self.events_since(mark) if _counts(event)]
         return [w for w in writes if namespace is None or w.namespace == namespace]
 
 

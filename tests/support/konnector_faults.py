@@ -78,23 +78,23 @@ async def alike(scene: Scene) -> bool:
     """See that each side has what the other has, and no more. Raises AssertionError."""
     claims = await _held(scene.app, scene.offer.kind, scene.app_namespace)
     copies = await _held(scene.plane, scene.offer.kind, scene.service_namespace)
-    assert claims.keys() - copies.keys() == set()
-    assert copies.keys() - claims.keys() == set()
+    assert not claims.keys() - copies.keys(), f"no copies of {claims.keys() - copies.keys()}"
+    assert not copies.keys() - claims.keys(), f"only copies of {copies.keys() - claims.keys()}"
     for name, claim in claims.items():
         copy = copies[name]
-        assert not is_deleting(claim), name
-        assert not is_deleting(copy), name
-        assert finalizers_of(claim) == [keys.SYNCER], name
-        assert finalizers_of(copy) == [], name
-        assert keys.BOUND in annotations_of(claim), name
-        assert keys.BOUND in annotations_of(copy), name
-        assert get(claim, "spec") == get(copy, "spec"), name
-        assert get_map(claim, "status") == get_map(copy, "status"), name
+        assert not is_deleting(claim), f"{name} is being deleted"
+        assert not is_deleting(copy), f"the copy of {name} is being deleted"
+        assert finalizers_of(claim) == [keys.SYNCER], f"finalizers of {name}"
+        assert finalizers_of(copy) == [], f"finalizers of the copy of {name}"
+        assert keys.BOUND in annotations_of(claim), f"{name} is not marked"
+        assert keys.BOUND in annotations_of(copy), f"the copy of {name} is not marked"
+        assert get(claim, "spec") == get(copy, "spec"), f"the specs of {name} differ"
+        assert get_map(claim, "status") == get_map(copy, "status"), f"statuses of {name} differ"
     sent = await _held(scene.plane, SECRET, scene.service_namespace)
     came = await _held(scene.app, SECRET, scene.app_namespace)
     assert {name: get(one, "data") for name, one in sent.items()} == {
         name: get(one, "data") for name, one in came.items()
-    }
+    }, "the Secrets differ"
     return True
 
 

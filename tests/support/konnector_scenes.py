@@ -1,7 +1,6 @@
 """Instances between real clusters: both ends of one, and what a konnector wrote of them."""
 
 import contextlib
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -16,7 +15,7 @@ from reconciler.core.manifest import Manifest, annotations_of, get, get_text, is
 from reconciler.core.refs import CRD, EVENT, NAMESPACE, SECRET, Kind, Ref
 from reconciler.kube.cluster import Cluster
 from tests.support.backend import USUAL
-from tests.support.bound_scenes import BIND, Scene, conditions, read, remove, until
+from tests.support.bound_scenes import BIND, Scene, conditions, new, read, remove, until
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.konnector import AGENT, konnector
@@ -62,7 +61,7 @@ class Side:
             **more,
             "metadata": {**more.get("metadata", {}), **place},
         }
-        return await self.live.cluster.create(made, ref.kind, manager=manager or self.who)
+        return await new(self.live, made, ref.kind, manager=manager or self.who)
 
     async def patch(self, body: Manifest, name: str = "orders", *, subresource: str = "") -> None:
         cluster: Cluster = self.live.cluster
@@ -320,12 +319,9 @@ def _verb(event: Manifest) -> str:
 
 def _written(side: Side, mark: int, word: str) -> list[str]:
     """Return what konnectors wrote of instances on one side, but for other spaces'."""
-    with side.live.audit.path.open("rb") as log:
-        log.seek(mark)
-        events = [json.loads(line) for line in log if line.endswith(b"\n")]
     ours = (
         event["objectRef"] | {"verb": _verb(event)}
-        for event in events
+        for event in side.live.audit.events_since(mark)
         if event["stage"] == "ResponseComplete"
         and get_text(event, "objectRef", "apiGroup") == side.scene.offer.group
         and event.get("userAgent", "").startswith(AGENT)
