@@ -7,13 +7,15 @@ from typing import Any, Final
 from unittest import mock
 
 from konnector import program
-from reconciler.core import keys
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.core import keys, names
 from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import (
     annotations_of,
     finalizers_of,
     get,
     get_map,
+    get_text,
     is_deleting,
     name_of,
 )
@@ -21,7 +23,7 @@ from reconciler.core.refs import SECRET, Kind
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.loop.clock import Clock
-from tests.support.bound_scenes import Scene
+from tests.support.bound_scenes import Scene, conditions
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, survives
@@ -103,9 +105,24 @@ async def becomes_alike(scene: Scene, told: str = "") -> None:
         try:
             return await alike(scene)
         except AssertionError as failure:
-            raise AssertionError(f"{told}: {failure}") from None
+            raise AssertionError(f"{told}: {failure}; {await troubles(scene)}") from None
 
     await eventually(probe, within=_LONG)
+
+
+async def troubles(scene: Scene) -> list[str]:
+    """Return what the conditions of a scene say is wrong."""
+    told = [
+        await scene.on_plane(CLUSTER_BINDING, names.CLUSTER_BINDING),
+        await scene.binding(),
+        await scene.export(),
+    ]
+    return [
+        f"{get_text(one, 'kind')} {condition}: {said.get('reason')}"
+        for one in told
+        for condition, said in conditions(one).items()
+        if said.get("status") != "True"
+    ]
 
 
 async def _held(live: LiveCluster, kind: Kind, namespace: str) -> dict[str, Any]:
