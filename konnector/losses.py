@@ -1,6 +1,6 @@
 """How much one side has lost of what both should have."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from konnector import service_views
 from konnector.both_sides import BothSides
@@ -32,6 +32,24 @@ def bereft(
     What is `besides` counts as lost though it has a copy. What is `without` does not count.
     """
     lost = total = 0
+    for place, has_copy in _claims(sides, index):
+        if place not in without:
+            total += 1
+            lost += not has_copy or place in besides
+    return lost, total
+
+
+def bereft_places(
+    sides: BothSides, index: str, *, without: Collection[ObjectKey]
+) -> list[ObjectKey]:
+    """Return the places of the claims under an index of their keys that lack their copy."""
+    return [
+        place for place, has_copy in _claims(sides, index) if not has_copy and place not in without
+    ]
+
+
+def _claims(sides: BothSides, index: str) -> Iterator[tuple[ObjectKey, bool]]:
+    """Yield each claim whose other side was seen, and whether it has a copy there."""
     copies = {
         app: set(recent.view.store.values(service_views.NAME))
         for app, recent in sides.all().items()
@@ -39,10 +57,8 @@ def bereft(
     for key in sides.view.store.values(index):
         place = ObjectKey(*key.split("/", 1))
         there = copies.get(place.namespace)
-        if there is not None and place not in without:
-            total += 1
-            lost += place.name not in there or place in besides
-    return lost, total
+        if there is not None:
+            yield place, place.name in there
 
 
 def copies_in(sides: BothSides, index: str, app_namespace: str) -> list[ObjectKey]:

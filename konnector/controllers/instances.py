@@ -67,7 +67,11 @@ class Instances:
             look=self._controller.add_behind,
             unmapped=True,
         )
-        self._in_between = InBetween(self._bound_copies)
+        self._in_between = InBetween(
+            self._bound_copies,
+            self._left_in_between,
+            lambda place: self._controller.add(_key(place)),
+        )
         # By this process, and without a copy so far; and those of them that had no mark before.
         self._marked: set[ObjectKey] = set()
         self._new: set[ObjectKey] = set()
@@ -112,6 +116,8 @@ class Instances:
             self._is_no_more_in_between(place)
         if PENDING in (seen.deletes_held, seen.creates_held):
             return _SOON
+        if _makes_a_copy(seen, decision) and not self._in_between.enter(place):
+            return _HELD
         await self._act(seen, decision, there)
         return _HELD if _waits(seen) else None
 
@@ -173,9 +179,8 @@ class Instances:
             return
         known = (Known(APP_CLUSTER, self._sides.here), Known(CONTROL_PLANE, there))
         try:
-            if seen.copy is None and seen.claim is not None and not is_deleting(seen.claim):
+            if _makes_a_copy(seen, decision):
                 self._marked.add(seen.place)
-                await self._in_between.enter(seen.place)
                 await self._create(seen, decision, known)
             else:
                 await link.hands.carry_out(decision, known)
@@ -290,6 +295,11 @@ class Instances:
     def _bound_copies(self) -> int:
         return sum(one.view.store.count(_BOUND) for one in self._sides.all().values())
 
+    def _left_in_between(self) -> Sequence[ObjectKey] | None:
+        if self.pending:
+            return None
+        return losses.bereft_places(self._sides, _MARKED, without=self._marked)
+
     @property
     def pending(self) -> bool:
         """Whether more may come to light soon."""
@@ -334,6 +344,11 @@ def _marked(claim: Manifest) -> Sequence[str]:
 def _is_silent(error: KlutchError) -> bool:
     """Tell whether a cluster did not answer, so that it may have done what it was asked for."""
     return isinstance(error, Unreachable) and error.status is None
+
+
+def _makes_a_copy(seen: Seen, decision: Decision) -> bool:
+    living = seen.claim is not None and not is_deleting(seen.claim)
+    return living and seen.copy is None and bool(decision.tasks)
 
 
 def _waits(seen: Seen) -> bool:
