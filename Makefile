@@ -8,9 +8,9 @@ STAMP := .venv/.installed
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
 
-# In the order of the files the long ones come first, and none is left for the end. The servers,
+# The servers,
 # which take most of the time, collect garbage less often.
-PYTEST := GOGC=400 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := GOGC=400 $(BIN)/pytest -n 2 --dist loadfile
 
 test: check
 	$(PYTEST) $(ARGS)

@@ -19,7 +19,7 @@ from klutchctl.sandbox.progress import Quiet
 from klutchctl.sandbox.state import Role, Wanted
 from reconciler.blueprints import kubeconfig
 from reconciler.core import names
-from reconciler.core.errors import NotServed
+from reconciler.core.errors import AlreadyExists, NotServed
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -33,7 +33,7 @@ from reconciler.core.manifest import (
     strip_server_fields,
     uid_of,
 )
-from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SECRET, Kind, Ref
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.cluster import Preconditions, Propagation
 from tests.support import capture_files, clusters
@@ -162,15 +162,14 @@ async def installed(
 ) -> AsyncIterator[Installation]:
     """Make captures in these clusters, and take all of it away at the end.
 
-    Their services are `provided`. What other tests left of namespace klutch-bind, and of the role
-    of all konnectors, is removed: they are part of captures.
+    Their services are `provided`. What other tests left of namespace klutch-bind, or under a name
+    of the captures, is removed.
     """
     for place, live in places.items():
-        left = Ref(live.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
-        if place == CONTROL_PLANE:
-            left = Ref(live.name, CLUSTER_ROLE, "", names.BINDER)
-        await _delete(live, left)
-        await _gone(live, left)
+        if place != CONTROL_PLANE:
+            bind = Ref(live.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
+            await _delete(live, bind)
+            await _gone(live, bind)
     making = _Making(places)
     try:
         for capture in captures:
@@ -220,7 +219,7 @@ class _Making:
         elif ref in self.made:
             made = await live.cluster.merge_patch(ref, body, manager=write.manager)
         else:
-            made = await live.cluster.create(body, kind, manager=write.manager)
+            made = await _created(live, ref, body, manager=write.manager)
         self.made[ref] = drop(filled, "metadata", "uid")
         writers = self.writers.setdefault(ref, set())
         writers.add((write.manager, "Apply" if write.applied else "Update"))
@@ -241,11 +240,7 @@ class _Making:
         known = {live.name: live for live in self._places.values()}
         placed = [(known[ref.cluster], ref) for ref in reversed([*self.made, *self.beside])]
         for live, ref in placed:
-            found = await _get(live, ref)
-            if found is not None and finalizers_of(found):
-                free: Manifest = {"metadata": {"finalizers": None}}
-                await live.cluster.merge_patch(ref, free, manager="operator")
-            await _delete(live, ref)
+            await _free_and_delete(live, ref)
         for live, ref in placed:
             await _gone(live, ref)
 
@@ -305,6 +300,23 @@ async def _get(live: LiveCluster, ref: Ref) -> Manifest | None:
         return await live.cluster.get(ref)
     except NotServed:  # its CRD is gone, and so is the object
         return None
+
+
+async def _created(live: LiveCluster, ref: Ref, body: Manifest, *, manager: str) -> Manifest:
+    try:
+        return await live.cluster.create(body, ref.kind, manager=manager)
+    except AlreadyExists:  # left by another test
+        await _free_and_delete(live, ref)
+        await _gone(live, ref)
+    return await live.cluster.create(body, ref.kind, manager=manager)
+
+
+async def _free_and_delete(live: LiveCluster, ref: Ref) -> None:
+    found = await _get(live, ref)
+    if found is not None and finalizers_of(found):
+        free: Manifest = {"metadata": {"finalizers": None}}
+        await live.cluster.merge_patch(ref, free, manager="operator")
+    await _delete(live, ref)
 
 
 async def _delete(live: LiveCluster, ref: Ref) -> None:
