@@ -8,8 +8,7 @@ STAMP := .venv/.installed
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
 
-# The servers,
-# which take most of the time, collect garbage less often.
+# The servers of tests take most of the time; they collect garbage less often.
 PYTEST := GOGC=400 $(BIN)/pytest -n 2 --dist loadfile
 
 test: check

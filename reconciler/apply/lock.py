@@ -23,7 +23,7 @@ from reconciler.loop.events import Source, event_of
 from reconciler.loop.gate import Gate
 from reconciler.loop.lease import TIMES, Lease, Lost, duration_of, holder_of
 
-_PATIENCE: Final = (0.3, 1.0)  # seconds before an unreachable control plane is asked again
+_PATIENCE: Final = (0.3, 1.0, 3.0)  # seconds before an unreachable control plane is asked again
 # A living holder renews within this time, whatever our clock and its clock say.
 _ONE_RENEWAL: Final = 2 * TIMES.period
 
