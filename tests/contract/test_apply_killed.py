@@ -81,7 +81,14 @@ async def test_a_killed_apply_is_finished_by_the_next(scene):
     assert await holder(scene) == ""
 
 
-@pytest.mark.parametrize("scene", [Mode.DIRECT], ids=["direct"], indirect=True)
+@pytest.mark.parametrize(
+    "scene",
+    [
+        pytest.param(Mode.DIRECT, id="direct"),
+        pytest.param(Mode.APP_CLUSTER_BINDING, id="acb", marks=pytest.mark.soak),
+    ],
+    indirect=True,
+)
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 async def test_an_interrupted_apply_tells_what_it_did_and_gives_the_lock_back(
     number, expected, scene

@@ -139,11 +139,13 @@ async def test_what_leaves_api_exports_loses_binding_and_export(
 
 async def test_a_living_konnector_gets_time_to_let_go_first(managed: Managed) -> None:
     clock = ForwardClock()
-    async with managed.backend(clock=clock), managed.konnector():
-        await managed.make_secret()
-        await managed.apply(managed.offer.resource)
-        await until(lambda: says(managed.export(), "Connected"))
-        await until(lambda: says(managed.read(CLUSTER_BINDING, "cluster"), "Healthy"))
+    async with managed.backend(clock=clock):
+        async with managed.konnector():
+            await managed.make_secret()
+            await managed.apply(managed.offer.resource)
+            await until(lambda: says(managed.export(), "Connected"))
+            await until(lambda: says(managed.read(CLUSTER_BINDING, "cluster"), "Healthy"))
+        # It counts as living until its next heartbeat is overdue, and does nothing meanwhile.
         await managed.apply()
         await until(managed.drains)
         await until(lambda: says(managed.itself(), "APIServiceBindingsReady", "False", "Draining"))
@@ -158,7 +160,8 @@ async def test_a_living_konnector_gets_time_to_let_go_first(managed: Managed) ->
         await until(managed.drains)
         clock.put_forward(PATIENCE)
         await until(lambda: gone(managed.binding()))
-        await until(lambda: gone(managed.export()))
+        async with managed.konnector():
+            await until(lambda: gone(managed.export()))
 
 
 async def is_kept(managed: Managed) -> bool:
