@@ -406,7 +406,7 @@ async def new(live: LiveCluster, manifest: Manifest, kind: Kind, *, manager: str
             return await live.cluster.create(manifest, kind, manager=manager)
         except (NotServed, Unreachable) as error:
             failed = error
-            return None
+            raise AssertionError(f"{ref_of(live.name, kind, manifest)}: {error}") from error
         except AlreadyExists:
             if failed is None:
                 raise
