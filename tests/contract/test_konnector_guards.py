@@ -27,7 +27,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import CONFIG_MAP, EVENT, NAMESPACE, SECRET, Kind, Ref
 from reconciler.kube.cluster import Preconditions, Propagation
-from tests.support.bound_scenes import BIND, Scene, conditions, remove, secret, until
+from tests.support.bound_scenes import BIND, Scene, conditions, gone, remove, secret, until
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
@@ -136,6 +136,7 @@ async def test_an_emptied_app_cluster_deletes_nothing_until_it_is_confirmed(
             await many.make("orders")
             await remove(scene.app, many.kind, scene.app_namespace, "orders")
             await until(lambda: many.are_there())
+            await until(lambda: gone(scene.instance()))
         for name in many.names:
             await many.lose_instance(name)
         if namespace_too:
