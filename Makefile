@@ -8,9 +8,8 @@ STAMP := .venv/.installed
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
 
-# Tests mostly wait for servers: on two cores a third process uses what two leave idle. The servers
-# collect garbage less often.
-PYTEST := GOGC=400 $(BIN)/pytest -n 3 --dist loadfile
+# The servers of tests take most of the time; they collect garbage less often.
+PYTEST := GOGC=400 $(BIN)/pytest -n 2 --dist loadfile
 
 test: check
 	$(PYTEST) $(ARGS)

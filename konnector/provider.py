@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from konnector.controllers.cluster_bindings import ClusterBindings
 from konnector.controllers.exports import Exports
 from konnector.controllers.namespaces import Namespaces
-from konnector.decisions import binding
+from konnector.decisions import binding, export
 from konnector.decisions.claimed import Rival
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from konnector.guardian import Guardian
@@ -121,6 +121,13 @@ class Provider:
             await self._serving.syncs.want(name, wanted)
             self._serving.exports.add(name)
 
+    def has_told_the_end(self, name: str) -> bool:
+        """Tell whether the control plane knows that nothing is synced for a binding of this name.
+
+        klutchctl waits for that (mapping.md 9), and without a provider nobody would tell it.
+        """
+        return self._serving is None or not export.says_connected(self.views.export(name))
+
     def look_at_export(self, name: str) -> None:
         """Have the status of an export written again, if need be."""
         if self._serving is not None:
@@ -197,7 +204,7 @@ class _Serving:
             outcome=outcome,
             tell=around.tell,
         )
-        exports = Exports(tools, plane, views, binding=around.binding)
+        exports = Exports(tools, plane, views, binding=around.binding, syncs=self.syncs.wants)
         namespaces = Namespaces(
             tools,
             plane,

@@ -108,6 +108,8 @@ class Providers:
                 now.provider.in_use = judged.identity
                 await now.cluster.switch(self._tools.connect(judged.content, CONTROL_PLANE))
             return judged
+        # It may stay, for other bindings.
+        await now.provider.want(key.rpartition("/")[2], None)
         await self._leave(key)
         self._attach(key, place, judged)
         return judged

@@ -43,6 +43,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_HOME] = Path(tempfile.mkdtemp(prefix="klutchctl-tests-"))
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Show a failure with the log of the programs in it, each record with its fields."""
+    from reconciler.loop.log_lines import Text
+
+    logged = session.config.pluginmanager.get_plugin("logging-plugin")
+    if logged is not None:
+        logged.report_handler.setFormatter(Text())
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     home = config.stash.get(_HOME, None)
     if home is None:

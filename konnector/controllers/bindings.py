@@ -33,6 +33,8 @@ from reconciler.loop.perform import carry_out
 
 PLACE: Final = "place"
 NAME: Final = "name"
+_SOON: Final = timedelta(seconds=1)
+_PATIENCE: Final = 60.0  # seconds for which a binding that is gone keeps its provider
 # What views cannot read is told by no event, and neither is that they can again.
 _LOOK: Final = timedelta(minutes=1)
 _WAIT: Final = timedelta(seconds=5)
@@ -70,6 +72,7 @@ class Bindings:
         self._tools, self._home, self._view = tools, home, view
         self._kind, self._secrets, self._providers = view.kind, secrets, providers
         self._queue: Queue | None = None
+        self._gone_since: dict[str, float] = {}
 
     def subscribe(self, queue: Queue) -> None:
         """Have the keys added that a change concerns."""
@@ -103,8 +106,8 @@ class Bindings:
         """Look at one binding, and do what follows."""
         live = self._view.get(*key.split("/", 1))
         if live is None:
-            await self._gone(key)
-            return None
+            return await self._gone(key)
+        self._gone_since.pop(key, None)
         place = secret.place(live)
         self._secrets.need(key, [place])
         if all(place) and not self._secrets.knows(place):
@@ -149,12 +152,21 @@ class Bindings:
         mode = self._tools.control_plane_mode
         return secret.judge(live, held, control_plane_mode=mode)
 
-    async def _gone(self, key: str) -> None:
-        provider = self._providers.of(key)
+    async def _gone(self, key: str) -> timedelta | None:
+        """End the sync, have that told, and then let the provider go."""
+        provider, name = self._providers.of(key), key.rpartition("/")[2]
         self._secrets.need(key, ())
         if provider is not None:
-            await provider.want(key.rpartition("/")[2], None)
+            await provider.want(name, None)
+            if not provider.has_told_the_end(name) and self._is_patient(key):
+                return _SOON
+        self._gone_since.pop(key, None)
         await self._providers.leave(key)
+        return None
+
+    def _is_patient(self, key: str) -> bool:
+        now = self._tools.clock.monotonic()
+        return now - self._gone_since.setdefault(key, now) < _PATIENCE
 
     async def _look(self, live: Manifest, judged: Judged, provider: Provider | None) -> Seen:
         name = name_of(live)

@@ -40,7 +40,7 @@ async def look(
         space=provider.space,
         service_namespaces=frozenset(map(provider.link.homes.service, provider.link.homes.all())),
         syncing=provider.syncs.wants(name_of(live)),
-        fresh=True,
+        told=provider.has_told_the_end(name_of(live)),
     )
     try:
         return await _Left(tools, provider.link, bindings, live).added_to(seen)

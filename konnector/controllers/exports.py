@@ -9,13 +9,16 @@ from konnector.provider_views import ProviderViews
 from konnector.tools import Tools
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.core import keys
-from reconciler.core.manifest import Manifest, ref_of
+from reconciler.core.manifest import Manifest, is_deleting, ref_of
 from reconciler.kube.cluster import Cluster
 from reconciler.loop.perform import carry_out
 
 
 class Exports:
-    """The controller of a space's exports, by name. `binding` is that of the same name, if any."""
+    """The controller of a space's exports, by name.
+
+    `binding` is that of the same name, if any; `syncs` tells whether something is synced for it.
+    """
 
     def __init__(
         self,
@@ -24,8 +27,10 @@ class Exports:
         views: ProviderViews,
         *,
         binding: Callable[[str], Manifest | None],
+        syncs: Callable[[str], bool],
     ) -> None:
-        self._tools, self._plane, self._views, self._binding = tools, plane, views, binding
+        self._tools, self._plane, self._views = tools, plane, views
+        self._binding, self._syncs = binding, syncs
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one export, and write its status."""
@@ -34,7 +39,11 @@ class Exports:
             return None
         crd = await self._tools.bodies.get("", key)
         now = self._tools.clock.now()
-        seen = Seen(export=live, binding=self._binding(key), crd=crd)
+        binding = self._binding(key)
+        # One that is on its way out is synced for as long as somebody has to carry deletions.
+        ending = binding is not None and is_deleting(binding)
+        syncing = not ending or self._syncs(key)
+        seen = Seen(export=live, binding=binding, crd=crd, syncing=syncing)
         await carry_out(
             self._plane,
             live,

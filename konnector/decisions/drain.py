@@ -14,8 +14,9 @@ are left, a backend that is about to delete the space (annotation `draining`) wa
 goes on, because nobody else could carry their deletion; otherwise, as where klutchctl replaces a
 binding, it is a release.
 
-Each look does a part, and the last look is at lists that were made anew; so a konnector that dies
-goes on where it was. What klutchctl does after a release is the same, and finds nothing to do.
+Each look is at lists that were made anew, and does a part; so a konnector that dies goes on where
+it was. The last part waits until the control plane says that nothing is synced, which is
+klutchctl's proof. What klutchctl does after a release is the same, and finds nothing to do.
 Refuses to know how objects are found.
 """
 
@@ -80,8 +81,9 @@ class Seen:
     control plane, of which those in `service_namespaces`, or with this space's annotation, are of
     this space; `instances` are those in the app cluster. `copied` are objects there that came
     down by claims of this binding and of no other live one. `crd` is that of the app cluster, with
-    managedFields. `syncing`: some worker of this kind or these claims still runs. `fresh`: all of
-    this was read anew after that ended (`finishing`). `unsure`: why the views may be incomplete.
+    managedFields. `syncing`: some worker of this kind or these claims still runs. `told`: the
+    control plane says that nothing is synced for this binding. `unsure`: why all this may be
+    incomplete.
     """
 
     home: str
@@ -94,7 +96,7 @@ class Seen:
     copied: Sequence[Held] = field(default=(), repr=False)
     crd: Manifest | None = field(default=None, repr=False)
     syncing: bool = False
-    fresh: bool = False
+    told: bool = False
     unsure: str = ""
 
 
@@ -109,13 +111,6 @@ def is_held(binding: Manifest) -> bool:
 def syncs(seen: Seen) -> bool:
     """Tell whether objects of this binding are synced, as far as its own deletion is concerned."""
     return not is_deleting(seen.binding) or (is_held(seen.binding) and _awaits_deletes(seen))
-
-
-def finishing(seen: Seen) -> bool:
-    """Tell whether nothing is seen to be left, so that all has to be read anew."""
-    if not is_held(seen.binding) or seen.syncing or seen.unsure:
-        return False
-    return not _bound(seen) and not _finalized(seen) and not _awaits_deletes(seen)
 
 
 def decide(seen: Seen, *, now: datetime) -> Decision:
@@ -197,7 +192,7 @@ def _released(seen: Seen, now: datetime) -> Decision:
         return _batch([_release(kind, one, now) for kind, one in bound], "copies to release")
     if finalized:
         return _batch([_free(kind, one) for kind, one in finalized], "instances to free")
-    return _let_go(seen) if seen.fresh else _looks_again()
+    return _ends(seen)
 
 
 def _in_use(seen: Seen) -> Decision:
@@ -211,8 +206,6 @@ def _in_use(seen: Seen) -> Decision:
 
 
 def _deleted(seen: Seen) -> Decision:
-    if not seen.fresh:
-        return _looks_again()
     if seen.crd is not None and _is_ours(seen.crd, seen.binding):
         return _crd_goes(seen.crd)
     ours = [(kind, one) for kind, one in seen.copied if _is_providers(one)]
@@ -221,7 +214,7 @@ def _deleted(seen: Seen) -> Decision:
         return _batch(leaving, "copied objects to delete")
     if ours:
         return _waits(f"Copied objects are still being deleted ({_first(ours)})", RECHECK)
-    return _let_go(seen)
+    return _ends(seen)
 
 
 def _crd_goes(crd: Manifest) -> Decision:
@@ -286,6 +279,13 @@ def _free(kind: Kind, instance: Manifest) -> Patch:
     return Patch(ref_of(APP_CLUSTER, kind, instance), {"metadata": metadata})
 
 
+def _ends(seen: Seen) -> Decision:
+    """Let the binding go, once what remains of it has been told: nobody could tell it later."""
+    if not seen.told:
+        return _drains("Waiting until the export says that nothing is synced any more", SOON)
+    return _let_go(seen)
+
+
 def _let_go(seen: Seen) -> Decision:
     step = unheld(seen.home, seen.kind, seen.binding)
     return _one(step) if step else NOTHING
@@ -314,10 +314,6 @@ def _batch(steps: Sequence[Step], what: str) -> Decision:
     tasks = tuple(Task((step,), DRAIN_FAILED) for step in steps[:BATCH])
     said = conditions.false(DRAINING, f"{len(steps)} {what}")
     return Decision(tasks=tasks, conditions=(said,), again=AT_ONCE)
-
-
-def _looks_again() -> Decision:
-    return _drains("Looking whether anything is left", SOON)
 
 
 def _drains(message: str, again: timedelta) -> Decision:

@@ -20,12 +20,13 @@ class Seen:
     """One APIServiceExport, whole, and what there is of its name; None where there is none.
 
     `binding` is the APIServiceBinding that belongs to this provider, `crd` the one in the app
-    cluster, with its status.
+    cluster, with its status. `syncing`: objects are synced for that binding, or will be.
     """
 
     export: Manifest = field(repr=False)
     binding: Manifest | None = field(default=None, repr=False)
     crd: Manifest | None = field(default=None, repr=False)
+    syncing: bool = True
 
 
 def decide(seen: Seen, *, now: datetime) -> Decision:
@@ -50,8 +51,17 @@ def decide(seen: Seen, *, now: datetime) -> Decision:
     return Decision(fields=fields)
 
 
+def says_connected(export: Manifest | None) -> bool:
+    """Tell whether an export that stays says that its objects are synced."""
+    if export is None or is_deleting(export):
+        return False
+    told = conditions.parse(get_list(export, "status", "conditions"))
+    connected = conditions.find(told, causes.CONNECTED)
+    return connected is not None and connected.status == conditions.TRUE
+
+
 def _own(seen: Seen) -> Iterable[Condition]:
-    if seen.binding is None:
+    if seen.binding is None or not seen.syncing:
         message = "No APIServiceBinding exists."
         yield conditions.false(causes.BINDING_NOT_FOUND, message)
         yield conditions.false(causes.CONSUMER_SYNC_NOT_APPLICABLE, message)

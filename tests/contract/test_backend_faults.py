@@ -101,6 +101,7 @@ async def test_a_killed_leader_is_followed_by_the_other_which_goes_on(
         assert await writes_of_a_start(tenant) == []
 
 
+@pytest.mark.soak  # in `make test` a konnector shows it, with the same lease
 async def test_a_leader_that_was_stopped_for_too_long_writes_nothing_any_more(
     control_plane, backends, tell
 ):

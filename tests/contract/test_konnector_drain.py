@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from konnector import detach
+from konnector.decisions.sides import CONTROL_PLANE
+from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys
 from reconciler.core.errors import ConfigError
@@ -30,7 +32,9 @@ from tests.support.bound_scenes import (
     secret,
     until,
 )
+from tests.support.faults import Faults, broken, on
 from tests.support.konnector import konnector
+from tests.support.konnector_faults import mortal
 
 
 async def annotated(scene: Scene, policy: str) -> None:
@@ -92,6 +96,28 @@ async def test_a_release_keeps_both_sides_and_binding_again_joins_them(scene: Sc
         assert [uid_of(await one()) for one in (scene.copy, scene.instance)] == before
         await scene.patch_instance({"spec": {"size": "3Gi"}})
         await until(lambda: has(scene.copy(), "3Gi", "spec", "size"))
+
+
+@pytest.mark.parametrize("policy", ["", "Release"])
+async def test_the_end_of_a_sync_is_told_though_the_last_binding_is_gone(
+    scene: Scene, policy: str
+) -> None:
+    """It is the proof that klutchctl waits for, and nobody else would ever write it."""
+    faults = Faults()
+    async with scene.backend(), mortal(scene.app.connection, faults):
+        await scene.bound(ACCEPTED)
+        await until(lambda: says(scene.export(), "Connected"))
+        if policy:
+            await annotated(scene, policy)
+            await until(lambda: is_held(scene))
+        told = on("patch", cluster=CONTROL_PLANE, kind=API_SERVICE_EXPORT)
+        faults.add(told.first(4), broken())
+        await scene.unbind()
+        await until(lambda: gone(scene.binding()))
+        if policy:  # whoever dies now has told it
+            assert await says(scene.export(), "Connected", "False", "APIServiceBindingNotFound")
+        await until(lambda: says(scene.export(), "Connected", "False", "APIServiceBindingNotFound"))
+        assert len([call for call in faults.calls if told.matches(call)]) > 4
 
 
 async def test_a_binding_that_is_made_again_takes_its_own_crd_over(scene: Scene) -> None:

@@ -32,7 +32,7 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.forward_clock import ForwardClock
 from tests.support.http_faults import answer, on
 from tests.support.konnector import konnector
-from tests.support.konnector_ways import Kubeconfigs, a_way, bare, text_of
+from tests.support.konnector_ways import Kubeconfigs, a_way, bare, put, text_of
 from tests.support.offers import offered
 
 INVALID = "KubeconfigSecretInvalid"
@@ -279,6 +279,36 @@ async def test_two_bindings_of_one_secret_share_a_provider(scene: Scene, namespa
         await second.create_instance("later")
         await until(lambda: second.copy("later"))
         assert lists.listed == []
+        await second.unbind()
+
+
+async def test_a_binding_that_is_led_elsewhere_is_synced_there_only(
+    scene: Scene, namespace: str
+) -> None:
+    """Its provider stays, for the other binding."""
+    plane, app, other_name = scene.plane.cluster, scene.app.cluster, f"test-x{namespace[6:]}"
+    async with (
+        a_namespace(scene, other_name),
+        offered(plane, app, namespace=namespace) as offer,
+        direct_scene(scene.plane, scene.app, other_name) as other,
+        bound(scene) as made,
+    ):
+        await other.bound(ACCEPTED)
+        second, own = replace(scene, offer=offer), f"{scene.secret}-own"
+        same = text_of(await scene.in_app(SECRET, scene.secret))
+        await app.create(build(SECRET, own, namespace=BIND), SECRET, manager="operator")
+        await put(scene.app, BIND, own, same)
+        await second.request()
+        await second.bind(ACCEPTED, secret=own)
+        await until(lambda: says(second.export(), "Ready"))
+        await put(scene.app, BIND, own, text_of(await other.in_app(SECRET, other.secret)))
+        await until(
+            lambda: says(second.export(), "Connected", "False", "APIServiceBindingNotFound")
+        )
+        await made.syncs("ours")
+        await second.create_instance("theirs")
+        await made.syncs("later")
+        assert await second.copy("theirs") is None
         await second.unbind()
 
 

@@ -125,11 +125,12 @@ class Scene:
         )
         await self.plane.cluster.create(made, API_SERVICE_EXPORT_REQUEST, manager=MANAGER)
 
-    async def bind(self, *claims: Manifest) -> Manifest:
+    async def bind(self, *claims: Manifest, secret: str = "") -> Manifest:
+        """Make the APIServiceBinding; `secret` leads to the space, usually the space's own."""
         made = blueprint.service_binding(
             self.offer.resource,
             namespace=BIND,
-            secret=(BIND, self.secret),
+            secret=(BIND, secret or self.secret),
             claims=claims,
             marks=Marks(),
         )

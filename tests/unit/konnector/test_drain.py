@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from konnector.decisions import drain
-from konnector.decisions.drain import BATCH, Seen, decide, finishing, is_held, syncs
+from konnector.decisions.drain import BATCH, Seen, decide, is_held, syncs
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys
@@ -124,7 +124,7 @@ HOLDING = {
 
 @pytest.mark.parametrize(("bound", "steps"), HOLDING.values(), ids=HOLDING.keys())
 def test_which_bindings_are_held(bound, steps):
-    look = seen(bound, copies=[copy()], instances=[held()], fresh=True)
+    look = seen(bound, copies=[copy()], instances=[held()], told=True)
     decision = decide(look, now=NOW)
     assert done(decision) == steps
     assert decision.conditions == ()
@@ -141,7 +141,7 @@ def test_finalizers_of_others_stay():
             "finalizers": [OTHERS, keys.DRAIN],
         }
     }
-    (task,) = decide(seen(leaving(), fresh=True), now=NOW).tasks
+    (task,) = decide(seen(leaving(), told=True), now=NOW).tasks
     (step,) = task.steps
     assert isinstance(step, Patch)
     assert step.body["metadata"] == {
@@ -150,7 +150,7 @@ def test_finalizers_of_others_stay():
 
 
 def test_a_binding_in_a_space_is_let_go_there():
-    (task,) = decide(seen(leaving(), home=CONTROL_PLANE, fresh=True), now=NOW).tasks
+    (task,) = decide(seen(leaving(), home=CONTROL_PLANE, told=True), now=NOW).tasks
     (step,) = task.steps
     assert isinstance(step, Patch)
     assert (step.ref.cluster, step.ref.kind) == (CONTROL_PLANE, API_SERVICE_BINDING)
@@ -161,33 +161,33 @@ FREE = ("free", APP_CLUSTER, "Database", "a")
 RELEASING: dict[str, tuple[Any, ...]] = {
     "the sync stops first": ({"syncing": True, "copies": [copy()]}, [], ["Draining"]),
     "not while a view is incomplete": (
-        {"unsure": "the control plane does not answer", "copies": [copy()], "fresh": True},
+        {"unsure": "the control plane does not answer", "copies": [copy()], "told": True},
         [], ["DrainWaiting"],
     ),
     "copies before instances": (
-        {"copies": [copy()], "instances": [held()], "fresh": True}, [RELEASED], ["Draining"],
+        {"copies": [copy()], "instances": [held()], "told": True}, [RELEASED], ["Draining"],
     ),
-    "then instances": ({"instances": [held()], "fresh": True}, [FREE], ["Draining"]),
+    "then instances": ({"instances": [held()], "told": True}, [FREE], ["Draining"]),
     "also those that are being deleted": (
         {"instances": [(DATABASE, live_like(held()[1], deletionTimestamp=format_time(NOW)))]},
         [FREE], ["Draining"],
     ),
     "what is unbound already is left alone": (
-        {"copies": [(DATABASE, live(DATABASE, "a", namespace=HERE))], "fresh": True}, LET_GO, [],
+        {"copies": [(DATABASE, live(DATABASE, "a", namespace=HERE))], "told": True}, LET_GO, [],
     ),
     "what is free already is left alone": (
-        {"instances": [instance("a", OTHERS)], "fresh": True}, LET_GO, [],
+        {"instances": [instance("a", OTHERS)], "told": True}, LET_GO, [],
     ),
     "what is elsewhere is another space's": (
-        {"copies": [copy(namespace="cluster-b-dev")], "fresh": True}, LET_GO, [],
+        {"copies": [copy(namespace="cluster-b-dev")], "told": True}, LET_GO, [],
     ),
     "the name of a cluster-scoped copy proves nothing (H3)": (
-        {"copies": [tenant(f"{SPACE}-b-x", f"{SPACE}-b"), tenant("any")], "fresh": True},
+        {"copies": [tenant(f"{SPACE}-b-x", f"{SPACE}-b"), tenant("any")], "told": True},
         [("release", CONTROL_PLANE, "Tenant", "any")], ["Draining"],
     ),
-    "a view that shows nothing is no proof": ({}, [], ["Draining"]),
+    "not before the control plane says so": ({}, [], ["Draining"]),
     "the CRD and what came down stay": (
-        {"crd": crd(), "copied": [secret()], "fresh": True}, LET_GO, [],
+        {"crd": crd(), "copied": [secret()], "told": True}, LET_GO, [],
     ),
 }  # fmt: skip
 
@@ -217,45 +217,46 @@ def test_what_a_release_writes():
 GONE = ("delete", APP_CLUSTER, "CustomResourceDefinition", NAME)
 OWN = f"uid-of-{NAME}"
 DELETING: dict[str, tuple[Any, ...]] = {
-    "nothing is left, as a view says": ({"crd": crd()}, [], ["Draining"]),
+    "the CRD goes before all is told": ({"crd": crd()}, [GONE], ["Draining"]),
+    "the binding does not": ({}, [], ["Draining"]),
     "not before the sync has stopped": (
-        {"crd": crd(), "syncing": True, "fresh": True}, [], ["Draining"],
+        {"crd": crd(), "syncing": True, "told": True}, [], ["Draining"],
     ),
     "the CRD first": (
-        {"crd": crd(owner=OWN), "copied": [secret()], "fresh": True}, [GONE], ["Draining"],
+        {"crd": crd(owner=OWN), "copied": [secret()], "told": True}, [GONE], ["Draining"],
     ),
     "also where an orphaning delete took its owner away": (
-        {"crd": crd(), "fresh": True}, [GONE], ["Draining"],
+        {"crd": crd(), "told": True}, [GONE], ["Draining"],
     ),
     "also one that the original made": (
-        {"crd": crd(manager="konnector"), "fresh": True}, [GONE], ["Draining"],
+        {"crd": crd(manager="konnector"), "told": True}, [GONE], ["Draining"],
     ),
     "not one that another binding owns": (
-        {"crd": crd(owner="another"), "fresh": True}, LET_GO, [],
+        {"crd": crd(owner="another"), "told": True}, LET_GO, [],
     ),
-    "nor one that a person made": ({"crd": crd(manager="kubectl"), "fresh": True}, LET_GO, []),
+    "nor one that a person made": ({"crd": crd(manager="kubectl"), "told": True}, LET_GO, []),
     "another group's owner is no binding": (
-        {"crd": crd(owner=OWN, group="other.example", manager="kubectl"), "fresh": True},
+        {"crd": crd(owner=OWN, group="other.example", manager="kubectl"), "told": True},
         LET_GO, [],
     ),
     "a CRD that is going is waited for": (
-        {"crd": deleting(crd()), "copied": [secret()], "fresh": True}, [], ["DrainWaiting"],
+        {"crd": deleting(crd()), "copied": [secret()], "told": True}, [], ["DrainWaiting"],
     ),
     "then what came down": (
         {"copied": [secret(), secret("own", None), secret("up", keys.OWNER_CONSUMER)],
-         "fresh": True},
+         "told": True},
         [("delete", APP_CLUSTER, "Secret", "creds")], ["Draining"],
     ),
     "which is waited for": (
-        {"copied": [(SECRET, deleting(secret()[1]))], "fresh": True}, [], ["DrainWaiting"],
+        {"copied": [(SECRET, deleting(secret()[1]))], "told": True}, [], ["DrainWaiting"],
     ),
-    "then the binding": ({"fresh": True}, LET_GO, []),
+    "then the binding": ({"told": True}, LET_GO, []),
     "instances that are left make it a release": (
-        {"instances": [held()], "copies": [copy()], "crd": crd(), "fresh": True},
+        {"instances": [held()], "copies": [copy()], "crd": crd(), "told": True},
         [RELEASED], ["Draining"],
     ),
     "the CRD stays with them": (
-        {"instances": [instance()], "crd": crd(), "copied": [secret()], "fresh": True}, LET_GO, [],
+        {"instances": [instance()], "crd": crd(), "copied": [secret()], "told": True}, LET_GO, [],
     ),
 }  # fmt: skip
 
@@ -276,18 +277,17 @@ LEFT = {
 
 @pytest.mark.parametrize("facts", LEFT.values(), ids=LEFT.keys())
 def test_a_space_that_goes_waits_for_its_instances(facts):
-    look = seen(leaving("Delete", draining=True), crd=crd(), fresh=True, syncing=True, **facts)
+    look = seen(leaving("Delete", draining=True), crd=crd(), told=True, syncing=True, **facts)
     decision = decide(look, now=NOW)
     assert (done(decision), told(decision)) == ([], ["DrainWaiting"])
     assert "delete them, or annotate" in decision.conditions[0].message
     assert syncs(look)
-    assert not finishing(look)
     # A released space keeps its data, so there is nothing to wait for.
     assert not syncs(seen(leaving("Release", draining=True), **facts))
 
 
 def test_a_space_that_goes_without_instances_is_no_different():
-    look = seen(leaving("Delete", draining=True), crd=crd(), fresh=True)
+    look = seen(leaving("Delete", draining=True), crd=crd(), told=True)
     assert done(decide(look, now=NOW)) == [GONE]
     assert not syncs(look)
 
@@ -304,22 +304,6 @@ SYNCING = {
 @pytest.mark.parametrize(("bound", "expected"), SYNCING.values(), ids=SYNCING.keys())
 def test_what_is_synced(bound, expected):
     assert syncs(seen(bound, instances=[held()], copies=[copy()])) is expected
-
-
-FINISHING: dict[str, tuple[Any, Any, bool]] = {
-    "all is let go": (leaving(), {"copies": [(DATABASE, {})], "instances": [instance()]}, True),
-    "not while it syncs": (leaving(), {"syncing": True}, False),
-    "not while a view is incomplete": (leaving(), {"unsure": "old"}, False),
-    "not with a bound copy": (leaving(), {"copies": [copy()]}, False),
-    "not with an instance that is held": (leaving(), {"instances": [held()]}, False),
-    "not for a binding that stays": (binding("Release", keys.DRAIN), {}, False),
-    "nor for one without our finalizer": (binding("Release", OTHERS, goes=True), {}, False),
-}
-
-
-@pytest.mark.parametrize(("bound", "facts", "yes"), FINISHING.values(), ids=FINISHING.keys())
-def test_what_is_read_anew(bound, facts, yes):
-    assert finishing(seen(bound, **facts)) is yes
 
 
 DETACHED = {
@@ -378,17 +362,16 @@ class World:
         self.instances = {name_of(one): one for _, one in instances}
         self.fails = iter(fails)
 
-    def look(self, *, fresh=False):
+    def look(self):
         return seen(
             self.binding,
             copies=[(DATABASE, one) for one in self.copies.values()],
             instances=[(DATABASE, one) for one in self.instances.values()],
-            fresh=fresh,
+            told=True,
         )
 
     def turn(self):
-        look = self.look()
-        decision = decide(self.look(fresh=True) if finishing(look) else look, now=NOW)
+        decision = decide(self.look(), now=NOW)
         for task in decision.tasks:
             (step,) = task.steps
             assert isinstance(step, Patch)
@@ -466,8 +449,8 @@ ODD: list[Any] = [
 @pytest.mark.parametrize("policy", ["Release", "Delete"])
 def test_hostile_objects(odd, policy):
     each = [(DATABASE, odd), (TENANT, odd)]
-    look = seen(leaving(policy), copies=each, copied=each, crd=odd, fresh=True)
+    look = seen(leaving(policy), copies=each, copied=each, crd=odd, told=True)
     assert done(decide(look, now=NOW)) == LET_GO
-    assert done(decide(seen(leaving(policy), instances=each, fresh=True), now=NOW)) == LET_GO
+    assert done(decide(seen(leaving(policy), instances=each, told=True), now=NOW)) == LET_GO
     assert decide(seen(odd), now=NOW) == NOTHING
     assert drain.detached(DATABASE, odd) is None

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions.export import Seen, decide
+from konnector.decisions.export import Seen, decide, says_connected
 from konnector.decisions.sides import CONTROL_PLANE
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.core.decision import NOTHING, status_patch
@@ -89,6 +89,25 @@ def test_nobody_bound_it():
     assert told["ConsumerInSync"] == {"type": "ConsumerInSync", "reason": "NA", **common}
     assert "Ready" not in told
     assert set(status) == {"conditions"}
+
+
+def test_nothing_is_synced_any_more_for_one_that_goes():
+    status = written(binding=IN_SYNC, syncing=False)
+    assert conditions_of(status) == conditions_of(written())
+
+
+SAYS = {
+    "nothing yet": (export(), False),
+    "that it is": (export(condition("Connected", "True")), True),
+    "that it is no more": (export(condition("Connected", "False")), False),
+    "nothing that counts, as it goes": (deleting(export(condition("Connected", "True"))), False),
+    "nothing, as it is gone": (None, False),
+}
+
+
+@pytest.mark.parametrize(("held", "expected"), SAYS.values(), ids=SAYS.keys())
+def test_what_it_says_of_the_connection(held, expected):
+    assert says_connected(held) is expected
 
 
 def test_a_binding_that_does_not_tell():

@@ -249,11 +249,13 @@ def test_nothing_is_adopted_or_marked_that_is_on_its_way_out(seen):
 
 
 def _holds(live, stated):
-    """Tell whether all of a map's fields are there, and lists are the same."""
+    """Tell whether all of a map's fields are there, and lists are the same.
+
+    What is absent is empty, and has empty fields.
+    """
     if isinstance(stated, dict):
-        if not stated and live is None:
-            return True
-        return isinstance(live, dict) and all(_holds(live.get(k), v) for k, v in stated.items())
-    if stated in ([], {}):
-        return live in (None, stated)
+        held = {} if live is None else live
+        return isinstance(held, dict) and all(_holds(held.get(k), v) for k, v in stated.items())
+    if stated == []:
+        return live in (None, [])
     return canonical(live) == canonical(stated)
