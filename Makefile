@@ -35,8 +35,10 @@ lock: $(STAMP) # needs uv on PATH
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --upgrade \
 	  --python-version 3.11 --extra sandbox --group dev pyproject.toml -o requirements.txt
 
+# The file names all there is to install; most of it is never imported, so it is compiled in use.
 $(STAMP): requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
+	  -r requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(STAMP)

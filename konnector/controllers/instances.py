@@ -210,7 +210,7 @@ class Instances:
     async def _is_unmarked(
         self, place: ObjectKey, error: KlutchError, known: Sequence[Known]
     ) -> bool:
-        """Take the mark off a claim that has no copy; False where it may have one all the same.
+        """Take the mark off a claim that has no copy; False where it may still be marked.
 
         While its cluster cannot be reached, it takes up room in between. An answer that is no
         leaves nothing to wait for.

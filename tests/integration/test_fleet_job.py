@@ -198,7 +198,6 @@ async def test_a_held_lock_is_tried_again_for_ever_and_a_guard_ends_the_job(
         return next((get_text(one, "reason") for one in conditions if one["type"] == "Failed"), "")
 
     await end_next(ExitCode.LOCKED)
-    await end_next(ExitCode.LOCKED)
     await end_next(ExitCode.HELD_BACK)
     assert await eventually(failed, within=PATIENCE) == "PodFailurePolicy"
     job = await cluster.get(ref)

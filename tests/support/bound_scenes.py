@@ -413,7 +413,8 @@ async def new(live: LiveCluster, manifest: Manifest, kind: Kind, *, manager: str
                 raise
             return await live.cluster.get(ref_of(live.name, kind, manifest))
 
-    made: Manifest = await eventually(created)
+    # One call that hangs takes a minute.
+    made: Manifest = await eventually(created, within=150)
     return made
 
 
