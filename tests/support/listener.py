@@ -79,11 +79,15 @@ class Listener:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # a socket is closed in the turn after its abort
         if self._defects:
             raise BaseExceptionGroup("serving a connection failed", self._defects)
 
     # Not a coroutine: asyncio would wrap it in a task that nobody owns.
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is None:  # refused since the kernel accepted it
+            writer.transport.abort()
+            return
         self.accepted += 1
         task = asyncio.create_task(self._run(reader, writer))
         self._open[task] = writer
@@ -100,6 +104,6 @@ class Listener:
             await let_go(writer)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        del self._open[task]
+        self._open.pop(task).transport.abort()  # a task cancelled before its first step did not
         if not task.cancelled() and (defect := task.exception()):
             self._defects.append(defect)
