@@ -31,9 +31,15 @@ soak: $(STAMP)
 	SEEDS=$(SEEDS) CHURN_SECONDS=600 IDLE_SECONDS=600 $(PYTEST) \
 	  --hypothesis-profile=soak --timeout=0 $(ARGS)
 
+COMPILE := uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \
+  --python-version 3.11
+
+# The images hold requirements-runtime.txt alone, and are built with requirements-build.txt: the
+# same versions as in requirements.txt.
 lock: $(STAMP) # needs uv on PATH
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --upgrade \
-	  --python-version 3.11 --extra sandbox --group dev pyproject.toml -o requirements.txt
+	$(COMPILE) --upgrade --extra sandbox --group dev pyproject.toml -o requirements.txt
+	$(COMPILE) -c requirements.txt pyproject.toml -o requirements-runtime.txt
+	$(COMPILE) -c requirements.txt --group build -o requirements-build.txt
 
 # The file names all there is to install; most of it is never imported, so it is compiled in use.
 $(STAMP): requirements.txt pyproject.toml

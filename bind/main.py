@@ -4,13 +4,13 @@ import asyncio
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import Final
 
 import uvloop
 
 from bind import program, settings
 from reconciler.core.errors import KlutchError
+from reconciler.kube import home
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -38,7 +38,7 @@ async def _serve(given: settings.Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
         loop.add_signal_handler(number, stop.set)
-    await program.serve(given, os.environ, Path.home(), stop=stop)
+    await program.serve(given, os.environ, home.directory(), stop=stop)
 
 
 def _leaves(error: BaseExceptionGroup[KlutchError]) -> list[KlutchError]:

@@ -43,7 +43,6 @@ from reconciler.loop.pulse import Pulse
 log = logging.getLogger(__name__)
 
 CONTROL_PLANE: Final = "control-plane"
-LEASE_NAME: Final = "klutch-bind"
 _AGENT: Final = "klutch-bind"
 _DEBUG: Final = 4  # the verbosity from which on decisions are logged
 _WIDE: Final = (
@@ -171,7 +170,7 @@ def wired(
     acting = Acting(cluster, gate, recorder, clock.now)
     lease = Lease(
         leases,
-        Ref(leases.name, LEASE, lease_namespace, LEASE_NAME),
+        Ref(leases.name, LEASE, lease_namespace, names.BACKEND_LEASE),
         holder=holder,
         manager=keys.MANAGER_BACKEND,
         clock=clock,

@@ -124,6 +124,7 @@ def _parser() -> flags.Parser:
     text("--burst", type=int, default=300, help="calls before --qps holds")
     text("-v", "--v", type=int, default=2, metavar="LEVEL", help="from 4 on: the debug log")
     text("--logging-format", choices=("text", "json"), default="text")
+    parser.version()
     parser.ignore((*_WEB, *flags.LOGGING))
     return parser
 

@@ -59,13 +59,13 @@ def of(context: typer.Context) -> Reach:
 
 def surroundings(reach: Reach, settings: "Settings") -> "Surroundings":
     """Return where access leads from here."""
-    from pathlib import Path
-
-    from reconciler.kube import kubeconfig
+    from reconciler.kube import home, kubeconfig
     from reconciler.kube.limits import Limits
     from reconciler.kube.registry import Surroundings
 
-    paths = kubeconfig.search_paths(reach.kubeconfig, environ=settings.environ, home=Path.home())
+    paths = kubeconfig.search_paths(
+        reach.kubeconfig, environ=settings.environ, home=home.directory()
+    )
     limits = Limits(
         qps=reach.qps,
         burst=reach.burst,

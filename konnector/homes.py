@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from reconciler.core.manifest import Manifest, get_text, is_deleting, name_of
+from reconciler.core.manifest import Manifest, get_text, is_deleting, name_of, namespace_of
 from reconciler.kube.store import Store
 
 APP_NAMESPACE: Final = "app namespace"  # the index of the view of APIServiceNamespaces
@@ -35,6 +35,10 @@ class Homes:
     def mapping(self, app_namespace: str) -> Manifest | None:
         """Return the APIServiceNamespace of an app namespace."""
         return self._mappings.get(self._space, app_namespace)
+
+    def mappings(self) -> list[Manifest]:
+        """Return the APIServiceNamespaces of the space."""
+        return [one for one in self._mappings.all() if namespace_of(one) == self._space]
 
     def all(self) -> list[str]:
         """Return the app namespaces that have a service namespace."""

@@ -8,13 +8,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from konnector import settings
 from reconciler.core.errors import KlutchError
-from reconciler.kube import open_files
+from reconciler.kube import home, open_files
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _MANY_FILES: Final = 2**20  # the most that Linux gives, unless it is told otherwise
@@ -47,7 +46,7 @@ def run(arguments: list[str]) -> int:
 def _detach(arguments: list[str]) -> None:
     from konnector import detach
 
-    asyncio.run(detach.run(detach.parse(arguments), os.environ, _home()))
+    asyncio.run(detach.run(detach.parse(arguments), os.environ, home.directory()))
 
 
 async def _serve(given: settings.Settings) -> None:
@@ -55,7 +54,7 @@ async def _serve(given: settings.Settings) -> None:
     _Ending(stop).listen()
     from konnector import program
 
-    await program.serve(given, os.environ, _home(), stop=stop)
+    await program.serve(given, os.environ, home.directory(), stop=stop)
 
 
 class _Ending:
@@ -77,14 +76,6 @@ class _Ending:
             os._exit(1)
         self._asked = True
         self._loop.call_soon_threadsafe(self._stop.set)
-
-
-def _home() -> Path:
-    """Return the home directory; users of containers may have none."""
-    try:
-        return Path.home()
-    except RuntimeError:
-        return Path("/")
 
 
 def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:

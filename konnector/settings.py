@@ -119,20 +119,6 @@ def _control_plane_mode(given: argparse.Namespace) -> ControlPlaneMode:
     return mode
 
 
-class _Version(argparse.Action):
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        from importlib import metadata
-
-        print(f"konnector {metadata.version('klutchctl')}")
-        parser.exit()
-
-
 def _parser() -> flags.Parser:
     parser = flags.Parser(
         "konnector",
@@ -173,7 +159,7 @@ def _parser() -> flags.Parser:
     )
     text("-v", "--v", type=int, default=2, metavar="LEVEL", help="from 4 on: the debug log")
     text("--logging-format", choices=("text", "json"), default="text")
-    text("--version", nargs=0, action=_Version, help="show the version and exit")
+    parser.version()
     parser.ignore(flags.LOGGING)
     return parser
 

@@ -51,7 +51,8 @@ def find(layout: Layout, environ: Mapping[str, str]) -> PostgresqlPlace:
     raise HostError(
         f"no PostgreSQL server is installed here{found_instead}",
         hint="Install one: as root on Debian or Ubuntu, `apt-get install postgresql`; elsewhere"
-        " the package of your system, or `pip install 'klutchctl[sandbox]'`, which brings one",
+        " the package of your system; or, with Python before 3.13, `pip install '.[sandbox]'` in a"
+        " checkout of klutchctl, which brings one",
     )
 
 

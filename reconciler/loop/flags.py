@@ -46,10 +46,28 @@ class Parser(argparse.ArgumentParser):
             help=f"{help} (default: {str(default).lower()})",
         )
 
+    def version(self) -> None:
+        """Add --version."""
+        self.add_argument("--version", nargs=0, action=_Version, help="show the version and exit")
+
     def ignore(self, names: Iterable[str]) -> None:
         """Accept flags, without the dashes, that have no effect; `--help` does not show them."""
         for name in names:
             self.add_argument(f"--{name}", default=None, help=argparse.SUPPRESS)
+
+
+class _Version(argparse.Action):
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        from importlib import metadata  # it takes as long as all the rest
+
+        print(f"{parser.prog} {metadata.version('klutchctl')}")
+        parser.exit()
 
 
 def given_of(names: Iterable[str], parsed: argparse.Namespace) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ import pytest
 import yaml
 
 from bind import settings as flags
-from reconciler.core.manifest import name_of
-from reconciler.core.refs import DEPLOYMENT, NAMESPACE
+from reconciler.core import names
+from reconciler.core.manifest import get_maps, get_texts, name_of
+from reconciler.core.refs import DEPLOYMENT, LEASE, NAMESPACE, ROLE
 from tests.support import deployed
 from tests.support.deployed import CLUSTER_SCOPE, CONTROL_PLANE_MODE, DEPLOY, FOLDER
 from tests.support.raw import http_session
@@ -47,6 +48,13 @@ def test_the_program_knows_its_arguments(folder):
     assert given.probes == ("0.0.0.0", ports["probes"])
     images = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["images"]
     assert [one["name"] for one in images] == [container["image"]]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)
+def test_the_role_names_the_lease_of_the_program(folder):
+    role = deployed.only(ROLE, deployed.built(folder))
+    rules = [one for one in get_maps(role, "rules") if LEASE.plural in get_texts(one, "resources")]
+    assert [get_texts(one, "resourceNames") for one in rules] == [[], [names.BACKEND_LEASE]]
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)

@@ -10,7 +10,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bind import program
 from bind.settings import Settings
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
@@ -147,7 +146,7 @@ async def staged(
 
 async def given_back(stage: Stage) -> None:
     lease = await stage.cluster.get(
-        Ref(stage.cluster.name, LEASE, names.KLUTCH_NAMESPACE, program.LEASE_NAME)
+        Ref(stage.cluster.name, LEASE, names.KLUTCH_NAMESPACE, names.BACKEND_LEASE)
     )
     assert get_text(lease, "spec", "holderIdentity") == ""
     assert get_text(lease, "spec", "acquireTime")

@@ -19,6 +19,8 @@ from reconciler.loop.leadership import Leadership, LeaseLost
 from reconciler.loop.lease import Lease, Times
 from reconciler.loop.meters import Meters
 from tests.support import http_faults
+from tests.support import konnector as konnectors
+from tests.support.backend import backend
 from tests.support.cues import AFTER
 from tests.support.cues import Gate as Held
 from tests.support.eventually import eventually
@@ -30,6 +32,7 @@ from tests.support.tcp_proxy import STALLED, TcpProxy
 # Roomy enough for a busy machine; renewals are ten times as often as they have to be.
 TIMES = Times(duration=3, deadline=2.0, period=0.2)
 MANAGER = "tests"
+STATUS = "klutch_leader_election_master_status"
 
 
 class Skewed(SystemClock):
@@ -80,7 +83,7 @@ class Candidate:
     @property
     def counted(self):
         labels = {"name": "work"}
-        return self.meters.registry.get_sample_value("klutch_leader_election_master_status", labels)
+        return self.meters.registry.get_sample_value(STATUS, labels)
 
 
 def turns(diary):
@@ -375,3 +378,18 @@ async def test_a_defect_of_the_work_ends_it_and_gives_the_lease_back(candidate, 
     with pytest.raises(ZeroDivisionError):
         await first.task
     assert get_text(await live(), "spec", "holderIdentity") == ""
+
+
+def leads(made):
+    samples = [one for metric in made.meters.registry.collect() for one in metric.samples]
+    return [one.value for one in samples if one.name == STATUS] == [1.0]
+
+
+async def test_a_backend_and_a_konnector_of_one_namespace_both_lead(control_plane, namespace):
+    way = control_plane.connection
+    settings = replace(konnectors.USUAL, leader_election=True, lease_namespace=namespace)
+    async with (
+        backend(way, leads=True, lease_namespace=namespace) as one,
+        konnectors.konnector(way, settings) as other,
+    ):
+        await eventually(lambda: leads(one) and leads(other))

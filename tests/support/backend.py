@@ -32,11 +32,12 @@ async def backend(
     clock: Clock | None = None,
     faults: Faults | None = None,
     leads: bool = False,
+    lease_namespace: str = names.KLUTCH_NAMESPACE,
 ) -> AsyncIterator[program.Backend]:
     """Let a backend work for the length of the block, from when it has read everything.
 
     With `faults` its calls fail on cue. One that dies of them raises SimulatedCrash in a group.
-    `leads`: it first takes the lease in namespace klutch-bind, which has to be there.
+    `leads`: it first takes the lease in `lease_namespace`, which has to be there.
     """
     settings = replace(settings, leader_election=leads)
     async with KubeCluster(way, agent=AGENT) as real:
@@ -47,7 +48,7 @@ async def backend(
             cluster,
             leases=cluster,
             deployments_served=not asks or await program.serves_deployments(cluster),
-            lease_namespace=names.KLUTCH_NAMESPACE,
+            lease_namespace=lease_namespace,
             clock=clock or SystemClock(),
         )
         async with working(made.manager):

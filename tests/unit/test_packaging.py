@@ -1,22 +1,35 @@
-"""What a wheel holds, and what a fresh import costs."""
+"""What a wheel and an image hold."""
 
+import importlib.metadata
+import re
+import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
+IMAGES = "registry.example.com/klutchctl/"
+
+
+def built(sources, folder):
+    """Return the names of the files in the wheel of these sources."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=sources, check=True, capture_output=True)
+    [path] = folder.glob("*.whl")
+    return zipfile.ZipFile(path).namelist()
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    [path] = folder.glob("*.whl")
-    return zipfile.ZipFile(path).namelist()
+    return built(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 def test_a_wheel_has_our_four_packages_and_nothing_else_at_its_top(wheel):
@@ -31,3 +44,103 @@ def test_a_wheel_carries_the_crds_and_the_sources_of_the_sandbox(wheel):
     assert "klutchctl/sandbox/crossplane/go.sum" in wheel
     assert "klutchctl/sandbox/launcher.py" in wheel
     assert "klutchctl/sandbox/controlplane/kube-apiserver/main.go" in wheel
+
+
+def entries(name):
+    """Return the entries of a requirements file by the names of packages: all of their text."""
+    text = (ROOT / name).read_text("utf-8")
+    found = re.findall(r"^[a-z0-9].*?(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)
+    return {one.partition("==")[0]: one for one in found}
+
+
+def needed_here(entry):
+    marker = entry.partition("\\")[0].partition(" ; ")[2].strip()
+    return not marker or Marker(marker).evaluate()
+
+
+def closure(wanted):
+    """Return all that these requirements need on this machine, as the installed packages say."""
+    found, left = set(), [(Requirement(one), "") for one in wanted]
+    while left:
+        one, extra = left.pop()
+        name = canonicalize_name(one.name)
+        if one.marker and not one.marker.evaluate({"extra": extra}):
+            continue
+        for asked in {"", *one.extras}:
+            if (name, asked) not in found:
+                found.add((name, asked))
+                more = importlib.metadata.requires(name) or ()
+                left += [(Requirement(text), asked) for text in more]
+    return {name for name, _ in found}
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+LOCKS = {
+    "requirements-runtime.txt": PROJECT["project"]["dependencies"],
+    "requirements-build.txt": PROJECT["build-system"]["requires"],
+}
+
+
+@pytest.mark.parametrize(("name", "wanted"), LOCKS.items(), ids=LOCKS)
+def test_what_images_install_is_what_is_needed_and_as_it_was_tested(name, wanted):
+    locked = entries(name)
+    assert {one for one, entry in locked.items() if needed_here(entry)} == closure(wanted)
+    tested = entries("requirements.txt")
+    assert locked == {one: tested[one] for one in locked}
+
+
+def test_the_group_that_is_locked_for_builds_is_what_a_build_requires():
+    assert PROJECT["dependency-groups"]["build"] == PROJECT["build-system"]["requires"]
+
+
+CONTAINERFILES = sorted(ROOT.glob("*/deploy/Containerfile"))
+
+
+@pytest.mark.parametrize("path", CONTAINERFILES, ids=lambda path: path.parents[1].name)
+def test_a_container_file_installs_nothing_that_is_not_locked(path):
+    text = path.read_text("utf-8")
+    installs = re.findall(r"pip install (.*?)(?: &&|$)", text, re.MULTILINE)
+    options = "--no-cache-dir --no-deps"
+    assert installs == [
+        *(f"{options} --require-hashes -r {name}" for name in sorted(LOCKS)),
+        f"{options} /dist/*.whl",
+    ]
+    place = path.relative_to(ROOT)
+    assert f"podman build -f {place} -t {IMAGES}" in text
+    assert f"podman build -f {place} -t {IMAGES}" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_what_reaches_a_container_build_is_enough_for_the_wheel(wheel, tmp_path):
+    lines = (ROOT / ".containerignore").read_text("utf-8").splitlines()
+    rules = [one for one in lines if not one.startswith("#")]
+    assert rules[0] == "*"
+    let_in = [one[1:] for one in rules if one.startswith("!")]
+    for name in [path for pattern in let_in for path in ROOT.glob(pattern)]:
+        if name.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(name, tmp_path / name.name, ignore=ignored)
+        else:
+            shutil.copy(name, tmp_path)
+    assert {*LOCKS} <= {one.name for one in tmp_path.iterdir()}
+    assert sorted(built(tmp_path, tmp_path / "dist")) == sorted(wheel)
+
+
+def test_images_have_one_prefix_and_three_names():
+    # Their YAML, container files and pages.
+    folders = [*(path.parent for path in CONTAINERFILES), ROOT / "fleet-example"]
+    files = [one for folder in folders for one in folder.rglob("*") if one.is_file()]
+    pages = [one for one in files if one.suffix in (".md", ".yaml", ".yml", "")]
+    named = {
+        image
+        for page in [ROOT / "README.md", *pages]
+        for image in re.findall(r"registry\.example\.com/[\w/-]+", page.read_text("utf-8"))
+    }
+    assert named == {IMAGES + name for name in ("klutchctl", "klutch-bind", "konnector")}
+
+
+def test_a_backend_in_control_plane_mode_deploys_our_konnector():
+    overlay = (ROOT / "bind/deploy/control-plane-mode/kustomization.yaml").read_text("utf-8")
+    (image,) = re.findall(r"--konnector-image=(\S+)", overlay)
+    manifests = (ROOT / "konnector/deploy/minimal/kustomization.yaml").read_text("utf-8")
+    (ours,) = yaml.safe_load(manifests)["images"]
+    assert image == f"{ours['newName']}:{ours['newTag']}"

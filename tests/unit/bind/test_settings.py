@@ -76,6 +76,12 @@ def test_a_secret_in_a_flag_is_not_repeated():
     assert "k3y" not in repr(given)
 
 
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit) as ended:
+        settings.parse(["--version"])
+    assert (ended.value.code, capsys.readouterr().out.split()[0]) == (0, "klutch-bind")
+
+
 def test_help_tells_the_flags_that_have_an_effect(capsys):
     with pytest.raises(SystemExit) as ended:
         settings.parse(["--help"])

@@ -112,7 +112,7 @@ def test_a_go_that_cannot_do_it_is_named(workshop, progress, version, says):
     workshop.go(version=version)
     with pytest.raises(HostError, match=f"no Go toolchain of version 1.26 .*{says}") as caught:
         binaries.provide(workshop.sources, progress=progress)
-    for remedy in ("klutchctl[sandbox]", "--download", "KUBEBUILDER_ASSETS"):
+    for remedy in ("'.[sandbox]'", "--download", "KUBEBUILDER_ASSETS"):
         assert remedy in caught.value.hint
 
 
