@@ -18,7 +18,7 @@ from konnector.settings import ControlPlaneMode
 from konnector.switching import Switching
 from konnector.tools import Connect, Tools
 from reconciler.core import names
-from reconciler.core.errors import ConfigError
+from reconciler.core.errors import ClusterError, ConfigError
 from reconciler.core.refs import SECRET, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster, Reader
 from reconciler.loop.children import Children
@@ -42,10 +42,13 @@ class InUse:
 
 
 async def content(plane: Reader, mode: ControlPlaneMode) -> bytes:
-    """Return the app cluster's kubeconfig. Raises ConfigError without one, and ClusterErrors."""
-    live = await plane.get(Ref(plane.name, SECRET, mode.secret_namespace, mode.secret_name))
+    """Return the app cluster's kubeconfig. Raises ConfigError where there is none to be had."""
     failed = "failed to fetch the app-cluster kubeconfig secret"
     place = f"{mode.secret_namespace}/{mode.secret_name}"
+    try:
+        live = await plane.get(Ref(plane.name, SECRET, mode.secret_namespace, mode.secret_name))
+    except ClusterError as error:
+        raise ConfigError(f"{failed} {place}: {error}") from None
     if live is None:
         raise ConfigError(f"{failed} {place}: it does not exist on the control plane")
     found = secret.content_of(live, mode.secret_key)

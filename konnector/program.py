@@ -250,6 +250,7 @@ def _workers(
         made.reconcile,
         clock=tools.clock,
         meters=tools.meters,
+        workers=tools.workers,
         depends_on=(home.recovery, tools.app.recovery),
     )
     made.subscribe(controller)

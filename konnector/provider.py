@@ -159,15 +159,23 @@ class Provider:
         await self.views.wait_synced()
         failures = 0
         while not self.guardian.space_uid:
-            try:
-                await self.guardian.look()
-                self._trouble = ""
-            except ClusterError as error:
-                self._trouble, failures = str(error), failures + 1
-                await self._tools.clock.sleep(pause(failures, asked=error.retry_after, jitter=0.5))
+            asked, self._trouble = await self._look_at_space()
+            if self._trouble:
+                failures += 1
+                await self._tools.clock.sleep(pause(failures, asked=asked, jitter=0.5))
         self._serving = _Serving(self, self._tools, self._around, outcome=self._has_beaten)
         self._serving.employ(self._children)
         self._around.changed("")
+
+    async def _look_at_space(self) -> tuple[float | None, str]:
+        """Return how long the control plane wants to be left alone, and why there is no space."""
+        try:
+            await self.guardian.look()
+        except ClusterError as error:
+            return error.retry_after, str(error)
+        if self.guardian.space_uid:
+            return None, ""
+        return None, f"Namespace {self.space} does not exist on the control plane"
 
     def _has_beaten(self, outcome: str) -> None:
         if outcome != self._heartbeat:

@@ -8,6 +8,8 @@ itself can tell, so the new kubeconfig is tried first. What does not work change
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
+from weakref import WeakValueDictionary
 
 from konnector import probing
 from konnector.decisions.claimed import Rival
@@ -25,6 +27,16 @@ from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.loop.children import Children
 
+_REMEMBERED: Final = 15.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What came of a kubeconfig that did not work, and how long that is believed."""
+
+    probed: Probed
+    until: float
+
 
 @dataclass(slots=True)
 class _Served:
@@ -32,8 +44,24 @@ class _Served:
 
     provider: Provider
     cluster: Switching
-    bindings: set[str] = field(default_factory=set)
+    bindings: dict[str, ObjectKey] = field(default_factory=dict)  # where the Secret of each is
     contents: dict[ObjectKey, str] = field(default_factory=dict)
+
+    def serve(self, key: str, place: ObjectKey, identity: str) -> None:
+        """Serve a binding whose Secret holds this."""
+        self.bindings[key] = place
+        self.contents[place] = identity
+        self._forget_secrets()
+
+    def leave(self, key: str) -> None:
+        """Serve a binding no more."""
+        del self.bindings[key]
+        self._forget_secrets()
+
+    def _forget_secrets(self) -> None:
+        """Forget those that no binding refers to: nobody wants them made again."""
+        for place in self.contents.keys() - self.bindings.values():
+            del self.contents[place]
 
 
 class Providers:
@@ -56,8 +84,10 @@ class Providers:
         self._binding, self._changed = binding, changed
         self._served: dict[str, _Served] = {}  # by a name for the child
         self._made = 0
+        self._faults: dict[str, _Fault] = {}  # by what the kubeconfigs are known by
         self._children = Children()
         self._turn = asyncio.Lock()
+        self._trying: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, key: str) -> Provider | None:
         """Return the provider that a binding belongs to."""
@@ -73,16 +103,32 @@ class Providers:
 
         While it leads nowhere, the binding stays where it is.
         """
-        async with self._turn:
-            now = self._of(key)
-            if not judged.usable:
-                return judged
-            if now is None:
-                self._attach(key, place, judged)
-                return judged
-            if now.contents.get(place) == judged.identity:
-                return judged
-            return await self._rotate(now, key, place, judged)
+        if not judged.usable:
+            return judged
+        # Many bindings may name one Secret: it is tried once, and whoever names another goes on.
+        async with self._trying.setdefault(judged.identity, asyncio.Lock()):
+            probed = Probed()
+            if self._is_news(key, place, judged):
+                probed = await self._tried(judged)
+                if probed.fault:
+                    return _refused(place, probed.fault)
+            async with self._turn:
+                if await self._assigned(key, place, judged, probed):
+                    return judged
+        return await self.assign(key, place, judged)
+
+    async def _assigned(self, key: str, place: ObjectKey, judged: Judged, probed: Probed) -> bool:
+        """Let a binding belong where its Secret leads; False where that has to be tried first."""
+        now = self._of(key)
+        if now is None:
+            self._attach(key, place, judged)
+        elif not self._is_news(key, place, judged):
+            now.serve(key, place, judged.identity)
+        elif probed.uid:
+            await self._rotate(now, key, place, judged, probed)
+        else:
+            return False
+        return True
 
     async def leave(self, key: str) -> None:
         """Let a binding belong nowhere. A provider without bindings ends (H21)."""
@@ -97,34 +143,49 @@ class Providers:
         """Serve until `stop`, and end what is under way."""
         await self._children.run()
 
-    async def _rotate(self, now: _Served, key: str, place: ObjectKey, judged: Judged) -> Judged:
+    def _is_news(self, key: str, place: ObjectKey, judged: Judged) -> bool:
+        """Tell whether a Secret holds something else than what its binding was served by."""
+        now = self._of(key)
+        return now is not None and now.contents.get(place) != judged.identity
+
+    async def _tried(self, judged: Judged) -> Probed:
+        """Try a kubeconfig. What did not work is not tried again for some seconds."""
+        now = self._tools.clock.monotonic()
+        self._faults = {one: fault for one, fault in self._faults.items() if fault.until > now}
+        known = self._faults.get(judged.identity)
+        if known is not None:
+            return known.probed
         probed = await self._probe(judged.content, judged.namespace)
         if probed.fault:
-            return _refused(place, probed.fault)
+            until = self._tools.clock.monotonic() + _REMEMBERED
+            self._faults[judged.identity] = _Fault(probed, until)
+        return probed
+
+    async def _rotate(
+        self, now: _Served, key: str, place: ObjectKey, judged: Judged, probed: Probed
+    ) -> None:
         known = now.provider.guardian.space_uid
         if judged.namespace == now.provider.space and probed.uid == known:
-            now.contents[place] = judged.identity
+            now.serve(key, place, judged.identity)
             if now.provider.in_use != judged.identity:
                 now.provider.in_use = judged.identity
                 await now.cluster.switch(self._tools.connect(judged.content, CONTROL_PLANE))
-            return judged
+            return
         # It may stay, for other bindings.
         await now.provider.want(key.rpartition("/")[2], None)
         await self._leave(key)
         self._attach(key, place, judged)
-        return judged
 
     def _attach(self, key: str, place: ObjectKey, judged: Judged) -> None:
         same = (one for one in self._served.values() if judged.identity in one.contents.values())
         served = next(same, None) or self._start(judged)
-        served.bindings.add(key)
-        served.contents[place] = judged.identity
+        served.serve(key, place, judged.identity)
 
     def _start(self, judged: Judged) -> _Served:
         self._made += 1
         name = f"provider/{self._made}"
         cluster = Switching(self._tools.connect(judged.content, CONTROL_PLANE))
-        bindings: set[str] = set()
+        bindings: dict[str, ObjectKey] = {}
         contents: dict[ObjectKey, str] = {}
 
         async def probe(content: bytes) -> Probed:
@@ -146,7 +207,7 @@ class Providers:
     async def _leave(self, key: str) -> None:
         for name, served in list(self._served.items()):
             if key in served.bindings:
-                served.bindings.discard(key)
+                served.leave(key)
                 if not served.bindings:
                     del self._served[name]
                     await self._children.end(name)

@@ -73,6 +73,7 @@ class Bindings:
         self._kind, self._secrets, self._providers = view.kind, secrets, providers
         self._queue: Queue | None = None
         self._gone_since: dict[str, float] = {}
+        self._held: dict[str, tuple[str, str]] = {}  # uids of a binding, and of the CRD it owned
 
     def subscribe(self, queue: Queue) -> None:
         """Have the keys added that a change concerns."""
@@ -117,6 +118,8 @@ class Bindings:
         if is_deleting(live):
             return await self._let_go(live, provider)
         seen = await self._look(live, judged, provider)
+        if seen.crd is not None and seen.plan is not None and seen.plan.standing == "ours":
+            self._held[key] = uid_of(live), uid_of(seen.crd)
         await self._sync(provider, live, seen)
         marked = drain.Seen(home=self._home.name, binding=live, kind=self._kind)
         marking = drain.decide(marked, now=self._now())
@@ -161,6 +164,7 @@ class Bindings:
             if not provider.has_told_the_end(name) and self._is_patient(key):
                 return _SOON
         self._gone_since.pop(key, None)
+        self._held.pop(key, None)
         await self._providers.leave(key)
         return None
 
@@ -171,12 +175,14 @@ class Bindings:
     async def _look(self, live: Manifest, judged: Judged, provider: Provider | None) -> Seen:
         name = name_of(live)
         shown = None if provider is None else provider.shown(name)
+        owner, held_crd = self._held.get(key_of(live), ("", ""))
         return Seen(
             binding=live,
             judged=judged,
             provider=shown,
             crd=await self._tools.bodies.get("", name),
             live_uids=frozenset(uid_of(one) for one in self._view.all()),
+            held_crd=held_crd if owner == uid_of(live) else "",
             unowned_in=await self._unowned_in(provider),
             claim_problems=self._claim_problems(live, provider),
             refusals=_refusals(name, provider),

@@ -19,9 +19,10 @@ from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from konnector.hands import Known
 from konnector.link import Link
 from konnector.service_views import NAME, Sort
+from konnector.telling import is_refusal
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Delete, Note
-from reconciler.core.errors import ClusterError, Forbidden, Rejected
+from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import (
     Manifest,
     name_of,
@@ -127,6 +128,7 @@ class Claimed:
         place = ObjectKey(*key.split("/", 1))
         there = self._sides.there(place.namespace)
         if there is None:
+            self._say(place, "")
             return None
         seen = await self._looked(place, there)
         decision = claimed.decide(seen)
@@ -134,16 +136,18 @@ class Claimed:
             self._tell(seen, note)
         if not decision.tasks:
             self._say(place, "")
-            return None
+            # No event tells that another provider has come, changed its object or gone.
+            return None if seen.rival == "none" or seen.consumer is None else _HELD
         held = await self._is_held(seen, decision)
         if held is not None:
             return held
         try:
             known = (Known(APP_CLUSTER, self._sides.here), Known(CONTROL_PLANE, there))
             await self._link.hands.carry_out(decision, known)
-        except (Rejected, Forbidden) as error:
-            self._tell(seen, Note("SyncDenied", f"It is not synced: {error}", "Warning"))
-            self._say(place, str(error))
+        except ClusterError as error:
+            if is_refusal(error):
+                self._tell(seen, Note("SyncDenied", f"It is not synced: {error}", "Warning"))
+                self._say(place, str(error))
             raise
         self._say(place, "")
         return None

@@ -39,6 +39,7 @@ async def look(
         seen,
         space=provider.space,
         service_namespaces=frozenset(map(provider.link.homes.service, provider.link.homes.all())),
+        mappings=provider.link.homes.mappings(),
         syncing=provider.syncs.wants(name_of(live)),
         told=provider.has_told_the_end(name_of(live)),
     )
@@ -92,7 +93,10 @@ class _Left:
         kinds = {(rule.group, rule.version, rule.resource) for rule in own}
         found: list[Held] = []
         for asked in sorted(kinds):
-            kind = await self._tools.app.kind(*asked)
+            try:
+                kind = await self._tools.app.kind(*asked)
+            except NotServed:
+                continue  # nothing came by a claim of what is not served (H18)
             for held in await _held(self._tools.app, kind, ""):
                 ours = self._came_by(held, _of(kind, own))
                 if ours and not self._came_by(held, _of(kind, others)):

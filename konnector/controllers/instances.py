@@ -16,13 +16,12 @@ from konnector.guardian import PENDING
 from konnector.hands import Known
 from konnector.link import Link
 from konnector.service_views import NAME, Sort
+from konnector.telling import is_refusal
 from reconciler.core.decision import Apply, Decision, Note
 from reconciler.core.errors import (
     ClusterError,
     Conflict,
-    Forbidden,
     KlutchError,
-    Rejected,
     Unreachable,
 )
 from reconciler.core.manifest import (
@@ -184,9 +183,10 @@ class Instances:
                 await self._create(seen, decision, known)
             else:
                 await link.hands.carry_out(decision, known)
-        except (Rejected, Forbidden) as error:
-            self._tell(seen, _denied(error))
-            self._say(seen, str(error))
+        except ClusterError as error:
+            if is_refusal(error):
+                self._tell(seen, _denied(error))
+                self._say(seen, str(error))
             raise
         self._say(seen, "")
         self._note_applied(seen, decision, there)
@@ -343,7 +343,7 @@ def _marked(claim: Manifest) -> Sequence[str]:
 
 def _is_silent(error: KlutchError) -> bool:
     """Tell whether a cluster did not answer, so that it may have done what it was asked for."""
-    return isinstance(error, Unreachable) and error.status is None
+    return isinstance(error, Unreachable) and not error.status
 
 
 def _makes_a_copy(seen: Seen, decision: Decision) -> bool:

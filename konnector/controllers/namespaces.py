@@ -130,6 +130,9 @@ class Namespaces:
         service = get_text(mapping, "status", "namespace")
         if not service:
             return False
+        synced = {kind.resource for kind in self._syncs.kinds}
+        if not namespace.released_kinds(mapping) <= synced:
+            return True
         for kind in self._syncs.kinds:
             if not kind.namespaced:
                 continue

@@ -54,10 +54,11 @@ class Seen:
 
     `judged` is what its Secret is good for. `provider` is the one that it belongs to, which goes
     on with its last good kubeconfig while the Secret is not usable; None: none. `crd` is the one
-    of the binding's name in the app cluster, whole. `live_uids` are as in `crd.Owner`;
-    `unowned_in` is None but in control-plane mode where the app cluster serves apiservicebindings
-    cluster-scoped: there the CRD must not be owned by the binding, and this is the uid of the
-    space, "" while that is not known (then nothing is told or done that needs it).
+    of the binding's name in the app cluster, whole. `live_uids` and `held_crd` are as `live` and
+    `held` of `crd.Owner`; `unowned_in` is None but in control-plane mode where the app cluster
+    serves apiservicebindings cluster-scoped: there the CRD must not be owned by the binding, and
+    this is the uid of the space, "" while that is not known (then nothing is told or done that
+    needs it).
     `claim_problems` are sentences about accepted claims that cannot be served, `refusals` about
     instances that one side does not take (quota, admission); in neither is anything that changes
     by itself, such as an age, or is secret.
@@ -68,6 +69,7 @@ class Seen:
     provider: Provider | None = None
     crd: Manifest | None = field(default=None, repr=False)
     live_uids: Set[str] = frozenset()
+    held_crd: str = ""
     unowned_in: str | None = None
     claim_problems: Sequence[str] = ()
     refusals: Sequence[str] = ()
@@ -87,7 +89,7 @@ class Seen:
         """What is to be done about the CRD; None where no CRD follows from what is seen."""
         if self.export is None or _refusal(self.export) is not None:
             return None
-        owner = Owner(self.binding, self.live_uids, self.unowned_in or "")
+        owner = Owner(self.binding, self.live_uids, self.unowned_in or "", self.held_crd)
         return crd.plan(self.export, self.crd, owner)
 
 

@@ -5,6 +5,7 @@ programs write: what cannot be read, or would select or carry less than what we 
 the claim select nothing. Refuses to know which objects there are, and what is done with them.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias, cast
@@ -49,6 +50,8 @@ _IGNORED: Final = (
     ("read", "overrideAnnotations"),
     ("update", "alwaysRecreate"),
 )
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")  # RFC 1123
+_SUBDOMAIN: Final = re.compile(r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?")  # or "", the core group
 _QUOTED: Final = 100  # characters of foreign text at most in a sentence
 
 
@@ -184,8 +187,8 @@ def _rule(claim: Manifest, binding: str) -> Rule:
     spaces = _texts(selector, "namespaces")
     recreate = get(claim, "onConflict", "recreateWhenConsumerSideDeleted")
     return Rule(
-        group=_text(claim, "group"),
-        version=_needed(claim, "version"),
+        group=_fit(claim, "group", _SUBDOMAIN),
+        version=_fit(claim, "version", _LABEL),
         resource=_needed(claim, "resource"),
         binding=binding,
         owner=_owner(selector),
@@ -206,6 +209,13 @@ def _text(claim: Manifest, field: str) -> str:
         return ""
     if not isinstance(value, str):
         raise _Refused(f"{field} is not a text")
+    return value
+
+
+def _fit(claim: Manifest, field: str, form: re.Pattern[str]) -> str:
+    value = _text(claim, field)
+    if not form.fullmatch(value):
+        raise _Refused(f"'{_quoted(value)}' is not a {field}" if value else f"{field} is missing")
     return value
 
 

@@ -69,7 +69,9 @@ Standing: TypeAlias = Literal["absent", "ours", "left", "foreign"]
 class Owner:
     """Who owns the CRD: an APIServiceBinding, and how the CRD tells of it.
 
-    `live` are the uids of all APIServiceBindings that can be seen, in either cluster. `space_uid`
+    `live` are the uids of all APIServiceBindings that can be seen, which need not be all that
+    live: those of other konnectors may be on their control planes. `held` is the uid of a CRD that
+    was this binding's: if another binding owns that now, it lives. `space_uid`
     is "" where an ownerReference tells; else the CRD bears the uid of the space in an annotation
     instead, because the app cluster's garbage collector would look for the owner, find none
     there, and delete the CRD with every claim (mapping.md 8).
@@ -78,6 +80,7 @@ class Owner:
     binding: Manifest = field(repr=False)
     live: Set[str] = frozenset()
     space_uid: str = ""
+    held: str = ""
 
     @property
     def reference(self) -> Manifest:
@@ -238,7 +241,8 @@ def _standing(live: Manifest | None, owner: Owner) -> Standing:
     uids = {get_text(one, "uid") for one in _references(live, owner)}
     if uid_of(owner.binding) in uids or _bears_mark(live, owner):
         return "ours"
-    return "left" if uids and not uids & owner.live else "foreign"
+    taken = uid_of(live) == owner.held
+    return "left" if uids and not uids & owner.live and not taken else "foreign"
 
 
 def _bears_mark(live: Manifest, owner: Owner) -> bool:

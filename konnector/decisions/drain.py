@@ -3,7 +3,9 @@
 mapping.md 9, protocol-konnector.md C.7, H15, H33. Only a binding with annotation `deletion-policy`
 is held; others go as under the original. Once it is being deleted:
 
-Release, and all that is not known: the sync stops; the copies lose `bound` and are marked
+Release, and all that is not known: the sync stops; their APIServiceNamespaces are marked, since
+their end would be that of the copies, which nobody may read here once the kind is no longer bound;
+the copies lose `bound` and are marked
 `released`, so that no konnector deletes them; then the instances lose their finalizer, so that they
 can be deleted without one. They keep `bound`: an instance that was bound and has no copy is one
 that lost its service, and the guard against new, empty services (guard.recreations) has to tell it
@@ -25,7 +27,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
-from konnector.decisions import copies
+from konnector.decisions import copies, namespace
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import conditions, keys
@@ -77,13 +79,13 @@ class Seen:
     """A binding, and what is left of its sync.
 
     `home` is the cluster that the binding is in, and `kind` what it is there: Klutch up to 1.5.0
-    has bindings without namespaces. `copies` are the objects of its kind on the
-    control plane, of which those in `service_namespaces`, or with this space's annotation, are of
-    this space; `instances` are those in the app cluster. `copied` are objects there that came
-    down by claims of this binding and of no other live one. `crd` is that of the app cluster, with
-    managedFields. `syncing`: some worker of this kind or these claims still runs. `told`: the
-    control plane says that nothing is synced for this binding. `unsure`: why all this may be
-    incomplete.
+    has bindings without namespaces. `mappings` are the APIServiceNamespaces of the space. `copies`
+    are the objects of its kind on the control plane, of which those in `service_namespaces`, or
+    with this space's annotation, are of this space; `instances` are those in the app cluster.
+    `copied` are objects there that came down by claims of this binding and of no other live one.
+    `crd` is that of the app cluster, with managedFields. `syncing`: some worker of this kind or
+    these claims still runs. `told`: the control plane says that nothing is synced for this
+    binding. `unsure`: why all this may be incomplete.
     """
 
     home: str
@@ -91,6 +93,7 @@ class Seen:
     kind: Kind = API_SERVICE_BINDING
     space: str = ""
     service_namespaces: frozenset[str] = frozenset()
+    mappings: Sequence[Manifest] = field(default=(), repr=False)
     copies: Sequence[Held] = field(default=(), repr=False)
     instances: Sequence[Held] = field(default=(), repr=False)
     copied: Sequence[Held] = field(default=(), repr=False)
@@ -188,6 +191,9 @@ def _marked(seen: Seen, *, drains: bool) -> Decision:
 def _released(seen: Seen, now: datetime) -> Decision:
     """Copies first: an instance may go as soon as it is free, and a bound copy would follow it."""
     bound, finalized = _bound(seen), _finalized(seen)
+    unmarked = _unmarked(seen, bound)
+    if unmarked:
+        return _batch(unmarked, "APIServiceNamespaces to mark")
     if bound:
         return _batch([_release(kind, one, now) for kind, one in bound], "copies to release")
     if finalized:
@@ -265,6 +271,18 @@ def _finalized(seen: Seen) -> list[Held]:
 
 def _left(seen: Seen) -> list[Held]:
     return [*seen.instances, *_bound(seen)]
+
+
+def _unmarked(seen: Seen, bound: Sequence[Held]) -> list[Step]:
+    """Return what marks the mappings of these copies."""
+    resource = name_of(seen.binding)
+    behind = {namespace_of(one) for kind, one in bound if kind.namespaced}
+    steps: list[Step] = []
+    for mapping in seen.mappings:
+        marked = namespace.released_kinds(mapping)
+        if get_text(mapping, "status", "namespace") in behind and resource not in marked:
+            steps.append(namespace.marked(mapping, marked | {resource}))
+    return steps
 
 
 def _release(kind: Kind, copy: Manifest, now: datetime) -> Patch:

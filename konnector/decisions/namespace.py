@@ -4,6 +4,7 @@ protocol-konnector.md D.1 and H6, mapping.md 9 and 10. A mapping's end is the en
 namespace, with all that is in it. Refuses to know what the backend makes of a mapping.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -33,7 +34,8 @@ class Removal:
     """What must be read anew, not from a view, before a mapping goes (`leaving`).
 
     `gone`: the app cluster says that the Namespace does not exist. `released`: an object in the
-    service namespace carries `klutchctl.dev/released`, or nobody can tell.
+    service namespace carries `klutchctl.dev/released`, or nobody can tell, as of a kind that was
+    released and is not bound any more.
     """
 
     gone: bool
@@ -60,6 +62,19 @@ class Seen:
     deletes_held: str = ""
     confirmed: bool = False
     removal: Removal | None = None
+
+
+def released_kinds(mapping: Manifest) -> frozenset[str]:
+    """Return the resources of which released copies are, or were, behind a mapping."""
+    text = annotations_of(mapping).get(keys.RELEASED_KINDS, "")
+    return frozenset(filter(None, text.split(",")))
+
+
+def marked(mapping: Manifest, kinds: Collection[str]) -> Patch:
+    """Return the patch after which a mapping says that copies of these resources were released."""
+    notes: Manifest = {keys.RELEASED_KINDS: ",".join(sorted(kinds))}
+    metadata: Manifest = {**preconditions_of(mapping), "annotations": notes}
+    return Patch(ref_of(CONTROL_PLANE, API_SERVICE_NAMESPACE, mapping), {"metadata": metadata})
 
 
 def leaving(seen: Seen) -> bool:
@@ -134,7 +149,7 @@ def _kept(seen: Seen, mapping: Manifest) -> Decision:
     message = (
         f"App namespace {seen.name} is gone, and its APIServiceNamespace is kept: objects in its"
         f" service namespace carry {keys.RELEASED}. It goes when they are gone or no longer carry"
-        " it"
+        " it; where their kind is not bound any more, delete it yourself then"
     )
     note = Note("ReleasedDataKept", message, "Warning", action="Keep")
     # A stranger's record would hold the guard for ever. One that lacks stays so: that the

@@ -60,6 +60,7 @@ DELETION_POLICY: Final = f"{OWN_PREFIX}deletion-policy"
 DRAINING: Final = f"{OWN_PREFIX}draining"  # RFC 3339 time, beside a policy that the backend set
 FORCE_CLEANUP: Final = f"{OWN_PREFIX}force-cleanup"  # "true": no konnector is waited for
 RELEASED: Final = f"{OWN_PREFIX}released"
+RELEASED_KINDS: Final = f"{OWN_PREFIX}released-kinds"  # resources, on an APIServiceNamespace
 LEAVING: Final = f"{OWN_PREFIX}leaving"  # on the home of units that are being let go
 ACCEPT_CLAIMS: Final = f"{OWN_PREFIX}accept-claims"
 ACCEPT_CLAIMS_TEMPLATE: Final = "Template"

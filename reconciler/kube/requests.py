@@ -78,8 +78,12 @@ def _target(verb: Verb, ref: Ref, *, subresource: str = "") -> str:
     try:
         return path_of(ref, subresource=subresource)
     except ValueError as error:
-        reason = str(error) if not isinstance(error, UnicodeError) else "it is not valid text"
-    raise Rejected(reason, ref=ref, verb=verb)
+        raise _no_path(error, ref, verb) from None
+
+
+def _no_path(error: ValueError, ref: Ref, verb: Verb) -> Rejected:
+    reason = str(error) if not isinstance(error, UnicodeError) else "it is not valid text"
+    return Rejected(reason, ref=ref, verb=verb)
 
 
 def get(ref: Ref, *, metadata_only: bool) -> Request:
@@ -95,10 +99,16 @@ def get(ref: Ref, *, metadata_only: bool) -> Request:
 
 
 def resources(cluster: str, kind: Kind) -> Request:
-    """Read which resources there are in the group and version of a kind."""
-    root = f"/apis/{_segment(kind.group)}" if kind.group else "/api"
+    """Read which resources there are in the group and version of a kind.
+
+    Raises Rejected where no path can name them.
+    """
     ref = Ref(cluster, kind, "", "")
-    target = f"{root}/{_segment(kind.version)}"
+    try:
+        root = f"/apis/{_segment(kind.group)}" if kind.group else "/api"
+        target = f"{root}/{_segment(kind.version)}"
+    except ValueError as error:
+        raise _no_path(error, ref, "get") from None
     return Request(verb="get", ref=ref, method="GET", target=target, repeatable=True)
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from reconciler.blueprints.objects import build
 from reconciler.core import keys
-from reconciler.core.manifest import annotations_of, finalizers_of, uid_of
+from reconciler.core.manifest import annotations_of, finalizers_of, name_of, uid_of
 from reconciler.core.refs import CONFIG_MAP
 from tests.support.bound_scenes import Scene, until
-from tests.support.konnector_scenes import READY, Side, equals, sides, story, working
+from tests.support.konnector_scenes import READY, Side, Story, equals, sides, story, working
 
 HOLD = "provider.example/cleanup"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -63,6 +63,34 @@ async def test_what_is_born_on_the_control_plane_comes_down_and_goes_from_here(
         await told.writes()
         assert await told.there.gone()
         assert await told.here.gone()
+        await _what_goes_from_here_leaves_nothing(told)
+
+
+async def _what_goes_from_here_leaves_nothing(told: Story) -> None:
+    """G 56: neither of what came from there nor of what was made here."""
+    await told.there.make("second")
+    adopted = await until(lambda: told.here.read("second"))
+    assert annotations_of(adopted) == BOUND
+    everything = await _names(told.here)
+    assert everything == await _names(told.there)
+    assert everything > {"first", "second"}
+    for name in everything:
+        await told.here.delete(name)
+    for side in (told.here, told.there):
+        await until(partial(_is_empty, side))
+
+
+async def _is_empty(side: Side) -> bool:
+    return not await _names(side)
+
+
+async def _names(side: Side) -> set[str]:
+    found = await side.live.cluster.list(side.scene.offer.kind, namespace=side.namespace)
+    return {name_of(one) for one in found.items}
+
+
+async def bears(side: Side, annotations: Any) -> bool:
+    return await equals(side.annotations(), annotations)
 
 
 async def marked(side: Side) -> bool:
@@ -100,6 +128,8 @@ async def test_one_name_on_both_sides_becomes_one_instance(scene: Scene) -> None
             whole = {"size": "1Gi", "resourceRef": {"name": "x"}}
             await until(lambda: equals(there.spec(), whole))
             assert uid_of(await there.read()) == uid_of(before)
+            for side in (here, there):
+                await until(partial(bears, side, BOUND))
             await here.delete()
             await until(here.gone)
             assert await there.gone()

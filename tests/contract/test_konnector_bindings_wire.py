@@ -8,12 +8,14 @@ import asyncio
 
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, get_text, uid_of
 from reconciler.core.refs import CRD, SECRET, Ref
 from tests.support.bound_scenes import (
     ACCEPTED,
     BIND,
+    Managed,
     Scene,
     conditions,
     has,
@@ -37,7 +39,19 @@ def written(live: LiveCluster, mark: int) -> list[tuple[str, str, str, str]]:
     ]
 
 
-async def silent(scene: Scene) -> bool:
+def statuses(live: LiveCluster, mark: int) -> list[tuple[str, str]]:
+    """Return how the konnector wrote to bindings: verb and subresource."""
+    return [
+        (event["verb"], event["objectRef"].get("subresource", ""))
+        for event in live.audit.events_since(mark)
+        if event["stage"] == "RequestReceived"
+        and event.get("userAgent") == AGENT
+        and event.get("objectRef", {}).get("resource") == "apiservicebindings"
+        and event["verb"] in ("create", "update", "patch", "delete")
+    ]
+
+
+async def silent(scene: Scene | Managed) -> bool:
     """Tell whether the konnector has written nothing for a while."""
     marks = scene.app.audit.mark(), scene.plane.audit.mark()
     await asyncio.sleep(2)
@@ -78,6 +92,42 @@ async def test_a_change_is_one_patch_to_where_the_binding_is(scene: Scene) -> No
         await until(lambda: silent(scene))
         assert written(scene.app, marks[0]) == []
         assert written(scene.plane, marks[1]) == []
+        await a_condition_changes(scene, patch)
+
+
+async def a_condition_changes(scene: Scene, patch: tuple[str, str, str, str]) -> None:
+    """Let one condition change, and others with it, to False and back: one patch each time."""
+    mark = scene.app.audit.mark()
+    for kind in (API_SERVICE_EXPORT_REQUEST, API_SERVICE_EXPORT):
+        await remove(scene.plane, kind, scene.space, scene.offer.name)
+    await until(lambda: says(scene.binding(), "Connected", "False", "APIServiceExportNotFound"))
+    told = {name: one["status"] for name, one in conditions(await scene.binding()).items()}
+    assert (told["Ready"], told["SchemaInSync"]) == ("False", "Unknown")
+    await scene.request()
+    await until(lambda: says(scene.binding(), "Ready"))
+    await until(lambda: silent(scene))
+    assert written(scene.app, mark) == [patch, patch]
+    assert statuses(scene.app, mark) == [("patch", "status")] * 2
+
+
+async def test_beside_the_control_plane_the_app_cluster_gets_no_status(managed: Managed) -> None:
+    async with managed.backend(), managed.konnector():
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.binding(), "Ready"))
+        await until(lambda: says(managed.export(), "Ready"))
+        await until(lambda: silent(managed))
+        patch = ("patch", "apiservicebindings", managed.space, managed.offer.name)
+
+        marks = managed.app.audit.mark(), managed.plane.audit.mark()
+        ref = Ref("", CLUSTER_BINDING, managed.space, names.CLUSTER_BINDING)
+        body: Manifest = {"spec": {"providerPrettyName": "Shop AG"}}
+        await managed.plane.cluster.merge_patch(ref, body, manager="provider")
+        await until(lambda: has(managed.binding(), "Shop AG", "status", "providerPrettyName"))
+        await until(lambda: silent(managed))
+        assert written(managed.plane, marks[1]) == [patch]
+        assert statuses(managed.plane, marks[1]) == [("patch", "status")]
+        assert written(managed.app, marks[0]) == []
 
 
 async def test_what_a_binding_costs(scene: Scene) -> None:

@@ -19,7 +19,11 @@ from tests.support.konnector_claims import End, bound, claim, data, is_idle
 OWNER = keys.RESOURCE_OWNER
 DOWN = claim("secrets", "Provider")
 UP = claim("configmaps", "Consumer")
-WAYS = {"provider": (DOWN, SECRET, "Provider"), "consumer": (UP, CONFIG_MAP, "Consumer")}
+WAYS = {
+    "provider": (DOWN, SECRET, "Provider"),
+    "consumer": (UP, CONFIG_MAP, "Consumer"),
+    "consumer-secret": (claim("secrets", "Consumer"), SECRET, "Consumer"),
+}
 
 
 @pytest.mark.parametrize("way", WAYS)

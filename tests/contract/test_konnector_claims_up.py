@@ -84,6 +84,8 @@ async def test_a_claim_without_owner_takes_up_what_is_named_or_marked(scene: Sce
         await there.make(SECRET, "creds", **data("one"))
         for name in ("marked", "named"):
             await until(partial(there.holds, SECRET, name, "one"))
+            for end in (there, here):
+                assert annotations_of(await end.read(SECRET, name)) == {OWNER: "Consumer"}
         await until(lambda: here.holds(SECRET, "creds", "one"))
         await eventually(lambda: is_idle(made))
         assert await there.all(SECRET) == ["creds", "marked", "named"]

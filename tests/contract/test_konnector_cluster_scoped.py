@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from reconciler.core import keys
-from reconciler.core.manifest import annotations_of, finalizers_of, get_text, labels_of
+from reconciler.core.manifest import annotations_of, finalizers_of, labels_of, uid_of
 from reconciler.core.refs import NAMESPACE
 from tests.support.bound_scenes import Scene, until
 from tests.support.clusters import LiveCluster
 from tests.support.konnector_scenes import (
     CLUSTER_WIDE,
+    Story,
     equals,
     event,
     refusal,
@@ -34,6 +35,12 @@ def marks(space: str) -> dict[str, Any]:
     return {"annotations": {keys.CLUSTER_NAMESPACE: space}}
 
 
+async def owner(scene: Scene) -> Any:
+    """Return the reference that has objects go with the space."""
+    space = await scene.on_plane(NAMESPACE, scene.space)
+    return {"apiVersion": "v1", "kind": "Namespace", "name": scene.space, "uid": uid_of(space)}
+
+
 async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Scene) -> None:
     """G 28, 29, 42; F.3; golden 04/30-32, 50."""
     async with story(wide, CLUSTER_WIDE) as told:
@@ -50,10 +57,7 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
             keys.BOUND: "true",
             keys.CLUSTER_NAMESPACE: wide.space,
         }
-        space = await wide.on_plane(NAMESPACE, wide.space)
-        uid = get_text(space, "metadata", "uid")
-        owner = {"apiVersion": "v1", "kind": "Namespace", "name": wide.space, "uid": uid}
-        assert copy["metadata"]["ownerReferences"] == [owner]
+        assert copy["metadata"]["ownerReferences"] == [await owner(wide)]
         assert finalizers_of(await told.here.read()) == [keys.SYNCER]
         assert await told.here.annotations() == {keys.BOUND: "true"}
 
@@ -63,7 +67,8 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
         await told.there.patch({"spec": {"size": "9Gi"}})
         await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
         assert await told.writes() == ["patch there orders"] * 2
-        assert (await told.there.read())["metadata"]["ownerReferences"] == [owner]
+        assert (await told.there.read())["metadata"]["ownerReferences"] == [await owner(wide)]
+        await _comes_back(told)
 
         await told.here.patch({"spec": {"size": None, "note": "n"}})
         await until(lambda: equals(told.there.spec(), {"note": "n"}))
@@ -80,8 +85,22 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
         assert await told.there.gone()
 
 
+async def _comes_back(told: Story) -> None:
+    """G 44: with all that a copy has, and without the status of the one that is gone."""
+    before = await told.there.read()
+    told.begin()
+    await told.there.delete()
+    made = await until(told.there.read)
+    for key in ("name", "labels", "annotations", "ownerReferences"):
+        assert made["metadata"][key] == before["metadata"][key]
+    assert uid_of(made) != uid_of(before)
+    assert made["spec"] == before["spec"]
+    await until(lambda: equals(told.here.status(), None))
+    assert await told.writes() == ["patch/status here orders", "create there orders"]
+
+
 async def test_another_space_whose_name_begins_alike_is_left_alone(wide: Scene) -> None:
-    """H3, golden 04/40: its objects are neither deleted nor adopted, and no name is taken away."""
+    """G 30, H3, golden 04/40: nothing of it is deleted or adopted, and no name is taken away."""
     async with story(wide, CLUSTER_WIDE) as told:
         await told.settle()
         other = f"{wide.space}-2"
@@ -90,7 +109,9 @@ async def test_another_space_whose_name_begins_alike_is_left_alone(wide: Scene) 
             annotations = {keys.CLUSTER_NAMESPACE: other, **bound}
             await told.there.make(name, metadata={"annotations": annotations})
         told.begin()
+        await told.here.patch({"metadata": marks(other)})
         assert await told.writes() == []
+        assert (await told.there.annotations())[keys.CLUSTER_NAMESPACE] == wide.space
         assert await told.here.gone("2-foo")
         assert await told.here.gone("2-bar")
 
@@ -113,7 +134,8 @@ async def test_only_what_names_the_space_is_adopted(wide: Scene) -> None:
         told.begin()
         await told.there.make("plain")
         await told.there.make("bound", metadata={"annotations": {keys.BOUND: "true"}})
-        await told.there.make("marked", metadata=marks(wide.space))
+        owned = {**marks(wide.space), "ownerReferences": [await owner(wide)]}
+        await told.there.make("marked", metadata=owned)
         adopted = await until(lambda: told.here.read("marked"))
         assert annotations_of(adopted) == {keys.BOUND: "true"}
         assert finalizers_of(adopted) == [keys.SYNCER]
@@ -126,6 +148,9 @@ async def test_only_what_names_the_space_is_adopted(wide: Scene) -> None:
             keys.BOUND: "true",
             keys.CLUSTER_NAMESPACE: wide.space,
         }
+        assert (await told.there.read("marked"))["metadata"]["ownerReferences"] == [
+            await owner(wide)
+        ]
         for name in ("plain", "bound"):
             assert await told.here.gone(name)
             assert not await told.there.gone(name)

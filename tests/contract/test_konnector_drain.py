@@ -10,16 +10,18 @@ from konnector import detach
 from konnector.decisions.sides import CONTROL_PLANE
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     finalizers_of,
+    get_text,
     is_deleting,
     uid_of,
 )
-from reconciler.core.refs import CRD, LEASE, SECRET, Ref
+from reconciler.core.refs import CRD, EVENT, LEASE, NAMESPACE, SECRET, Ref
 from tests.support.bound_scenes import (
     ACCEPTED,
     BIND,
@@ -32,9 +34,12 @@ from tests.support.bound_scenes import (
     secret,
     until,
 )
+from tests.support.eventually import eventually
 from tests.support.faults import Faults, broken, on
 from tests.support.konnector import konnector
+from tests.support.konnector_claims import claim, is_idle
 from tests.support.konnector_faults import mortal
+from tests.support.offers import offered
 
 
 async def annotated(scene: Scene, policy: str) -> None:
@@ -45,6 +50,13 @@ async def annotated(scene: Scene, policy: str) -> None:
 
 async def is_held(scene: Scene) -> bool:
     return keys.DRAIN in finalizers_of(await scene.binding())
+
+
+async def is_told(scene: Scene, reason: str) -> bool:
+    """Tell whether an Event of the binding says this."""
+    found = (await scene.app.cluster.list(EVENT, namespace=BIND)).items
+    names = [get_text(one, "regarding", "name") for one in found if one["reason"] == reason]
+    return scene.offer.name in names
 
 
 async def with_credentials(scene: Scene) -> None:
@@ -120,6 +132,36 @@ async def test_the_end_of_a_sync_is_told_though_the_last_binding_is_gone(
         assert len([call for call in faults.calls if told.matches(call)]) > 4
 
 
+async def test_what_was_released_keeps_its_place_though_its_kind_is_bound_no_more(
+    scene: Scene, namespace: str
+) -> None:
+    """The original's backend would delete the copies with the mapping of their app namespace."""
+    plane, app = scene.plane.cluster, scene.app.cluster
+    async with (
+        offered(plane, app, namespace=namespace) as offer,
+        scene.backend(),
+        konnector(scene.app.connection),
+    ):
+        second = replace(scene, offer=offer)
+        await with_credentials(scene)
+        await second.request()
+        await second.bind(ACCEPTED)
+        await until(lambda: says(second.export(), "Ready"))
+        await annotated(scene, "Release")
+        await until(lambda: is_held(scene))
+        await scene.unbind()
+        await until(lambda: gone(scene.binding()))
+        mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
+        assert annotations_of(mapping)[keys.RELEASED_KINDS] == scene.offer.name
+
+        await remove(scene.app, NAMESPACE, "", scene.app_namespace)
+        await until(lambda: is_told(second, "ReleasedDataKept"))
+        mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
+        assert not is_deleting(mapping)
+        assert keys.RELEASED in annotations_of(await scene.copy())
+        await second.unbind()
+
+
 async def test_a_binding_that_is_made_again_takes_its_own_crd_over(scene: Scene) -> None:
     async with scene.backend(), konnector(scene.app.connection):
         await with_credentials(scene)
@@ -135,9 +177,34 @@ async def test_a_binding_that_is_made_again_takes_its_own_crd_over(scene: Scene)
         await until(lambda: says(scene.binding(), "Ready"))
 
 
+async def test_a_crd_that_another_binding_takes_is_left_to_it(scene: Scene) -> None:
+    """Of another konnector's, which no view shows; neither takes it from the other for ever."""
+    async with scene.backend(), konnector(scene.app.connection) as made:
+        await scene.bound(ACCEPTED)
+        await eventually(lambda: is_idle(made))
+        binding = await scene.binding()
+        await scene.own_crd({**binding, "metadata": {"uid": "of-another-control-plane"}})
+        await until(
+            lambda: says(scene.binding(), "Connected", "False", "ForeignCustomResourceDefinition")
+        )
+        await scene.create_instance()
+        await eventually(lambda: is_idle(made))
+        (owner,) = (await scene.in_app(CRD, scene.offer.name))["metadata"]["ownerReferences"]
+        assert owner["uid"] == "of-another-control-plane"
+        assert await scene.copy() is None
+        await scene.own_crd(binding)
+        await until(lambda: says(scene.binding(), "Connected"))
+        await until(scene.copy)
+
+
 async def test_delete_takes_the_crd_and_what_came_down(scene: Scene) -> None:
+    """Also where a claim is of a kind that is served nowhere (H18)."""
+    unserved = claim("gadgets", "Provider", group="nobody.example")
     async with scene.backend(), konnector(scene.app.connection):
         await with_credentials(scene)
+        ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
+        both: Manifest = {"spec": {"permissionClaims": [ACCEPTED, unserved]}}
+        await scene.app.cluster.merge_patch(ref, both, manager=MANAGER)
         own = secret("own", scene.app_namespace)
         await scene.app.cluster.create(own, SECRET, manager="developer")
         await annotated(scene, "Delete")

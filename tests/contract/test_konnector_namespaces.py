@@ -4,8 +4,10 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import space as spaces
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting, uid_of
-from reconciler.core.refs import NAMESPACE
-from tests.support.bound_scenes import Scene, remove, until
+from reconciler.core.refs import NAMESPACE, SECRET
+from tests.support.bound_scenes import ACCEPTED, Scene, remove, secret, until
+from tests.support.konnector import konnector
+from tests.support.konnector_claims import degraded
 from tests.support.konnector_scenes import Side, equals, sides, story, working
 
 HOLD = "provider.example/cleanup"
@@ -78,6 +80,23 @@ async def test_a_namespace_that_went_while_nobody_looked(scene: Scene) -> None:
         async with working(scene):
             await until(lambda: mapping_gone(scene))
             await until(lambda: service_namespace_gone(scene))
+
+
+async def test_what_a_namespace_refused_on_its_way_out_is_forgotten(scene: Scene) -> None:
+    """Credentials that outlive their instance are turned away, until there is no place for them."""
+    async with scene.backend(), konnector(scene.app.connection):
+        await scene.bound(ACCEPTED)
+        await scene.create_instance()
+        await until(scene.copy)
+        made = secret("creds", scene.service_namespace)
+        await scene.plane.cluster.create(made, SECRET, manager="provider")
+        await until(lambda: scene.in_app(SECRET, "creds", scene.app_namespace))
+        await scene.patch_copy({"metadata": {"finalizers": [HOLD]}})
+        await leave(scene)
+        assert "creds" in await until(lambda: degraded(scene))
+        await scene.patch_copy({"metadata": {"finalizers": None}})
+        await until(lambda: app_namespace_gone(scene))
+        await until(lambda: equals(degraded(scene), ""))
 
 
 async def released(scene: Scene) -> tuple[Side, Side]:

@@ -1,6 +1,6 @@
 """The program `konnector` as processes: two replicas, one of which works, and how they end.
 
-protocol-konnector.md A.1, A.3, A.4, G 11, 12, H7.
+protocol-konnector.md A.1, A.3, A.4, G 3 to 9, 11, 12, H7.
 """
 
 import asyncio
@@ -10,13 +10,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import yaml
 
+from reconciler.blueprints import kubeconfig as kubeconfig_text
 from reconciler.blueprints import rights
 from reconciler.blueprints.objects import build
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import SECRET
-from tests.support.bound_scenes import ACCEPTED, Managed, Scene, says, until
+from reconciler.core.secret import Secret
+from tests.support.bound_scenes import ACCEPTED, Managed, Scene, b64, says, served, until
 from tests.support.eventually import eventually
 from tests.support.konnector_ways import account, content
 from tests.support.replicas import Replicas, replicas
@@ -125,10 +128,12 @@ def of_control_plane(scene: Managed, secret: str = "shop-kubeconfig") -> list[st
 
 
 async def test_beside_the_control_plane_the_lease_is_given_back_too(
-    managed: Managed, tmp_path: Path
+    managed: Managed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Then another takes it which is told its name, and another key of another Secret."""
     async with account(managed.app, rights.FULL) as token, managed.backend():
-        await managed.make_secret(content(managed.app.connection, token))
+        kubeconfig = content(managed.app.connection, token)
+        await managed.make_secret(kubeconfig)
         await managed.apply(managed.offer.resource)
         await until(lambda: managed.read(SECRET, "shop-kubeconfig"))
         command = of_control_plane(managed)
@@ -140,6 +145,51 @@ async def test_beside_the_control_plane_the_lease_is_given_back_too(
             only.send(signal.SIGTERM)
             assert await only.ended() == 0
             assert await made.holder() == ""
+
+            monkeypatch.setenv("POD_NAME", "konnector-7d9f-abcde")
+            made.command = await with_another_key(managed, kubeconfig)
+            named = await made.start()
+            await made.leader(named)
+            assert await made.holder() == "konnector-7d9f-abcde"
+            await until(lambda: served(managed.app, managed.offer.kind))
+            made_here = managed.offer.instance("orders", namespace=managed.app_namespace, spec={})
+            await managed.app.cluster.create(made_here, managed.offer.kind, manager="developer")
+            where = managed.service_namespace
+            await until(lambda: managed.read(managed.offer.kind, "orders", where))
+
+
+async def with_another_key(managed: Managed, kubeconfig: str) -> list[str]:
+    """Make a Secret of which one key leads to the app cluster, and `kubeconfig` nowhere."""
+    name, data = "by-another-key", {"kubeconfig": b64("garbage"), "elsewhere": b64(kubeconfig)}
+    made = build(SECRET, name, namespace=managed.namespace, data=data)
+    await managed.plane.cluster.create(made, SECRET, manager="tests")
+    return [
+        *of_control_plane(managed, name),
+        f"--app-cluster-kubeconfig-secret-namespace={managed.namespace}",
+        "--app-cluster-kubeconfig-secret-key=elsewhere",
+    ]
+
+
+_REQUIRED = (
+    "--app-cluster-kubeconfig-secret-name",
+    "--app-cluster-kubeconfig-secret-namespace",
+    "--binding-root-namespace",
+)
+
+
+@pytest.mark.parametrize("missing", _REQUIRED)
+async def test_a_flag_that_is_missing_is_named(missing: str) -> None:
+    given = [f"{flag}=x" for flag in _REQUIRED if flag != missing]
+    code, err = await told([*KONNECTOR, "--control-plane-mode", *given])
+    assert code == 1
+    assert err == f"Error: {missing}: required when --control-plane-mode is on\n"
+
+
+async def test_a_key_that_is_empty_is_told() -> None:
+    key, given = "--app-cluster-kubeconfig-secret-key", [f"{flag}=x" for flag in _REQUIRED]
+    code, err = await told([*KONNECTOR, "--control-plane-mode", *given, f"{key}="])
+    assert code == 1
+    assert err == f"Error: {key}: cannot be empty when --control-plane-mode is on\n"
 
 
 async def told(arguments: list[str]) -> tuple[int | None, str]:
@@ -155,7 +205,9 @@ async def told(arguments: list[str]) -> tuple[int | None, str]:
     return process.returncode, err.decode()
 
 
-async def test_what_hinders_a_start_is_told_in_one_sentence(managed: Managed) -> None:
+async def test_what_hinders_a_start_is_told_in_one_sentence(
+    managed: Managed, tmp_path: Path
+) -> None:
     plane = managed.plane
     kubeconfig = f"--kubeconfig={plane.kubeconfig}"
     lines = yaml.safe_load(plane.kubeconfig.read_text())
@@ -173,6 +225,13 @@ async def test_what_hinders_a_start_is_told_in_one_sentence(managed: Managed) ->
         code, err = await told(run)
         assert (code, err.count("\n")) == (1, 1), err
         assert err.startswith(f"Error: {sentence}"), err
+    nobody = tmp_path / "nobody"
+    where_to = kubeconfig_text.Destination("http://127.0.0.1:1", "", "", managed.namespace)
+    nobody.write_text(kubeconfig_text.text(where_to, Secret("token")))
+    run = [*of_control_plane(at, "any"), where, f"--kubeconfig={nobody}", "--probe-address="]
+    code, err = await told(run)
+    assert (code, err.count("\n")) == (1, 1), err
+    assert err.startswith(f"Error: {failed} {managed.namespace}/any: control-plane: "), err
     code, err = await told([*KONNECTOR, "--control-plane-mode"])
     assert (code, err.count("\n")) == (1, 1), err
     assert "required when --control-plane-mode is on" in err

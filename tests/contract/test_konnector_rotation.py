@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from konnector.decisions.cluster_binding import PULSE
@@ -23,16 +24,26 @@ from tests.support.bound_scenes import (
     Scene,
     conditions,
     direct_scene,
+    gone,
     remove,
     says,
     until,
 )
+from tests.support.cues import Gate
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.forward_clock import ForwardClock
 from tests.support.http_faults import answer, on
 from tests.support.konnector import konnector
-from tests.support.konnector_ways import Kubeconfigs, a_way, bare, put, text_of
+from tests.support.konnector_ways import (
+    Kubeconfigs,
+    a_way,
+    account,
+    bare,
+    content,
+    put,
+    text_of,
+)
 from tests.support.offers import offered
 
 INVALID = "KubeconfigSecretInvalid"
@@ -227,6 +238,32 @@ async def test_a_space_without_its_cluster_binding_is_told(scene: Scene) -> None
         await until(made.heart)
 
 
+async def test_a_kubeconfig_to_a_space_that_is_not_there_is_told_and_asks_little(
+    scene: Scene,
+) -> None:
+    """With rights everywhere, every list of it succeeds and is empty."""
+    clock = ForwardClock()
+    everything: Manifest = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+    async with (
+        account(scene.plane, [everything]) as token,
+        a_way(scene.plane) as (way, _),
+        konnector(scene.app.connection, clock=clock),
+    ):
+        made = build(SECRET, scene.secret, namespace=BIND)
+        await scene.app.cluster.create(made, SECRET, manager=MANAGER)
+        await put(scene.app, BIND, scene.secret, content(way.connection, token, scene.space))
+        await scene.bind()
+
+        async def told() -> bool:
+            clock.put_forward(timedelta(seconds=30))
+            found = conditions(await scene.binding()).get("InformersSynced", {})
+            return f"Namespace {scene.space} does not exist" in found.get("message", "")
+
+        await until(told)
+        asked = [one for one in way.log if one.path.endswith(f"/namespaces/{scene.space}")]
+        assert len(asked) < 100
+
+
 async def test_two_providers_side_by_side_and_one_of_them_ends(
     scene: Scene, namespace: str
 ) -> None:
@@ -235,12 +272,23 @@ async def test_two_providers_side_by_side_and_one_of_them_ends(
         a_namespace(scene, other_name),
         direct_scene(scene.plane, scene.app, other_name) as other,
         bound(scene) as made,
+        a_way(scene.plane) as (silent, _),
+        a_way(scene.plane) as (new_way, _),
     ):
         await other.bound(ACCEPTED)
         await until(lambda: says(other.export(), "Ready"))
         await other.create_instance("theirs")
         await until(lambda: other.copy("theirs"))
         there = Bound(other, made.way, made.clock)
+        # Nor is one that leads to a server which does not answer.
+        gate = Gate()
+        silent.add(on(), gate)
+        await made.kubeconfigs.place(made.kubeconfigs.by(silent.connection, await scene.token()))
+        await gate.reached.wait()
+        await there.kubeconfigs.place(there.kubeconfigs.by(new_way.connection, await other.token()))
+        await eventually(lambda: len(new_way.log) > 1)  # it was tried, and is used
+        assert silent.log == []
+        gate.open()
         # A new token for one of them is no matter to the other.
         renewed = await there.kubeconfigs.renewed()
         await there.kubeconfigs.provide(renewed)
@@ -309,7 +357,17 @@ async def test_a_binding_that_is_led_elsewhere_is_synced_there_only(
         await second.create_instance("theirs")
         await made.syncs("later")
         assert await second.copy("theirs") is None
+
+        # Nobody wants the Secret of a binding that is gone to be made again.
         await second.unbind()
+        await until(lambda: gone(second.binding()))
+        await remove(scene.app, SECRET, BIND, own)
+        there = Bound(other, made.way, made.clock)
+        for _ in range(3):
+            before = await there.heart()
+            made.clock.put_forward(PULSE)
+            await until(lambda before=before: changed(there.heart, before))  # type: ignore[misc]
+        assert await scene.in_app(SECRET, own) is None
 
 
 @asynccontextmanager

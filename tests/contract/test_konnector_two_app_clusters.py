@@ -1,18 +1,37 @@
 """Two app clusters of one control plane, with all names alike (behaviours 3, golden 05)."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import pytest
 
 from bind.settings import Settings
-from reconciler.core.manifest import name_of
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.blueprints.objects import build
+from reconciler.core import keys, names
+from reconciler.core.manifest import annotations_of, get_text, identity_of, name_of
+from reconciler.core.refs import CLUSTER_ROLE_BINDING, CONFIG_MAP, ROLE_BINDING, SECRET, Kind
 from tests.support.backend import USUAL
-from tests.support.bound_scenes import Scene, until
+from tests.support.bound_scenes import Scene, b64, until
 from tests.support.clusters import LiveCluster
-from tests.support.konnector_scenes import CLUSTER_WIDE, Story, at_home, equals, working
+from tests.support.eventually import eventually
+from tests.support.konnector_claims import claim, data, ends, is_idle, mapped, offer
+from tests.support.konnector_scenes import (
+    CLUSTER_WIDE,
+    Side,
+    Story,
+    at_home,
+    equals,
+    event,
+    refusal,
+    working,
+)
 from tests.support.offers import offered
+
+CLAIMS = claim("secrets", "Provider"), claim("configmaps", "Consumer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +59,15 @@ async def scenes(
 ) -> AsyncIterator[tuple[Scene, Scene]]:
     """Two spaces, where the name of one begins with that of the other."""
     unique = namespace.removeprefix("test-")
-    home = f"dev-{unique}" if case.scope == "Namespaced" else ""
     apps = (app_cluster, second_app_cluster)
     async with offered(
         control_plane.cluster, *(app.cluster for app in apps), namespace=namespace, scope=case.scope
-    ) as offer:
+    ) as made:
         one, other = (
-            Scene(control_plane, app, offer, f"cluster-{unique}{end}", home)
+            Scene(control_plane, app, made, f"cluster-{unique}{end}", f"dev-{unique}")
             for app, end in zip(apps, ("", "-x"), strict=True)
         )
+        await offer(one, *CLAIMS)
         async with at_home(one), at_home(other):
             yield one, other
 
@@ -57,35 +76,186 @@ async def scenes(
 async def test_neither_knows_of_the_other(scenes: tuple[Scene, Scene], case: Case) -> None:
     one, other = scenes
     async with one.backend(settings=case.settings), working(one) as first:
-        await one.bound()
-        await first.settle(spec={"size": "1Gi"})
+        await one.bound(*CLAIMS)
+        await first.settle(spec={"size": "1Gi"}, metadata=_naming(other))
+        await first.here.make("users")
         async with working(other) as second:
-            await other.bound()
-            await second.settle(spec={"size": "2Gi"})
+            await other.bound(*CLAIMS)
+            await second.settle(spec={"size": "2Gi"}, metadata=_naming(one))
+            await second.here.make("users")
             if case.scope == "Cluster":
-                await first.here.make("x-orders")  # has the place of the other's copy
-            await first.here.make("mine")
-            await until(lambda: first.there.read("mine"))
-
-            assert await first.there.spec() == {"size": "1Gi"}
-            assert await second.there.spec() == {"size": "2Gi"}
+                await _a_taken_name_is_told_to_one(first, second)
+            await _is_in_its_space(first, {"size": "1Gi"})
+            await _is_in_its_space(second, {"size": "2Gi"})
             await _each_goes_its_way(first, second)
+            await _each_goes_its_way(second, first)
+            await _each_has_what_is_born_in_its_space(first, second)
+            await _each_deletes_its_own("orders", first, second)
+            await _each_deletes_its_own("users", second, first)
+            await _each_has_what_it_claims(first, second)
+            await _each_follows_its_own(one, other)
+            for scene in scenes:
+                await _has_rights_as_far_as(case.settings.consumer_scope, scene)
+            left = (first, {"users", "first-born"}), (second, {"orders", "second-born"})
+            await _nothing_else_is_anywhere(*left)
 
-            await first.here.delete()
-            await until(first.here.gone)
-            assert await first.there.gone()
-            await second.writes()
-            assert await second.here.spec() == {"size": "4Gi"}
-            assert await second.there.spec() == {"size": "4Gi"}
-            found = (await other.app.cluster.list(other.offer.kind)).items
-            assert "mine" not in {name_of(one) for one in found}
+
+def _naming(scene: Scene) -> dict[str, Any]:
+    """Return metadata that name a space. In an app cluster that means nothing (G 30)."""
+    return {"annotations": {keys.CLUSTER_NAMESPACE: scene.space}}
 
 
-async def _each_goes_its_way(first: Story, second: Story) -> None:
-    await second.here.patch({"spec": {"size": "4Gi"}})
-    await until(lambda: equals(second.there.spec(), {"size": "4Gi"}))
-    await second.there.patch({"status": {"phase": "Failed"}}, subresource="status")
-    await until(lambda: equals(second.here.status(), {"phase": "Failed"}))
-    await first.writes()
-    assert await first.there.spec() == {"size": "1Gi"}
-    assert await first.is_ready()
+async def _is_in_its_space(story: Story, spec: Any) -> None:
+    copy = await story.there.read()
+    assert copy["spec"] == spec
+    marks = {} if story.scene.offer.kind.namespaced else _naming(story.scene)["annotations"]
+    assert annotations_of(copy) == {keys.BOUND: "true", **marks}
+
+
+async def _a_taken_name_is_told_to_one(first: Story, second: Story) -> None:
+    """One's `x-orders` would have the place of the copy of the other's `orders`."""
+    one, other = first.scene, second.scene
+    async with _left_alone(second, "orders"):
+        await first.here.make("x-orders")
+        told = await until(lambda: event(one, "x-orders", "NameTaken"))
+        assert second.there.ref("orders").name in told["note"]
+        assert "x-orders" in await until(lambda: refusal(one))
+        await first.here.delete("x-orders")
+        await until(lambda: first.here.gone("x-orders"))
+        await until(lambda: equals(refusal(one), ""))
+    assert await event(other, "orders", "NameTaken") is None
+    assert await refusal(other) == ""
+
+
+async def _each_goes_its_way(mover: Story, other: Story) -> None:
+    """Neither spec nor status of one comes to the other, on either side."""
+    whose = mover.scene.space
+    async with _left_alone(other, "orders"):
+        await mover.here.patch({"spec": {"size": whose}})
+        await until(lambda: equals(mover.there.spec(), {"size": whose}))
+        await mover.there.patch({"status": {"phase": whose}}, subresource="status")
+        await until(lambda: equals(mover.here.status(), {"phase": whose}))
+
+
+async def _each_deletes_its_own(name: str, deleter: Story, other: Story) -> None:
+    async with _left_alone(other, name):
+        await deleter.here.delete(name)
+        await until(lambda: deleter.here.gone(name))
+        assert await deleter.there.gone(name)
+
+
+@contextlib.asynccontextmanager
+async def _left_alone(story: Story, name: str) -> AsyncIterator[None]:
+    """Nobody writes to either side of an instance while the block does something elsewhere."""
+    before = [await side.read(name) for side in (story.here, story.there)]
+    assert None not in before
+    yield
+    await story.writes()
+    assert [await side.read(name) for side in (story.here, story.there)] == before
+
+
+async def _each_has_what_is_born_in_its_space(first: Story, second: Story) -> None:
+    """In a service namespace the place says whose it is, elsewhere the annotation."""
+    for name, owner in (("first-born", first), ("second-born", second)):
+        kind = owner.scene.offer.kind
+        await owner.there.make(name, metadata={} if kind.namespaced else _naming(owner.scene))
+    for name, owner, other in (("first-born", first, second), ("second-born", second, first)):
+        await until(partial(owner.here.read, name))
+        await other.writes()
+        assert await other.here.gone(name)
+
+
+async def _nothing_else_is_anywhere(*expected: tuple[Story, set[str]]) -> None:
+    for story, present in expected:
+        assert await _places(story.here) == {_place(story.here, name) for name in present}
+    copies = {_place(story.there, name) for story, present in expected for name in present}
+    assert await _places(expected[0][0].there) == copies
+
+
+def _place(side: Side, name: str) -> tuple[str, str]:
+    ref = side.ref(name)
+    return ref.namespace, ref.name
+
+
+async def _places(side: Side) -> set[tuple[str, str]]:
+    """Return where instances are in a cluster, whoever's they are."""
+    found = (await side.live.cluster.list(side.scene.offer.kind)).items
+    return {identity_of(one) for one in found if "canary" not in name_of(one)}
+
+
+async def _each_has_what_it_claims(first: Story, second: Story) -> None:
+    """Their app namespaces have one name; what is in an object tells whose it is."""
+    pairs = ((first.scene, second.scene), (second.scene, first.scene))
+    for scene, stranger in pairs:
+        for name in _claimed_by(scene):
+            body = data(scene.space, "ConfigMap")
+            await ends(scene)[1].make(CONFIG_MAP, name, metadata=_naming(stranger), **body)
+    if not first.scene.offer.kind.namespaced:
+        await _claims_wait_for_a_mapping(first, second)
+    for scene, _ in pairs:
+        there, _ = ends(scene)
+        for name in _claimed_by(scene):
+            await until(partial(there.holds, CONFIG_MAP, name, scene.space))
+            await there.make(SECRET, name, **data(scene.space))
+    for scene, _ in pairs:
+        for name in _claimed_by(scene):
+            await until(partial(ends(scene)[1].holds, SECRET, name, scene.space))
+    await eventually(lambda: is_idle(first.made) and is_idle(second.made))
+    for scene, stranger in pairs:
+        await _is_with_nobody_else(scene, stranger)
+
+
+async def _is_with_nobody_else(scene: Scene, stranger: Scene) -> None:
+    for kind in (SECRET, CONFIG_MAP):
+        for end in ends(scene):
+            expected = {(end.namespace, name) for name in _claimed_by(scene)}
+            assert await _holders(end.live, kind, scene.space) == expected
+        assert await _holders(stranger.app, kind, scene.space) == set()
+    copy = await ends(scene)[0].read(CONFIG_MAP, "creds")
+    assert annotations_of(copy) == {keys.RESOURCE_OWNER: "Consumer"}
+
+
+def _claimed_by(scene: Scene) -> tuple[str, str]:
+    return "creds", f"of-{scene.space}"
+
+
+async def _holders(live: LiveCluster, kind: Kind, text: str) -> set[tuple[str, str]]:
+    """Return where in a cluster there is an object with this text in it."""
+    found = (await live.cluster.list(kind)).items
+    return {identity_of(one) for one in found if get_text(one, "data", "key") in (text, b64(text))}
+
+
+async def _claims_wait_for_a_mapping(*stories: Story) -> None:
+    """A cluster-scoped claim asks for none, but one that is there serves it, too."""
+    for story in stories:
+        await story.writes()
+        scene = story.scene
+        assert not await mapped(scene)
+        made = build(API_SERVICE_NAMESPACE, scene.app_namespace, namespace=scene.space, spec={})
+        await scene.plane.cluster.create(made, API_SERVICE_NAMESPACE, manager="tests")
+
+
+async def _each_follows_its_own(one: Scene, other: Scene) -> None:
+    (there, here), (far_there, far_here) = ends(one), ends(other)
+    await there.patch(SECRET, "creds", **data("new"))
+    await until(lambda: here.holds(SECRET, "creds", "new"))
+    await here.delete(CONFIG_MAP, "creds")
+    await until(lambda: there.lacks(CONFIG_MAP, "creds"))
+    await far_here.patch(CONFIG_MAP, "creds", **data("new", "ConfigMap"))
+    await until(lambda: far_there.holds(CONFIG_MAP, "creds", "new"))
+    assert await far_here.holds(SECRET, "creds", other.space)
+    await far_there.delete(SECRET, "creds")
+    await until(lambda: far_here.lacks(SECRET, "creds"))
+    assert await here.holds(SECRET, "creds", "new")
+    assert await there.lacks(CONFIG_MAP, "creds")
+
+
+async def _has_rights_as_far_as(scope: str, scene: Scene) -> None:
+    """In each service namespace, or in all namespaces by one binding and by no other."""
+    export = await scene.export()
+    assert get_text(export, "spec", "informerScope") == scope
+    name = names.space_cluster_role(scene.space)
+    assert bool(await scene.on_plane(CLUSTER_ROLE_BINDING, name)) is (scope == "Cluster")
+    listed = await scene.plane.cluster.list(ROLE_BINDING, namespace=scene.service_namespace)
+    in_home = [name_of(one) for one in listed.items]
+    assert in_home == ([] if scope == "Cluster" else [names.BINDER])

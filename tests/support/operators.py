@@ -2,12 +2,13 @@
 
 import uuid
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from reconciler.blueprints import konnector, space
 from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import CLUSTER_ROLE_BINDING, SERVICE_ACCOUNT, Kind, Ref
 from reconciler.kube.cluster import Preconditions, Propagation
@@ -66,9 +67,11 @@ async def _admitted(live: LiveCluster, name: str) -> str:
     token = get_text(answer, "status", "token")
     async with as_holder(live, token) as holder:
 
-        async def hears():
-            await holder.list(CLUSTER_ROLE_BINDING)
-            return True
+        async def hears() -> bool:
+            with suppress(Forbidden):
+                await holder.list(CLUSTER_ROLE_BINDING)
+                return True
+            return False
 
         await eventually(hears)
     return token

@@ -17,6 +17,7 @@ import yaml
 
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.core import names
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import CLUSTER_ROLE_BINDING, LEASE, NAMESPACE, SERVICE_ACCOUNT, Kind, Ref
@@ -126,7 +127,9 @@ class Replicas:
         assert not await replica.leads()
 
     async def holder(self) -> str:
-        ref = Ref(self.plane.name, LEASE, self.namespace, "klutch-bind")
+        of_backend = self.command == _BACKEND
+        name = names.BACKEND_LEASE if of_backend else names.KONNECTOR_LEASE
+        ref = Ref(self.plane.name, LEASE, self.namespace, name)
         return get_text(await self.plane.cluster.get(ref), "spec", "holderIdentity")
 
     def _user(self, name: str) -> str:

@@ -172,6 +172,8 @@ REFUSED = {
         {"resource": "secrets", "state": "Accepted"}, "version is missing",
     ),
     "a group that is a number": (claim(group=1), "group is not a text"),
+    "a version with its group": (claim(version="apps/v1"), "'apps/v1' is not a version"),
+    "a version that leads elsewhere": (claim(version=".."), "'..' is not a version"),
 }  # fmt: skip
 
 
@@ -204,6 +206,12 @@ FOLLOWED = {
 def test_what_would_only_add_is_told_and_the_claim_followed(given_claim, path):
     why = f"{SUBJECT} is followed without {path}, which is not supported"
     assert rules_of(binding(given_claim)) == Claims((ALL,), (why,))
+
+
+def test_a_group_cannot_lead_elsewhere():
+    claims = rules_of(binding(claim(group="../api")))
+    (why,) = claims.unsupported
+    assert why.endswith("is not followed: '../api' is not a group")
 
 
 def test_one_bad_claim_spares_the_others_and_is_known_by_its_number():

@@ -1,12 +1,13 @@
 """The CRD in the app cluster: what follows from an export, and which write that takes."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from konnector.decisions import crd
-from konnector.decisions.crd import Owner
+from konnector.decisions.crd import Owner, Plan
 from konnector.decisions.sides import APP_CLUSTER
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core.decision import Create, Patch
@@ -329,6 +330,15 @@ def test_h15_what_a_binding_left_that_is_gone_is_taken_over():
         }
     }
     assert plan(export(), merged(held, found.step.body), OWNER).standing == "ours"
+
+
+def test_what_another_binding_takes_that_no_view_shows_is_its_own():
+    """Two konnectors that serve one app cluster do not take a CRD from each other for ever."""
+    held = live_like(LIVE, ownerReferences=[reference("elsewhere")])
+    owner = replace(OWNER, held="uid-of-crd")
+    assert plan(export(), held, owner) == Plan("foreign")
+    made_anew = live_like(held, uid="uid-of-another-crd")
+    assert plan(export(), made_anew, owner).standing == "left"
 
 
 def test_h15_taken_over_and_mended_in_one_write():

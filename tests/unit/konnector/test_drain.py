@@ -10,6 +10,7 @@ from konnector.decisions import drain
 from konnector.decisions.drain import BATCH, Seen, decide, is_held, syncs
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Delete, Patch
 from reconciler.core.durations import format_time
@@ -212,6 +213,33 @@ def test_what_a_release_writes():
     assert step.body == {
         "metadata": {"uid": "uid-of-a", "resourceVersion": "7", "finalizers": [OTHERS]}
     }
+
+
+def mapping(service=HERE, **annotations):
+    made = live(API_SERVICE_NAMESPACE, "dev", namespace=SPACE)
+    return {**live_like(made, annotations=annotations), "status": {"namespace": service}}
+
+
+MARKED = {keys.RELEASED_KINDS: f"{NAME},secrets.shop.example"}
+MARKING: dict[str, tuple[Any, ...]] = {
+    "first of all": ({"mappings": [mapping()]}, {keys.RELEASED_KINDS: NAME}),
+    "beside what was released before": (
+        {"mappings": [mapping(**{keys.RELEASED_KINDS: "secrets.shop.example"})]}, MARKED,
+    ),
+    "once": ({"mappings": [mapping(**MARKED)]}, None),
+    "not where nothing of it is": ({"mappings": [mapping("elsewhere")]}, None),
+    "not without copies": ({"mappings": [mapping()], "copies": [], "instances": [held()]}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "notes"), MARKING.values(), ids=MARKING.keys())
+def test_a_mapping_tells_of_what_is_released_behind_it(facts, notes):
+    (task,) = decide(seen(leaving(), **{"copies": [copy()], **facts}), now=NOW).tasks
+    (step,) = task.steps
+    assert isinstance(step, Patch)
+    assert (step.ref.kind == API_SERVICE_NAMESPACE) is (notes is not None)
+    if notes is not None:
+        assert get_map(step.body, "metadata", "annotations") == notes
 
 
 GONE = ("delete", APP_CLUSTER, "CustomResourceDefinition", NAME)

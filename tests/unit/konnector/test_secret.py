@@ -55,6 +55,11 @@ BAD: dict[str, Any] = {
         "KubeconfigSecretInvalid",
         "has an invalid kubeconfig: it is not base64",
     ),
+    "a very long one": (
+        holding(content() + b"# junk\n" * 10_000),
+        "KubeconfigSecretInvalid",
+        "has an invalid kubeconfig: it has more than 64 KiB",
+    ),
     "no kubeconfig": (holding(b"just text"), "KubeconfigSecretInvalid", "has an invalid"),
     "no such context": (holding(OTHER_CONTEXT), "KubeconfigSecretInvalid", "current-context"),
     "no namespace": (

@@ -61,6 +61,9 @@ def test_a_call_that_no_path_can_name_is_rejected_with_its_object(name):
     manifest = {"metadata": {"name": "x", "namespace": name}}
     with pytest.raises(Rejected, match="c: create ConfigMap"):
         requests.create("c", manifest, CONFIG_MAP, manager="m", dry_run=False)
+    for group, version in ((name, "v1"), ("", name)):
+        with pytest.raises(Rejected, match="c: get Gadget"):
+            requests.resources("c", Kind(group, version, "Gadget", "gadgets"))
 
 
 def test_a_namespaced_object_needs_its_namespace():
