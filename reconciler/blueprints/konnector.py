@@ -15,13 +15,29 @@ from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, DEPLOYMENT,
 
 _REPLICAS: Final = 2
 _POD_LABELS: Final = {keys.APP: keys.APP_KONNECTOR}
+_PROBE: Final[Manifest] = {"httpGet": {"path": "/healthz", "port": 8080}}
 _RUNNING: Final[Manifest] = {
     "env": [
         {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
     ],
-    "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080}},
+    "readinessProbe": _PROBE,
 }
+# As konnector/deploy/minimal has it.
+_CONFINED: Final[Manifest] = {
+    "startupProbe": {**_PROBE, "failureThreshold": 30, "periodSeconds": 2},
+    "livenessProbe": {**_PROBE, "periodSeconds": 10, "timeoutSeconds": 5},
+    "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+    "securityContext": {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    },
+}
+_PROBES: Final = frozenset({"startupProbe", "livenessProbe", "readinessProbe"})
+_GRACE: Final[Manifest] = {"terminationGracePeriodSeconds": 60}
 
 
 def cluster_role(name: str, rules: Sequence[Manifest], *, marks: Marks) -> Manifest:
@@ -37,12 +53,21 @@ def cluster_role_binding(name: str, account: str, *, marks: Marks) -> Manifest:
     return build(CLUSTER_ROLE_BINDING, name, marks=marks, subjects=[subject], roleRef=role)
 
 
-def deployment(image: str, overrides: Manifest, *, marks: Marks) -> Manifest:
-    """Return the Deployment. Its selector cannot be changed, so it bears no label of ours."""
+def deployment(
+    image: str, overrides: Manifest, *, marks: Marks, confined: bool = False
+) -> Manifest:
+    """Return the Deployment. Its selector cannot be changed, so it bears no label of ours.
+
+    `confined` is for an image of ours, which needs no more than that allows.
+    """
+    base: Manifest = {"image": image, **_RUNNING}
     pod: Manifest = {
         "restartPolicy": "Always",
         "serviceAccountName": names.KONNECTOR,
-        "containers": [_container({"image": image, **_RUNNING}, overrides)],
+        "containers": [
+            _container({**base, **_confinement(overrides)} if confined else base, overrides)
+        ],
+        **(_GRACE if confined else {}),
     }
     spec: Manifest = {
         "replicas": _REPLICAS,
@@ -67,6 +92,17 @@ def app_cluster_binding_konnector(*, deploy: bool, image: str, overrides: Manife
         return {"deploy": False}
     container: dict[str, JSON] = {"image": image, **overrides} if image else dict(overrides)
     return {"deploy": True, "overrides": container} if container else {"deploy": True}
+
+
+def _confinement(overrides: Manifest) -> Manifest:
+    """Return what protects a container, without what overrides name.
+
+    A limit below a request of ours would be refused, and root beside runAsNonRoot not started;
+    one probe that is elsewhere tells that all are.
+    """
+    said = {field for field, value in overrides.items() if value is not None}
+    named = said | _PROBES if said & _PROBES else said
+    return {field: value for field, value in _CONFINED.items() if field not in named}
 
 
 def _container(base: Manifest, overrides: Manifest) -> Manifest:

@@ -141,9 +141,11 @@ def _konnector(
     yield step.of_cluster(cluster, CLUSTER_ROLE, konnector.cluster_role(_ROLE, rules, marks=marks))
     given = konnector.cluster_role_binding(_ROLE, names.KONNECTOR, marks=marks)
     yield step.of_cluster(cluster, CLUSTER_ROLE_BINDING, given)
+    # The original's needs all rights, so what can do with less is ours.
+    confined = minimal is not None
     yield step.of_cluster(
         cluster,
         DEPLOYMENT,
-        konnector.deployment(spec.image, spec.overrides, marks=marks),
+        konnector.deployment(spec.image, spec.overrides, marks=marks, confined=confined),
         compared=konnector.image_and_overrides(spec.image, spec.overrides, marks=marks),
     )

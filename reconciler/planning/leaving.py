@@ -133,7 +133,7 @@ def change_of(site: Site, departure: Departure, *, in_use: int | None = None) ->
         subject=departure.subject,
         ref=departure.ref,
         action=Action.RELEASE,
-        reason=f"not in the files: {_instances(in_use)} stay, sync stops",
+        reason=f"not in the files: {_instances(in_use)} {_stay(in_use)}, sync stops",
         unit=departure.key,
         before=before_digest(departure.live, {}),
         uid=uid_of(departure.live),
@@ -169,6 +169,10 @@ def _instances(count: int | None) -> str:
     if count is None:
         return "its instances"
     return "1 instance" if count == 1 else f"{count} instances"
+
+
+def _stay(count: int | None) -> str:
+    return "stays" if count == 1 else "stay"
 
 
 def _release(site: Site, key: UnitKey, carrier: Ref, home: Ref) -> Iterator[Step]:

@@ -10,10 +10,13 @@ from dataclasses import replace
 
 import pytest
 
+from reconciler.apply import bodies
+from reconciler.core import keys, names
 from reconciler.core.live import Address
+from reconciler.core.managed_fields import created_to_applied
 from reconciler.core.manifest import Manifest, covers, get, namespace_of, put
 from reconciler.core.normalize import normalize
-from reconciler.core.refs import CRD
+from reconciler.core.refs import CRD, DEPLOYMENT, Ref
 from reconciler.core.secret import Secret
 from reconciler.fleet.compile import cluster_objects, unit_objects
 from reconciler.fleet.footing import default_footing
@@ -134,3 +137,39 @@ async def test_a_new_object_is_accepted_and_has_not_drifted(post, wanted):
     if wanted.compared is not None:
         metadata = {"metadata": get(stated, "metadata")}
         assert covers(normalize(live), normalize({**wanted.compared, **metadata}))
+
+
+async def test_one_that_is_given_all_rights_is_no_longer_confined(control_plane, namespace):
+    """So the original's image runs in its place as it would in a Deployment of its own."""
+    cluster = control_plane.cluster
+    spec = KONNECTORS["minimal rights"]
+    minimal, full = (
+        konnector_of(replace(spec, rbac=rbac), namespace) for rbac in (Rbac.MINIMAL, Rbac.FULL)
+    )
+    live = await cluster.create(minimal.manifest, DEPLOYMENT, manager=keys.MANAGER_CLI)
+    assert differences(live, minimal.stated, whole=minimal.manifest) == ()
+    paths = " ".join(one.path for one in differences(live, full.stated, whole=full.manifest))
+    for name in ("securityContext", "livenessProbe", "startupProbe", "resources"):
+        assert f"/{name}" in paths
+    taken = created_to_applied(live, manager=keys.MANAGER_CLI)
+    assert taken is not None
+    ref = Ref(cluster.name, DEPLOYMENT, namespace, names.KONNECTOR)
+    live = await cluster.json_patch(ref, taken, manager=keys.MANAGER_CLI)
+    body = bodies.applied(live, full.stated, whole=full.manifest)
+    live = await cluster.apply(body, DEPLOYMENT, manager=keys.MANAGER_CLI, force=True)
+    assert differences(live, full.stated, whole=full.manifest) == ()
+    made = await cluster.create(alone(full.manifest), DEPLOYMENT, manager=keys.MANAGER_CLI)
+    assert get(live, "spec") == get(made, "spec")
+
+
+def alone(manifest):
+    return put(manifest, "another", "metadata", "name")
+
+
+def konnector_of(spec, namespace):
+    (found,) = (one for one in wanted_by(Mode.DIRECT, spec) if one.ref.kind == DEPLOYMENT)
+    assert found.compared is not None
+    manifest, compared = (
+        put(one, namespace, "metadata", "namespace") for one in (found.manifest, found.compared)
+    )
+    return replace(found, manifest=manifest, compared=compared)

@@ -1,6 +1,7 @@
 """The konnector's objects beside those that the original kubectl-bind made."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -9,8 +10,9 @@ from reconciler.blueprints import konnector, rights
 from reconciler.blueprints.objects import UNMARKED, Marks
 from reconciler.core import names
 from reconciler.core.defaults import with_defaults
-from reconciler.core.manifest import covers, get
+from reconciler.core.manifest import Manifest, covers, get, get_map, put
 from reconciler.core.normalize import normalize
+from reconciler.planning.compare import differences
 
 RECORDED = Path(__file__).with_name("data").joinpath("konnector.yaml").read_text()
 ORIGINAL = {one["kind"]: one for one in yaml.safe_load_all(RECORDED)}
@@ -53,6 +55,76 @@ def test_overrides_do_not_rename_the_container():
     made = konnector.deployment(IMAGE, {"name": "other", "image": "x"}, marks=UNMARKED)
     container = get(made, "spec", "template", "spec", "containers", 0)
     assert (get(container, "name"), get(container, "image")) == ("konnector", "x")
+
+
+MANIFEST = Path(__file__).parents[3] / "konnector/deploy/minimal/deployment.yaml"
+POD = ("spec", "template", "spec")
+
+
+def container_of(deployment) -> Any:
+    return get(deployment, *POD, "containers", 0)
+
+
+def confined(overrides) -> Any:
+    return konnector.deployment(IMAGE, overrides, marks=UNMARKED, confined=True)
+
+
+def test_a_confined_one_is_protected_as_by_our_manifest():
+    theirs = next(iter(yaml.safe_load_all(MANIFEST.read_text())))
+    ours, want = container_of(confined({})), container_of(theirs)
+    (port,) = want["ports"]
+    of_pod = get_map(theirs, *POD, "securityContext")
+    assert ours["securityContext"] == {**of_pod, **want["securityContext"]}
+    assert ours["resources"] == want["resources"]
+    for name in ("startupProbe", "livenessProbe"):
+        handler = {"httpGet": {**want[name]["httpGet"], "port": port["containerPort"]}}
+        assert ours[name] == {**want[name], **handler}
+    grace = (*POD, "terminationGracePeriodSeconds")
+    assert get(confined({}), *grace) == get(theirs, *grace)
+
+
+PROTECTION = ("startupProbe", "livenessProbe", "resources", "securityContext")
+CONFINED = {
+    # what the overrides say: what of our protection is laid below them
+    "nothing": ({}, PROTECTION),
+    "nothing by nulls": (dict.fromkeys(PROTECTION), PROTECTION),
+    "arguments": ({"args": ["--workers=2"]}, PROTECTION),
+    # A request of ours may be more than a limit of theirs.
+    "a limit": (
+        {"resources": {"limits": {"memory": "64Mi"}}},
+        ("startupProbe", "livenessProbe", "securityContext"),
+    ),
+    # Root beside runAsNonRoot does not start.
+    "a user": (
+        {"securityContext": {"runAsUser": 0}},
+        ("startupProbe", "livenessProbe", "resources"),
+    ),
+    # Who looks elsewhere for one probe has moved all of them.
+    "a probe": (
+        {"readinessProbe": {"httpGet": {"port": 9090}}},
+        ("resources", "securityContext"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("overrides", "kept"), CONFINED.values(), ids=CONFINED)
+def test_what_overrides_name_is_theirs_alone(overrides, kept):
+    alone = container_of(konnector.deployment(IMAGE, overrides, marks=UNMARKED))
+    ours = container_of(confined({}))
+    want = {**alone, **{name: ours[name] for name in kept}}
+    assert container_of(confined(overrides)) == want
+
+
+def test_a_live_one_is_not_confined():
+    """Neither the original's that is taken over, nor one that is there from before."""
+    part = konnector.image_and_overrides(IMAGE, {}, marks=UNMARKED)
+    owned: Manifest = {
+        "f:spec": {"f:replicas": {}, "f:template": {"f:spec": {"f:restartPolicy": {}}}}
+    }
+    entry: Manifest = {"manager": "klutchctl", "operation": "Update", "fieldsV1": owned}
+    for entries in ((), (entry,)):
+        live = put(ORIGINAL["Deployment"], entries, "metadata", "managedFields")
+        assert differences(live, part, whole=confined({})) == ()
 
 
 BY_BACKEND = {

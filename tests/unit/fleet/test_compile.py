@@ -10,7 +10,7 @@ import yaml
 from reconciler.blueprints.binding import Resource
 from reconciler.core import keys
 from reconciler.core.live import Address
-from reconciler.core.manifest import annotations_of, get, get_text, labels_of
+from reconciler.core.manifest import annotations_of, get, get_maps, get_text, labels_of
 from reconciler.core.names import label_problem
 from reconciler.core.secret import Secret
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
@@ -474,6 +474,19 @@ def test_full_rights_only_where_asked_for(planes):
         of = fleet(control_planes=planes, clusters=[app_cluster(konnector=spec)])
         rules = get(one(desired(of), "ClusterRole"), "rules")
         assert (rules == everything) == (rbac is Rbac.FULL)
+
+
+def test_only_a_konnector_that_can_do_with_minimal_rights_is_confined():
+    """The original's needs all, and nothing tells whom its image runs as."""
+    pod = ("spec", "template", "spec")
+    for rbac in Rbac:
+        of = fleet(clusters=[app_cluster(konnector=replace(DEPLOYED, rbac=rbac))])
+        (found,) = (w for w in desired(of) if w.ref.kind.kind == "Deployment")
+        (container,) = get_maps(found.manifest, *pod, "containers")
+        assert ("securityContext" in container) == (rbac is Rbac.MINIMAL)
+        assert found.compared is not None
+        (compared,) = get_maps(found.compared, *pod, "containers")
+        assert compared == {"name": "konnector", "image": DEPLOYED.image}
 
 
 # Several clusters

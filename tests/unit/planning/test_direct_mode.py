@@ -202,6 +202,18 @@ def test_a_claim_wider_than_offered_blocks_the_unit():
     assert "reaches further" in blocked.reason
 
 
+COUNTS = {0: "0 instances stay", 1: "1 instance stays", 2: "2 instances stay"}
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_the_instances_that_stay_are_counted(count):
+    here, _ = bound()
+    here.in_use["shop"] = {POSTGRES: count}
+    plan = here.plan(fleet_of(fleet=HEAD.replace("maxDel", "allowEmpty: true, maxDel")))
+    (change,) = [one for one in plan.changes if one.action is not Action.NOOP]
+    assert f"{COUNTS[count]}, sync stops" in change.reason
+
+
 def test_a_removed_binding_is_released_with_its_steps():
     here, _ = bound()
     here.in_use["shop"] = {POSTGRES: 3}
