@@ -65,7 +65,7 @@ def doctor(
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
     chosen = repository.chosen(fleet, how)
     if printed is not None:
-        typer.echo(_manifests(fleet, printed, task), nl=False)
+        typer.echo(_manifests(fleet, printed, task, chosen), nl=False)
         return ExitCode.SUCCESS
     import uvloop
 
@@ -113,22 +113,24 @@ async def _examined(
         return await examine(fleet, clusters, task=task, now=now, only=chosen, pace=reach.pace(how))
 
 
-def _manifests(fleet: "Fleet", printed: Manifests, task: "Task") -> str:
+def _manifests(
+    fleet: "Fleet", printed: Manifests, task: "Task", chosen: frozenset[str] | None
+) -> str:
     from reconciler.health.rights import Side
     from reconciler.kube import crds
 
     match printed:
         case Manifests.CONTROL_PLANE_RIGHTS:
-            return _rights(fleet, Side.CONTROL_PLANE, task)
+            return _rights(fleet, Side.CONTROL_PLANE, task, chosen)
         case Manifests.APP_CLUSTER_RIGHTS:
-            return _rights(fleet, Side.APP_CLUSTER, task)
+            return _rights(fleet, Side.APP_CLUSTER, task, chosen)
         case Manifests.CONTROL_PLANE_CRDS:
             return _documents(crds.load(*crds.CONTROL_PLANE))
         case Manifests.APP_CLUSTER_CRDS:
             return _documents(crds.load(*crds.APP_CLUSTER))
 
 
-def _rights(fleet: "Fleet", side: "Side", task: "Task") -> str:
+def _rights(fleet: "Fleet", side: "Side", task: "Task", chosen: frozenset[str] | None) -> str:
     from reconciler.core.names import KLUTCH_NAMESPACE
     from reconciler.health import roles
     from reconciler.health.rights import scope_of_fleet
@@ -140,7 +142,9 @@ def _rights(fleet: "Fleet", side: "Side", task: "Task") -> str:
         f"# that `klutchctl {task}` does there, and nothing else. Made by `klutchctl doctor --for\n"
         f"# {task} --print {side}-rights`; make it anew when the fleet binds other services.\n"
     )
-    return head + _documents(roles.manifests(task, side, scope_of_fleet(fleet)))
+    if chosen is not None:
+        head += f"# Only for {', '.join(sorted(chosen))}.\n"
+    return head + _documents(roles.manifests(task, side, scope_of_fleet(fleet, chosen)))
 
 
 def _documents(manifests: "Sequence[Manifest]") -> str:

@@ -107,10 +107,15 @@ def scope_of(
     )
 
 
-def scope_of_fleet(fleet: Fleet) -> Scope:
-    """Return the scope of all clusters of a fleet."""
-    everything = fleet.clusters.values(), fleet.control_planes.values()
-    return scope_of(fleet, *everything, units=fleet.units.values())
+def scope_of_fleet(fleet: Fleet, only: Collection[str] | None = None) -> Scope:
+    """Return the scope of a whole fleet, or of these app clusters and what serves them."""
+    if only is None:
+        everything = fleet.clusters.values(), fleet.control_planes.values()
+        return scope_of(fleet, *everything, units=fleet.units.values())
+    chosen = [fleet.clusters[name] for name in sorted(only)]
+    planes = [fleet.control_planes[name] for name in sorted({one.control_plane for one in chosen})]
+    units = [unit for unit in fleet.units.values() if unit.key.cluster in only]
+    return scope_of(fleet, chosen, planes, units=units)
 
 
 def _mode(fleet: Fleet, cluster: AppCluster) -> Mode:

@@ -123,3 +123,39 @@ def test_the_printed_crds_are_those_of_the_files(side, names, capsys):
     assert main.run(["doctor", str(EXAMPLE), "--print", f"{side}-crds"]) == 0
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
     assert printed == crds.load(*names)
+
+
+CHOSEN = {
+    # what is chosen: whether a konnector is deployed there, a service, one that is not
+    "all": ((), True, "postgresqlinstances", "widgets"),
+    "one without a konnector": (("--cluster", "shop-eu-1"), False, "restores", "widgets"),
+    "one with a konnector": (
+        ("--cluster", "analytics-eu-1"), True, "postgresqlinstances", "restores",
+    ),
+    "by labels": (("-l", "team=team-a"), False, "restores", "widgets"),
+    "by labels, the others": (("-l", "team!=team-a"), True, "postgresqlinstances", "restores"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("chosen", "deploys", "bound", "unbound"), CHOSEN.values(), ids=CHOSEN)
+def test_the_printed_rights_are_those_of_the_chosen_clusters(
+    chosen, deploys, bound, unbound, capsys
+):
+    asked = [*chosen, "doctor", str(EXAMPLE), "--for", "apply", "--print", "app-cluster-rights"]
+    assert main.run(asked) == 0
+    text = capsys.readouterr().out
+    rules = [rule for one in yaml.safe_load_all(text) for rule in one.get("rules", ())]
+    assert any("escalate" in rule["verbs"] for rule in rules) == deploys
+    resources = {resource for rule in rules for resource in rule["resources"]}
+    assert bound in resources
+    assert unbound not in resources
+
+
+@pytest.mark.parametrize("side", Side)
+def test_the_printed_rights_tell_for_which_clusters_they_are(side, capsys):
+    asked = ["doctor", str(EXAMPLE), "--print", f"{side}-rights"]
+    assert main.run(["-l", "team=team-a", *asked]) == 0
+    narrow = capsys.readouterr().out
+    assert "# Only for shop-eu-1, shop-eu-2.\n" in narrow
+    assert main.run(asked) == 0
+    assert "# Only for" not in capsys.readouterr().out
