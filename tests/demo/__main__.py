@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 
 import uvloop
@@ -119,23 +118,22 @@ def raise_budget(fleet: Path) -> None:
 
 async def change_the_files(place: Place, story: Story, approved: tuple[str, ...]) -> None:
     """Put files into a copy of the fleet, and take one out of it."""
-    with tempfile.TemporaryDirectory() as folder:
-        fleet = Path(folder) / FLEET
-        shutil.copytree(FLEET, fleet)
-        with story.step("Bind the operator's own kinds as well: two files more"):
-            shutil.copytree(DIRECT, fleet, dirs_exist_ok=True)
-            await klutchctl("apply", str(fleet), *approved)
-        await use_the_operator(place, story)
-        with story.step("Take a Binding out of the files: more units would leave than may at once"):
-            (fleet / "bindings" / "team-a" / "backups.yaml").unlink()
-            await klutchctl("apply", str(fleet), *approved, wanted=ExitCode.HELD_BACK)
-        with story.step("Raise the budget, and plan again"):
-            raise_budget(fleet)
-            await klutchctl(
-                "plan", str(fleet), "--detailed-exitcode", *place.reach, wanted=ExitCode.CHANGES
-            )
-        with story.step("Apply: sync stops, and all data stays"):
-            await klutchctl("apply", str(fleet), *approved)
+    fleet = place.changed_fleet
+    shutil.copytree(FLEET, fleet)
+    with story.step("Bind the operator's own kinds as well: two files more"):
+        shutil.copytree(DIRECT, fleet, dirs_exist_ok=True)
+        await klutchctl("apply", str(fleet), *approved)
+    await use_the_operator(place, story)
+    with story.step("Take a Binding out of the files: more units would leave than may at once"):
+        (fleet / "bindings" / "team-a" / "backups.yaml").unlink()
+        await klutchctl("apply", str(fleet), *approved, wanted=ExitCode.HELD_BACK)
+    with story.step("Raise the budget, and plan again"):
+        raise_budget(fleet)
+        await klutchctl(
+            "plan", str(fleet), "--detailed-exitcode", *place.reach, wanted=ExitCode.CHANGES
+        )
+    with story.step("Apply: sync stops, and all data stays"):
+        await klutchctl("apply", str(fleet), *approved)
 
 
 async def road(place: Place, story: Story) -> None:
@@ -170,7 +168,7 @@ def look_around(place: Place) -> None:
     plane = f"kubectl --kubeconfig {place.layout.kubeconfig} --context cp-eu"
     print("\nLeft running. Look around:")
     print(f"  {KLUTCHCTL} sandbox status --name {NAME}")
-    print(f"  {KLUTCHCTL} status {FLEET} {' '.join(place.reach)}")
+    print(f"  {KLUTCHCTL} status {place.changed_fleet} {' '.join(place.reach)}")
     print(f"  {app} get postgresqlinstances,servicebindings,secrets -n {TEAM}")
     print(f"  {plane} get claim,composite,managed,postgresqls -A")
     print(f"  {place.layout.logs}: the log of each program")

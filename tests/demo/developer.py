@@ -24,7 +24,7 @@ RESTORE: Final = Kind(GROUP, "v1", "Restore", "restores")
 _OWN: Final = "servicebindings.anynines.com"
 OPERATORS_INSTANCE: Final = Kind("postgresql.anynines.com", "v1beta3", "Postgresql", "postgresqls")
 OPERATORS_BINDING: Final = Kind(_OWN, "v1beta3", "ServiceBinding", "servicebindings")
-_PATIENCE: Final = 120.0  # seconds
+_PATIENCE: Final = 240.0  # seconds
 
 
 class Developer:
@@ -54,7 +54,9 @@ class Developer:
             live = await self._cluster.get(ref)
             said = conditions.parse(get_list(live, "status", "conditions"))
             found = conditions.find(said, "Ready")
-            return found is not None and found.status == conditions.TRUE
+            status = "" if found is None else found.status
+            assert status == conditions.TRUE, f"{ref} says {said}"
+            return True
 
         await eventually(ready, within=_PATIENCE)
         print(f"   {kind} {TEAM}/{ref.name} in {self._cluster.name} is Ready", flush=True)

@@ -39,6 +39,11 @@ class Place:
         """The option by which klutchctl finds the clusters."""
         return "--kubeconfig", str(self.layout.kubeconfig)
 
+    @property
+    def changed_fleet(self) -> Path:
+        """A copy of the fleet, with the changes that the demo makes. It goes with the sandbox."""
+        return self.layout.root / FLEET
+
     def plane(self) -> KubeCluster:
         """Return the control plane, as its administrator sees it."""
         return KubeCluster(lifecycle.connection(self.layout, self._members()[0]))

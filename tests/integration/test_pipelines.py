@@ -142,12 +142,13 @@ class GitLab:
         file = self.temporary / "kubeconfig"
         file.write_text(self.kubeconfig)
         given = on_gitlab(self.forge) | {
+            "CI_PROJECT_DIR": str(self.repository.work),
             "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
             "TARGET": "origin/main",
             "FLEET_PLAN_KUBECONFIG": str(file),
             "FLEET_APPLY_KUBECONFIG": str(file),
         }
-        script = "\n".join(jobs[job]["script"])
+        script = "\n".join([*jobs["default"]["before_script"], *jobs[job]["script"]])
         return await shell(script, self.repository.work, self.repository.environ | given)
 
 

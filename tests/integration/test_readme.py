@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from klutchctl import main, outcome, settings
 from klutchctl.exit_codes import ExitCode
@@ -83,6 +84,37 @@ def test_every_command_that_is_spoken_of_exists_with_its_options(page, capsys):
         _, *arguments = shlex.split(line.partition(" > ")[0], comments=True)
         assert main.run([*arguments, "--help"]) == 0, line
         assert "Usage:" in capsys.readouterr().out
+
+
+def yaml_blocks():
+    return re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_fleet_that_is_shown_is_valid(tmp_path, capsys):
+    (whole,) = [one for one in yaml_blocks() if "kind: Fleet" in one]
+    (tmp_path / "fleet.yaml").write_text(whole)
+    assert main.run(["validate", str(tmp_path)]) == 0
+    assert "1 binding -> 1 unit" in capsys.readouterr().out
+
+
+def test_the_overrides_that_are_shown_make_the_container_of_our_manifests(tmp_path, capsys):
+    (whole,) = [one for one in yaml_blocks() if "kind: Fleet" in one]
+    (shown,) = [one for one in yaml_blocks() if one.startswith("konnector:")]
+    documents = [*yaml.safe_load_all(whole)]
+    documents[0]["spec"] = yaml.safe_load(shown)
+    documents[0]["spec"]["konnector"]["rbac"] = "Full"  # which adds nothing of this by itself
+    (tmp_path / "fleet.yaml").write_text(yaml.safe_dump_all(documents))
+    assert main.run(["render", str(tmp_path)]) == 0
+    rendered = [*yaml.safe_load_all(capsys.readouterr().out)]
+    made = yaml.safe_load_all((ROOT / "konnector/deploy/minimal/deployment.yaml").read_text())
+    ours, ready = (
+        one["spec"]["template"]["spec"]["containers"][0]
+        for one in (*rendered, *made)
+        if one and one["kind"] == "Deployment"
+    )
+    assert ours["resources"] == ready["resources"]
+    assert ours["securityContext"].items() >= ready["securityContext"].items()
+    assert ours["livenessProbe"]["httpGet"]["path"] == ready["livenessProbe"]["httpGet"]["path"]
 
 
 def test_every_make_target_exists():
