@@ -95,5 +95,5 @@ def test_versions_are_those_of_the_module_and_the_id_knows_the_patches(monkeypat
     recipe = release.of_services()
     assert recipe.versions == "Crossplane v1.20.0 and provider-kubernetes v1.2.1"
     assert recipe.id.startswith("v1.20.0-")
-    monkeypatch.setattr(release, "_LOOPBACK_ONLY", ())
+    monkeypatch.setattr(release, "_PATCHES", ())
     assert release.of_services().id != recipe.id
