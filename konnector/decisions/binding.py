@@ -1,8 +1,9 @@
 """What an APIServiceBinding says, and the CRD that it brings into the app cluster.
 
 All of its conditions are judged at once, and so written at once (protocol-konnector.md C.2, H16,
-H31). What cannot be judged now is Unknown where it was ever told, and not told before. Refuses to
-know how the provider is reached, and what becomes of single objects.
+H31). What cannot be judged now is Unknown where it was ever told, and not told before; so that
+Ready is not True before anything of the provider was seen, Connected begins as False, Pending.
+Refuses to know how the provider is reached, and what becomes of single objects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -26,6 +27,8 @@ _OF_THE_PROVIDER: Final = (
     causes.INFORMERS_SYNCED,
     causes.SCHEMA_IN_SYNC,
 )
+
+_UNREAD: Final = "The service provider cluster could not be read yet."
 
 # What is wrong, and a sentence about it.
 Problem: TypeAlias = tuple[Cause, str]
@@ -150,6 +153,8 @@ def _conditions(seen: Seen, plan: Plan | None, held: Set[str]) -> Iterator[Condi
     yield seen.judged.condition
     judged = {one.type: one for one in _of_provider(seen, plan)}
     yield from judged.values()
+    if _is_starting(seen) and causes.CONNECTED not in held:
+        yield conditions.false(causes.NOT_YET_CONNECTED, _UNREAD)
     unknown, why = _not_known(seen)
     for condition_type in unknown:
         if condition_type in held and condition_type not in judged:
@@ -175,6 +180,11 @@ def _of_provider(seen: Seen, plan: Plan | None) -> Iterator[Condition]:
             yield _schema_in_sync(seen, plan)
 
 
+def _is_starting(seen: Seen) -> bool:
+    late = seen.provider is not None and seen.provider.late
+    return seen.judged.usable and not seen.synced and not late
+
+
 def _not_known(seen: Seen) -> tuple[Sequence[str], str]:
     """Return the conditions of which nothing can be said, unless it is said, and why."""
     if seen.provider is None:
@@ -183,7 +193,7 @@ def _not_known(seen: Seen) -> tuple[Sequence[str], str]:
         return types, "There is no usable kubeconfig secret."
     if not seen.synced:
         types = _OF_THE_PROVIDER if seen.provider.late else ()
-        return types, "The service provider cluster could not be read yet."
+        return types, _UNREAD
     return (causes.SCHEMA_IN_SYNC,), "There is no CustomResourceDefinition to compare."
 
 

@@ -89,7 +89,9 @@ CRD_CREATE_FAILED: Final = Cause(CONNECTED, ERROR, "CustomResourceDefinitionCrea
 CRD_UPDATE_FAILED: Final = Cause(CONNECTED, ERROR, "CustomResourceDefinitionUpdateFailed")
 CRD_FOREIGN: Final = Cause(CONNECTED, ERROR, "ForeignCustomResourceDefinition")
 PENDING: Final = Cause(READY, INFO, "Pending")
-# Ours (H14, H16, H17, H18, H32). The originals know SchemaInSync and never set it.
+# Ours (H14, H16, H17, H18, H32; their CLI says Pending in Ready alone). The originals know
+# SchemaInSync and never set it.
+NOT_YET_CONNECTED: Final = Cause(CONNECTED, INFO, "Pending")
 ISOLATION_UNSUPPORTED: Final = Cause(CONNECTED, ERROR, "IsolationUnsupported")
 CRD_NOT_ESTABLISHED: Final = Cause(SCHEMA_IN_SYNC, INFO, "CustomResourceDefinitionNotEstablished")
 CRD_OUTDATED: Final = Cause(SCHEMA_IN_SYNC, INFO, "CustomResourceDefinitionOutdated")

@@ -239,6 +239,16 @@ STARTING = {
 
 
 @pytest.mark.parametrize("facts", STARTING.values(), ids=STARTING.keys())
+def test_nothing_is_ready_before_its_provider_was_seen(facts):
+    """`kubectl wait --for=condition=Ready` believes it."""
+    first = written(seen(binding=bound(), crd=None, **facts))
+    texts = {one["type"]: (one["status"], one.get("reason", "")) for one in first["conditions"]}
+    assert (texts["Ready"], texts["SecretValid"]) == (("False", "Pending"), ("True", ""))
+    again = seen(binding=bound(*first["conditions"]), crd=None, **facts)
+    assert written(again) is None
+
+
+@pytest.mark.parametrize("facts", STARTING.values(), ids=STARTING.keys())
 def test_what_is_still_starting_changes_nothing(facts):
     held = bound(condition("Ready", "True"), *EVERY, providerPrettyName="Shop Inc")
     look = seen(binding=held, crd=None, **facts)
