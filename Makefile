@@ -9,7 +9,7 @@ demo: $(STAMP)
 	$(BIN)/python -m tests.demo
 
 # The servers of tests take most of the time; they collect garbage less often.
-PYTEST := GOGC=400 $(BIN)/pytest -n 2 --dist loadfile
+PYTEST := GOGC=400 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test: check
 	$(PYTEST) $(ARGS)
