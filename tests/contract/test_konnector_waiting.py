@@ -53,13 +53,19 @@ async def test_a_provider_that_never_answered_is_told_once_it_is_late(scene: Sce
             clock.put_forward(timedelta(seconds=LATE - 30))
             await eventually(lambda: looks(made) > before)
             await eventually(lambda: is_idle(made))
-            assert "InformersSynced" not in conditions(await scene.binding())
+            pending = ("False", "Info", "Pending")
+            assert shown(await scene.binding()) == [
+                ("Ready", *pending),
+                ("Connected", *pending),
+                ("SecretValid", "True"),
+            ]
 
             clock.put_forward(timedelta(seconds=30))
             await until(lambda: is_late(scene, clock))
             late = ("False", "Error", "InformerSyncTimeout")
             assert shown(await scene.binding()) == [
                 ("Ready", *late),
+                ("Connected", "Unknown", "Unknown"),
                 ("InformersSynced", *late),
                 ("SecretValid", "True"),
             ]
