@@ -10,7 +10,7 @@ from typing import Final, Self
 from reconciler.core.errors import Expired, Missing, NotServed, Unreachable
 from reconciler.core.manifest import Manifest, get, get_bool, get_int, get_maps, get_text
 from reconciler.core.refs import Kind, Ref
-from reconciler.kube import requests
+from reconciler.kube import paging, requests
 from reconciler.kube.calls import Caller, decode, garbled
 from reconciler.kube.cluster import Listing, Page, Preconditions, Propagation, WatchEvent
 from reconciler.kube.connection import Connection
@@ -282,6 +282,8 @@ class KubeCluster:
 
     async def _pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:
         count = size = 0
+        at_most = query.limit
+        query = replace(query, limit=paging.first(at_most))
         while True:
             request = requests.list_page(ref, query)
             body = await self._caller.call(request)
@@ -295,7 +297,8 @@ class KubeCluster:
             if size > self._limits.max_list or not items:
                 message = f"the list does not end (after {count} objects, {size} bytes)"
                 raise Unreachable(message, ref=ref, verb=request.verb)
-            query = replace(query, token=token)
+            limit = paging.following(at_most, items=len(items), octets=len(body))
+            query = replace(query, token=token, limit=limit)
             del body, answer, items  # nobody needs a page while the next is read
 
 

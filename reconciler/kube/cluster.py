@@ -83,7 +83,10 @@ class Reader(Protocol):
         metadata_only: bool = False,
         page_size: int = 500,
     ) -> Listing:
-        """Return all objects, from as many pages as needed: complete, or an error."""
+        """Return all objects, from as many pages as needed: complete, or an error.
+
+        `page_size` is the most that a page holds; 0 = one page.
+        """
         ...
 
     async def first_page(
@@ -109,7 +112,8 @@ class Pager(Protocol):
         """Yield all objects page by page, for whoever cannot hold all at once.
 
         The list is complete after the last page, and the resource_version is that of all pages.
-        Raises Expired where they outlive the server's history; `page_size` 0 = one page.
+        Raises Expired where they outlive the server's history. `page_size` is the most that a
+        page holds; 0 = one page.
         """
         ...
 
