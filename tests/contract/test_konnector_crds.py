@@ -6,11 +6,10 @@ protocol-konnector.md C.3 to C.6, G 26, 27, H15, H30.
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from konnector.program import Konnector
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import Conflict
@@ -30,12 +29,11 @@ from tests.support.bound_scenes import (
 )
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
-from tests.support.fault_proxy import FaultProxy
 from tests.support.faults import Faults, broken, forbidden, on
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import claim, is_idle, offer
 from tests.support.konnector_scenes import redefine
-from tests.support.konnector_ways import Lists, bare
+from tests.support.konnector_ways import Listened, listened
 
 NOTHING_THERE: Final = "https://127.0.0.1:1/convert"
 MANY: Final = 12
@@ -244,55 +242,34 @@ class Heard:
     """A konnector at work, and how often it read the instances of its one service."""
 
     scene: Scene
-    made: Konnector
-    of_plane: Lists
-    of_app: Lists
+    ways: Listened
 
     def read(self, version: str = "") -> tuple[int, int]:
         """Return how often instances were listed on the control plane, and in the app cluster."""
         end = f"/{self.scene.offer.resource.plural}"
         plane, app = (
             len([path for path in one.listed if path.endswith(end) and version in path])
-            for one in (self.of_plane, self.of_app)
+            for one in (self.ways.of_plane, self.ways.of_app)
         )
         return plane, app
 
     def looks(self) -> float:
         """Return how often an instance came to be looked at."""
         name = {"name": f"instances/{self.scene.offer.name}"}
-        return self.made.meters.registry.get_sample_value("workqueue_adds_total", name) or 0
-
-
-@asynccontextmanager
-async def heard(scene: Scene) -> AsyncIterator[Heard]:
-    """Bind, with a konnector whose ways to both API servers are listened to."""
-    lists = Lists(), Lists()
-    async with (
-        FaultProxy(bare(scene.plane.connection)) as to_plane,
-        FaultProxy(scene.app.connection) as to_app,
-        scene.backend(),
-        konnector(to_app.connection) as made,
-    ):
-        to_plane.add(lists[0])
-        to_app.add(lists[1])
-        led = replace(scene.plane, connection=replace(to_plane.connection, ca=None))
-        await replace(scene, plane=led).make_space()
-        await scene.request()
-        await scene.bind()
-        await until(lambda: says(scene.binding(), "Ready"))
-        yield Heard(scene, made, *lists)
+        return self.ways.made.meters.registry.get_sample_value("workqueue_adds_total", name) or 0
 
 
 async def test_only_what_is_served_otherwise_is_read_anew(scene: Scene) -> None:
     """H30: other claims on offer are none of it, nor is another schema; another version is."""
-    async with heard(scene) as there:
+    async with listened(scene) as ways:
+        there = Heard(scene, ways)
         await goes_up(scene, *(f"db{number}" for number in range(MANY)))
         before, listed = await generation(scene), there.read()
         assert min(listed) >= 1
         await offer(scene, claim("configmaps", "Provider"))
         await until(lambda: is_after(scene, before))
         await goes_up(scene, "after-claims")
-        await eventually(lambda: is_idle(there.made))
+        await eventually(lambda: is_idle(ways.made))
         assert there.read() == listed
 
         # A server ends the watches of what has another schema, and views may be read anew then;

@@ -12,7 +12,8 @@ in is forwarded even when its client has left meanwhile: held back at a gate, it
 import asyncio
 import itertools
 import ssl
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -64,6 +65,9 @@ class FaultProxy:
         self._numbers = itertools.count(1)
         self.rules: Rules[Request, Point, Effect] = Rules(usually=BEFORE)
         self.log: list[Passed] = []
+        # Octets of bodies by path: what clients sent, and what came from the server.
+        self.sent: Counter[str] = Counter()
+        self.received: Counter[str] = Counter()
 
     async def __aenter__(self) -> Self:
         await self.accept()
@@ -236,6 +240,12 @@ class _Session:
         def told(status: int) -> None:
             log.append(Passed(request.method, request.path, status, self._number))
 
+        def received(octets: int) -> None:
+            self._proxy.received[request.path] += octets
+
+        self._proxy.sent[request.path] += sum(
+            len(part.data) for part in parts if isinstance(part, h11.Data)
+        )
         reply = Reply(self._http, self._writer, told=told)
         due = self._proxy.rules.due(request)
         try:
@@ -250,7 +260,7 @@ class _Session:
             within = next((rule for rule in due if isinstance(rule.at, Body)), None)
             async with asyncio.TaskGroup() as group:
                 client = group.create_task(self._until_client_leaves())
-                await _relay(upstream, reply, within)
+                await _relay(upstream, reply, within, received)
                 client.cancel()
         finally:
             if reply.status is None:
@@ -312,13 +322,16 @@ async def _perform_all(rule: _Rule, reply: Reply) -> bool:
     return False
 
 
-async def _relay(upstream: _Upstream, reply: Reply, within: _Rule | None) -> None:
+async def _relay(
+    upstream: _Upstream, reply: Reply, within: _Rule | None, received: Callable[[int], None]
+) -> None:
     """Pass an answer's body on as it comes, up to what is due within it."""
     point = within.at if within else None
     countdown = _Countdown(point) if isinstance(point, Body) else None
     part: h11.Event = h11.Data(data=b"")
     while isinstance(part, h11.Data):
         data = bytes(part.data)
+        received(len(data))
         if within and countdown and (end := countdown.take(data)) is not None:
             await reply.send(h11.Data(data=data[:end]))
             if await _perform_all(within, reply):

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from konnector.program import Konnector
 from reconciler.blueprints import kubeconfig
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import ClusterError
@@ -24,12 +25,13 @@ from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection, NoCredential, Token
 from tests.support import deployed
-from tests.support.bound_scenes import BIND, Scene, b64
+from tests.support.bound_scenes import BIND, Scene, b64, says, until
 from tests.support.clusters import LiveCluster
 from tests.support.cues import Cue
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http_faults import Request
+from tests.support.konnector import konnector
 
 _TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
 _MANAGER: Final = "tests"
@@ -153,3 +155,34 @@ async def a_way(live: LiveCluster) -> AsyncIterator[tuple[FaultProxy, Lists]]:
         lists = Lists()
         proxy.add(lists)
         yield proxy, lists
+
+
+@dataclass(frozen=True)
+class Listened:
+    """A konnector at work, whose ways to both API servers are listened to."""
+
+    made: Konnector
+    to_plane: FaultProxy
+    to_app: FaultProxy
+    of_plane: Lists
+    of_app: Lists
+
+
+@asynccontextmanager
+async def listened(scene: Scene, *claims: Manifest) -> AsyncIterator[Listened]:
+    """Bind, with a backend and a konnector whose ways are listened to."""
+    of_plane, of_app = Lists(), Lists()
+    async with (
+        FaultProxy(bare(scene.plane.connection)) as to_plane,
+        FaultProxy(scene.app.connection) as to_app,
+        scene.backend(),
+        konnector(to_app.connection) as made,
+    ):
+        to_plane.add(of_plane)
+        to_app.add(of_app)
+        led = replace(scene.plane, connection=replace(to_plane.connection, ca=None))
+        await replace(scene, plane=led).make_space()
+        await scene.request()
+        await scene.bind(*claims)
+        await until(lambda: says(scene.binding(), "Ready"))
+        yield Listened(made, to_plane, to_app, of_plane, of_app)

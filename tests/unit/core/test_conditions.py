@@ -251,6 +251,7 @@ OWN_CAUSES = """
     ExportsReady           Error   TemplateNotFound
     ExportsReady           Error   ScopeNotSupported
     ExportsReady           Error   APIServiceExportCreateFailed
+    Connected              Info    Pending
     Connected              Error   IsolationUnsupported
     SchemaInSync           Info    CustomResourceDefinitionNotEstablished
     SchemaInSync           Info    CustomResourceDefinitionOutdated
