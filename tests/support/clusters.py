@@ -57,6 +57,18 @@ class AuditLog:
                 log.readline()  # one that had begun, or its end
             return [json.loads(line) for line in log if line.endswith(b"\n")]
 
+    def answers_since(self, mark: int) -> list[Any]:
+        """Return how requests ended that came after `mark`, in the order of their ends.
+
+        An end is told a little after the write can be seen, so it may follow a mark that the
+        request did not follow. Fails as long as one of those requests has no end.
+        """
+        events = self.events_since(mark)
+        came = {event["auditID"] for event in events if event["stage"] == "RequestReceived"}
+        ended = [event for event in events if event["stage"] != "RequestReceived"]
+        assert came <= {event["auditID"] for event in ended}
+        return [event for event in ended if event["auditID"] in came]
+
     def writes_since(self, mark: int, *, namespace: str | None = None) -> list[Write]:
         """Return the writes after `mark`, of all namespaces or of one.
 

@@ -144,12 +144,14 @@ class Story:
         await there.patch(READY, canary, subresource=await self.subresource())
         await until(lambda: equals(here.status(canary), READY["status"]))
         await eventually(lambda: is_idle(self.made))
-        written = [
-            line
+        written = await eventually(self._written)
+        return [line for lines in written for line in lines if "canary" not in line]
+
+    def _written(self) -> list[list[str]]:
+        return [
+            _written(side, self._marks[side.live.name], word)
             for word, side in (("here", self.here), ("there", self.there))
-            for line in _written(side, self._marks[side.live.name], word)
         ]
-        return [line for line in written if "canary" not in line]
 
     async def is_ready(self, name: str = "orders") -> bool:
         return bool(await self.here.status(name) == READY["status"])
@@ -321,9 +323,8 @@ def _written(side: Side, mark: int, word: str) -> list[str]:
     """Return what konnectors wrote of instances on one side, but for other spaces'."""
     ours = (
         event["objectRef"] | {"verb": _verb(event)}
-        for event in side.live.audit.events_since(mark)
-        if event["stage"] == "ResponseComplete"
-        and get_text(event, "objectRef", "apiGroup") == side.scene.offer.group
+        for event in side.live.audit.answers_since(mark)
+        if get_text(event, "objectRef", "apiGroup") == side.scene.offer.group
         and event.get("userAgent", "").startswith(AGENT)
     )
     return [
