@@ -67,6 +67,7 @@ async def bound(scene: Scene) -> None:
 
 
 async def test_a_change_is_one_patch_to_where_the_binding_is(scene: Scene) -> None:
+    """H31: touched by others, its conditions are not written anew."""
     async with scene.backend(), konnector(scene.app.connection):
         await bound(scene)
         patch = ("patch", "apiservicebindings", BIND, scene.offer.name)

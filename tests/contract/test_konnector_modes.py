@@ -263,6 +263,7 @@ async def old_scene(scene: Scene) -> AsyncIterator[Scene]:
 
 
 async def test_bindings_of_an_old_klutch_are_served_as_they_are(old_scene: Scene) -> None:
+    """H23: their scope is seen, and the CRD is left with it."""
     scene = old_scene
     before = await scene.in_app(CRD, API_SERVICE_BINDING.resource)
 
