@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,6 +35,7 @@ settings.register_profile("usual", deadline=None)
 settings.register_profile("soak", deadline=None, max_examples=5_000)
 settings.load_profile("usual")
 
+_ON_CLUSTERS: Final = frozenset({"contract", "integration"})
 _HOME: Final = pytest.StashKey[Path]()
 _PROGRAMS: Final = pytest.StashKey[Mapping[Program, Path] | HostError]()
 
@@ -68,12 +69,12 @@ def _layout(home: Path) -> Layout:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the long files, and leave what is marked `soak` to `make soak`.
+    """Mix the kinds of tests, and leave what is marked `soak` to `make soak`.
 
-    What ends the run is short then, and no worker waits long for another. `soak` marks more cases
-    of what others show.
+    `soak` marks more cases of what others show.
     """
-    items.sort(key=_turn)
+    turns = _turns({item.path for item in items})
+    items.sort(key=lambda item: turns[item.path])
     if config.getoption("--hypothesis-profile") == "soak":
         return
     left = [item for item in items if item.get_closest_marker("soak")]
@@ -81,9 +82,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if not item.get_closest_marker("soak")]
 
 
-def _turn(item: pytest.Item) -> int:
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
-    return {"integration": 0, "contract": 1}.get(folder, 2)
+def _turns(files: Iterable[Path]) -> Mapping[Path, tuple[float, Path]]:
+    """Return when it is each file's turn.
+
+    Beside one worker that waits for clusters another one computes, so both cores are used. Short
+    files end the run, so that no worker waits long for another: units, and before them the first
+    of the alphabet on clusters.
+    """
+    groups: dict[str, list[Path]] = {}
+    for file in sorted(files, reverse=True):
+        groups.setdefault(file.relative_to(Path(__file__).parent).parts[0], []).append(file)
+    return {
+        file: (place / len(group) * (0.8 if name in _ON_CLUSTERS else 1), file)
+        for name, group in groups.items()
+        for place, file in enumerate(group)
+    }
 
 
 @pytest.hookimpl(tryfirst=True)
