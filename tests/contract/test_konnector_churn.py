@@ -85,8 +85,9 @@ class Story:
         ref = Ref("", scene.offer.kind, scene.app_namespace, name)
         spec: Manifest = {"number": self.number, self.dice.choice("ab"): self.number}
         if name not in self.claims:
+            made = scene.offer.instance(name, namespace=scene.app_namespace, spec=spec)
             with contextlib.suppress(AlreadyExists):  # the last of that name is still going
-                await scene.create_instance(name, **spec)
+                await scene.app.cluster.create(made, ref.kind, manager="developer")
                 self.claims.add(name)
         elif self.dice.random() < 0.3:
             await remove(scene.app, ref.kind, ref.namespace, name)

@@ -52,6 +52,7 @@ class Side:
         return Ref(self.live.name, kind, namespace, f"{self.prefix}{name}")
 
     async def make(self, name: str = "orders", *, manager: str = "", **more: Any) -> Manifest:
+        """Apply an object; with `manager` create it, as that program does."""
         ref = self.ref(name)
         place = {"name": ref.name, **({"namespace": ref.namespace} if ref.namespace else {})}
         made = {
@@ -61,7 +62,9 @@ class Side:
             **more,
             "metadata": {**more.get("metadata", {}), **place},
         }
-        return await new(self.live, made, ref.kind, manager=manager or self.who)
+        if manager:
+            return await self.live.cluster.create(made, ref.kind, manager=manager)
+        return await new(self.live, made, ref.kind, manager=self.who)
 
     async def patch(self, body: Manifest, name: str = "orders", *, subresource: str = "") -> None:
         cluster: Cluster = self.live.cluster

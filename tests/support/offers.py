@@ -5,6 +5,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
+from weakref import WeakKeyDictionary
 
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.blueprints.binding import Resource
@@ -14,6 +15,8 @@ from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.kube.cluster import Cluster, Preconditions, Propagation
 from tests.support.observing import established
+
+_Scope = Literal["Namespaced", "Cluster"]
 
 MANAGER: Final = "provider"
 CREDENTIALS: Final[Manifest] = {
@@ -37,7 +40,7 @@ class Offer:
     """A service in a group that no other test has."""
 
     group: str
-    scope: Literal["Namespaced", "Cluster"]
+    scope: _Scope
 
     @property
     def resource(self) -> Resource:
@@ -58,29 +61,48 @@ class Offer:
         return build(self.kind, name, namespace=namespace, spec=spec)
 
 
+_SPARES: Final[WeakKeyDictionary[Cluster, dict[_Scope, Offer]]] = WeakKeyDictionary()
+
+
 @contextlib.asynccontextmanager
 async def offered(
     control_plane: Cluster,
     *app_clusters: Cluster,
     namespace: str,
     claims: Sequence[Manifest] = (CREDENTIALS,),
-    scope: Literal["Namespaced", "Cluster"] = "Namespaced",
+    scope: _Scope = "Namespaced",
     template: bool = True,
 ) -> AsyncIterator[Offer]:
     """Publish a service on a control plane, its template in `namespace`.
 
     At the end its CRDs go everywhere, and all instances with them, finalizers or not.
     """
-    offer = Offer(f"s{uuid.uuid4().hex[:10]}.example", scope)
-    await control_plane.create(_crd(offer), CRD, manager=MANAGER)
+    offer = await _defined(control_plane, scope)
     try:
         if template:
             await publish_template(control_plane, offer, namespace=namespace, claims=claims)
-        await established(control_plane, offer.kind)
         yield offer
     finally:
         for cluster in (*app_clusters, control_plane):
             await _withdraw(cluster, offer)
+
+
+async def _defined(control_plane: Cluster, scope: _Scope) -> Offer:
+    """Return a service whose CRD has been there for a test or so, but for the first.
+
+    Whoever creates an object of a kind that is younger than two seconds waits two seconds.
+    """
+    spares = _SPARES.setdefault(control_plane, {})
+    offer = spares.pop(scope, None) or await _define(control_plane, scope)
+    spares[scope] = await _define(control_plane, scope)
+    await established(control_plane, offer.kind)
+    return offer
+
+
+async def _define(control_plane: Cluster, scope: _Scope) -> Offer:
+    offer = Offer(f"s{uuid.uuid4().hex[:10]}.example", scope)
+    await control_plane.create(_crd(offer), CRD, manager=MANAGER)
+    return offer
 
 
 async def define_again(control_plane: Cluster, offer: Offer) -> None:
