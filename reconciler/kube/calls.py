@@ -24,7 +24,8 @@ from reconciler.core.errors import (
 from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
 from reconciler.core.refs import LEASE, Kind
 from reconciler.kube.credentials import Auth
-from reconciler.kube.failures import failure
+from reconciler.kube.failures import failure, parse_status
+from reconciler.kube.json_text import loads
 from reconciler.kube.limits import Limits, TokenBucket
 from reconciler.kube.no_answer import NoAnswer
 from reconciler.kube.recovery import Recovery
@@ -203,7 +204,7 @@ class Caller:
 def decode(body: bytes, request: Request) -> dict[str, JSON]:
     """Return the JSON object in a successful answer. Raises Unreachable where it is none."""
     try:
-        answer = orjson.loads(body)
+        answer = loads(body)
     except orjson.JSONDecodeError:
         answer = None
     if not isinstance(answer, dict):
@@ -226,7 +227,7 @@ def _error(request: Request, outcome: Answer | NoAnswer) -> ClusterError:
         return failure(
             request,
             status=outcome.status,
-            body=outcome.body,
+            answer=parse_status(outcome.body),
             retry_after=retry_after_of(outcome),
         )
     return Unreachable(

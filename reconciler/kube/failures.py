@@ -28,6 +28,7 @@ from reconciler.core.errors import (
 from reconciler.core.manifest import JSON, Manifest, get_int, get_map, get_maps, get_text
 from reconciler.core.refs import SECRET
 from reconciler.core.secret import HIDDEN, scrub
+from reconciler.kube.json_text import loads
 from reconciler.kube.requests import JSON_PATCH, Request
 
 _MESSAGE_LIMIT: Final = 1000
@@ -49,10 +50,12 @@ _BY_STATUS: Final[dict[int, type[ClusterError]]] = {
 
 
 def failure(
-    request: Request, *, status: int, body: bytes, retry_after: float | None = None
+    request: Request, *, status: int, answer: Manifest | None, retry_after: float | None = None
 ) -> ClusterError:
-    """Return the error that an HTTP answer of 300 and above stands for."""
-    answer = parse_status(body)
+    """Return the error that an HTTP answer of 300 and above stands for.
+
+    `answer` is the Status object in it, None where a stranger answered.
+    """
     if answer is None:
         kind, message = _foreign(status)
         reason = ""
@@ -77,7 +80,7 @@ def failure(
 def parse_status(body: bytes) -> Manifest | None:
     """Return the Status object in an answer, or None where a stranger answered."""
     try:
-        answer = orjson.loads(body)
+        answer = loads(body)
     except orjson.JSONDecodeError:
         return None
     return answer if isinstance(answer, dict) and answer.get("kind") == "Status" else None

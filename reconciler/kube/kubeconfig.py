@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.yaml_text import MAX_BYTES
@@ -29,6 +30,9 @@ __all__ = [
     "read_file",
     "search_paths",
 ]
+
+# Whoever writes the Secret chooses how long its readers do nothing else: a megabyte takes seconds.
+_LARGEST_IN_SECRET: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,10 @@ def from_secret(
     kubeconfig must not say, but for what is in `allow`, and ConfigError for one that is broken.
     """
     path = f"kubeconfig of {name}"
+    if len(content) > _LARGEST_IN_SECRET:
+        message = f"larger than {_LARGEST_IN_SECRET >> 10} KiB"
+        hint = "Leave only the context that is used, and the certificate authority that it needs"
+        raise ConfigError(message, where=path, hint=hint)
     kubeconfig = kubeconfig_entries.parse(content, path=path, folder=None)
     profile = kubeconfig_entries.profile(kubeconfig, None)
     kubeconfig_secret.refuse_forbidden(profile, allow)

@@ -128,6 +128,8 @@ class Transport:
 
     @contextlib.contextmanager
     def _reading(self, response: aiohttp.ClientResponse) -> Iterator[None]:
+        if self._closed:  # while it began: aiohttp takes reading from it for a defect of ours
+            raise NoAnswer("the connection was closed by us", sent=True)
         self._open.add(response)
         try:
             yield

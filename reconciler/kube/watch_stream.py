@@ -6,8 +6,10 @@ from typing import Final
 import orjson
 
 from reconciler.core.errors import ClusterError, Unreachable
+from reconciler.core.manifest import get, get_int
 from reconciler.kube.cluster import WatchEvent
 from reconciler.kube.failures import failure
+from reconciler.kube.json_text import loads
 from reconciler.kube.no_answer import NoAnswer
 from reconciler.kube.requests import Request
 
@@ -64,16 +66,14 @@ async def events_of(
 def event_of(line: bytes, request: Request) -> WatchEvent:
     """Return the event on one line, or raise what it reports."""
     try:
-        event = orjson.loads(line)
-        kind, content = event["type"], event["object"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
+        event = loads(line)
+    except orjson.JSONDecodeError:
         raise _garbled(request) from None
+    kind, content = get(event, "type"), get(event, "object")
     if type(kind) is str and kind in _TYPES and type(content) is dict:
         return WatchEvent(kind, content)
     if kind == "ERROR" and isinstance(content, dict) and content.get("kind") == "Status":
-        code = content.get("code")
-        status = code if isinstance(code, int) else 500
-        raise failure(request, status=status, body=orjson.dumps(content))
+        raise failure(request, status=get_int(content, "code") or 500, answer=content)
     raise _garbled(request)
 
 

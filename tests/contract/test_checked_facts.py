@@ -365,14 +365,17 @@ async def test_orphaning_keeps_the_crd_and_strips_the_reference(cluster):
 async def test_a_crd_owned_by_a_namespaced_object_is_not_collected(cluster, namespace):
     owner = await create(cluster, config_map(namespace))
     crd = await crd_of(cluster, "namespaced", owner)
-    await delete(cluster, ref(cluster, namespace))
 
     async def refused():
         events = await cluster.list(EVENT, fields="reason=OwnerRefInvalidNamespace")
         assert crd.name in [get(event, "regarding", "name") for event in events.items]
         return True
 
-    await eventually(refused)
+    await eventually(refused)  # told only while the owner lives
+    references = get(await cluster.get(crd), "metadata", "ownerReferences")
+    await create(cluster, config_map(namespace, "y", ownerReferences=references))
+    await delete(cluster, ref(cluster, namespace))
+    await gone(cluster, ref(cluster, namespace, "y"))
     live = await cluster.get(crd)
     assert live is not None
     assert get(live, "metadata", "deletionTimestamp") is None

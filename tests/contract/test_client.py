@@ -2,7 +2,9 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
+import aiohttp
 import pytest
 
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
@@ -241,3 +243,20 @@ async def test_a_watch_ends_with_the_connection(control_plane, namespace):
     with pytest.raises(Unreachable):
         async with asyncio.timeout(10):
             await following
+
+
+async def test_a_connection_may_be_closed_while_an_answer_begins(
+    control_plane, namespace, monkeypatch
+):
+    start, cluster = aiohttp.ClientResponse.start, KubeCluster(control_plane.connection)
+
+    async def start_and_close(*arguments: Any) -> Any:
+        began = await start(*arguments)
+        await cluster.close()
+        return began
+
+    monkeypatch.setattr(aiohttp.ClientResponse, "start", start_and_close)
+    watching = cluster.watch(CONFIG_MAP, namespace=namespace, resource_version="0")
+    with pytest.raises(Unreachable, match="closed by us"):
+        async with watching as events:
+            await anext(events)

@@ -20,7 +20,7 @@ from reconciler.core.errors import (
 )
 from reconciler.core.refs import CONFIG_MAP, SECRET, Ref
 from reconciler.kube import requests
-from reconciler.kube.failures import failure
+from reconciler.kube.failures import failure, parse_status
 
 REF = Ref("shop", CONFIG_MAP, "ns", "x")
 READ = requests.get(REF, metadata_only=False)
@@ -49,6 +49,10 @@ def status(reason, message="said so", **details):
     return orjson.dumps(
         {"kind": "Status", "reason": reason, "message": message, "details": details}
     )
+
+
+def judged(request, *, status, body, retry_after=None):
+    return failure(request, status=status, answer=parse_status(body), retry_after=retry_after)
 
 
 UID_CAUSE = [{"field": "metadata.uid", "reason": "FieldValueInvalid"}]
@@ -104,7 +108,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize(("request_", "code", "body", "kind"), ANSWERS.values(), ids=ANSWERS.keys())
 def test_kind_of_failure(request_, code, body, kind):
-    error = failure(request_, status=code, body=body)
+    error = judged(request_, status=code, body=body)
     assert type(error) is kind
     assert error.status == code
     assert str(error).startswith(f"shop: {request_.verb} ConfigMap ns/x: ")
@@ -121,18 +125,18 @@ def test_when_to_retry(kind, retry):
 
 
 def test_a_write_that_met_a_server_error_may_have_happened():
-    assert failure(WRITE, status=500, body=status("InternalError")).outcome_unknown
-    assert "may have happened" in str(failure(WRITE, status=502, body=b""))
-    assert not failure(READ, status=500, body=status("InternalError")).outcome_unknown
+    assert judged(WRITE, status=500, body=status("InternalError")).outcome_unknown
+    assert "may have happened" in str(judged(WRITE, status=502, body=b""))
+    assert not judged(READ, status=500, body=status("InternalError")).outcome_unknown
     untyped = status("", "failed to create typed patch object (ns/x; v1, Kind=ConfigMap): .foo")
-    assert not failure(WRITE, status=500, body=untyped).outcome_unknown
-    assert not failure(WRITE, status=429, body=status("TooManyRequests")).outcome_unknown
+    assert not judged(WRITE, status=500, body=untyped).outcome_unknown
+    assert not judged(WRITE, status=429, body=status("TooManyRequests")).outcome_unknown
 
 
 def test_the_servers_wish_to_wait_is_kept():
-    assert failure(READ, status=429, body=b"", retry_after=7).retry_after == 7
+    assert judged(READ, status=429, body=b"", retry_after=7).retry_after == 7
     body = status("TooManyRequests", retryAfterSeconds=3)
-    assert failure(READ, status=429, body=body).retry_after == 3
+    assert judged(READ, status=429, body=body).retry_after == 3
 
 
 CANARY = "canary-passw0rd"
@@ -148,14 +152,14 @@ def test_an_error_never_quotes_a_secret(content):
     request = requests.create("shop", manifest, SECRET, manager="m", dry_run=False)
     encoded = base64.b64encode(CANARY.encode()).decode()
     message = f'data[password]: Invalid value: "{encoded}" also {CANARY} and {encoded}'
-    text = str(failure(request, status=422, body=status("Invalid", message)))
+    text = str(judged(request, status=422, body=status("Invalid", message)))
     assert CANARY not in text
     assert encoded not in text
     assert "data[password]" in text, "the field is still named"
 
 
 def test_a_long_message_is_cut_and_stays_on_one_line():
-    text = str(failure(READ, status=500, body=status("InternalError", "a\nb\r" + "c" * 5000)))
+    text = str(judged(READ, status=500, body=status("InternalError", "a\nb\r" + "c" * 5000)))
     assert len(text) < 1200
     assert "\n" not in text
     assert "\r" not in text

@@ -46,6 +46,13 @@ def test_a_client_certificate_is_welcome():
     assert connection.credential == ClientCertificate(CERTIFICATE, Secret(KEY))
 
 
+def test_nobody_is_kept_busy_by_a_huge_one():
+    content = text(document())
+    from_secret(content + b" " * ((64 << 10) - len(content)))
+    with pytest.raises(ConfigError, match="larger than 64 KiB"):
+        from_secret(content + b" " * ((64 << 10) - len(content) + 1))
+
+
 def test_the_proxy_of_this_machine_is_used():
     connection = from_secret(document(), environ={"HTTPS_PROXY": "proxy:3128"})
     assert connection.proxy == Secret("http://proxy:3128")

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from reconciler.core.errors import Expired, Unreachable
-from reconciler.core.manifest import Manifest
+from reconciler.core.manifest import Manifest, get
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube import requests
 from reconciler.kube.cluster import WatchEvent
@@ -44,6 +44,14 @@ async def test_the_end_between_two_events_is_quiet():
     assert await read() == []
 
 
+async def test_an_event_of_any_depth_ends_nothing():
+    deep = b'{"a":' * 2000 + b"1" + b"}" * 2000
+    part = b'{"type":"ADDED","object":{"metadata":{"name":"d"},"spec":%s}}\n' % deep
+    first, second, third = await read(line("ADDED", A), part, line("MODIFIED", B), limit=50_000)
+    assert [first, third] == [EVENTS[0], EVENTS[1]]
+    assert get(second.object, "metadata") == {"name": "d"}
+
+
 BROKEN = {
     "cut inside an event": (STREAM[:-5], Unreachable, "cut inside an event"),
     "not JSON": (b"<html>\n", Unreachable, "something else"),
@@ -59,6 +67,12 @@ BROKEN = {
         line("ERROR", {"kind": "Status", "code": 500, "message": "decode"}),
         Unreachable,
         "decode",
+    ),
+    "an error of any depth": (
+        b'{"type":"ERROR","object":{"kind":"Status","message":"no","details":%s}}\n'
+        % (b"[" * 400 + b"]" * 400),
+        Unreachable,
+        "no",
     ),
     "a flood without an end": (b"x" * 2000, Unreachable, "larger than 1000 bytes"),
 }
