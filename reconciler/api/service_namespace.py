@@ -10,6 +10,8 @@ from reconciler.api.common import (
     ObjectMeta,
     WireModel,
 )
+from reconciler.core import keys
+from reconciler.core.manifest import Manifest, annotations_of
 from reconciler.core.refs import Kind
 
 API_SERVICE_NAMESPACE: Final = Kind(GROUP, VERSION, "APIServiceNamespace", "apiservicenamespaces")
@@ -33,3 +35,9 @@ class APIServiceNamespace(WireModel):
     metadata: ObjectMeta = ObjectMeta()
     spec: APIServiceNamespaceSpec = APIServiceNamespaceSpec()
     status: APIServiceNamespaceStatus = APIServiceNamespaceStatus()
+
+
+def released_kinds(mapping: Manifest) -> frozenset[str]:
+    """Return the resources of which released copies are, or were, behind a mapping."""
+    text = annotations_of(mapping).get(keys.RELEASED_KINDS, "")
+    return frozenset(filter(None, text.split(",")))

@@ -72,8 +72,9 @@ CONSUMER_SYNC_UNKNOWN: Final = Cause(CONSUMER_IN_SYNC, INFO, "Unknown")
 # APIServiceExportRequest
 CRD_NOT_FOUND: Final = Cause(EXPORTS_READY, ERROR, "CRDNotFound")
 CRD_INVALID: Final = Cause(EXPORTS_READY, ERROR, "CRDInvalid")
-# Ours (F24): nothing offers the resource; this backend cannot export its scope; the API server
-# refused the export, or could not be asked.
+# Ours (F24): the space's AppClusterBinding does not list it; nothing offers the resource; this
+# backend cannot export its scope; the API server refused the export, or could not be asked.
+NOT_LISTED: Final = Cause(EXPORTS_READY, ERROR, "NotListed")
 TEMPLATE_NOT_FOUND: Final = Cause(EXPORTS_READY, ERROR, "TemplateNotFound")
 SCOPE_NOT_SUPPORTED: Final = Cause(EXPORTS_READY, ERROR, "ScopeNotSupported")
 EXPORT_CREATE_FAILED: Final = Cause(EXPORTS_READY, ERROR, "APIServiceExportCreateFailed")

@@ -112,6 +112,11 @@ class Decision:
     again: timedelta | None = None
     sums_up: bool = True
 
+    @property
+    def deletes(self) -> bool:
+        """Whether anything is to be deleted."""
+        return any(isinstance(step, Delete) for task in self.tasks for step in task.steps)
+
 
 NOTHING: Final = Decision()
 

@@ -7,8 +7,9 @@ known, so nothing is told that only some may know.
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 _AT_ONCE: Final = 16
-_SLOWEST: Final = 5.0  # seconds for a request to come in
+_SLOWEST: Final = 5.0  # seconds for a request to come in, and for its answer to be taken
 _PLAIN: Final = ("Content-Type", "text/plain; charset=utf-8")
 _JSON: Final = ("Content-Type", "application/json")
 _EVERYWHERE: Final = "::"
@@ -125,16 +126,24 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """Answers so many at once; the others are turned away, so that nobody can use up threads."""
+    """Answers so many at once, each for so long at most.
+
+    One more is answered, and the oldest is cut off: answers take milliseconds, so that one is
+    slow, on purpose or not. Probes get through, and nobody can use up threads.
+    """
 
     daemon_threads = True
+    request_queue_size = 128  # who does not fit in is only heard again after a second
 
     def __init__(self, address: tuple[str, int]) -> None:
         host, port = address
         if not host and socket.has_dualstack_ipv6():
             host = _EVERYWHERE
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._slots = threading.BoundedSemaphore(_AT_ONCE)
+        # Those that are cut off may need a moment to end.
+        self._permits = threading.BoundedSemaphore(2 * _AT_ONCE)
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, float] = {}  # since when, the oldest first
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
@@ -149,17 +158,39 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start a thread for a request, if one may be started."""
-        if self._slots.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        if not self._permits.acquire(blocking=False):
+            super().shutdown_request(request)
+            return
+        with self._lock:
+            self._open[request] = time.monotonic()
+            self._cut(list(self._open)[:-_AT_ONCE])
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and give the slot back."""
+        """Answer, and let another one have the thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._slots.release()
+            self._permits.release()
+
+    def service_actions(self) -> None:
+        """Cut off those whose time is over: a byte now and then makes no request longer."""
+        latest = time.monotonic() - _SLOWEST
+        with self._lock:
+            self._cut([one for one, since in self._open.items() if since < latest])
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection, which from now on is nobody's to cut."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: whoever asked has left, or was too slow."""
+
+    def _cut(self, late: Iterable[socket.socket]) -> None:
+        """Let the threads of these connections end; the lock is held."""
+        for one in late:
+            del self._open[one]
+            with suppress(OSError):  # it has left by itself
+                one.shutdown(socket.SHUT_RDWR)

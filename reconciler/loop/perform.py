@@ -32,6 +32,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Preconditions, Propagation, Writer
+from reconciler.kube.recent import Recent
 from reconciler.loop.gate import Gate
 
 if TYPE_CHECKING:
@@ -50,19 +51,21 @@ async def carry_out(  # noqa: PLR0913 - each is told by another part of a contro
     now: datetime,
     may_write: Gate,
     elsewhere: Mapping[str, Writer] = NOWHERE_ELSE,
+    recent: Recent | None = None,
 ) -> None:
     """Attempt all tasks and write the status; then raise the first KlutchError that was met.
 
     `live` is the object `ref` that was looked at, in `cluster`; steps that name another cluster
-    go to that one of `elsewhere`. The status is written also where a task failed
-    (protocol-bind.md F5), with the condition of the task's Cause and the error as its message, but
-    without `decision.fields`.
+    go to that one of `elsewhere`. `recent` is told what writes to the object itself answered. The
+    status is written also where a task failed (protocol-bind.md F5), with the condition of the
+    task's Cause and the error as its message, but without `decision.fields`.
     A task that met a Conflict was decided on old facts, so nothing is said about it: its
     condition stays as it is until the next look, which is at once. Steps on the object itself
     follow its resourceVersion from one to the next, and so does the status. Raises Stopped as
     soon as nothing may be written any more.
     """
-    work = _Work({**elsewhere, ref.cluster: cluster}, ref, live, manager=manager, gate=may_write)
+    clusters = {**elsewhere, ref.cluster: cluster}
+    work = _Work(clusters, ref, live, manager=manager, gate=may_write, recent=recent)
     for task in decision.tasks:
         await work.attempt(task)
     await work.tell(decision, now)
@@ -81,8 +84,10 @@ class _Work:
         *,
         manager: str,
         gate: Gate,
+        recent: Recent | None,
     ) -> None:
         self._clusters, self._ref, self._manager, self._gate = clusters, ref, manager, gate
+        self._recent = recent
         self._decided_on = resource_version_of(live)
         self._live: Manifest | None = live
         self._only_ours = True  # whether nobody else wrote between what was seen and `_live`
@@ -175,6 +180,8 @@ class _Work:
         """Take what a write to the object itself answered as the object."""
         if ref != self._ref or self._live is None:
             return
+        if self._recent is not None:
+            self._recent.wrote(answer)
         before = resource_version_of(self._live)
         self._only_ours &= before in (stated, resource_version_of(answer))
         gone = is_deleting(answer) and not finalizers_of(answer)

@@ -368,6 +368,7 @@ def test_completing_takes_anything_and_is_idempotent(manifest):
 VALUES = st.text(alphabet=st.characters(codec="utf-8"), min_size=8, max_size=40)
 
 
+@example(data={"key": "apiVersi"}, plain={}, note=False)
 @given(
     data=st.dictionaries(LABELS, VALUES, min_size=1, max_size=4),
     plain=st.dictionaries(LABELS, VALUES, max_size=4),
@@ -376,17 +377,22 @@ VALUES = st.text(alphabet=st.characters(codec="utf-8"), min_size=8, max_size=40)
 def test_no_value_of_a_secret_is_shown(data, plain, note):
     encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
     record = json.dumps({"data": encoded}) if note else "; ".join(data.values())
-    manifest = {
+    shown = repr(redact(secret_with(encoded, plain, record)))
+    # A value may be a word that stands there anyway, such as a field's name or a key.
+    without = repr(secret_with(dict.fromkeys(data, ""), dict.fromkeys(plain, ""), ""))
+    for value in (*data.values(), *plain.values(), *encoded.values()):
+        for written in (value, repr(value)[1:-1]):
+            assert written not in shown or written in without
+
+
+def secret_with(data, plain, record):
+    return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"uid": "u", "annotations": {"record": record}},
-        "data": encoded,
+        "data": data,
         "stringData": plain,
     }
-    shown = repr(redact(manifest))
-    for value in (*data.values(), *plain.values(), *encoded.values()):
-        assert value not in shown
-        assert repr(value)[1:-1] not in shown
 
 
 @given(

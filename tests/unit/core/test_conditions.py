@@ -248,6 +248,7 @@ OWN_CAUSES = """
     ProviderInSync         Error   CustomResourceDefinitionNotFound
     ProviderInSync         Error   APIServiceExportUpdateFailed
     Offered                Warning TemplateNotFound
+    ExportsReady           Error   NotListed
     ExportsReady           Error   TemplateNotFound
     ExportsReady           Error   ScopeNotSupported
     ExportsReady           Error   APIServiceExportCreateFailed

@@ -4,12 +4,14 @@ import json
 import socket
 import threading
 import urllib.request
+from contextlib import contextmanager
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from reconciler.core.errors import HostError
 from reconciler.loop import listener
+from tests.support.eventually import eventually
 from tests.support.watching import fetch
 
 HERE = ("127.0.0.1", 0)
@@ -87,15 +89,45 @@ def test_only_reading(registry):
         assert client.recv(100).startswith(b"HTTP/1.0 405 ")
 
 
-def test_who_says_nothing_keeps_nobody_else_out_for_long(registry):
-    with listener.served(HERE, registry, lambda: "") as address:
-        silent = [socket.create_connection(address, timeout=10) for _ in range(20)]
-        try:
-            # Beyond so many at once, a connection is closed without an answer.
-            assert silent[-1].recv(1) == b""
-        finally:
-            for one in silent:
-                one.close()
+@contextmanager
+def strangers(address, *, number):
+    """Connections that have sent the beginning of a request."""
+    made = [socket.create_connection(address, timeout=10) for _ in range(number)]
+    try:
+        for one in made:
+            one.sendall(b"GET /healthz")
+        yield made
+    finally:
+        for one in made:
+            one.close()
+
+
+def test_who_is_slow_keeps_nobody_else_out(registry):
+    with (
+        listener.served(HERE, registry, lambda: "") as address,
+        strangers(address, number=16) as slow,
+    ):
+        assert fetch("http://{}:{}/healthz".format(*address)) == (200, "ok\n")
+        # The one that has been at it for the longest had to go.
+        assert slow[0].recv(1) == b""
+        slow[1].sendall(b" HTTP/1.0\r\n\r\n")
+        assert slow[1].recv(100).startswith(b"HTTP/1.0 200 ")
+
+
+async def test_who_keeps_talking_is_cut_all_the_same(registry):
+    with (
+        listener.served(HERE, registry, lambda: "") as address,
+        strangers(address, number=1) as (slow,),
+    ):
+
+        def is_cut():
+            try:
+                slow.sendall(b"x")
+            except ConnectionError:
+                return True
+            return False
+
+        await eventually(is_cut)
 
 
 def test_an_address_that_is_taken(registry):
