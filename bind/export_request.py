@@ -40,7 +40,9 @@ class Seen:
 
     `exports` are those in the request's namespace; `templates` the one that counts of each
     resource (`blueprints.export.first_template`). `offered` are the resources of all templates,
-    for the message that one is missing. `cluster` names the control plane in a Ref.
+    for the message that one is missing. `listed` are the resources that the AppClusterBinding of
+    the space lists, None where it has none: then whatever is offered may be had. `cluster` names
+    the control plane in a Ref.
     """
 
     cluster: str
@@ -49,6 +51,7 @@ class Seen:
     exports: Mapping[str, Manifest] = field(default_factory=dict, repr=False)
     templates: Mapping[str, Manifest] = field(default_factory=dict, repr=False)
     offered: Sequence[str] = ()
+    listed: frozenset[str] | None = None
 
 
 def resources(request: Manifest) -> Sequence[str]:
@@ -123,6 +126,9 @@ def _export(seen: Seen, name: str, terms: Terms) -> Create | Condition | None:
     if live is not None:
         message = f"APIServiceExport {name} is being deleted; it is made anew when it is gone"
         return conditions.false(causes.EXPORT_CREATE_FAILED, message)
+    if seen.listed is not None and name not in seen.listed:
+        message = f"The AppClusterBinding of this app cluster does not list {name} in apiExports"
+        return conditions.false(causes.NOT_LISTED, message)
     template = seen.templates.get(name)
     if template is None:
         return conditions.false(causes.TEMPLATE_NOT_FOUND, _not_offered(name, seen.offered))

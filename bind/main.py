@@ -11,6 +11,7 @@ import uvloop
 from bind import program, settings
 from reconciler.core.errors import KlutchError
 from reconciler.kube import home
+from reconciler.loop import garbage
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -25,6 +26,7 @@ def run(arguments: list[str]) -> int:
     code = 0
     try:
         given = settings.parse(arguments)
+        garbage.collect_seldom()
         uvloop.run(_serve(given))
     except* KlutchError as errors:
         for error in _leaves(errors):

@@ -11,7 +11,7 @@ know what the data are.
 """
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from bind import granting
@@ -22,6 +22,7 @@ from reconciler.blueprints.objects import Marks
 from reconciler.core import causes, keys, names
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import NOTHING, Create, Decision, Note, Step, Task, deletion
+from reconciler.core.durations import format_time
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -29,9 +30,11 @@ from reconciler.core.manifest import (
     is_deleting,
     name_of,
 )
-from reconciler.core.moments import created
+from reconciler.core.moments import created, moment
 from reconciler.core.refs import NAMESPACE, ROLE_BINDING
 
+# By how much the clocks of the backend and of the API server may differ.
+_SKEW: Final = timedelta(minutes=5)
 # When to look again at a Namespace that is kept, since no event tells that its reason ended.
 _AGAIN: Final = timedelta(minutes=5)
 
@@ -61,17 +64,28 @@ def home_of(mark: str) -> Home | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Contents:
+    """What was found in a service namespace.
+
+    `released` tells whether any object there carries the annotation `klutchctl.dev/released`.
+    `hidden` is a resource of which nobody could tell, "" where there is none.
+    """
+
+    released: bool
+    hidden: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Removal:
     """What must be read anew, not from a cache, before a service namespace goes.
 
     `mapping` and `crd` are the APIServiceNamespace and the CRD of its kind, None where they are
-    absent. `released` tells whether any object in the Namespace carries the annotation
-    `klutchctl.dev/released`.
+    absent. `contents` is there only if `needs_search` asked for it: it takes a call for each kind.
     """
 
     mapping: Manifest | None = field(repr=False)
     crd: Manifest | None = field(repr=False)
-    released: bool
+    contents: Contents | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +131,14 @@ def leaving(seen: Seen) -> Manifest | None:
     return live if _is_ours(live, seen.home) else None
 
 
+def needs_search(seen: Seen) -> bool:
+    """Tell whether nothing but what is in the Namespace can keep `decide` from deleting it."""
+    live, removal = leaving(seen), seen.removal
+    if live is None or seen.unsure or removal is None or removal.mapping is not None:
+        return False
+    return _doubt(live, removal) is None
+
+
 def obstacle(seen: Seen) -> tuple[Cause, str] | None:
     """Return why an app namespace cannot have its service namespace, if it cannot."""
     if seen.mapping is None or is_deleting(seen.mapping):
@@ -131,13 +153,15 @@ def obstacle(seen: Seen) -> tuple[Cause, str] | None:
     return None
 
 
-def decide(seen: Seen, *, scope: Scope) -> Decision:
+def decide(seen: Seen, *, scope: Scope, now: datetime) -> Decision:
     """Return what brings the service namespace about, or ends it.
 
     `status.namespace` is told only when the Namespace is seen to be ours and its konnector has its
     rights there. Without an APIServiceNamespace the Namespace is deleted; but it is kept while the
-    view is incomplete, while anything in it is `released`, and where the APIServiceNamespaces may
-    have gone with their CRD, which is absent, on its way out, or younger than the Namespace.
+    view is incomplete, while anything in it is or may be `released`, and where the
+    APIServiceNamespaces may have gone with their CRD, which is absent, on its way out, or younger
+    than the Namespace. One that comes from a backup comes before its APIServiceNamespace, and is
+    kept, too: it is younger than what it says.
 
     Notes are about the APIServiceNamespace; where it is gone, about the Namespace. A Namespace that
     is being deleted is waited for: its end is an event.
@@ -149,7 +173,7 @@ def decide(seen: Seen, *, scope: Scope) -> Decision:
         return Decision(notes=(Note(cause.reason, message, "Warning"),))
     live = _target(seen)
     if live is None:
-        return _made(seen, scope)
+        return _made(seen, scope, now)
     if is_deleting(live):
         return NOTHING
     steps = _rights(seen, scope)
@@ -167,11 +191,13 @@ def _is_ours(namespace: Manifest, home: Home) -> bool:
     return annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE) == home.mark
 
 
-def _made(seen: Seen, scope: Scope) -> Decision:
+def _made(seen: Seen, scope: Scope, now: datetime) -> Decision:
     # What is made for a space that goes would stay behind.
     if seen.space is None or is_deleting(seen.space) or _is_leaving(seen.mapping):
         return NOTHING
-    marks = Marks(annotations={keys.API_SERVICE_NAMESPACE: seen.home.mark})
+    marks = Marks(
+        annotations={keys.API_SERVICE_NAMESPACE: seen.home.mark, keys.MADE_AT: format_time(now)}
+    )
     made = Create(NAMESPACE, space.namespace(seen.home.target, marks=marks))
     return Decision(tasks=(Task((made, *_rights(seen, scope))),))
 
@@ -188,22 +214,23 @@ def _rights(seen: Seen, scope: Scope) -> tuple[Step, ...]:
 
 
 def _without_mapping(seen: Seen) -> Decision:
-    live = leaving(seen)
+    live, removal = leaving(seen), seen.removal
     if live is None:
         return NOTHING
-    if seen.unsure or seen.removal is None:
+    if seen.unsure or removal is None:
         return Decision(again=_AGAIN)
-    if seen.removal.mapping is not None:
+    if removal.mapping is not None:
         return NOTHING  # it is back, and its event is on the way
-    if reason := _reason_to_keep(live, seen.removal):
+    reason = _doubt(live, removal) or _kept_for(live, removal.contents)
+    if reason is not None:
         note = Note(*reason, "Warning", action="Keep")
         return Decision(notes=(note,), again=_AGAIN)
     step = deletion(seen.cluster, NAMESPACE, live)
     return Decision(tasks=(Task((step,)),))
 
 
-def _reason_to_keep(live: Manifest, removal: Removal) -> tuple[str, str] | None:
-    """Return the reason and the message of the Event that tells why a Namespace stays."""
+def _doubt(live: Manifest, removal: Removal) -> tuple[str, str] | None:
+    """Return the reason and the message of the Event where it need not have lost its mapping."""
     name, crd = name_of(live), removal.crd
     kind = API_SERVICE_NAMESPACE.resource
     if crd is None or is_deleting(crd):
@@ -217,9 +244,32 @@ def _reason_to_keep(live: Manifest, removal: Removal) -> tuple[str, str] | None:
             f"Namespace {name} is kept: CustomResourceDefinition {kind} was made after it, so its "
             "APIServiceNamespace may have been lost. Delete the Namespace if nobody needs its data"
         )
-    if removal.released:
+    if _is_restored(live):
+        return "NamespaceMadeAnew", (
+            f"Namespace {name} is kept: it was made anew, as from a backup, which need not have "
+            "brought its APIServiceNamespace. Delete the Namespace if nobody needs its data"
+        )
+    return None
+
+
+def _kept_for(live: Manifest, contents: Contents | None) -> tuple[str, str] | None:
+    """Return the reason and the message of the Event where what is in it keeps it."""
+    name = name_of(live)
+    if contents is None or contents.hidden:
+        what = "what is in it" if contents is None else contents.hidden
+        return "ContentsUnknown", (
+            f"Namespace {name} is kept: klutch-bind may not list {what}, so it cannot tell whether "
+            f"any of it carries {keys.RELEASED}. Grant it that right, or delete the Namespace if "
+            "nobody needs its data"
+        )
+    if contents.released:
         return "ReleasedDataKept", (
             f"Namespace {name} is kept: objects in it carry {keys.RELEASED}. It goes when they are "
             "gone or no longer carry it"
         )
     return None
+
+
+def _is_restored(namespace: Manifest) -> bool:
+    said, born = moment(annotations_of(namespace).get(keys.MADE_AT, "")), created(namespace)
+    return said is not None and born is not None and born - said > _SKEW

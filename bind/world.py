@@ -7,7 +7,7 @@ changed wakes the keys, and a key finds its objects. Refuses to know what follow
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from bind import service_namespace
+from bind import ever_exported, service_namespace
 from bind.export_request import resources
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
@@ -42,6 +42,7 @@ from reconciler.core.refs import (
 from reconciler.kube.bodies import Bodies
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer
+from reconciler.kube.recent import Recent
 from reconciler.kube.store import Index, Store
 
 # Names of indexes. Where a value is a place, it is `namespace/name`.
@@ -50,6 +51,7 @@ NAME: Final = "name"
 SPACE: Final = "space"  # the namespace of an object, or of what an object is about
 RESOURCE: Final = "plural.group"
 WANTED: Final = "namespace/plural.group"
+GRANTED: Final = "plural.group, exported or claimed"
 HOME: Final = "the place of an APIServiceNamespace"
 TARGET: Final = "service namespace"
 SOURCE: Final = "the place of the kubeconfig Secret"
@@ -59,7 +61,7 @@ _NAMED: Final = "metadata.name={}"
 
 
 class World:
-    """The views, by kind; the second half only in control-plane mode.
+    """The views, by kind; what serves AppClusterBindings only in control-plane mode.
 
     Of CRDs, of which there may be hundreds of large ones, and of Secrets only metadata are held.
     `deployments_served` is False for a control plane without apps/v1, such as a workspace of kcp.
@@ -70,8 +72,12 @@ class World:
     ) -> None:
         self.cluster, self.deployments_served = cluster, deployments_served
         self._informers: list[Informer] = []
+        self._recent: dict[Store, Recent] = {}
         self.cluster_bindings = self._view(CLUSTER_BINDING, {SPACE: _space})
-        self.exports = self._view(API_SERVICE_EXPORT, {SELF: _place, SPACE: _space, NAME: _name})
+        self.exports = self._view(
+            API_SERVICE_EXPORT,
+            {SELF: _place, SPACE: _space, NAME: _name, GRANTED: ever_exported.granted},
+        )
         self.requests = self._view(
             API_SERVICE_EXPORT_REQUEST,
             {SELF: _place, SPACE: _space, RESOURCE: resources, WANTED: _wanted},
@@ -92,14 +98,14 @@ class World:
         self.cluster_role_bindings = self._view(
             CLUSTER_ROLE_BINDING, {NAME: _name, SPACE: _space_of_role}
         )
+        indexes = {SELF: _place, SPACE: _own_space, SOURCE: _source, RESOURCE: _bound}
         if control_plane_mode:
+            self.app_cluster_bindings = self._view(APP_CLUSTER_BINDING, indexes)
             self._serve_app_cluster_bindings()
+        else:
+            self.app_cluster_bindings = Store(APP_CLUSTER_BINDING, indexes)  # for ever empty
 
     def _serve_app_cluster_bindings(self) -> None:
-        self.app_cluster_bindings = self._view(
-            APP_CLUSTER_BINDING,
-            {SELF: _place, SPACE: _own_space, SOURCE: _source, RESOURCE: _bound},
-        )
         self.bindings = self._view(API_SERVICE_BINDING, {SPACE: _space, OWNER: _owner})
         self.secrets = self._view(SECRET, {SELF: _place, SPACE: _space}, metadata_only=True)
         self.accounts = self._view(
@@ -124,9 +130,25 @@ class World:
         said = (one.trouble for one in self._informers if one.store in views)
         return next(filter(None, said), "")
 
+    def recent(self, view: Store) -> Recent:
+        """Return one of these views together with what the backend wrote of it just now."""
+        return self._recent[view]
+
     def template(self, resource: str) -> Manifest | None:
         """Return the template that counts for a resource."""
         return first_template(self.templates.by(RESOURCE, resource))
+
+    def listed(self, space: str) -> frozenset[str] | None:
+        """Return the resources (`plural.group`) that the AppClusterBinding of a space lists.
+
+        None where it has none. Whose it is tells the ClusterBinding, which no konnector may write.
+        """
+        for one in self.cluster_bindings.by(SPACE, space):
+            for owner in _owner(one):
+                live = self.app_cluster_bindings.get(*owner.split("/"))
+                if live is not None:
+                    return frozenset(_bound(live))
+        return None
 
     async def crd(self, name: str) -> Manifest | None:
         """Return a whole CRD, as new as its view or newer. Raises ClusterErrors."""
@@ -150,6 +172,7 @@ class World:
             indexes=indexes,
         )
         self._informers.append(informer)
+        self._recent[informer.store] = Recent(informer)
         return informer.store
 
 

@@ -113,9 +113,21 @@ def _space(seen: Seen, space: Space, terms: Terms) -> Part:
     held: list[_Held] = [(NAMESPACE, namespace)]
     if tenancy.is_ours(namespace, seen):
         return joined([_gone(held, terms), _missed(held)])
+    if tenancy.was_found(seen, space) and not is_deleting(namespace):
+        return Part(problems=((own_causes.CLEANUP_WAITING, _unproven(seen)),))
     metadata: Manifest = {**preconditions_of(namespace), "labels": seen.labels}
     step = Patch(terms.ref(NAMESPACE, namespace), {"metadata": metadata})
     return joined([Part(tasks=(Task((step,), _FAILED),)), _missed(held)])
+
+
+def _unproven(seen: Seen) -> str:
+    labels = " ".join(f"{key}={value}" for key, value in sorted(seen.labels.items()))
+    return (
+        f"Namespace {seen.space_name} is older than its ClusterBinding, so it may hold what is not"
+        f" of this app cluster, and is not deleted. If all of it may go: `kubectl label namespace"
+        f" {seen.space_name} {labels}`; if it is to stay, take off annotation"
+        f" {keys.DELETION_POLICY}."
+    )
 
 
 def _released(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:

@@ -29,6 +29,8 @@ from reconciler.core.moments import moment
 
 PATIENCE: Final = timedelta(seconds=10)  # for the konnector's finalizer to come
 RECHECK: Final = timedelta(seconds=30)  # of what only time changes, such as the last heartbeat
+_AHEAD: Final = timedelta(minutes=5)  # so far a konnector's clock may be
+_LONGEST: Final = timedelta(hours=1)  # until a konnector that says nothing is taken for gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +47,13 @@ class Parting:
 
 
 def lives(space: Space, now: datetime) -> bool:
-    """Tell whether the space's konnector still beats."""
+    """Tell whether the space's konnector still beats.
+
+    It writes time and interval itself: neither a beat of the future nor a long interval lets it
+    count as living for ever.
+    """
     beat = beat_of(space.cluster_binding)
-    return beat is not None and now - beat.time <= beat.patience
+    return beat is not None and -_AHEAD <= now - beat.time <= min(beat.patience, _LONGEST)
 
 
 def let_go(live: Manifest, how: Parting, terms: Terms) -> Part:

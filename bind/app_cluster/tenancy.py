@@ -7,7 +7,9 @@ before it is proven to be the AppClusterBinding's own.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
+from typing import Final
 
 from bind.app_cluster.seen import Seen, Space
 from reconciler.api.cluster_binding import CLUSTER_BINDING
@@ -17,7 +19,11 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
+from reconciler.core.moments import created
 from reconciler.core.refs import DEPLOYMENT, SECRET, Kind
+
+# The backend makes Namespace and ClusterBinding one after the other; it may be restarted between.
+_AT_ONCE: Final = timedelta(minutes=5)
 
 
 class Standing(Enum):
@@ -63,6 +69,19 @@ def verdict(seen: Seen) -> Verdict:
     if used:
         return _taken(seen, used)
     return _by_content(seen, space)
+
+
+def was_found(seen: Seen, space: Space) -> bool:
+    """Tell whether the Namespace may have been there before it became a binding space.
+
+    Then it may hold what is nobody's here. One that the backend makes has its ClusterBinding at
+    once; and with both labels an administrator hands over whatever is in it.
+    """
+    if is_ours(space.namespace, seen):
+        return False
+    bound = None if space.cluster_binding is None else created(space.cluster_binding)
+    made = created(space.namespace)
+    return bound is None or made is None or bound - made > _AT_ONCE
 
 
 def is_ours(manifest: Manifest, seen: Seen) -> bool:

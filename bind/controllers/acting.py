@@ -9,8 +9,9 @@ from reconciler.core import keys
 from reconciler.core.decision import Decision, Note
 from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import Manifest, ref_of
-from reconciler.core.refs import Kind, Ref
+from reconciler.core.refs import Ref
 from reconciler.kube.cluster import Cluster
+from reconciler.kube.recent import Recent
 from reconciler.loop.gate import Gate
 from reconciler.loop.perform import carry_out
 
@@ -45,13 +46,13 @@ class Acting:
     now: Callable[[], datetime]
 
     async def carry_out(
-        self, key: str, live: Manifest, kind: Kind, decision: Decision, *, queue: Queue
+        self, key: str, live: Manifest, recent: Recent, decision: Decision, *, queue: Queue
     ) -> timedelta | None:
-        """Do what was decided about a live object; return when to look again.
+        """Do what was decided about a live object of a view; return when to look again.
 
         Raises what `perform.carry_out` raises; the time is kept also then.
         """
-        ref = ref_of(self.cluster.name, kind, live)
+        ref = ref_of(self.cluster.name, recent.view.ref.kind, live)
         for note in decision.notes:
             self.recorder.tell(ref, live, note)
         try:
@@ -63,6 +64,7 @@ class Acting:
                 manager=keys.MANAGER_BACKEND,
                 now=self.now(),
                 may_write=self.gate,
+                recent=recent,
             )
         except KlutchError:
             if decision.again is not None:

@@ -11,7 +11,8 @@ from bind.controllers.waking import Waker
 from bind.world import NAME, OWNER, RESOURCE, SELF, SOURCE, SPACE, World
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.core import names
-from reconciler.core.manifest import Manifest, get_text, is_deleting
+from reconciler.core.decision import preconditions_of
+from reconciler.core.manifest import Manifest, get_text, is_deleting, ref_of
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -22,6 +23,7 @@ from reconciler.core.refs import (
 )
 
 _SOURCE: Final = ("spec", "kubeconfigSecretRef")
+_SOON: Final = timedelta(seconds=1)  # where the view lags, and its event is yet to come
 
 
 class AppClusterBindings:
@@ -58,14 +60,21 @@ class AppClusterBindings:
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one AppClusterBinding, and do what follows. Raises ClusterErrors."""
         namespace, _, name = key.partition("/")
-        live = self._world.app_cluster_bindings.get(namespace, name)
+        bindings = self._world.recent(self._world.app_cluster_bindings)
+        live = bindings.get(namespace, name)
         if live is None:
             return None
         seen = await self._look(live)
         decision = app_cluster_binding.decide(seen, terms=self._terms, now=self._acting.now())
-        return await self._acting.carry_out(
-            key, live, APP_CLUSTER_BINDING, decision, queue=self._queue
-        )
+        if decision.deletes and await self._has_changed(live):
+            return _SOON
+        return await self._acting.carry_out(key, live, bindings, decision, queue=self._queue)
+
+    async def _has_changed(self, live: Manifest) -> bool:
+        """Tell whether it says something else by now: others may have made what that asks for."""
+        ref = ref_of(self._world.cluster.name, APP_CLUSTER_BINDING, live)
+        now = await self._world.cluster.get(ref, metadata_only=True)
+        return now is None or preconditions_of(now) != preconditions_of(live)
 
     async def _look(self, live: Manifest) -> Seen:
         world = self._world

@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from bind import granting
+from bind import ever_exported, granting
 from bind.controllers.acting import Acting, Queue
-from bind.world import NAME, World
+from bind.world import GRANTED, NAME, World
 from reconciler.blueprints import access
 from reconciler.core import names
 from reconciler.core.decision import Decision, Task
@@ -12,28 +12,43 @@ from reconciler.core.refs import CLUSTER_ROLE
 
 
 class BinderRole:
-    """Keeps ClusterRole klutch-binder as it has to be. It has one key, the role's name."""
+    """Keeps ClusterRole klutch-binder as it has to be, and its note of what was ever exported.
+
+    It has one key, the role's name.
+    """
 
     def __init__(self, world: World, acting: Acting) -> None:
         self._world, self._acting = world, acting
+        self._granted = set[str]()  # resources, since this process runs
 
     def subscribe(self, queue: Queue) -> None:
-        """Have the role looked at now, and whenever it changes."""
+        """Have the role looked at now, whenever it changes, and when more is exported."""
 
         def changed(name: str) -> None:
             if name == names.BINDER:
                 queue.add(name)
 
+        def granted(resource: str) -> None:
+            if resource not in self._granted:
+                self._granted.add(resource)
+                queue.add(names.BINDER)
+
         self._queue = queue
         self._world.cluster_roles.subscribe(NAME, changed)
+        self._world.exports.subscribe(GRANTED, granted)
         queue.add(names.BINDER)
 
     async def reconcile(self, name: str) -> timedelta | None:
         """Look at the role, and do what follows. Raises ClusterErrors."""
         wanted = access.binder_role()
-        live = self._world.cluster_roles.get("", name)
-        steps = granting.role(self._world.cluster.name, CLUSTER_ROLE, live, wanted)
+        roles = self._world.recent(self._world.cluster_roles)
+        live = roles.get("", name)
+        cluster = self._world.cluster.name
+        # One of them at a time: each is a patch of exactly what was seen.
+        steps = granting.role(cluster, CLUSTER_ROLE, live, wanted) or ever_exported.note(
+            cluster, live, self._granted
+        )
         decision = Decision(tasks=(Task(steps),) if steps else ())
         return await self._acting.carry_out(
-            name, live or wanted, CLUSTER_ROLE, decision, queue=self._queue
+            name, live or wanted, roles, decision, queue=self._queue
         )

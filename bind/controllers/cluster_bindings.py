@@ -6,7 +6,6 @@ from bind import cluster_binding, service_namespace
 from bind.controllers.acting import Acting, Queue
 from bind.controllers.service_namespaces import known
 from bind.world import NAME, SPACE, World
-from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.blueprints.export import Scope
 from reconciler.core import names
 from reconciler.core.conditions import Cause
@@ -37,7 +36,8 @@ class ClusterBindings:
     async def reconcile(self, space: str) -> timedelta | None:
         """Look at one space, and do what follows."""
         world = self._world
-        binding = world.cluster_bindings.get(space, names.CLUSTER_BINDING)
+        cluster_bindings = world.recent(world.cluster_bindings)
+        binding = cluster_bindings.get(space, names.CLUSTER_BINDING)
         if binding is None:
             return None
         role = names.space_cluster_role(space)
@@ -53,7 +53,7 @@ class ClusterBindings:
         )
         decision = cluster_binding.decide(seen, scope=self._scope, now=self._acting.now())
         return await self._acting.carry_out(
-            space, binding, CLUSTER_BINDING, decision, queue=self._queue
+            space, binding, cluster_bindings, decision, queue=self._queue
         )
 
     def _obstacles(self, space: str) -> list[tuple[Cause, str]]:

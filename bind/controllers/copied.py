@@ -7,8 +7,10 @@ what any export or template claims.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from bind import ever_exported
 from bind.world import World
 from reconciler.blueprints.export import claims_of, offered_by
+from reconciler.core import names
 from reconciler.core.manifest import (
     Manifest,
     get_maps,
@@ -22,10 +24,10 @@ from reconciler.core.refs import CONFIG_MAP, CRD, SECRET, Kind
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """`all` are the kinds to look at; `offered` the resources (`plural.group`) offered now."""
+    """`all` are the kinds to look at; `exported` the resources (`plural.group`) that ever were."""
 
     all: frozenset[Kind]
-    offered: frozenset[str]
+    exported: frozenset[str]
 
 
 class Copied:
@@ -44,9 +46,10 @@ class Copied:
         known = {one.resource: one for one in (CONFIG_MAP, SECRET)}
         named = {offered_by(one) for one in world.templates.all()}
         named |= {name_of(one) for one in world.exports.all()}
+        role = world.cluster_roles.get("", names.BINDER)
         return Kinds(
             all=frozenset({**claimed, **known, **defined}.values()),
-            offered=frozenset({*named, *claimed, *known}),
+            exported=frozenset({*named, *claimed, *known, *ever_exported.noted(role)}),
         )
 
     async def _crds(self) -> Mapping[str, Kind]:

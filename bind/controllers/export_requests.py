@@ -5,8 +5,7 @@ from datetime import timedelta
 from bind import export_request
 from bind.controllers.acting import Acting, Queue
 from bind.controllers.waking import Waker
-from bind.world import NAME, RESOURCE, SELF, WANTED, World
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from bind.world import NAME, RESOURCE, SELF, SPACE, WANTED, World
 from reconciler.blueprints.export import Terms, offered_by
 from reconciler.core.manifest import Manifest
 from reconciler.kube.store import Store
@@ -25,18 +24,18 @@ class ExportRequests:
         world.exports.subscribe(SELF, self._waker(WANTED))
         world.crds.subscribe(NAME, self._waker(RESOURCE))
         world.templates.subscribe(RESOURCE, self._waker(RESOURCE))
+        world.app_cluster_bindings.subscribe(SPACE, self._waker(SPACE))
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one request, and do what follows. Raises ClusterErrors."""
         namespace, _, name = key.partition("/")
-        request = self._world.requests.get(namespace, name)
+        requests = self._world.recent(self._world.requests)
+        request = requests.get(namespace, name)
         if request is None:
             return None
         seen = await self._look(namespace, request)
         decision = export_request.decide(seen, terms=self._terms, now=self._acting.now())
-        return await self._acting.carry_out(
-            key, request, API_SERVICE_EXPORT_REQUEST, decision, queue=self._queue
-        )
+        return await self._acting.carry_out(key, request, requests, decision, queue=self._queue)
 
     async def _look(self, space: str, request: Manifest) -> export_request.Seen:
         world = self._world
@@ -51,6 +50,7 @@ class ExportRequests:
             exports=_present(exports),
             templates=_present(templates),
             offered=_offered(world.templates),
+            listed=world.listed(space),
         )
 
     def _waker(self, index: str) -> Waker:

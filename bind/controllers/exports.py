@@ -6,7 +6,6 @@ from bind import export
 from bind.controllers.acting import Acting, Queue
 from bind.controllers.waking import Waker
 from bind.world import NAME, RESOURCE, SELF, World
-from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.blueprints.export import Isolation
 
 
@@ -30,7 +29,8 @@ class Exports:
         """Look at one export, and do what follows. Raises ClusterErrors."""
         namespace, _, name = key.partition("/")
         world = self._world
-        live = world.exports.get(namespace, name)
+        exports = world.recent(world.exports)
+        live = exports.get(namespace, name)
         if live is None:
             return None
         seen = export.Seen(
@@ -43,6 +43,4 @@ class Exports:
         decision = export.decide(
             seen, isolation=self._isolation, grace=self._grace, now=self._acting.now()
         )
-        return await self._acting.carry_out(
-            key, live, API_SERVICE_EXPORT, decision, queue=self._queue
-        )
+        return await self._acting.carry_out(key, live, exports, decision, queue=self._queue)

@@ -11,14 +11,14 @@ from bind import service_namespace
 from bind.controllers.acting import Acting, Queue
 from bind.controllers.copied import Copied
 from bind.controllers.waking import Waker
-from bind.service_namespace import Home, Removal, Seen
+from bind.service_namespace import Contents, Home, Removal, Seen
 from bind.world import HOME, NAME, SELF, SPACE, TARGET, World
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints.export import Scope
 from reconciler.core import keys, names
 from reconciler.core.errors import Forbidden, NotServed
 from reconciler.core.manifest import annotations_of, get_text, name_of
-from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
+from reconciler.core.refs import CRD, Ref
 
 
 class ServiceNamespaces:
@@ -44,54 +44,56 @@ class ServiceNamespaces:
         seen = known(self._world, Home(space, name))
         leaving = service_namespace.leaving(seen)
         if leaving is not None and not seen.unsure:
-            seen = replace(seen, removal=await self._removal(seen, name_of(leaving)))
-        about, kind = seen.mapping, API_SERVICE_NAMESPACE
+            seen = replace(seen, removal=await self._removal(seen.home))
+            if seen.removal is not None and service_namespace.needs_search(seen):
+                contents = await self._contents(name_of(leaving))
+                seen = replace(seen, removal=replace(seen.removal, contents=contents))
+        about, view = seen.mapping, self._world.service_namespaces
         if about is None:
-            about, kind = leaving, NAMESPACE
+            about, view = leaving, self._world.namespaces
         if about is None:
             return None
-        decision = service_namespace.decide(seen, scope=self._scope)
-        return await self._acting.carry_out(key, about, kind, decision, queue=self._queue)
+        now = self._acting.now()
+        decision = service_namespace.decide(seen, scope=self._scope, now=now)
+        recent = self._world.recent(view)
+        return await self._acting.carry_out(key, about, recent, decision, queue=self._queue)
 
-    async def _removal(self, seen: Seen, namespace: str) -> Removal | None:
+    async def _removal(self, home: Home) -> Removal | None:
         """Return what has to be known beyond doubt before data go, or None where it is not."""
         cluster = self._world.cluster
-        home = seen.home
         crd = Ref(cluster.name, CRD, "", API_SERVICE_NAMESPACE.resource)
         mapping = Ref(cluster.name, API_SERVICE_NAMESPACE, home.space, home.name)
         try:
             return Removal(
                 mapping=await cluster.get(mapping),
                 crd=await cluster.get(crd, metadata_only=True),
-                released=await self._holds_released(namespace),
             )
         except (Forbidden, NotServed):
             return None
 
-    async def _holds_released(self, namespace: str) -> bool:
-        """Tell whether any object there is released. Raises Forbidden where nobody can tell."""
-        kinds = await self._copied.kinds()
+    async def _contents(self, namespace: str) -> Contents:
+        """Search a namespace until something released is found. Raises ClusterErrors."""
+        hidden, kinds = "", await self._copied.kinds()
         for kind in sorted(kinds.all):
-            if await self._holds(kind, namespace, known=kind.resource in kinds.offered):
-                return True
-        return False
-
-    async def _holds(self, kind: Kind, namespace: str, *, known: bool) -> bool:
-        try:
-            listing = await self._world.cluster.list(kind, namespace=namespace, metadata_only=True)
-        except NotServed:  # nothing of it can be there
-            return False
-        except Forbidden:
-            # A kind that was never offered is no konnector's: it had its rights from us.
-            if known:
-                raise
-            return False
-        return any(keys.RELEASED in annotations_of(one) for one in listing.items)
+            try:
+                listing = await self._world.cluster.list(
+                    kind, namespace=namespace, metadata_only=True
+                )
+            except NotServed:  # nothing of it can be there
+                continue
+            except Forbidden:
+                # A kind that was never exported is no konnector's: it had its rights from us.
+                if kind.resource in kinds.exported:
+                    hidden = kind.resource
+                continue
+            if any(keys.RELEASED in annotations_of(one) for one in listing.items):
+                return Contents(released=True)
+        return Contents(released=False, hidden=hidden)
 
 
 def known(world: World, home: Home) -> Seen:
     """Return what the views tell about one app namespace."""
-    mapping = world.service_namespaces.get(home.space, home.name)
+    mapping = world.recent(world.service_namespaces).get(home.space, home.name)
     named = get_text(mapping, "status", "namespace")
     elsewhere = named if named and named != home.target else ""
     seen = Seen(

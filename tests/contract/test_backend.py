@@ -15,7 +15,7 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import binding as blueprint
-from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import keys, names
 from reconciler.core.heartbeat import INTERVAL
 from reconciler.core.manifest import (
@@ -27,6 +27,7 @@ from reconciler.core.manifest import (
     put,
     uid_of,
 )
+from reconciler.core.moments import created, moment
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CRD,
@@ -267,7 +268,12 @@ async def test_an_app_namespace_gets_a_counterpart_where_the_konnector_has_right
         await until(lambda: mapped(scene))
         service = await scene.on_plane(NAMESPACE, scene.service_namespace)
         home = f"{scene.space}/{scene.app_namespace}"
-        assert annotations_of(service) == {"klutch.anynines.com/api-service-namespace": home}
+        notes = dict(annotations_of(service))
+        born, said = created(service), moment(notes.pop(keys.MADE_AT))
+        assert born is not None
+        assert said is not None
+        assert abs(born - said) < timedelta(minutes=1)
+        assert notes == {"klutch.anynines.com/api-service-namespace": home}
         rights = await scene.on_plane(ROLE_BINDING, "klutch-binder", scene.service_namespace)
         assert rights["roleRef"]["name"] == names.space_cluster_role(scene.space)
         await unmap_namespace(scene)
@@ -284,14 +290,31 @@ async def test_a_counterpart_that_was_left_behind_is_found_at_the_start(scene: S
         await until(lambda: goes(scene))
 
 
+async def told(scene: Scene, reason: str) -> bool:
+    """Tell whether an Event says this of the service namespace."""
+    events = (await scene.plane.cluster.list(EVENT, namespace="default")).items
+    kept = [one for one in events if one.get("reason") == reason]
+    return scene.service_namespace in {get_text(one, "regarding", "name") for one in kept}
+
+
+async def test_what_a_backup_brings_before_its_app_namespace_is_kept_for_it(scene: Scene) -> None:
+    plane = scene.plane.cluster
+    home = f"{scene.space}/{scene.app_namespace}"
+    notes = {keys.API_SERVICE_NAMESPACE: home, keys.MADE_AT: "2026-01-01T00:00:00Z"}
+    async with scene.backend():
+        await scene.make_space()
+        made = build(NAMESPACE, scene.service_namespace, marks=Marks(annotations=notes))
+        restored = await plane.create(made, NAMESPACE, manager="a backup")
+        await plane.create(secret("kept", scene.service_namespace), SECRET, manager="a backup")
+        await until(lambda: told(scene, "NamespaceMadeAnew"))
+        assert not await goes(scene)
+        await map_namespace(scene)
+        await until(lambda: mapped(scene))
+        assert uid_of(await scene.on_plane(NAMESPACE, scene.service_namespace)) == uid_of(restored)
+
+
 async def test_released_data_keep_their_namespace(scene: Scene) -> None:
     plane = scene.plane.cluster
-
-    async def told() -> bool:
-        events = (await plane.list(EVENT, namespace="default")).items
-        kept = [one for one in events if one.get("reason") == "ReleasedDataKept"]
-        return scene.service_namespace in {get_text(one, "regarding", "name") for one in kept}
-
     async with scene.backend():
         await scene.make_space()
         await map_namespace(scene)
@@ -300,5 +323,5 @@ async def test_released_data_keep_their_namespace(scene: Scene) -> None:
         kept = put(kept, {keys.RELEASED: "2026-01-01T00:00:00Z"}, "metadata", "annotations")
         await plane.create(kept, SECRET, manager=MANAGER)
         await unmap_namespace(scene)
-        await until(told)
+        await until(lambda: told(scene, "ReleasedDataKept"))
         assert not await goes(scene)

@@ -4,11 +4,15 @@ Names, labels, annotations, conditions with their order, reasons and severities 
 from the original, but for what protocol-bind.md F mends.
 """
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
 import pytest
 
 from bind.app_cluster.draining import PATIENCE
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints import space as spaces
@@ -24,7 +28,8 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, Ref
-from tests.support.backend import is_idle
+from reconciler.kube.front import Call
+from tests.support.backend import AGENT, backend, is_idle
 from tests.support.bound_scenes import (
     ACCEPTED,
     MANAGER,
@@ -38,9 +43,11 @@ from tests.support.bound_scenes import (
     shown,
     until,
 )
+from tests.support.cues import Delay
 from tests.support.eventually import eventually
+from tests.support.faults import Events, Faults, on
 from tests.support.forward_clock import ForwardClock
-from tests.support.offers import offered, publish_template
+from tests.support.offers import Offer, offered, publish_template
 
 
 async def test_an_app_cluster_binding_makes_a_space_and_binds(managed: Managed) -> None:
@@ -80,6 +87,23 @@ async def test_an_app_cluster_binding_makes_a_space_and_binds(managed: Managed) 
     assert labels_of(request) == labels
     assert name_of(request).startswith("appclusterbinding-shop-databases-")
     assert await managed.export() is not None
+
+
+async def test_nothing_is_decided_twice_while_the_view_lags(managed: Managed) -> None:
+    """What was written counts before a watch tells of it: no write is refused for being late."""
+    late = Faults()
+    for told in range(50):
+        late.add(on("watch", kind=APP_CLUSTER_BINDING), Delay(0.5), at=Events(told))
+    mark = managed.plane.audit.mark()
+    async with backend(managed.plane.connection, faults=late) as made:
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "Ready"))
+        await until(managed.answered)
+        await eventually(lambda: is_idle(made))
+    audit = managed.plane.audit
+    itself = managed.namespace, APP_CLUSTER_BINDING.plural
+    await eventually(lambda: itself not in audit.conflicts_since(mark, AGENT))
 
 
 async def test_a_second_start_writes_nothing(managed: Managed) -> None:
@@ -249,3 +273,64 @@ async def test_an_app_cluster_binding_that_is_deleted_lets_go_in_order(
     assert keys.RELEASED in annotations_of(space)
     assert await managed.export() is None
     assert await managed.read(kind, "orders", managed.service_namespace) is not None
+
+
+async def test_a_konnector_gets_no_more_than_is_listed(managed: Managed) -> None:
+    """It may ask for what is offered to others, and is told that it cannot have it."""
+    plane = managed.plane.cluster
+    async with managed.backend(), offered(plane, namespace=managed.namespace) as other:
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "Ready"))
+        for resource in (other.resource, managed.offer.resource):
+            made = blueprint.export_request(managed.space, resource, parameters={}, marks=Marks())
+            await plane.create(made, API_SERVICE_EXPORT_REQUEST, manager="a konnector")
+
+        def asked(offer: Offer):
+            return managed.read(API_SERVICE_EXPORT_REQUEST, offer.name)
+
+        await until(lambda: says(asked(other), "ExportsReady", "False", "NotListed"))
+        await until(lambda: says(asked(managed.offer), "ExportsReady"))
+        assert await managed.export(other) is None
+
+        await managed.apply(managed.offer.resource, other.resource)
+        await until(lambda: says(asked(other), "ExportsReady"))
+        assert await managed.export(other) is not None
+
+
+@dataclass(frozen=True)
+class Meanwhile:
+    """Something happens before a call goes on."""
+
+    story: Callable[[], Awaitable[None]]
+
+    async def perform(self, _call: Call, /) -> None:
+        await self.story()
+
+
+async def test_what_was_listed_during_a_look_is_not_taken_away(managed: Managed) -> None:
+    """An export that follows from the new list is there before the look at the old one ends."""
+    plane, faults, exports = managed.plane.cluster, Faults(), list[Manifest]()
+    async with (
+        offered(plane, namespace=managed.namespace) as other,
+        backend(managed.plane.connection, faults=faults),
+    ):
+
+        async def list_another() -> None:
+            await managed.apply(managed.offer.resource, other.resource)
+            space, kind = managed.space, API_SERVICE_EXPORT_REQUEST
+            made = blueprint.export_request(space, other.resource, parameters={}, marks=Marks())
+            await plane.create(made, kind, manager="a konnector")
+            await until(lambda: says(managed.read(kind, other.name), "ExportsReady"))
+            exports.append(await managed.export(other))
+
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "Ready"))
+        looks = on("list", kind=SECRET, namespace=managed.space)
+        faults.add(looks.nth(1), Meanwhile(list_another))
+        ref = Ref(managed.plane.name, APP_CLUSTER_BINDING, managed.namespace, "shop")
+        note: Manifest = {"metadata": {"annotations": {"note": "look again"}}}
+        await plane.merge_patch(ref, note, manager=MANAGER)
+        await until(lambda: managed.binding(other))
+        assert uid_of(await managed.export(other)) == uid_of(exports[0])

@@ -119,10 +119,10 @@ class Space:
             removal=service_namespace.Removal(
                 mapping=await self.get(API_SERVICE_NAMESPACE, home.name),
                 crd=await self.get(CRD, API_SERVICE_NAMESPACE.resource, inside=False),
-                released=False,
+                contents=service_namespace.Contents(released=False),
             ),
         )
-        decision = service_namespace.decide(seen, scope=self.scope)
+        decision = service_namespace.decide(seen, scope=self.scope, now=datetime.now(UTC))
         if seen.mapping is not None:
             return self.ref(API_SERVICE_NAMESPACE, home.name), seen.mapping, decision
         live = seen.namespace or {"metadata": {"name": home.target}}

@@ -1,6 +1,7 @@
 """The backend with exactly the rights that bind/deploy gives it: enough, and none too many."""
 
 import asyncio
+import contextlib
 import copy
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -10,14 +11,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from bind import ever_exported
 from bind.settings import Settings
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import access, space_konnector
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
 from reconciler.core.decision import Note
+from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -25,12 +29,16 @@ from reconciler.core.manifest import (
     get_list,
     get_maps,
     get_text,
+    is_deleting,
     name_of,
+    put,
+    ref_of,
 )
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     CRD,
+    EVENT,
     LEASE,
     NAMESPACE,
     ROLE,
@@ -177,10 +185,70 @@ async def test_default_mode(control_plane, namespace):
 
 
 async def applied_again(stage: Stage) -> None:
-    """Apply the rights again: the aggregated ones are not away for a moment."""
+    """Apply the rights again: nothing is written, so the aggregated ones are not away a moment."""
+    ref = Ref(stage.cluster.name, CLUSTER_ROLE, "", "klutch-bind")
+    before = await stage.cluster.get(ref)
+    assert rights_of(get_maps(before, "rules")) == deployed.aggregated(stage.made)
     await deployed.apply(stage.cluster, [o for o in stage.made if o["kind"] == "ClusterRole"])
-    role = await stage.cluster.get(Ref(stage.cluster.name, CLUSTER_ROLE, "", "klutch-bind"))
-    assert rights_of(get_maps(role, "rules")) == deployed.aggregated(stage.made)
+    assert await stage.cluster.get(ref) == before
+
+
+async def test_a_withdrawn_service_whose_data_stay(control_plane, namespace):
+    """Its template, its export and the backend's right to list it go before the app namespace."""
+    settings = Settings(export_grace=timedelta())
+    async with (
+        staged(control_plane, namespace, FOLDER, settings) as stage,
+        a_space(stage.cluster, stage.offer) as space,
+    ):
+        await space.served()
+        await noted(space)
+        released = stage.offer.instance("orders", namespace=space.home, spec={})
+        released = put(released, {keys.RELEASED: "now"}, "metadata", "annotations")
+        await stage.cluster.create(released, stage.offer.kind, manager="tests")
+        await withdrawn(stage, space)
+        await delete(stage.cluster, space.ref(API_SERVICE_NAMESPACE, APP))
+        await told_of(space, "ContentsUnknown")
+        home = await space.at(space.everywhere(NAMESPACE, space.home))
+        assert home is not None
+        assert not is_deleting(home)
+
+
+async def noted(space: Space) -> None:
+    async def is_noted():
+        role = await space.at(binder_role(space))
+        return space.offer.name in ever_exported.noted(role)
+
+    await eventually(is_noted)
+
+
+async def withdrawn(stage: Stage, space: Space) -> None:
+    cluster, offer = stage.cluster, stage.offer
+    await delete(cluster, space.ref(API_SERVICE_EXPORT_REQUEST, offer.name))
+    for one in (await cluster.list(API_SERVICE_EXPORT_TEMPLATE, namespace=stage.namespace)).items:
+        await delete(cluster, ref_of(cluster.name, API_SERVICE_EXPORT_TEMPLATE, one))
+    await delete(cluster, space.export)
+    await gone(cluster, space.export)
+    services = Ref(cluster.name, CLUSTER_ROLE, "", deployed.SERVICES)
+    await cluster.merge_patch(services, {"rules": []}, manager="tests")
+
+    async with KubeCluster(stage.way) as as_backend:
+
+        async def refused():
+            with contextlib.suppress(Forbidden):
+                await as_backend.list(offer.kind, namespace=space.home)
+                return False
+            return True
+
+        await eventually(refused)
+
+
+async def told_of(space: Space, reason: str) -> None:
+    async def told():
+        found = (await space.cluster.list(EVENT, namespace="default")).items
+        about = {get_text(one, "regarding", "name") for one in found if one["reason"] == reason}
+        return space.home in about
+
+    await eventually(told)
 
 
 def binder_role(space: Space) -> Ref:

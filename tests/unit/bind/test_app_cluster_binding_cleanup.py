@@ -16,6 +16,7 @@ from reconciler.core import keys
 from reconciler.core.decision import Delete, Note
 from reconciler.core.durations import format_time
 from reconciler.core.keys import FORCE_CLEANUP
+from reconciler.core.manifest import is_deleting
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -23,7 +24,7 @@ from reconciler.core.refs import (
     NAMESPACE,
     SECRET,
 )
-from tests.unit.bind.app_cluster_world import NOW, SPACE, World, ago, export, inside
+from tests.unit.bind.app_cluster_world import LABELS, NOW, SPACE, World, ago, export, inside
 
 DB = "databases.shop.example"
 SYNCED = (API_SERVICE_NAMESPACE, "prod")
@@ -104,6 +105,48 @@ def test_delete_takes_the_space_along():
     world = deleted("Delete")
     assert world.app_cluster_binding is None
     assert [key for key in world.objects if SPACE in key] == []
+
+
+def found(policy: str, *, age: str) -> World:
+    """An AppClusterBinding whose Namespace was there already, with who knows what in it."""
+    world = World(annotations={keys.DELETION_POLICY: policy})
+    world.put(NAMESPACE, {"metadata": {"name": SPACE, "creationTimestamp": age}})
+    world.serve()
+    return world
+
+
+def test_a_namespace_that_was_there_before_is_not_deleted_unasked():
+    world = found("Delete", age=ago(minutes=6))
+    world.delete()
+    world.serve()
+    assert not is_deleting(world.get(NAMESPACE, SPACE))
+    assert world.conditions()["CleanedUp"] == WAITING
+    labels = "appclusterbinding-name=shop klutch.anynines.com/appclusterbinding-namespace=team-a"
+    assert f"kubectl label namespace {SPACE} klutch.anynines.com/{labels}" in world.message(
+        "CleanedUp"
+    )
+    world.change(NAMESPACE, SPACE, {"metadata": {"labels": LABELS}}, "")
+    world.serve()
+    assert world.get(NAMESPACE, SPACE) is None
+    assert world.app_cluster_binding is None
+
+
+def test_a_namespace_that_was_there_before_can_be_left():
+    world = found("Delete", age=ago(minutes=6))
+    world.delete()
+    world.serve()
+    annotate(world, **{keys.DELETION_POLICY: None})
+    world.serve()
+    assert world.app_cluster_binding is None
+    assert world.get(NAMESPACE, SPACE)
+
+
+def test_a_namespace_of_the_backend_goes_although_it_was_restarted_in_between():
+    world = found("Delete", age=ago(minutes=4))
+    world.delete()
+    world.serve()
+    assert world.get(NAMESPACE, SPACE) is None
+    assert world.app_cluster_binding is None
 
 
 def test_a_space_that_goes_is_waited_for_to_its_end():

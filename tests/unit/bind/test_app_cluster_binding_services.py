@@ -44,9 +44,9 @@ def lists(world: World, *exports: Any) -> None:
     world.change(APP_CLUSTER_BINDING, "shop", {"spec": {"apiExports": list(exports)}}, "team-a")
 
 
-def beats(world: World, time: str = "") -> None:
+def beats(world: World, time: str = "", interval: str = "5m0s") -> None:
     """The konnector lives: its last heartbeat was just now, or at `time`."""
-    beat = {"lastHeartbeatTime": time or ago(seconds=5), "heartbeatInterval": "5m0s"}
+    beat = {"lastHeartbeatTime": time or ago(seconds=5), "heartbeatInterval": interval}
     world.change(CLUSTER_BINDING, "cluster", {"status": beat})
 
 
@@ -321,14 +321,19 @@ BEATS = {
     "long ago": (ago(minutes=11), False),
     "lately": (ago(minutes=9), True),
     "no time": ("yesterday", False),
+    "by a clock that is ahead": (ago(minutes=-4), True),
+    "in the far future": ("9999-01-01T00:00:00Z", False),
+    "an hour ago, as it means to": (ago(minutes=59), True, "1000000h"),
+    "longer ago than anybody waits": (ago(minutes=61), False, "1000000h"),
 }
 
 
-@pytest.mark.parametrize(("beat", "waits"), BEATS.values(), ids=BEATS)
-def test_a_konnector_lives_by_its_heartbeat(beat, waits):
+@pytest.mark.parametrize("beat", BEATS.values(), ids=BEATS)
+def test_a_konnector_lives_by_its_heartbeat(beat):
+    time, waits, *interval = beat
     world = served()
-    if beat:
-        beats(world, beat)
+    if time:
+        beats(world, time, *interval)
     lists(world)
     world.serve()
     assert (world.get(API_SERVICE_BINDING, DB) is not None) is waits

@@ -62,6 +62,11 @@ def test_an_offered_resource_is_exported_with_the_claims_of_its_template():
     assert task.failure == causes.EXPORT_CREATE_FAILED
 
 
+def test_what_the_app_cluster_binding_lists_is_exported():
+    decision = look(seen(listed=frozenset({DATABASES})))
+    assert made(decision) == [DATABASES]
+
+
 def test_success_is_told_when_all_exports_are_seen_and_not_before():
     both = request("databases", "queues")
     first = look(seen(both))
@@ -86,6 +91,11 @@ MISSING = (
 PROBLEMS = {
     "no CRD": ({"crds": {}}, "CRDNotFound", MISSING),
     "no CRD, though an export is left": ({"crds": {}, "exports": EXPORTS}, "CRDNotFound", MISSING),
+    "not for this app cluster": (
+        {"listed": frozenset({QUEUES})}, "NotListed",
+        "The AppClusterBinding of this app cluster does not list databases.shop.example in "
+        "apiExports",
+    ),
     "no template": (
         {"templates": {}}, "TemplateNotFound",
         "No APIServiceExportTemplate offers databases.shop.example; "

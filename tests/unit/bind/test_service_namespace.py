@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from bind.service_namespace import (
+    Contents,
     Home,
     Removal,
     Seen,
@@ -12,14 +13,18 @@ from bind.service_namespace import (
     decide,
     home_of,
     leaving,
+    needs_search,
     obstacle,
 )
 from reconciler.blueprints import access
+from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
+from reconciler.core.durations import format_time
 from reconciler.core.manifest import annotations_of, name_of, namespace_of
 from reconciler.core.refs import CRD, NAMESPACE, ROLE_BINDING
 from tests.support.space_objects import (
     CONTROL_PLANE,
+    NOW,
     SPACE,
     deleting,
     live,
@@ -38,6 +43,10 @@ RIGHTS = served(access.in_service_namespace(SPACE, TARGET))
 
 def namespace(name=TARGET, annotations=MARK, age=HOUR):
     return live(NAMESPACE, name, age=age, metadata={"annotations": annotations})
+
+
+def made_at(age):
+    return MARK | {keys.MADE_AT: format_time(NOW - age)}
 
 
 def crd(age=2 * HOUR):
@@ -117,23 +126,23 @@ MAKING = {
 
 @pytest.mark.parametrize(("scope", "facts", "steps", "fields"), MAKING.values(), ids=MAKING.keys())
 def test_making(scope, facts, steps, fields):
-    decision = decide(seen(**facts), scope=scope)
+    decision = decide(seen(**facts), scope=scope, now=NOW)
     assert (steps_of(decision), decision.fields) == (steps, fields)
 
 
 def test_a_new_namespace_says_whose_it_is():
-    (task,) = decide(seen(), scope="Namespaced").tasks
+    (task,) = decide(seen(), scope="Namespaced", now=NOW).tasks
     made, rights = task.steps
     assert isinstance(made, Create)
     assert isinstance(rights, Create)
-    assert annotations_of(made.manifest) == MARK
+    assert annotations_of(made.manifest) == MARK | {keys.MADE_AT: format_time(NOW)}
     assert rights.manifest == access.in_service_namespace(SPACE, TARGET)
 
 
 def test_rights_are_given_in_the_namespace_that_was_chosen():
     facts = seen(mapping=mapping(namespace="elsewhere"), elsewhere=namespace("elsewhere"))
     assert chosen(facts) == "elsewhere"
-    ((step,),) = [task.steps for task in decide(facts, scope="Namespaced").tasks]
+    ((step,),) = [task.steps for task in decide(facts, scope="Namespaced", now=NOW).tasks]
     assert isinstance(step, Create)
     assert namespace_of(step.manifest) == "elsewhere"
 
@@ -163,7 +172,7 @@ def test_obstacles_are_told_and_nothing_is_written(facts, reason, message, scope
     found = obstacle(facts)
     assert found is not None
     assert (found[0].reason, found[1]) == (reason, message)
-    decision = decide(facts, scope=scope)
+    decision = decide(facts, scope=scope, now=NOW)
     assert (decision.tasks, decision.fields) == ((), {})
     (note,) = decision.notes
     assert (note.reason, note.message, note.type) == (reason, message, "Warning")
@@ -185,7 +194,7 @@ def test_no_obstacle(facts):
 
 
 def removal(**facts):
-    return Removal(**{"mapping": None, "crd": crd(), "released": False, **facts})
+    return Removal(**{"mapping": None, "crd": crd(), "contents": Contents(released=False), **facts})
 
 
 GONE = {"mapping": None, **OURS, "removal": removal()}
@@ -193,7 +202,7 @@ GONE = {"mapping": None, **OURS, "removal": removal()}
 
 def test_a_service_namespace_goes_with_its_app_namespace_exactly_as_it_was_seen():
     for place in (space(), None, deleting(space())):  # also with its space
-        (task,) = decide(seen(**{**GONE, "space": place}), scope="Namespaced").tasks
+        (task,) = decide(seen(**{**GONE, "space": place}), scope="Namespaced", now=NOW).tasks
         (step,) = task.steps
         assert isinstance(step, Delete)
         assert (step.ref.name, step.uid, step.resource_version) == (TARGET, f"uid-of-{TARGET}", "7")
@@ -209,7 +218,14 @@ KEPT = {
     "it is a copy under another name": (
         {"namespace": None, "elsewhere": namespace("restored")}, "",
     ),
-    "something in it was released": ({"removal": removal(released=True)}, "ReleasedDataKept"),
+    "something in it was released": (
+        {"removal": removal(contents=Contents(released=True))}, "ReleasedDataKept",
+    ),
+    "something in it may be released": (
+        {"removal": removal(contents=Contents(released=False, hidden="a.example"))},
+        "ContentsUnknown",
+    ),
+    "nobody looked at all": ({"removal": removal(contents=None)}, "ContentsUnknown"),
     "the CRD of app namespaces is gone": (
         {"removal": removal(crd=None)}, "CustomResourceDefinitionGone",
     ),
@@ -218,6 +234,9 @@ KEPT = {
     ),
     "the CRD was made anew": (
         {"removal": removal(crd=crd(age=MINUTE))}, "CustomResourceDefinitionMadeAnew",
+    ),
+    "it was made anew, as from a backup": (
+        {"namespace": namespace(annotations=made_at(HOUR + 6 * MINUTE))}, "NamespaceMadeAnew",
     ),
     "nobody knows when": (
         {"removal": removal(crd=live_like(crd(), creationTimestamp=None))},
@@ -228,7 +247,7 @@ KEPT = {
 
 @pytest.mark.parametrize(("facts", "reason"), KEPT.values(), ids=KEPT.keys())
 def test_data_survive_whatever_is_in_doubt(facts, reason):
-    decision = decide(seen(**{**GONE, **facts}), scope="Namespaced")
+    decision = decide(seen(**{**GONE, **facts}), scope="Namespaced", now=NOW)
     assert decision.tasks == ()
     assert [(note.reason, note.type) for note in decision.notes] == (
         [(reason, "Warning")] if reason else []
@@ -236,9 +255,21 @@ def test_data_survive_whatever_is_in_doubt(facts, reason):
     assert not reason or decision.again
 
 
+@pytest.mark.parametrize(("facts", "reason"), KEPT.values(), ids=KEPT.keys())
+def test_a_namespace_that_stays_anyway_is_not_searched(facts, reason):
+    searched = reason in ("ReleasedDataKept", "ContentsUnknown")
+    assert needs_search(seen(**{**GONE, **facts})) == searched
+
+
+@pytest.mark.parametrize("said", [HOUR, HOUR - 30 * MINUTE, HOUR + 4 * MINUTE])
+def test_clocks_may_differ(said):
+    facts = {**GONE, "namespace": namespace(annotations=made_at(said))}
+    assert decide(seen(**facts), scope="Namespaced", now=NOW).tasks
+
+
 def test_a_namespace_of_the_same_second_as_the_crd_is_not_older():
     facts = {**GONE, "removal": removal(crd=crd(age=HOUR))}
-    assert decide(seen(**facts), scope="Namespaced").tasks
+    assert decide(seen(**facts), scope="Namespaced", now=NOW).tasks
 
 
 LEAVING = {
@@ -256,7 +287,7 @@ def test_the_last_look_is_asked_for_only_before_a_deletion(facts, wanted):
 
 
 def test_nothing_is_left_to_do_when_both_are_gone():
-    assert decide(seen(mapping=None), scope="Namespaced") == NOTHING
+    assert decide(seen(mapping=None), scope="Namespaced", now=NOW) == NOTHING
 
 
 HOMES = {
@@ -282,4 +313,4 @@ def test_two_tenants_with_one_target_do_not_share_it():
     second = Seen(CONTROL_PLANE, other, mapping=mapping("c"), space=space(), namespace=held)
     assert obstacle(second) is not None
     gone = Seen(CONTROL_PLANE, other, namespace=held, removal=removal())
-    assert decide(gone, scope="Cluster") == NOTHING
+    assert decide(gone, scope="Cluster", now=NOW) == NOTHING
