@@ -12,7 +12,7 @@ from typing import TypeAlias
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.core.manifest import JSON, canonical
 from reconciler.fleet.values import UnitKey
-from reconciler.planning.changes import Change, Plan
+from reconciler.planning.changes import Action, Change, Plan
 
 Group: TypeAlias = tuple[str, UnitKey | None]  # an app cluster, and a unit or what comes once
 
@@ -33,6 +33,7 @@ def clusters_to_change(plan: Plan) -> frozenset[str]:
 def match(approved: Plan, fresh: Plan) -> Approved:
     """Hold a plan that somebody approved against one made a moment ago, under the lock."""
     now = _groups(fresh)
+    blocked = {(o.cluster, o.unit): o.reason for o in fresh.changes if o.action is Action.BLOCKED}
     unseen = {one.name: one.reason for one in fresh.unseen}
     places = {id(change): place for place, change in enumerate(fresh.changes)}
     lines: dict[str, list[tuple[int, Change]]] = defaultdict(list)
@@ -40,7 +41,9 @@ def match(approved: Plan, fresh: Plan) -> Approved:
     for group, wanted in _groups(approved).items():
         found = now.get(group, [])
         same = [_said(one) for one in found] == [_said(one) for one in wanted]
-        if same:
+        if same and (more := _more_instances(wanted, found)):
+            refused += (Outcome(one, Status.STALE, more) for one in wanted)
+        elif same:
             # Also what is held: what stands beside it has to know that it does not leave.
             lines[group[0]] += (
                 (places[id(one)], _held_as(one, other))
@@ -51,12 +54,21 @@ def match(approved: Plan, fresh: Plan) -> Approved:
         elif group[0] in unseen:
             told = f"it cannot be read any more: {unseen[group[0]]}"
             refused += (Outcome(one, Status.FAILED, told) for one in wanted)
+        elif not found and (reason := blocked.get(group) or blocked.get((group[0], None))):
+            refused += (Outcome(one, Status.STALE, f"blocked since: {reason}") for one in wanted)
         elif not found:
             done = "it is so already"
             refused += (Outcome(one, Status.UNCHANGED, done) for one in wanted)
         else:
             refused += (Outcome(one, Status.STALE, _difference(wanted, found)) for one in wanted)
-    ordered = {name: [one for _, one in sorted(lines[name], key=_place)] for name in sorted(lines)}
+    staying = {one.change.cluster for one in refused if one.change.leaves}
+    ordered: dict[str, list[Change]] = {}
+    for name in sorted(lines):
+        mine = [one for _, one in sorted(lines[name], key=_place)]
+        # Its konnector still needs the rights that it has.
+        kept = [one for one in mine if name in staying and one.changes_rights]
+        refused += (Outcome(one, Status.SKIPPED, "not all leaves that was to") for one in kept)
+        ordered[name] = [one for one in mine if one not in kept]
     return Approved(ordered, tuple(refused))
 
 
@@ -95,6 +107,18 @@ def _said(change: Change) -> bytes:
         "steps": [[step.verb.value, str(step.ref)] for step in change.steps],
     }
     return canonical(said)
+
+
+def _more_instances(wanted: Sequence[Change], found: Sequence[Change]) -> str:
+    """Tell of instances that would be deleted and were not there when it was approved."""
+    for one, other in zip(wanted, found, strict=True):
+        if one.held or other.held:
+            continue  # nothing is deleted
+        then, now = one.instances, other.instances
+        if then is not None and (now is None or now > then):
+            counted = "an unknown number" if now is None else now
+            return f"instances to delete: {then} when it was approved, {counted} now; plan again"
+    return ""
 
 
 def _difference(wanted: Sequence[Change], found: Sequence[Change]) -> str:

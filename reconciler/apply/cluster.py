@@ -20,7 +20,7 @@ from reconciler.apply.steps import Performer, Terms, Unconfirmed
 from reconciler.apply.together import together
 from reconciler.apply.writes import Stale
 from reconciler.core.errors import KlutchError
-from reconciler.core.refs import CLUSTER_ROLE, CRD, Ref
+from reconciler.core.refs import CRD, Ref
 from reconciler.fleet.values import Mode, UnitKey
 from reconciler.loop.gate import Stopped
 from reconciler.observe import unseen
@@ -68,24 +68,24 @@ async def run(job: Job) -> list[Outcome]:
 
 async def _all(worker: "_Worker") -> None:
     job = worker.job
-    once = [one for one in job.lines if one.unit is None and not _leaves(one)]
+    once = [one for one in job.lines if one.unit is None and not one.leaves]
     # With the bindings there before it, the backend finds them and keeps their claims.
     last = [one for one in once if worker.makes_app_cluster_binding and _is_whole(one)]
     # What leaves needs its rights until it has left.
-    leaving = any(one.unit is not None and _leaves(one) for one in job.lines)
-    rights = [one for one in once if leaving and _is_right(one)]
+    leaving = any(one.unit is not None and one.leaves for one in job.lines)
+    rights = [one for one in once if leaving and one.changes_rights]
     first = [one for one in once if one not in last and one not in rights]
     units = _by_unit(job.lines)
     if await worker.chain(first):
         # What is new comes before what leaves: its turn is over when that begins.
         for leaves in (False, True):
-            turn = [key for key in units if _leaves(units[key][-1]) is leaves]
+            turn = [key for key in units if units[key][-1].leaves is leaves]
             await together(worker.unit(key, units[key]) for key in turn)
         await worker.chain(last)
     else:
         told = "what the cluster needs first was not done"
         worker.skip([one for found in units.values() for one in found] + last, told)
-    whole = [one for one in job.lines if one.unit is None and _leaves(one)]
+    whole = [one for one in job.lines if one.unit is None and one.leaves]
     if worker.all_good:
         await worker.chain([*rights, *whole])
     else:
@@ -275,13 +275,5 @@ def _by_unit(changes: Sequence[Change]) -> Mapping[UnitKey, Sequence[Change]]:
     return found
 
 
-def _leaves(change: Change) -> bool:
-    return change.action in (Action.RELEASE, Action.DELETE)
-
-
-def _is_right(change: Change) -> bool:
-    return change.ref.kind == CLUSTER_ROLE and change.action is Action.UPDATE
-
-
 def _is_whole(change: Change) -> bool:
-    return change.ref.kind == APP_CLUSTER_BINDING and not _leaves(change)
+    return change.ref.kind == APP_CLUSTER_BINDING and not change.leaves

@@ -153,9 +153,14 @@ async def free_instances(app: Writes, name: str) -> int:
     return len(bound)
 
 
-async def delete_instances(app: Writes, name: str) -> int:
-    """Ask for the deletion of all instances; the konnector carries it. Return how many."""
+async def delete_instances(app: Writes, name: str, at_most: int | None) -> None:
+    """Ask for the deletion of all instances; the konnector carries it.
+
+    Raises Stale where there are more than `at_most`, None for any number: nothing is deleted then.
+    """
     found = await _instances(app, name)
+    if at_most is not None and len(found) > at_most:
+        raise Stale(f"{len(found)} {name} are there, not {at_most}")
 
     async def delete(ref: Ref, uid: str) -> None:
         # Another of that name was made meanwhile: the count that follows will find it.
@@ -166,7 +171,6 @@ async def delete_instances(app: Writes, name: str) -> int:
 
     uids = {ref: uid_of(one) for ref, one in found}
     await _each(uids, lambda ref: delete(ref, uids[ref]))
-    return len(found)
 
 
 async def finalizers(app: Writes, name: str) -> Sequence[str]:

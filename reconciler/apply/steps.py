@@ -31,11 +31,13 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import CRD, Ref
+from reconciler.fleet import unit_policies
 from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import DeletionPolicy
 from reconciler.kube.cluster import Propagation
 from reconciler.observe.objects import INSTALLERS
 from reconciler.planning import unfinished
+from reconciler.planning.app_cluster_bindings import policies_of
 from reconciler.planning.changes import Action, Change, Step, Verb
 
 _NOT_FOUND: Final = "APIServiceBindingNotFound"
@@ -143,7 +145,7 @@ class Performer:
         def decide(live: Manifest) -> Patch | None:
             known = dict(unfinished.remembered(live))
             known.pop(self._name, None)
-            return annotate(keys.LEAVING, unfinished.told({**known, **now}))(live)
+            return annotate(keys.LEAVING, unit_policies.told({**known, **now}))(live)
 
         await self._at(step).change(step.ref, decide, manager=keys.MANAGER_NOTES)
 
@@ -194,7 +196,7 @@ class Performer:
         await services.free_instances(self._at(step), self._name)
 
     async def _delete_instances(self, step: Step) -> None:
-        await services.delete_instances(self._at(step), self._name)
+        await services.delete_instances(self._at(step), self._name, self.change.instances)
 
     async def _await_no_instances(self, step: Step) -> None:
         app = self._at(step)
@@ -209,6 +211,10 @@ class Performer:
                 f"{left} {self._name} are still being deleted after {self.terms.wait:.0f} s"
                 f"{_held_by(held)}; the next run goes on"
             )
+
+    async def _check_no_instances(self, step: Step) -> None:
+        if left := await services.count(self._at(step), self._name):
+            raise Unconfirmed(f"{left} {self._name} were made meanwhile: nothing is deleted")
 
     async def _delete_crd(self, step: Step) -> None:
         app = self._at(step)
@@ -231,7 +237,10 @@ class Performer:
             kept: list[JSON] = [one for one in listed if _resource(one) != self._name]
             if len(kept) == len(listed):
                 return None
-            return [{"op": "replace", "path": "/spec/apiExports", "value": kept}]
+            said = dict(policies_of(live))
+            said.pop(self._name, None)
+            forgotten = annotate(keys.UNIT_POLICIES, unit_policies.told(said))(live) or []
+            return [{"op": "replace", "path": "/spec/apiExports", "value": kept}, *forgotten]
 
         await self._at(step).change(step.ref, decide)
 
@@ -274,6 +283,7 @@ class Performer:
         Verb.FREE_INSTANCES: _free_instances,
         Verb.DELETE_INSTANCES: _delete_instances,
         Verb.AWAIT_NO_INSTANCES: _await_no_instances,
+        Verb.CHECK_NO_INSTANCES: _check_no_instances,
         Verb.DELETE_CRD: _delete_crd,
         Verb.DELETE_COPIED: _delete_copied,
         Verb.UNLIST: _unlist,

@@ -6,7 +6,7 @@ control plane 3 the AppClusterBinding's Namespace, 4 the app cluster's kubeconfi
 backend finds them and keeps their claims.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
@@ -116,16 +116,21 @@ def _app_cluster_binding(
     fleet: Fleet, cluster: AppCluster, footing: Footing, units: Sequence[Unit]
 ) -> Manifest:
     spec = cluster.konnector
+    listed = {*map(parts.resource, units), *footing.unmanaged}
+    release = DeletionPolicy.RELEASE
+    policies = {one.name: footing.policies.get(one.name, release) for one in footing.unmanaged}
+    policies |= {unit.key.name: unit.deletion_policy for unit in units}
     annotations = {
         **parts.provenance(cluster, footing),
-        **parts.deletion_policy(_policy(fleet, units)),
+        **parts.deletion_policy(_whole(fleet, policies.values())),
+        **parts.policies_of_units(policies),
     }
     if footing.accepts_all_offered:
         annotations[keys.ACCEPT_CLAIMS] = keys.ACCEPT_CLAIMS_TEMPLATE
     return binding.app_cluster_binding(
         footing.app_cluster_binding,
         secret=(footing.kubeconfig_namespace, footing.kubeconfig_name),
-        resources={*map(parts.resource, units), *footing.unmanaged},
+        resources=listed,
         konnector=konnector.app_cluster_binding_konnector(
             deploy=spec.deploy, image=spec.image, overrides=spec.overrides
         ),
@@ -133,7 +138,7 @@ def _app_cluster_binding(
     )
 
 
-def _policy(fleet: Fleet, units: Sequence[Unit]) -> DeletionPolicy:
-    """Deleting the AppClusterBinding deletes the data of all units: each must agree."""
-    policies = {fleet.guards.on_cluster_leave, *(unit.deletion_policy for unit in units)}
-    return policies.pop() if len(policies) == 1 else DeletionPolicy.RELEASE
+def _whole(fleet: Fleet, policies: Iterable[DeletionPolicy]) -> DeletionPolicy:
+    """Deleting the AppClusterBinding deletes the data of all that it lists: each must agree."""
+    agreed = {fleet.guards.on_cluster_leave, *policies}
+    return agreed.pop() if len(agreed) == 1 else DeletionPolicy.RELEASE

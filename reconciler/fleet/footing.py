@@ -4,13 +4,14 @@ A plan makes it from what is live (mapping.md 4); `default_footing` is that of a
 Refuses to know the objects that are made from it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from reconciler.blueprints.binding import Resource
 from reconciler.core import names
 from reconciler.core.live import Address
 from reconciler.core.secret import Secret
-from reconciler.fleet.values import AppCluster, Fleet, Mode
+from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Footing:
     accepts_all_offered: bool = False
     # AppClusterBinding mode: what a live one lists, the files do not, and stays (mapping.md 4).
     unmanaged: frozenset[Resource] = frozenset()
+    # What the Bindings of these said, by `plural.group`; what is not named is Release.
+    policies: Mapping[str, DeletionPolicy] = field(default_factory=dict)
 
 
 def default_footing(fleet: Fleet, cluster: AppCluster) -> Footing:

@@ -15,6 +15,7 @@ from reconciler.core.live import Address
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Ref
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
+from reconciler.fleet import unit_policies
 from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import (
     AppCluster,
@@ -49,6 +50,15 @@ def deletion_policy(policy: DeletionPolicy) -> dict[str, str]:
     all but `Delete` is Release: what is blocked is not deleted either.
     """
     return {keys.DELETION_POLICY: policy.value}
+
+
+def policies_of_units(units: Mapping[str, DeletionPolicy]) -> dict[str, str]:
+    """Return the annotation `unit-policies`: what each Binding said, for when it is gone.
+
+    What is not named is Release, and so is all of an object without the annotation.
+    """
+    special = {name: one for name, one in units.items() if one is not DeletionPolicy.RELEASE}
+    return {keys.UNIT_POLICIES: unit_policies.told(special)} if special else {}
 
 
 def resource(unit: Unit) -> Resource:

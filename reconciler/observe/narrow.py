@@ -48,11 +48,13 @@ def spaces(
     """
     uid = app.uid if isinstance(app, Seen) else ""
     own = {name_of(one) for one in namespaces if _is_own(one, fleet, cluster, uid)}
+    # Where another document binds the same cluster, it is held back.
+    noted = {name_of(one) for one in namespaces if _notes(one, fleet, uid)}
     if own:
-        return frozenset(own)
+        return frozenset(own | noted)
     # mapping.md 4: what bindings that are there lead to, else a new one.
     led = _led_to(Index(cluster, app)) if isinstance(app, Seen) else ()
-    return frozenset({names.direct_space(fleet.name, cluster), *led})
+    return frozenset({names.direct_space(fleet.name, cluster), *noted, *led})
 
 
 def _is_own(namespace: Manifest, fleet: Fleet, cluster: str, uid: str) -> bool:
@@ -63,7 +65,13 @@ def _is_own(namespace: Manifest, fleet: Fleet, cluster: str, uid: str) -> bool:
     owner = labels.get(keys.CLUSTER, "")
     if owner in fleet.clusters:
         return owner == cluster
-    return bool(uid) and annotations_of(namespace).get(keys.APP_CLUSTER_UID) == uid
+    return _notes(namespace, fleet, uid)
+
+
+def _notes(namespace: Manifest, fleet: Fleet, uid: str) -> bool:
+    """Tell whether a space of ours is for the cluster of this identity; "" is that of none."""
+    ours = labels_of(namespace).get(keys.FLEET) == fleet.name
+    return ours and bool(uid) and annotations_of(namespace).get(keys.APP_CLUSTER_UID) == uid
 
 
 def _led_to(app: Index) -> Iterator[str]:

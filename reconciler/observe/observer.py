@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeAlias
 from reconciler.core.errors import ClusterError, ConfigError
 from reconciler.core.live import Live, Questions, Seen, Unseen, control_plane_ref_name
 from reconciler.core.refs import NAMESPACE, Kind, Ref
-from reconciler.fleet.values import Access, AppCluster, Fleet
+from reconciler.fleet.values import Access, AppCluster, Fleet, Mode
 from reconciler.kube.registry import Reached
 from reconciler.observe import narrow, reads, unseen
 from reconciler.observe.lanes import Lanes, Pace, Turn
@@ -59,15 +59,17 @@ async def observe(
     """Read every cluster of a fleet by the reads of mapping.md 12, and write to none.
 
     `only` names the app clusters to be read, with the control planes that they need; the others
-    are not in the answer. `in_part`: of those control planes nothing else need be read than what
-    plans of these app clusters look at. A suspended cluster is left alone, so it is unseen. An
-    app cluster behind an unseen control plane is unseen.
+    are not in the answer. In AppClusterBinding mode nothing in an app cluster tells on which
+    control plane it is bound already, so all that are in this mode are read. `in_part`: of those
+    control planes nothing else need be read than what plans of these app clusters look at. A
+    suspended cluster is left alone, so it is unseen. An app cluster behind an unseen control plane
+    is unseen.
     """
     observer = _Observer(fleet, clusters, pace)
     chosen = [one for one in fleet.clusters.values() if only is None or one.name in only]
     # Which control plane knows a cluster that left is told by no document.
     every = only is None or not fleet.clusters.keys() >= set(only)
-    needed = set(fleet.control_planes) if every else {one.control_plane for one in chosen}
+    needed = set(fleet.control_planes) if every else _needed(fleet, chosen)
     awake = [one for one in chosen if one.suspended is None]
     parts = narrow.in_part(fleet, awake) if in_part and not every else {}
     planes, shared, apps = await asyncio.gather(
@@ -144,6 +146,12 @@ async def answer(
         {**live.control_planes, **planes}, {**live.clusters, **apps}, {**live.leaving, **leaving}
     )
     return _with_those_behind(fleet, answered, gone)
+
+
+def _needed(fleet: Fleet, chosen: Iterable[AppCluster]) -> set[str]:
+    own = {one.control_plane for one in chosen}
+    of_mode = {n for n, one in fleet.control_planes.items() if one.mode is not Mode.DIRECT}
+    return own | of_mode if own & of_mode else own
 
 
 class _Observer:

@@ -3,7 +3,7 @@
 Where such a cluster stands, what its units come to, and which of them left (mapping.md 8, 9).
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,14 +23,14 @@ from reconciler.core.manifest import (
     namespace_of,
 )
 from reconciler.core.refs import Ref
+from reconciler.fleet import unit_policies
 from reconciler.fleet.compile import unit_objects
 from reconciler.fleet.footing import Footing, default_footing
-from reconciler.fleet.values import AppCluster, Fleet, Unit, UnitKey
+from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Unit, UnitKey
 from reconciler.planning import claims as claiming
 from reconciler.planning import unfinished
 from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.compare import is_of, is_ours, sealed
-from reconciler.planning.guards import leaving_policy
 from reconciler.planning.index import Index
 from reconciler.planning.leaving import Departure, let_go, unit_of
 from reconciler.planning.objects import owned_changes
@@ -76,6 +76,8 @@ def place(
         return stranger
     listed = resources_of(live)
     wanted = {(one.group, one.resource) for one in fleet.units if one.cluster == cluster.name}
+    unmanaged = frozenset(one for one in listed if (one.group, one.plural) not in wanted)
+    said = policies_of(live)
     secret = ("spec", "kubeconfigSecretRef")
     return replace(
         fresh,
@@ -84,7 +86,8 @@ def place(
         kubeconfig_namespace=get_text(live, *secret, "namespace") or fresh.kubeconfig_namespace,
         kubeconfig_name=get_text(live, *secret, "name") or fresh.kubeconfig_name,
         # What left stays listed here: letting it go is a line of its own.
-        unmanaged=frozenset(one for one in listed if (one.group, one.plural) not in wanted),
+        unmanaged=unmanaged,
+        policies={one.name: said[one.name] for one in unmanaged if one.name in said},
     )
 
 
@@ -116,6 +119,11 @@ def resources_of(app_cluster_binding: Manifest) -> frozenset[Resource]:
         Resource(get_text(one, "group").strip(), get_text(one, "resource").strip())
         for one in get_maps(app_cluster_binding, "spec", "apiExports")
     )
+
+
+def policies_of(app_cluster_binding: Manifest) -> Mapping[str, DeletionPolicy]:
+    """Return what the Bindings of listed units said; what is not named is Release."""
+    return unit_policies.parse(annotations_of(app_cluster_binding).get(keys.UNIT_POLICIES, ""))
 
 
 def plan_unit(site: Site, unit: Unit) -> UnitPlan:
@@ -187,14 +195,14 @@ def departures_of(
     """
     ref = site.control_plane.ref(APP_CLUSTER_BINDING, live)
     letting_go = unfinished.remembered(live)
-    annotated = leaving_policy(annotations_of(live).get(keys.DELETION_POLICY, ""))
+    said = policies_of(live)
     for key in sorted(
         {
             *(UnitKey(cluster, one.group, one.plural) for one in listed),
             *(unit_of(cluster, name) for name in letting_go),
         }
     ):
-        policy = letting_go.get(key.name) or annotated
+        policy = letting_go.get(key.name) or said.get(key.name, DeletionPolicy.RELEASE)
         steps = tuple(_release_steps(site, key, ref))
         yield Departure(key, key.name, ref, live, policy, steps, policy, ref)
 

@@ -8,7 +8,7 @@ from typing import Final
 from reconciler.core.diff import FieldChange
 from reconciler.core.manifest import Manifest
 from reconciler.core.origin import Origin
-from reconciler.core.refs import Ref
+from reconciler.core.refs import CLUSTER_ROLE, Ref
 from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import UnitKey
 from reconciler.fleet.wanted import Wanted
@@ -29,6 +29,7 @@ class Action(StrEnum):
 
 
 _IDLE: Final = frozenset({Action.NOOP, Action.BLOCKED, Action.UNKNOWN})
+_LEAVING: Final = frozenset({Action.RELEASE, Action.DELETE})
 
 
 class Verb(StrEnum):
@@ -47,6 +48,7 @@ class Verb(StrEnum):
     FREE_INSTANCES = "free-instances"
     DELETE_INSTANCES = "delete-instances"
     AWAIT_NO_INSTANCES = "await-no-instances"
+    CHECK_NO_INSTANCES = "check-no-instances"  # or nothing is deleted
     DELETE_CRD = "delete-crd"  # after a fresh count of its instances
     DELETE_COPIED = "delete-copied"
     UNLIST = "unlist"  # takes one unit out of an AppClusterBinding
@@ -86,6 +88,8 @@ class Change:
     after: Manifest | None = None
     fields: tuple[FieldChange, ...] = ()
     steps: tuple[Step, ...] = ()
+    # How many instances are deleted along, at most; None where none are, or nobody counted.
+    instances: int | None = None
     # A replace of a request alone: export, binding and data stay (mapping.md 5).
     keeps_data: bool = False
     # The guards that hold this line back in this run, by their names.
@@ -98,6 +102,16 @@ class Change:
     def acts(self) -> bool:
         """Whether an apply would write anything for this line."""
         return self.action not in _IDLE
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it is about what the files no longer name."""
+        return self.action in _LEAVING
+
+    @property
+    def changes_rights(self) -> bool:
+        """Whether a konnector that runs would have other rights than before."""
+        return self.ref.kind == CLUSTER_ROLE and self.action is Action.UPDATE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from reconciler.fleet.values import DeletionPolicy, Guards, PruneMode, UnitKey
 from reconciler.planning.changes import Action, Change, Held
 
-_LEAVING = frozenset({Action.RELEASE, Action.DELETE})
-PRUNING = _LEAVING | {Action.REPLACE}
+PRUNING = frozenset({Action.RELEASE, Action.DELETE, Action.REPLACE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ def held_back(guards: Guards, changes: Sequence[Change], extent: Extent) -> tupl
     pruned = {one.unit for one in pruning if one.unit}
     clusters = tuple(sorted({one.cluster for one in pruning}))
     held = []
-    if guards.mode is PruneMode.REPORT and any(one.action in _LEAVING for one in pruning):
+    if guards.mode is PruneMode.REPORT and any(one.leaves for one in pruning):
         message = "prune.mode is report: what left the files is shown and not done"
         held.append(Held("report", message, clusters))
     if not extent.wanted and not guards.allow_empty:
@@ -102,7 +101,7 @@ def marked(
             if change.unit in in_use or (change.unit is None and change.cluster in leaving):
                 yield "in-use"
             for held in whole_run:
-                if held.guard != "report" or change.action in _LEAVING:
+                if held.guard != "report" or change.leaves:
                     yield held.guard
 
     return tuple(

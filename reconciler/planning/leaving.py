@@ -147,8 +147,16 @@ def change_of(site: Site, departure: Departure, *, in_use: int | None = None) ->
             return replace(change, action=Action.BLOCKED, reason=reason, steps=())
         case DeletionPolicy.DELETE:
             reason = f"not in the files, and its deletionPolicy is Delete: {_instances(in_use)}"
-            steps = tuple(_delete(site, departure))
-            return replace(change, action=Action.DELETE, reason=reason, steps=steps)
+            # With none of them there, those that a developer makes meanwhile are not meant.
+            meant = departure.own is DeletionPolicy.DELETE and not site.fleet.guards.keep_if_in_use
+            along = meant and in_use != 0
+            return replace(
+                change,
+                action=Action.DELETE,
+                reason=reason,
+                steps=tuple(_delete(site, departure, with_instances=along)),
+                instances=in_use if along else None,
+            )
 
 
 def unit_of(cluster: str, name: str) -> UnitKey:
@@ -203,14 +211,18 @@ def let_go(site: Site, key: UnitKey) -> Iterator[Step]:
     yield Step(Verb.FREE_INSTANCES, all_of(key, site.app.name), "without our finalizer")
 
 
-def _delete(site: Site, departure: Departure) -> Iterator[Step]:
+def _delete(site: Site, departure: Departure, *, with_instances: bool) -> Iterator[Step]:
     key = departure.key
     instances = all_of(key, site.app.name)
-    yield Step(Verb.REMEMBER, departure.home, "that it is being deleted")
-    yield Step(
-        Verb.DELETE_INSTANCES, instances, "through the app cluster; the konnector carries it"
-    )
-    yield Step(Verb.AWAIT_NO_INSTANCES, instances, "until there is none")
+    if with_instances:
+        yield Step(Verb.REMEMBER, departure.home, "that it is being deleted")
+        yield Step(
+            Verb.DELETE_INSTANCES, instances, "through the app cluster; the konnector carries it"
+        )
+        yield Step(Verb.AWAIT_NO_INSTANCES, instances, "until there is none")
+    else:
+        yield Step(Verb.CHECK_NO_INSTANCES, instances, "that there still is none")
+        yield Step(Verb.REMEMBER, departure.home, "that it is being deleted")
     # Neither copies nor instances are left to let go.
     yield from (step for step in departure.release if step.verb not in _NOT_FOR_DELETES)
     yield Step(Verb.DELETE_CRD, Ref(site.app.name, CRD, "", key.name), "after a fresh count of 0")

@@ -190,6 +190,7 @@ def _change(change: Change) -> dict[str, JSON]:
         "after": change.after,
         "fields": [_field(one) for one in change.fields] or None,
         "steps": [_step(one) for one in change.steps] or None,
+        "instances": change.instances,
         "keepsData": change.keeps_data or None,
         "held": list(change.held) or None,
     }

@@ -134,6 +134,7 @@ def _change(found: _Object) -> Change:
         after=None if after is None else after.content,
         fields=found.each("fields", _field),
         steps=found.each("steps", _step),
+        instances=found.number("instances") or None,
         keeps_data=found.flag("keepsData"),
         held=found.texts("held"),
     )

@@ -161,10 +161,14 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
     for departure in rules.interrupted(site, cluster.name):
         resumed = leaving.change_of(site, replace(departure, policy=DeletionPolicy.RELEASE))
         reason = "its release had not come to its end, and the files want it again"
-        draft.changes.append(replace(resumed, reason=reason))
+        # It stays, so no guard of what leaves holds it.
+        draft.changes.append(replace(resumed, action=Action.UPDATE, reason=reason))
     if wanted or site.control_plane.get(NAMESPACE, "", site.footing.space) is not None:
-        stays = fleet.guards.mode is not PruneMode.AUTO and rules.departures(site, cluster.name)
-        needs = plan_cluster(site, cluster, wanted, keeps_rights=bool(stays))
+        stays = any(
+            fleet.guards.mode is not PruneMode.AUTO or one.policy is DeletionPolicy.BLOCK
+            for one in rules.departures(site, cluster.name)
+        )
+        needs = plan_cluster(site, cluster, wanted, keeps_rights=stays)
         draft.changes += needs
         draft.warnings |= _address_warnings(fleet, cluster, site, needs)
     for unit, planned in _units(site, wanted, direct=direct):

@@ -65,16 +65,17 @@ class _Home:
 
 
 def _homes(fleet: Fleet, planes: Iterable[Index]) -> Mapping[str, Sequence[_Home]]:
-    """Return all of them by the cluster that they name; under "" those that no document names."""
+    """Return all of them, by the cluster that they name and by the identity that they note."""
     found: dict[str, list[_Home]] = defaultdict(list)
     for plane in planes:
         for kind in (NAMESPACE, APP_CLUSTER_BINDING):
             for one in plane.all(kind):
                 labels = labels_of(one)
                 if labels.get(keys.FLEET) == fleet.name:
-                    cluster = labels.get(keys.CLUSTER, "")
                     home = _Home(plane, plane.ref(kind, one), one)
-                    found[cluster if cluster in fleet.clusters else ""].append(home)
+                    uid = annotations_of(one).get(keys.APP_CLUSTER_UID, "")
+                    for key in {labels.get(keys.CLUSTER, ""), uid} - {""}:
+                        found[key].append(home)
     return found
 
 
@@ -98,7 +99,7 @@ def _standing(
     return (
         _going(site, carrier)
         or _foreign(site, carrier)
-        or _moved(site, carrier, (*homes.get(app.name, ()), *homes.get("", ())))
+        or _moved(site, carrier, (*homes.get(app.name, ()), *homes.get(app.seen.uid, ())))
         or (_left_behind(site, carrier) or _wrong_secret(site) if direct else _mode_changed(site))
         or site
     )

@@ -9,19 +9,10 @@ from collections.abc import Mapping
 
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of
+from reconciler.fleet import unit_policies
 from reconciler.fleet.values import DeletionPolicy
 
 
 def remembered(home: Manifest | None) -> Mapping[str, DeletionPolicy]:
     """Return the units (`plural.group`) that are being let go, and how each."""
-    text = "" if home is None else annotations_of(home).get(keys.LEAVING, "")
-    pairs = (entry.partition("=") for entry in text.split(",") if entry)
-    return {
-        name: DeletionPolicy(policy) if policy in set(DeletionPolicy) else DeletionPolicy.RELEASE
-        for name, _, policy in pairs
-    }
-
-
-def told(units: Mapping[str, DeletionPolicy]) -> str:
-    """Return the annotation's value that `remembered` reads, "" for no units."""
-    return ",".join(f"{name}={units[name].value}" for name in sorted(units))
+    return unit_policies.parse("" if home is None else annotations_of(home).get(keys.LEAVING, ""))

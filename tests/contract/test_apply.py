@@ -2,6 +2,7 @@
 
 import pytest
 
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import build
 from reconciler.core import keys
 from reconciler.core.manifest import (
@@ -125,8 +126,6 @@ async def test_a_removed_binding_is_released_and_bound_again_without_a_delete(sc
 @in_one_mode
 async def test_deleting_happens_only_within_the_guards(scene):
     scene.fleet.policy = "Delete"
-    # An AppClusterBinding has one policy for all its units, to which the cluster's adds up.
-    scene.fleet.prune += ", onClusterLeave: Delete"
     async with scene.peers():
         await scene.apply("--wait")
         claim, copy = await instance(scene)
@@ -136,6 +135,14 @@ async def test_deleting_happens_only_within_the_guards(scene):
         assert not [one for one in held.statuses if one[0] == "done"]
         assert await scene.at(claim) is not None
         scene.fleet.prune += ", keepIfInUse: false"
+        approved = scene.fleet.folder / "approved.plan"
+        await scene.klutchctl("plan", str(scene.fleet.folder), "--out", str(approved))
+        another, _ = await instance(scene, "made-since")
+        stale = await scene.klutchctl("apply", str(approved))
+        assert stale.code == 7
+        assert "instances to delete: 1 when it was approved, 2 now" in stale.stdout + stale.stderr
+        for ref in (claim, another):
+            assert get(await scene.at(ref), "metadata", "deletionTimestamp") is None
         run = await scene.apply()
         assert ("done", "delete") in [one[:2] for one in run.statuses]
         for ref in (scene.binding, scene.export, scene.crd):
@@ -157,6 +164,34 @@ async def test_a_cluster_that_leaves_the_fleet_is_released(scene):
         assert await scene.at(claim) is not None
         assert keys.BOUND not in annotations_of(await scene.at(copy))
         assert await scene.lines() == []
+
+
+@in_one_mode
+async def test_a_space_stays_with_what_was_released_of_a_service_that_nobody_offers(scene):
+    scene.fleet.prune += ", onClusterLeave: Delete"
+    clusters = scene.plane.cluster, scene.app.cluster
+    async with (
+        offered(*clusters, namespace=scene.app_namespace, template=False) as other,
+        scene.peers(),
+    ):
+        await scene.apply("--wait")
+        claim, copy = await instance(scene)
+        kept = other.instance("kept", namespace=scene.service_namespace, spec={})
+        await scene.plane.cluster.create(kept, other.kind, manager="provider")
+        mapping = Ref(scene.plane.name, API_SERVICE_NAMESPACE, scene.space, scene.app_namespace)
+        noted = {"metadata": {"annotations": {keys.RELEASED_KINDS: other.name}}}
+        await scene.plane.cluster.merge_patch(mapping, noted, manager="konnector")
+        await remove(scene.app, claim)
+        await eventually(lambda: is_gone(scene, copy))
+        scene.fleet.listed = False
+        run = await scene.apply(code=9)
+        (line,) = [one for one in run.report["outcomes"] if one["status"] != "done"]
+        assert f"1 {other.name} are left on the control plane" in line["message"]
+        assert await scene.at(scene.home_of_units) is not None
+
+
+async def is_gone(scene, ref):
+    return await scene.at(ref) is None
 
 
 @in_one_mode

@@ -73,12 +73,13 @@ async def holder(scene):
 async def test_a_killed_apply_is_finished_by_the_next(scene):
     code, out, _ = await ended(scene, signal.SIGKILL)
     assert (code, out) == (-signal.SIGKILL, "")
-    if scene.fleet.mode is Mode.DIRECT:  # else only Ready was waited for, without the lock
-        assert await holder(scene) != ""
+    # In the other mode, all may be written by then, and nobody needs the lock any more.
+    writes_are_left = scene.fleet.mode is Mode.DIRECT
+    assert not writes_are_left or await holder(scene) != ""
     async with scene.peers():
         await scene.apply("--wait", "--break-lock")
     assert await scene.lines() == []
-    assert await holder(scene) == ""
+    assert not writes_are_left or await holder(scene) == ""
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
@@ -12,7 +14,7 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, livefile, names
 from reconciler.core.kubeconfig_facts import facts_of, service_account_facts_of
-from reconciler.core.live import Live, Questions, Unseen, control_plane_ref_name, instances
+from reconciler.core.live import Live, Questions, Seen, Unseen, control_plane_ref_name, instances
 from reconciler.core.manifest import (
     Manifest,
     get,
@@ -177,20 +179,30 @@ async def test_a_filled_service_account_token_has_the_digests_of_its_kubeconfig(
     assert len(account.token_digest) == len(facts.token_digest) == 32
 
 
-async def test_only_what_is_chosen_is_read(fleet: Fleet, control_plane: LiveCluster) -> None:
+@pytest.mark.parametrize(
+    ("mode", "planes"), [(Mode.DIRECT, ["eu"]), (Mode.APP_CLUSTER_BINDING, ["eu", "idle"])]
+)
+async def test_only_what_is_chosen_is_read(
+    fleet: Fleet, control_plane: LiveCluster, mode: Mode, planes: list[str]
+) -> None:
+    """Where a cluster may be bound on another control plane, and only that tells, it is read."""
     idle = replace(fleet.control_planes["eu"], name="idle", access=Access(context="nowhere"))
     other = replace(fleet.clusters["shop"], name="other", control_plane="idle")
     fleet = replace(
         fleet,
-        control_planes={"idle": idle, **fleet.control_planes},
+        control_planes={
+            name: replace(one, mode=mode)
+            for name, one in {"idle": idle, **fleet.control_planes}.items()
+        },
         clusters={"other": other, **fleet.clusters},
     )
 
     async with registry.of(fleet, around(control_plane.kubeconfig)) as clusters:
         live = await observe(fleet, clusters, only={"shop"})
 
-    assert list(live.control_planes) == ["eu"]
+    assert sorted(live.control_planes) == planes
     assert list(live.clusters) == ["shop"]
+    assert isinstance(live.clusters["shop"], Seen)
 
 
 async def test_a_konnector_that_we_deploy_is_read_with_its_rights(

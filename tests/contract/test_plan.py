@@ -21,6 +21,7 @@ from reconciler.core.secret import Secret
 from reconciler.kube.cluster import Preconditions, Propagation
 from tests.support import programs
 from tests.support.clusters import LiveCluster
+from tests.support.deep_objects import nested, post, typed
 from tests.support.eventually import eventually
 
 GROUP = "plan.example"
@@ -297,3 +298,17 @@ async def test_a_context_that_does_not_exist_names_it_and_spares_the_others(scen
     assert unseen["name"] == "shop"
     assert "nowhere" in unseen["reason"]
     assert {change["action"] for change in plan["changes"]} == {"unknown"}
+
+
+@pytest.mark.parametrize("levels", [280, 1000, 3000])
+async def test_a_request_of_any_depth_hides_nothing(scene, levels):
+    await apply_creates(scene)
+    await export(scene)
+    kind = API_SERVICE_EXPORT_REQUEST
+    ref = Ref(scene.plane.name, kind, scene.space, NAME)
+    resource = f'{{"group":"{GROUP}","resource":"{PLURAL}"}}'
+    spec = f'"spec":{{"parameters":{nested(levels)},"resources":[{resource}]}}'
+    await remove(scene.plane, ref)
+    await post(scene.plane, kind, scene.space, typed(kind, spec, name=NAME))
+    assert scene.lines() == []
+    assert "Progressing" in scene.klutchctl("status", str(scene.folder))

@@ -58,6 +58,7 @@ CHANGES = st.builds(
     after=st.none() | st.dictionaries(TEXTS, JSONS, max_size=3),
     fields=st.lists(st.builds(FieldChange, TEXTS, JSONS, JSONS), max_size=2).map(tuple),
     steps=st.lists(st.builds(Step, st.sampled_from(Verb), REFS, TEXTS), max_size=2).map(tuple),
+    instances=st.none() | st.integers(min_value=1, max_value=2**31),
     keeps_data=st.booleans(),
 )
 

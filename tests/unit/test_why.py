@@ -50,7 +50,7 @@ def test_people_read_files_plan_and_guards(repository, capsys):
 def test_programs_read_one_versioned_document(repository, capsys):
     assert why("shop/postgresqlinstances", "-o", "json") == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["format"], told["version"]) == ("klutchctl.dev/why", "1.0")
+    assert (told["format"], told["version"]) == ("klutchctl.dev/why", "1.1")
     assert told["source"]["selector"] == [
         {
             "text": "names shop",

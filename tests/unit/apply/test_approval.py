@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.apply.approval import clusters_to_change, match
 from reconciler.apply.outcomes import Status
-from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from reconciler.core.refs import CLUSTER_ROLE, NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.planning.changes import Action, Change, Plan, UnseenCluster
 
@@ -24,6 +24,8 @@ BOUND = Change(
     after={"a": 1},
 )
 FIRST = Change("shop", "orders", Ref("shop", SECRET, "ns", "a"), Action.CREATE, "new", unit=UNIT)
+RIGHT = Change("shop", "konnector", Ref("shop", CLUSTER_ROLE, "", "r"), Action.UPDATE, "less")
+LEAVES = replace(BOUND, action=Action.RELEASE)
 
 
 def plan(*changes, unseen=()):
@@ -74,6 +76,60 @@ MATCHES = {
     ),
     "a unit that nobody approved is left alone": (plan(SPACE), plan(SPACE, BOUND), ["s"], []),
     "what is so already is done": (plan(BOUND), plan(), [], [("b", Status.UNCHANGED)]),
+    "what is blocked by now is not so already": (
+        plan(BOUND),
+        plan(replace(BOUND, action=Action.BLOCKED)),
+        [],
+        [("b", Status.STALE)],
+    ),
+    "nor is anything of a cluster that is blocked": (
+        plan(SPACE, BOUND),
+        plan(replace(SPACE, action=Action.BLOCKED)),
+        [],
+        [("s", Status.STALE), ("b", Status.STALE)],
+    ),
+    "rights stay as they are where something stays that was to leave": (
+        plan(RIGHT, LEAVES),
+        plan(RIGHT, replace(LEAVES, uid="v")),
+        [],
+        [("b", Status.STALE), ("r", Status.SKIPPED)],
+    ),
+    "and change where nothing does": (
+        plan(RIGHT, replace(BOUND, uid="v")),
+        plan(RIGHT, BOUND),
+        ["r"],
+        [("b", Status.STALE)],
+    ),
+    "instances that were made since": (
+        plan(replace(LEAVES, instances=1)),
+        plan(replace(LEAVES, instances=40)),
+        [],
+        [("b", Status.STALE)],
+    ),
+    "more instances of what a guard holds anyway": (
+        plan(replace(LEAVES, instances=1, held=("max-deletes",))),
+        plan(replace(LEAVES, instances=40)),
+        ["b"],
+        [],
+    ),
+    "instances that nobody can count any more": (
+        plan(replace(LEAVES, instances=1)),
+        plan(LEAVES),
+        [],
+        [("b", Status.STALE)],
+    ),
+    "instances of which some are gone": (
+        plan(replace(LEAVES, instances=2)),
+        plan(replace(LEAVES, instances=1)),
+        ["b"],
+        [],
+    ),
+    "instances that were never counted": (
+        plan(LEAVES),
+        plan(replace(LEAVES, instances=1)),
+        ["b"],
+        [],
+    ),
     "a cluster that cannot be read any more": (
         plan(BOUND),
         plan(unseen=[UnseenCluster("shop", "no route")]),

@@ -92,7 +92,16 @@ SPACES = {
     "several": ([space("s"), space("t")], app(), {"s", "t"}),
     "its own under a former name": ([space("s", "old", uid="uid-shop")], app(), {"s"}),
     "another's under a former name": ([space("s", "old", uid="uid-x")], app(), {NEW}),
-    "a name that a document has counts more": ([space("s", "cafe", uid="uid-shop")], app(), {NEW}),
+    "of the same cluster, by another document": (
+        [space("s", "cafe", uid="uid-shop"), space("t", "cafe", uid="uid-x")],
+        app(),
+        {NEW, "s"},
+    ),
+    "its own, and such a one": (
+        [space("s"), space("t", "cafe", uid="uid-shop")],
+        app(),
+        {"s", "t"},
+    ),
     "where bindings lead to": ([], app("t", "u"), {NEW, "t", "u"}),
     "what is no namespace": ([], app("../t", "", "t?x", "T", "a" * 64), {NEW}),
     "a cluster that was not read": (

@@ -163,6 +163,8 @@ def test_a_release_that_was_cut_short_goes_on_and_ends():
     assert (line.action, line.unit.name) == (Action.DELETE, POSTGRES)
     assert line.steps[-1].verb == "forget"
     (again, *rest) = [one for one in here.plan(fleet_of(fleet=head + BINDING)).changes if one.acts]
-    assert again.action is Action.RELEASE, "what the files want again is not deleted"
+    assert again.action is Action.UPDATE, "what the files want again is not deleted"
     assert [step.verb for step in again.steps] == ["release-copies", "free-instances", "forget"]
     assert {one.action for one in rest} == {Action.CREATE}
+    report = head.replace("{prune: {", "{prune: {mode: report, ")
+    assert [one for one in here.plan(fleet_of(fleet=report + BINDING)).changes if one.held] == []

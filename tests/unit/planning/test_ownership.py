@@ -57,6 +57,18 @@ def test_a_cluster_that_moves_while_a_unit_lives_is_blocked(mode, documented):
     assert guards(plan) == ["moved"]
 
 
+@pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
+def test_a_cluster_that_another_document_binds_is_not_bound_again_where_that_was_not_read(mode):
+    here = applied(mode=mode)
+    here.clusters["twin"] = here.clusters["shop"]
+    here.uids["twin"] = "uid-shop"
+    here.unseen.add("shop")
+    both = binding(clusters="shop, twin")
+    plan = here.plan(fleet(plane(mode=mode), cluster(), cluster("twin"), both))
+    assert {one.action for one in plan.changes if one.cluster == "twin"} == {Action.BLOCKED}
+    assert guards(plan) == ["foreign-space" if mode == "Direct" else "moved"]
+
+
 @pytest.mark.parametrize(
     ("before", "after"), [("Direct", "AppClusterBinding"), ("AppClusterBinding", "Direct")]
 )
