@@ -141,8 +141,8 @@ class AppKubeconfig:
             return probed.fault
         if probed.uid != self._in_use.uid:
             return "it leads to another cluster; restart the konnector if it shall serve that one"
+        app.switch(self._tools.connect(found, APP_CLUSTER))
         self._in_use = InUse(fingerprint, probed.uid)
-        await app.switch(self._tools.connect(found, APP_CLUSTER))
         fields = {"secret": "/".join(self._place)}
         log.info("the app cluster is reached with a new kubeconfig", extra=fields)
         return ""

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from konnector.decisions import guard
-from konnector.decisions.guard import Confirmations, Count, Identity
+from konnector.decisions.guard import APP_NAMESPACES, Confirmations, Count, Identity
 from konnector.homes import APP_NAMESPACE
 from konnector.link import Ledger
 from konnector.provider_views import NAME
@@ -19,6 +19,7 @@ from reconciler.loop.meters import Meters
 
 # What was lost is a matter of proportion, and so of all that there is.
 PENDING: Final = "not everything was read yet"
+_SETTLED: Final = timedelta(seconds=150)  # after which what was not read is in trouble (A.7)
 _RECOUNTED: Final = timedelta(seconds=5)  # while a guard is closed, at most so often
 
 
@@ -49,6 +50,7 @@ class Guardian:
         self._recorded: frozenset[str] | None = None  # None: a mapping has changed since
         self._confirmed = Confirmations()
         self._wards: list[Ward] = []
+        self._began = now()
         mappings.subscribe(APP_NAMESPACE, self._mapping_changed)
         cluster_bindings.subscribe(NAME, self._cluster_binding_changed)
 
@@ -106,8 +108,15 @@ class Guardian:
 
     @property
     def pending(self) -> bool:
-        """Whether more losses may come to light soon."""
-        return any(ward.ledger.pending for ward in self._wards)
+        """Whether more losses may come to light soon.
+
+        Of a mapping nothing is lost; that something bound is not synced yet counts at first only,
+        for that may last.
+        """
+        young = self.now() - self._began < _SETTLED
+        return any(
+            ward.ledger.pending for ward in self._wards if young or ward.what != APP_NAMESPACES
+        )
 
     async def space_doubted(self) -> bool:
         """Tell whether the space may have lost what it had, so that what it lacks says nothing.
@@ -178,7 +187,7 @@ class Ward:
     """
 
     def __init__(self, guardian: Guardian, what: str, ledger: Ledger) -> None:
-        self._guardian, self._what, self.ledger = guardian, what, ledger
+        self._guardian, self.what, self.ledger = guardian, what, ledger
         self._copies = _Tally(lambda besides: Count(what, *ledger.orphans(besides)), self._changed)
         self._claims = _Tally(lambda besides: Count(what, *ledger.bereft(besides)), self._changed)
 
@@ -195,7 +204,7 @@ class Ward:
 
     def deletion_held(self) -> str:
         """Return why a copy may not be deleted whose claim a person deleted, or ""."""
-        return self._guardian.deletes(Count(self._what, 0, 0))
+        return self._guardian.deletes(Count(self.what, 0, 0))
 
     async def deletes_still_held(self, *places: ObjectKey) -> str:
         """As `deletes_held`, after a fresh look at which app cluster this is.

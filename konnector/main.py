@@ -53,7 +53,9 @@ async def _serve(given: settings.Settings) -> None:
     stop = asyncio.Event()
     _Ending(stop).listen()
     from konnector import program
+    from reconciler.loop import garbage
 
+    garbage.collect_seldom()
     await program.serve(given, os.environ, home.directory(), stop=stop)
 
 

@@ -37,4 +37,7 @@ async def namespace_of(cluster: Cluster, namespace: str) -> Probed:
         return Probed(fault=str(error))
     if live is None:
         return Probed(fault=f"{cluster.name}: Namespace {namespace} does not exist there")
-    return Probed(uid=uid_of(live))
+    uid = uid_of(live)
+    if not uid:
+        return Probed(fault=f"{cluster.name}: Namespace {namespace} has no uid; no API server?")
+    return Probed(uid=uid)

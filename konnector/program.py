@@ -227,7 +227,7 @@ def _workers(
     if mode is None or in_use is None:
         providers = Providers(
             tools,
-            secret=secrets.get,
+            secrets=secrets,
             binding=lambda among, name: made.find(among, name),
             changed=lambda among, name: made.changed(among, name),
         )
@@ -244,7 +244,7 @@ def _workers(
             changed=lambda among, name: made.changed(among, name),
         )
         workers.append(kubeconfig_there)
-    made = Bindings(tools, home, view.store, secrets, providers)
+    made = Bindings(tools, home, view, secrets, providers)
     controller = Controller(
         "servicebinding",
         made.reconcile,

@@ -115,11 +115,11 @@ class Provider:
             export=self.views.export(name),
         )
 
-    async def want(self, name: str, wanted: Wanted | None) -> None:
-        """Let a binding have its sync, or end it."""
+    async def want(self, by: str, wanted: Wanted | None) -> None:
+        """Let a binding, by its key, have its sync, or end it."""
         if self._serving is not None:
-            await self._serving.syncs.want(name, wanted)
-            self._serving.exports.add(name)
+            await self._serving.syncs.want(by, wanted)
+            self._serving.exports.add(by.rpartition("/")[2])
 
     def has_told_the_end(self, name: str) -> bool:
         """Tell whether the control plane knows that nothing is synced for a binding of this name.

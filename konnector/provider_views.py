@@ -13,6 +13,7 @@ from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import SECRET, ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer
+from reconciler.kube.recent import Recent
 from reconciler.loop.children import Children
 from reconciler.loop.meters import Meters
 
@@ -33,6 +34,7 @@ class ProviderViews:
         mappings = Informer(cluster, API_SERVICE_NAMESPACE, namespace=space, indexes=mapped)
         self._informers = (bindings, exports, mappings)
         self.cluster_bindings = bindings.store
+        self.recent_cluster_bindings, self.recent_exports = Recent(bindings), Recent(exports)
         self.exports, self.mappings = exports.store, mappings.store
         self.secrets = NamedViews(cluster, SECRET, told=told)
         self._children = Children()
@@ -43,11 +45,11 @@ class ProviderViews:
     @property
     def cluster_binding(self) -> Manifest | None:
         """The space's ClusterBinding."""
-        return self.cluster_bindings.get(self.space, names.CLUSTER_BINDING)
+        return self.recent_cluster_bindings.get(self.space, names.CLUSTER_BINDING)
 
     def export(self, name: str) -> Manifest | None:
         """Return an APIServiceExport of the space."""
-        return self.exports.get(self.space, name)
+        return self.recent_exports.get(self.space, name)
 
     @property
     def missing(self) -> Sequence[str]:

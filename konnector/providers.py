@@ -15,6 +15,7 @@ from konnector import probing
 from konnector.decisions.claimed import Rival
 from konnector.decisions.secret import Judged
 from konnector.decisions.sides import CONTROL_PLANE
+from konnector.named_views import NamedViews
 from konnector.probing import Probed
 from konnector.provider import Provider, Surroundings
 from konnector.switching import Switching
@@ -22,6 +23,7 @@ from konnector.tools import Tools
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import causes, conditions
 from reconciler.core.decision import Note
+from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
@@ -53,6 +55,12 @@ class _Served:
         self.contents[place] = identity
         self._forget_secrets()
 
+    def leads_to(self, space: str, uid: str) -> bool:
+        """Tell whether it is this space that is served; "" is the identity of none."""
+        return (
+            self.provider.space == space and bool(uid) and uid == self.provider.guardian.space_uid
+        )
+
     def leave(self, key: str) -> None:
         """Serve a binding no more."""
         del self.bindings[key]
@@ -67,7 +75,7 @@ class _Served:
 class Providers:
     """The providers of one app cluster. Bindings are known by keys of the caller's.
 
-    `secret(place)` is a Secret of the app cluster, `binding(keys, name)` that binding of a name
+    `secrets` are those of the app cluster, `binding(keys, name)` that binding of a name
     which is among those keys. `changed(keys, name)`: there is news for those of them that have the
     name, all where it is "".
     """
@@ -76,11 +84,11 @@ class Providers:
         self,
         tools: Tools,
         *,
-        secret: Callable[[ObjectKey], Manifest | None],
+        secrets: NamedViews,
         binding: Callable[[Iterable[str], str], Manifest | None],
         changed: Callable[[Iterable[str], str], None],
     ) -> None:
-        self._tools, self._secret = tools, secret
+        self._tools, self._secret, self._knows = tools, secrets.get, secrets.knows
         self._binding, self._changed = binding, changed
         self._served: dict[str, _Served] = {}  # by a name for the child
         self._made = 0
@@ -108,10 +116,11 @@ class Providers:
         # Many bindings may name one Secret: it is tried once, and whoever names another goes on.
         async with self._trying.setdefault(judged.identity, asyncio.Lock()):
             probed = Probed()
-            if self._is_news(key, place, judged):
+            if self._is_news(key, place, judged) or self._is_another_way(key, judged):
                 probed = await self._tried(judged)
-                if probed.fault:
-                    return _refused(place, probed.fault)
+                fault = probed.fault or await self._identified(judged.namespace)
+                if fault:
+                    return _refused(place, fault)
             async with self._turn:
                 if await self._assigned(key, place, judged, probed):
                     return judged
@@ -121,7 +130,9 @@ class Providers:
         """Let a binding belong where its Secret leads; False where that has to be tried first."""
         now = self._of(key)
         if now is None:
-            self._attach(key, place, judged)
+            if self._is_another_way(key, judged) and not probed.uid:
+                return False
+            self._attach(key, place, judged, probed)
         elif not self._is_news(key, place, judged):
             now.serve(key, place, judged.identity)
         elif probed.uid:
@@ -164,22 +175,52 @@ class Providers:
     async def _rotate(
         self, now: _Served, key: str, place: ObjectKey, judged: Judged, probed: Probed
     ) -> None:
-        known = now.provider.guardian.space_uid
-        if judged.namespace == now.provider.space and probed.uid == known:
-            now.serve(key, place, judged.identity)
-            if now.provider.in_use != judged.identity:
-                now.provider.in_use = judged.identity
-                await now.cluster.switch(self._tools.connect(judged.content, CONTROL_PLANE))
+        if now.leads_to(judged.namespace, probed.uid):
+            self._serve(now, key, place, judged)
             return
         # It may stay, for other bindings.
-        await now.provider.want(key.rpartition("/")[2], None)
+        await now.provider.want(key, None)
         await self._leave(key)
-        self._attach(key, place, judged)
+        self._attach(key, place, judged, probed)
 
-    def _attach(self, key: str, place: ObjectKey, judged: Judged) -> None:
-        same = (one for one in self._served.values() if judged.identity in one.contents.values())
-        served = next(same, None) or self._start(judged)
+    def _attach(self, key: str, place: ObjectKey, judged: Judged, probed: Probed) -> None:
+        """Let a binding belong to whoever serves its space already, else to a new provider."""
+        for one in self._served.values():
+            if one.leads_to(judged.namespace, probed.uid):
+                self._serve(one, key, place, judged)
+                return
+            if judged.identity in one.contents.values():
+                one.serve(key, place, judged.identity)
+                return
+        self._start(judged).serve(key, place, judged.identity)
+
+    def _serve(self, served: _Served, key: str, place: ObjectKey, judged: Judged) -> None:
+        """Serve a binding by the way that its Secret tells, and that was just seen to work."""
         served.serve(key, place, judged.identity)
+        if served.provider.in_use != judged.identity:
+            served.cluster.switch(self._tools.connect(judged.content, CONTROL_PLANE))
+            served.provider.in_use = judged.identity
+
+    def _is_another_way(self, key: str, judged: Judged) -> bool:
+        """Tell whether a new binding's Secret may lead to a space that is served already.
+
+        Two providers of one space would tell the opposite of each other.
+        """
+        if self._of(key) is not None:
+            return False
+        served = [one for one in self._served.values() if one.provider.space == judged.namespace]
+        return bool(served) and not any(judged.identity in one.contents.values() for one in served)
+
+    async def _identified(self, space: str) -> str:
+        """Have it known which spaces of a name are served; return why it is not, or ""."""
+        for one in list(self._served.values()):
+            guardian = one.provider.guardian
+            if one.provider.space == space and not guardian.space_uid:
+                try:
+                    await guardian.look_at_space()
+                except KlutchError as error:
+                    return f"it is not known whether its space is served already: {error}"
+        return ""
 
     def _start(self, judged: Judged) -> _Served:
         self._made += 1
@@ -192,7 +233,7 @@ class Providers:
             return await self._probe(content, judged.namespace)
 
         around = Surroundings(
-            targets=lambda: {place: self._secret(place) for place in contents},
+            targets=lambda: {one: self._secret(one) for one in contents if self._knows(one)},
             binding=lambda name: self._binding(bindings, name),
             rival=lambda kind, place: self._rival(name, kind, place),
             probe=probe,

@@ -6,6 +6,7 @@ watches go on over the new connection from where they were.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Self, TypeAlias, TypeVar
@@ -16,6 +17,8 @@ from reconciler.core.refs import Kind
 from reconciler.kube.cluster import Cluster, Listing, WatchEvent
 from reconciler.kube.front import Call, Front
 from reconciler.kube.recovery import Recovery
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _Watching: TypeAlias = AbstractAsyncContextManager[AsyncIterator[WatchEvent]]
@@ -33,6 +36,8 @@ class Switching(Front):
         self._unfollow = first.recovery.follow(self._recovery.tell)
         self._under_way: dict[int, int] = {}
         self._idle = asyncio.Event()
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._ended = False
 
     @property
     def name(self) -> str:
@@ -53,8 +58,8 @@ class Switching(Front):
     async def __aexit__(self, *error: object) -> None:
         await self.close()
 
-    async def switch(self, to: Cluster) -> None:
-        """Use another connection from now on, and close the old one.
+    def switch(self, to: Cluster) -> None:
+        """Use another connection from now on. The old one is closed once nothing uses it.
 
         Calls that are under way over it may end; what answers to them is still the same cluster.
         """
@@ -62,16 +67,27 @@ class Switching(Front):
         self._unfollow()
         self._unfollow = to.recovery.follow(self._recovery.tell)
         self._recovery.tell()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                while self._under_way.get(id(old)):
-                    self._idle.clear()
-                    await self._idle.wait()
-        await old.close()
+        retiring = asyncio.create_task(self._retire(old))
+        self._retiring.add(retiring)
+        retiring.add_done_callback(self._retiring.discard)
 
     async def close(self) -> None:
         """Close the connections. The cluster is not usable afterwards."""
+        self._ended = True
+        self._idle.set()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
         await self._now.close()
+
+    async def _retire(self, old: Cluster) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                while self._under_way.get(id(old)) and not self._ended:
+                    self._idle.clear()
+                    await self._idle.wait()
+        except TimeoutError:
+            log.warning("calls over a connection that was replaced do not end; it is closed")
+        finally:
+            await old.close()
 
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[Cluster]:

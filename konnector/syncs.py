@@ -16,8 +16,12 @@ from reconciler.loop.children import Children
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What one binding lets be synced: a kind, and the claims that it accepts."""
+    """What one binding lets be synced: a kind, and the claims that it accepts.
 
+    `by` is the binding's key. Bindings of one name differ in it, and only one of them owns the CRD.
+    """
+
+    by: str
     pair: Pair
     rules: Sequence[Rule] = ()
 
@@ -39,10 +43,15 @@ class Syncs:
         self._children = Children()
         self._turn = asyncio.Lock()
 
-    async def want(self, binding: str, wanted: Wanted | None) -> None:
-        """Let a binding have its sync, or, with None, end it; what is under way ends first."""
+    async def want(self, by: str, wanted: Wanted | None) -> None:
+        """Let a binding have its sync, or, with None, end it; what is under way ends first.
+
+        It is not ended by another binding of that name.
+        """
+        binding = by.rpartition("/")[2]
         async with self._turn:
-            if self._wanted.get(binding) == wanted:
+            held = self._wanted.get(binding)
+            if held == wanted or (wanted is None and held is not None and held.by != by):
                 return
             running = self._instances.get(binding)
             if running is not None and (wanted is None or running.pair != wanted.pair):
@@ -58,8 +67,13 @@ class Syncs:
             await self._regroup()
 
     def wants(self, binding: str) -> bool:
-        """Tell whether something is synced for a binding."""
+        """Tell whether something is synced for a binding of this name."""
         return binding in self._wanted
+
+    def owner(self, binding: str) -> str:
+        """Return the key of the binding of this name for which something is synced, or ""."""
+        held = self._wanted.get(binding)
+        return "" if held is None else held.by
 
     def needs(self, app_namespace: str) -> bool:
         """Tell whether there are claims in an app namespace."""

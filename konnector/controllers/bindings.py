@@ -19,6 +19,7 @@ from reconciler.core.decision import Decision
 from reconciler.core.manifest import (
     Manifest,
     drop,
+    get_maps,
     get_text,
     is_deleting,
     name_of,
@@ -28,7 +29,8 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.store import Store
+from reconciler.kube.informer import Informer
+from reconciler.kube.recent import Recent
 from reconciler.loop.perform import carry_out
 
 PLACE: Final = "place"
@@ -65,12 +67,13 @@ class Bindings:
         self,
         tools: Tools,
         home: Cluster,
-        view: Store,
+        view: Informer,
         secrets: NamedViews,
         providers: Places,
     ) -> None:
-        self._tools, self._home, self._view = tools, home, view
-        self._kind, self._secrets, self._providers = view.kind, secrets, providers
+        self._tools, self._home, self._view = tools, home, view.store
+        self._recent = Recent(view)
+        self._kind, self._secrets, self._providers = view.store.kind, secrets, providers
         self._queue: Queue | None = None
         self._gone_since: dict[str, float] = {}
         self._held: dict[str, tuple[str, str]] = {}  # uids of a binding, and of the CRD it owned
@@ -97,15 +100,18 @@ class Bindings:
                     provider.beat()
 
     def find(self, keys_: Iterable[str], name: str) -> Manifest | None:
-        """Return the binding of a name among those of these keys."""
-        for key in keys_:
-            if key.rpartition("/")[2] == name:
-                return self._view.get(*key.split("/", 1))
-        return None
+        """Return the binding of a name among those of these keys; of several the CRD's owner."""
+        named = sorted(key for key in keys_ if key.rpartition("/")[2] == name)
+        found = [live for key in named if (live := self._recent.get(*key.split("/", 1)))]
+        if len(found) < 2:
+            return next(iter(found), None)
+        owners = get_maps(self._tools.crds.get("", name), "metadata", "ownerReferences")
+        uids = {get_text(one, "uid") for one in owners}
+        return next((one for one in found if uid_of(one) in uids), found[0])
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one binding, and do what follows."""
-        live = self._view.get(*key.split("/", 1))
+        live = self._recent.get(*key.split("/", 1))
         if live is None:
             return await self._gone(key)
         self._gone_since.pop(key, None)
@@ -133,7 +139,7 @@ class Bindings:
         """Undo what is to be undone before a binding goes, with its sync ended."""
         seen = await self._left(live, provider)
         if provider is not None and not drain.syncs(seen):
-            await provider.want(name_of(live), None)
+            await provider.want(key_of(live), None)
             seen = await self._left(live, provider) if seen.syncing else seen
         elif provider is not None:
             # Its instances may still be deleted, and nobody else would carry that.
@@ -145,7 +151,11 @@ class Bindings:
         return decision.again
 
     async def _left(self, live: Manifest, provider: Provider | None) -> drain.Seen:
-        return await draining.look(self._tools, self._home, self._view, live, provider)
+        key = key_of(live)
+        double = provider is not None and self._has_namesake(key, provider)
+        return await draining.look(
+            self._tools, self._home, self._view, live, provider, has_namesake=double
+        )
 
     def _now(self) -> datetime:
         return self._tools.clock.now()
@@ -156,17 +166,23 @@ class Bindings:
         return secret.judge(live, held, control_plane_mode=mode)
 
     async def _gone(self, key: str) -> timedelta | None:
-        """End the sync, have that told, and then let the provider go."""
+        """End the sync, have that told, and then let the provider go, and the Secret with it."""
         provider, name = self._providers.of(key), key.rpartition("/")[2]
-        self._secrets.need(key, ())
         if provider is not None:
-            await provider.want(name, None)
-            if not provider.has_told_the_end(name) and self._is_patient(key):
+            await provider.want(key, None)
+            ended = self._has_namesake(key, provider) or provider.has_told_the_end(name)
+            if not ended and self._is_patient(key):
                 return _SOON
         self._gone_since.pop(key, None)
         self._held.pop(key, None)
         await self._providers.leave(key)
+        self._secrets.need(key, ())
         return None
+
+    def _has_namesake(self, key: str, provider: Provider) -> bool:
+        """Tell whether a binding of the same name, of another namespace, is served here, too."""
+        found = map(key_of, self._view.by(NAME, key.rpartition("/")[2]))
+        return any(one != key and self._providers.of(one) is provider for one in found)
 
     def _is_patient(self, key: str) -> bool:
         now = self._tools.clock.monotonic()
@@ -183,7 +199,9 @@ class Bindings:
             crd=await self._tools.bodies.get("", name),
             live_uids=frozenset(uid_of(one) for one in self._view.all()),
             held_crd=held_crd if owner == uid_of(live) else "",
-            unowned_in=await self._unowned_in(provider),
+            space_uid="" if provider is None else provider.guardian.space_uid,
+            control_plane_mode=self._tools.control_plane_mode,
+            unowned=await self._is_unowned(),
             claim_problems=self._claim_problems(live, provider),
             refusals=_refusals(name, provider),
         )
@@ -198,8 +216,8 @@ class Bindings:
             link = provider.link
             has_status = crd.has_status(seen.export)
             pair = Pair(kind, link.space, link.space_uid, has_status)
-            wanted = Wanted(pair, claims.rules_of(live).rules)
-        await provider.want(name_of(live), wanted)
+            wanted = Wanted(key_of(live), pair, claims.rules_of(live).rules)
+        await provider.want(key_of(live), wanted)
 
     async def _write(self, live: Manifest, decision: Decision, provider: Provider | None) -> None:
         reached = [self._tools.app, *([provider.plane] if provider is not None else ())]
@@ -215,18 +233,18 @@ class Bindings:
             now=self._now(),
             may_write=self._tools.gate,
             elsewhere={cluster.name: cluster for cluster in reached},
+            recent=self._recent,
         )
 
-    async def _unowned_in(self, provider: Provider | None) -> str | None:
-        """Return the uid of the space if the app cluster's garbage collector would miss the owner.
+    async def _is_unowned(self) -> bool:
+        """Tell whether the app cluster's garbage collector would miss the owner of a CRD.
 
         It would look for a cluster-scoped one, and find none (mapping.md 8).
         """
-        if provider is None or not self._tools.control_plane_mode:
-            return None
+        if not self._tools.control_plane_mode:
+            return False
         served = await self._tools.bodies.get("", self._kind.resource)
-        scoped = get_text(served, "spec", "scope") == "Cluster"
-        return provider.guardian.space_uid if scoped else None
+        return get_text(served, "spec", "scope") == "Cluster"
 
     def _claim_problems(self, live: Manifest, provider: Provider | None) -> Sequence[str]:
         said = list(claims.rules_of(live).unsupported)

@@ -1,5 +1,6 @@
 """Keeps the ClusterBinding: heartbeat, version, guards; and the kubeconfig that it brings along."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -22,6 +23,8 @@ from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.loop.perform import carry_out
+
+log = logging.getLogger(__name__)
 
 _VERSION: Final = version("klutchctl")
 _AGAIN: Final = timedelta(minutes=1)  # until a kubeconfig that did not work is tried again
@@ -72,7 +75,8 @@ class ClusterBindings:
         return again
 
     async def _beat(self, live: Manifest) -> timedelta | None:
-        await self._guardian.look()
+        await self._guardian.look_at_space()
+        await self._look_at_app_cluster()
         seen = self._look(live)
         tried = cluster_binding.to_probe(seen)
         if tried is not None:
@@ -89,11 +93,19 @@ class ClusterBindings:
             manager=keys.MANAGER_KONNECTOR,
             now=self._tools.clock.now(),
             may_write=self._tools.gate,
+            recent=self._views.recent_cluster_bindings,
         )
         await self._hands.carry_out(cluster_binding.mirror(seen), ())
         await self._hands.carry_out(self._guardian.records(), ())
         refused = bool(seen.verdict)
         return min(_AGAIN, decision.again or _AGAIN) if refused else decision.again
+
+    async def _look_at_app_cluster(self) -> None:
+        """Read which app cluster it is, if it answers: the heart beats for the control plane."""
+        try:
+            await self._guardian.look_at_app_cluster()
+        except KlutchError as error:
+            log.warning("the app cluster does not say which it is", extra={"error": str(error)})
 
     def _look(self, live: Manifest) -> Seen:
         place = cluster_binding.source_place(live)

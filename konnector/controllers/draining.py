@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from konnector.decisions import claims, copies, crd, drain
 from konnector.decisions.claims import Rule
+from konnector.decisions.crd import Owner
 from konnector.decisions.drain import Held, Seen
 from konnector.link import Link
 from konnector.provider import Provider
@@ -27,9 +28,18 @@ from reconciler.kube.store import Store
 
 
 async def look(
-    tools: Tools, home: Cluster, bindings: Store, live: Manifest, provider: Provider | None
+    tools: Tools,
+    home: Cluster,
+    bindings: Store,
+    live: Manifest,
+    provider: Provider | None,
+    *,
+    has_namesake: bool,
 ) -> Seen:
-    """Return what there is to do about a binding; `bindings` are all of them."""
+    """Return what there is to do about a binding; `bindings` are all of them.
+
+    `has_namesake`: the same provider serves another binding of this name.
+    """
     seen = Seen(home=home.name, binding=live, kind=bindings.kind)
     if not drain.is_held(live):
         return seen
@@ -44,7 +54,8 @@ async def look(
         told=provider.has_told_the_end(name_of(live)),
     )
     try:
-        return await _Left(tools, provider.link, bindings, live).added_to(seen)
+        found = _Left(tools, provider.link, bindings, live)
+        return await found.added_to(seen, has_namesake=has_namesake)
     except ClusterError as error:
         return replace(seen, unsure=str(error))
 
@@ -55,13 +66,20 @@ class _Left:
     def __init__(self, tools: Tools, link: Link, bindings: Store, live: Manifest) -> None:
         self._tools, self._link, self._bindings, self._live = tools, link, bindings, live
 
-    async def added_to(self, seen: Seen) -> Seen:
-        """Return it in a Seen. Raises ClusterErrors."""
+    async def added_to(self, seen: Seen, *, has_namesake: bool) -> Seen:
+        """Return it in a Seen. Raises ClusterErrors.
+
+        Nothing is left of a binding whose CRD is another's: what there is is that one's.
+        """
         app = self._tools.app
         body = await app.get(Ref(app.name, CRD, "", name_of(self._live)))
-        kind = None if body is None else crd.instance_kind(body)
-        if kind is None:
-            return replace(seen, copied=await self._copied(), crd=body)
+        if body is None:
+            return replace(seen, copied=await self._copied())
+        kind = crd.instance_kind(body)
+        if crd.is_anothers(body, self._owner()):
+            if has_namesake:  # which goes on with the copies, and tells so
+                return replace(seen, mappings=(), syncing=False, told=True)
+            return replace(seen, copies=await self._copies(kind, seen.service_namespaces))
         return replace(
             seen,
             copies=await self._copies(kind, seen.service_namespaces),
@@ -69,6 +87,11 @@ class _Left:
             copied=await self._copied(),
             crd=body,
         )
+
+    def _owner(self) -> Owner:
+        live = frozenset(uid_of(one) for one in self._bindings.all())
+        marks = self._tools.control_plane_mode
+        return Owner(self._live, live, self._link.space_uid, marks=marks)
 
     async def _copies(self, kind: Kind, service_namespaces: frozenset[str]) -> Sequence[Held]:
         if not kind.namespaced:

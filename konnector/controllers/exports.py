@@ -52,5 +52,6 @@ class Exports:
             manager=keys.MANAGER_KONNECTOR,
             now=now,
             may_write=self._tools.gate,
+            recent=self._views.recent_exports,
         )
         return None

@@ -3,7 +3,8 @@
 A konnector that is killed then leaves so many marked claims without a copy, and the next one may be
 killed, too. All they leave must stay fewer than what the guard takes for a loss: more than FEW, and
 more than half of the marked ones (mapping.md 10), or a person would be asked to allow what nobody
-lost.
+lost. Developers may delete others meanwhile, whose copies then no longer stand against those left:
+so many are let in that half of the copies may go.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +14,7 @@ from reconciler.core.refs import ObjectKey
 
 
 class InBetween:
-    """Lets so many in at once as there are copies, but always a few. `copies` counts them.
+    """Lets half as many in at once as there are copies, but always a few. `copies` counts them.
 
     `left` are the places that others left in between, or None while that is not known. They are in
     already, unless they are a loss by themselves; then one more or less is no matter. `wake(place)`
@@ -58,7 +59,7 @@ class InBetween:
 
     def _room(self) -> int:
         others, copies = len(self._others or ()), self._copies()
-        most = max(FEW, copies)
+        most = max(FEW, copies // 2)
         if not Count("", others, others + copies).is_mass:
             most = max(1, most - others)
         return max(0, most - len(self._inside))

@@ -19,9 +19,11 @@ from konnector.service_views import NAME, Sort
 from konnector.telling import is_refusal
 from reconciler.core.decision import Apply, Decision, Note
 from reconciler.core.errors import (
+    AlreadyExists,
     ClusterError,
     Conflict,
     KlutchError,
+    Missing,
     Unreachable,
 )
 from reconciler.core.manifest import (
@@ -198,8 +200,8 @@ class Instances:
             self._new.add(place)
         try:
             await self._link.hands.carry_out(decision, known)
-        except Conflict:
-            self._in_between.leave(place)  # the copy is there
+        except AlreadyExists:
+            self._in_between.leave(place)
             raise
         except KlutchError as error:
             if await self._is_unmarked(place, error, known):
@@ -212,14 +214,17 @@ class Instances:
     ) -> bool:
         """Take the mark off a claim that has no copy; False where it may still be marked.
 
-        While its cluster cannot be reached, it takes up room in between. An answer that is no
-        leaves nothing to wait for.
+        While its cluster cannot be reached, it takes up room in between, and so it does while a
+        conflict, with a quota for one, has it tried again at once. An answer that is no leaves
+        nothing to wait for.
         """
         claim = self._sides.here.get(*place)
         if claim is None or place not in self._new:
             return True
         if not copies.is_managed(claim):
             return not _is_silent(error)
+        if isinstance(error, Conflict) and not isinstance(error, Missing):
+            return False
         try:
             await self._link.hands.carry_out(instance.unmarked(self.pair, claim), known)
         except KlutchError as again:

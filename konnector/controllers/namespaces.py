@@ -12,6 +12,7 @@ from konnector.hands import Hands
 from konnector.provider_views import ProviderViews
 from konnector.syncs import Syncs
 from konnector.tools import Tools
+from reconciler.api.service_namespace import released_kinds
 from reconciler.core import keys
 from reconciler.core.decision import Note
 from reconciler.core.errors import AlreadyExists, ClusterError
@@ -131,7 +132,7 @@ class Namespaces:
         if not service:
             return False
         synced = {kind.resource for kind in self._syncs.kinds}
-        if not namespace.released_kinds(mapping) <= synced:
+        if not released_kinds(mapping) <= synced:
             return True
         for kind in self._syncs.kinds:
             if not kind.namespaced:

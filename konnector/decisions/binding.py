@@ -58,10 +58,9 @@ class Seen:
     `judged` is what its Secret is good for. `provider` is the one that it belongs to, which goes
     on with its last good kubeconfig while the Secret is not usable; None: none. `crd` is the one
     of the binding's name in the app cluster, whole. `live_uids` and `held_crd` are as `live` and
-    `held` of `crd.Owner`; `unowned_in` is None but in control-plane mode where the app cluster
-    serves apiservicebindings cluster-scoped: there the CRD must not be owned by the binding, and
-    this is the uid of the space, "" while that is not known (then nothing is told or done that
-    needs it).
+    `held` of `crd.Owner`. `space_uid` is "" while it is not known; in `control_plane_mode` nothing
+    is told or done then that needs it. `unowned`, in that mode: the app cluster serves
+    apiservicebindings cluster-scoped, so the CRD must not be owned by the binding.
     `claim_problems` are sentences about accepted claims that cannot be served, `refusals` about
     instances that one side does not take (quota, admission); in neither is anything that changes
     by itself, such as an age, or is secret.
@@ -73,14 +72,17 @@ class Seen:
     crd: Manifest | None = field(default=None, repr=False)
     live_uids: Set[str] = frozenset()
     held_crd: str = ""
-    unowned_in: str | None = None
+    space_uid: str = ""
+    control_plane_mode: bool = False
+    unowned: bool = False
     claim_problems: Sequence[str] = ()
     refusals: Sequence[str] = ()
 
     @property
     def synced(self) -> bool:
         """Whether enough is known of a provider to judge what it offers."""
-        return self.provider is not None and self.provider.synced and self.unowned_in != ""
+        known = bool(self.space_uid) or not self.control_plane_mode
+        return self.provider is not None and self.provider.synced and known
 
     @property
     def export(self) -> Manifest | None:
@@ -92,7 +94,14 @@ class Seen:
         """What is to be done about the CRD; None where no CRD follows from what is seen."""
         if self.export is None or _refusal(self.export) is not None:
             return None
-        owner = Owner(self.binding, self.live_uids, self.unowned_in or "", self.held_crd)
+        owner = Owner(
+            self.binding,
+            self.live_uids,
+            self.space_uid,
+            self.held_crd,
+            marks=self.control_plane_mode,
+            referenced=not self.unowned,
+        )
         return crd.plan(self.export, self.crd, owner)
 
 
@@ -271,7 +280,7 @@ def _written(seen: Seen, plan: Plan | None) -> Iterator[Note]:
         yield Note("CustomResourceDefinitionTakenOver", message)
     else:
         yield Note("CustomResourceDefinitionUpdated", f"{subject} follows the APIServiceExport")
-    if seen.unowned_in:
+    if seen.unowned:
         message = (
             f"{subject} gets no owner: the app cluster serves apiservicebindings cluster-scoped, "
             "would not find this one there, and would delete the definition with all instances"

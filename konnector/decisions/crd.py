@@ -71,9 +71,10 @@ class Owner:
 
     `live` are the uids of all APIServiceBindings that can be seen, which need not be all that
     live: those of other konnectors may be on their control planes. `held` is the uid of a CRD that
-    was this binding's: if another binding owns that now, it lives. `space_uid`
-    is "" where an ownerReference tells; else the CRD bears the uid of the space in an annotation
-    instead, because the app cluster's garbage collector would look for the owner, find none
+    was this binding's: if another binding owns that now, it lives. `space_uid` is that of the
+    space, "" if not known; `marks`, in control-plane mode: the CRD bears it in an annotation, by
+    which konnectors of other spaces know that it is not theirs. Not `referenced`: there is no
+    ownerReference, because the app cluster's garbage collector would look for the owner, find none
     there, and delete the CRD with every claim (mapping.md 8).
     """
 
@@ -81,6 +82,8 @@ class Owner:
     live: Set[str] = frozenset()
     space_uid: str = ""
     held: str = ""
+    marks: bool = False
+    referenced: bool = True
 
     @property
     def reference(self) -> Manifest:
@@ -128,9 +131,11 @@ def plan(export: Manifest, live: Manifest | None, owner: Owner) -> Plan:
 
 def wanted(export: Manifest, owner: Owner) -> Manifest:
     """Return the CRD as it is made (C.3)."""
-    marks = Marks(annotations={keys.SPACE_UID: owner.space_uid}) if owner.space_uid else UNMARKED
+    marks = Marks(annotations={keys.SPACE_UID: owner.space_uid}) if owner.marks else UNMARKED
     made = build(CRD, name_of(export), marks=marks, spec=spec(export))
-    return made if owner.space_uid else put(made, [owner.reference], "metadata", "ownerReferences")
+    if not owner.referenced:
+        return made
+    return put(made, [owner.reference], "metadata", "ownerReferences")
 
 
 def spec(export: Manifest) -> Manifest:
@@ -213,6 +218,22 @@ def lossy_versions(export: Manifest) -> tuple[str, ...]:
     return tuple(name for name, schema in schemas.items() if schema != synced)
 
 
+def is_anothers(live: Manifest, owner: Owner) -> bool:
+    """Tell whether a CRD, and so its instances, belong to another binding of this name.
+
+    In control-plane mode an owner that cannot be seen may live, for another space.
+    """
+    uids = owners(live, owner)
+    if uid_of(owner.binding) in uids or _is_of_space(live, owner):
+        return False
+    return bool(uids & owner.live or (uids and owner.marks) or _is_of_another_space(live, owner))
+
+
+def owners(live: Manifest, owner: Owner) -> Set[str]:
+    """Return the uids of the bindings of this name that a CRD names as its owners."""
+    return {get_text(one, "uid") for one in _references(live, owner)}
+
+
 def is_established(live: Manifest) -> bool:
     """Tell whether the API server serves the CRD."""
     return _condition(live, "Established") == conditions.TRUE
@@ -238,16 +259,23 @@ def _conditions(live: Manifest) -> conditions.Conditions:
 def _standing(live: Manifest | None, owner: Owner) -> Standing:
     if live is None:
         return "absent"
-    uids = {get_text(one, "uid") for one in _references(live, owner)}
-    if uid_of(owner.binding) in uids or _bears_mark(live, owner):
+    uids = owners(live, owner)
+    if uid_of(owner.binding) in uids or _is_of_space(live, owner):
         return "ours"
+    if _is_of_another_space(live, owner):
+        return "foreign"
     taken = uid_of(live) == owner.held
     return "left" if uids and not uids & owner.live and not taken else "foreign"
 
 
-def _bears_mark(live: Manifest, owner: Owner) -> bool:
+def _is_of_space(live: Manifest, owner: Owner) -> bool:
     mark = annotations_of(live).get(keys.SPACE_UID, "")
     return bool(mark) and mark == owner.space_uid
+
+
+def _is_of_another_space(live: Manifest, owner: Owner) -> bool:
+    mark = annotations_of(live).get(keys.SPACE_UID, "")
+    return bool(mark and owner.space_uid) and mark != owner.space_uid
 
 
 def _references(live: Manifest, owner: Owner) -> list[Manifest]:
@@ -265,14 +293,14 @@ def _marks_change(live: Manifest, owner: Owner) -> dict[str, JSON]:
     """Return the metadata by which the CRD tells whose it is, where it does not; others stay."""
     of_name = _references(live, owner)
     others = [one for one in get_list(live, "metadata", "ownerReferences") if one not in of_name]
-    if owner.space_uid:
-        change: dict[str, JSON] = {"ownerReferences": others or None} if of_name else {}
-        if not _bears_mark(live, owner):
-            change["annotations"] = {keys.SPACE_UID: owner.space_uid}
-        return change
-    if {get_text(one, "uid") for one in of_name} == {uid_of(owner.binding)}:
-        return {}
-    return {"ownerReferences": [*others, owner.reference]}
+    change: dict[str, JSON] = {}
+    if owner.marks and not _is_of_space(live, owner):
+        change["annotations"] = {keys.SPACE_UID: owner.space_uid}
+    if owner.referenced and owners(live, owner) != {uid_of(owner.binding)}:
+        change["ownerReferences"] = [*others, owner.reference]
+    elif of_name and not owner.referenced:
+        change["ownerReferences"] = others or None
+    return change
 
 
 def _spec_change(live: Manifest, said: Manifest) -> dict[str, JSON]:

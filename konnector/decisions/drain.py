@@ -30,6 +30,7 @@ from typing import Final, TypeAlias
 from konnector.decisions import copies, namespace
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import released_kinds
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import ERROR, INFO, WARNING, Cause
 from reconciler.core.decision import (
@@ -279,7 +280,7 @@ def _unmarked(seen: Seen, bound: Sequence[Held]) -> list[Step]:
     behind = {namespace_of(one) for kind, one in bound if kind.namespaced}
     steps: list[Step] = []
     for mapping in seen.mappings:
-        marked = namespace.released_kinds(mapping)
+        marked = released_kinds(mapping)
         if get_text(mapping, "status", "namespace") in behind and resource not in marked:
             steps.append(namespace.marked(mapping, marked | {resource}))
     return steps

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from konnector.decisions import copies
+from konnector.decisions import copies, emptied
 from konnector.decisions.agreement import agrees
 from konnector.decisions.pair import Pair
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
@@ -43,6 +43,7 @@ from reconciler.core.manifest import (
     namespace_of,
     put,
     ref_of,
+    resource_version_of,
     uid_of,
 )
 from reconciler.core.merge import merge_diff
@@ -253,10 +254,8 @@ def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
     What we, or the original, wrote by creating can be taken back only once it counts as applied.
     """
     steps: list[Step] = []
-    writer, *others = WRITERS
-    taken_over = created_to_applied(copy, manager=writer, from_managers=others)
-    if taken_over is not None and _paths_left(_as_created(copy), wanted):
-        steps.append(JsonPatch(ref_of(CONTROL_PLANE, pair.kind, copy), tuple(taken_over)))
+    if before := _before_apply(copy, wanted):
+        steps.append(JsonPatch(ref_of(CONTROL_PLANE, pair.kind, copy), tuple(before)))
     identity: dict[str, JSON] = {"name": name_of(copy), **preconditions_of(copy)}
     if namespace := namespace_of(copy):
         identity["namespace"] = namespace
@@ -269,6 +268,20 @@ def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
         "metadata": {**identity, **get_map(wanted, "metadata")},
     }
     return (*steps, Apply(pair.kind, body, CONTROL_PLANE))
+
+
+def _before_apply(copy: Manifest, wanted: Manifest) -> Sequence[Manifest]:
+    """Return the JSON Patch without which an apply would not take back what it has to."""
+    writer, *others = WRITERS
+    taken_over = created_to_applied(copy, manager=writer, from_managers=others)
+    if taken_over is None or not _paths_left(_as_created(copy), wanted):
+        taken_over = []
+    ours, theirs = _written(copy), _written(copy, by_konnectors=False)
+    removed = emptied.removals(copy, wanted, ours=ours, others=theirs)
+    if removed and not taken_over:
+        unchanged = {"op": "test", "path": "/metadata/resourceVersion"}
+        taken_over = [{**unchanged, "value": resource_version_of(copy)}]
+    return [*taken_over, *removed]
 
 
 def _paths_left(copy: Manifest, wanted: Manifest) -> bool:
@@ -293,12 +306,12 @@ def _wrote(copy: Manifest, writer: str) -> bool:
     return any(get_text(entry, "manager") == writer for entry in entries)
 
 
-def _written(copy: Manifest) -> list[Manifest]:
-    """Return what konnectors wrote, as FieldsV1."""
+def _written(copy: Manifest, *, by_konnectors: bool = True) -> list[Manifest]:
+    """Return what konnectors wrote, or all others, as FieldsV1."""
     return [
         get_map(entry, _FIELDS)
         for entry in get_maps(copy, "metadata", "managedFields")
-        if entry.get("manager") in WRITERS and not entry.get("subresource")
+        if (entry.get("manager") in WRITERS) == by_konnectors and not entry.get("subresource")
     ]
 
 

@@ -64,12 +64,6 @@ class Seen:
     removal: Removal | None = None
 
 
-def released_kinds(mapping: Manifest) -> frozenset[str]:
-    """Return the resources of which released copies are, or were, behind a mapping."""
-    text = annotations_of(mapping).get(keys.RELEASED_KINDS, "")
-    return frozenset(filter(None, text.split(",")))
-
-
 def marked(mapping: Manifest, kinds: Collection[str]) -> Patch:
     """Return the patch after which a mapping says that copies of these resources were released."""
     notes: Manifest = {keys.RELEASED_KINDS: ",".join(sorted(kinds))}

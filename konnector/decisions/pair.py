@@ -53,8 +53,12 @@ class Pair:
     def is_copy_of(self, copy: Manifest, claim: ObjectKey) -> bool:
         """Tell whether an object at the place of a claim's copy is that copy.
 
-        In a service namespace all objects are; a cluster-scoped one has to be of this space.
+        In a service namespace all objects are, but for those that the provider keeps for itself;
+        a cluster-scoped one has to be of this space.
         """
+        notes = annotations_of(copy)
+        if notes.get(keys.ADOPT) == keys.NOT_ADOPTED and keys.BOUND not in notes:
+            return False
         return self.kind.namespaced or self.claim_of(copy) == claim
 
     def claim_of(self, copy: Manifest) -> ObjectKey | None:

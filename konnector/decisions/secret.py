@@ -20,8 +20,6 @@ from reconciler.kube import kubeconfig
 from reconciler.kube.connection import Connection
 
 _NAME: Final = "the service provider"
-# Nothing else happens while one is read, for 0.2 s where it is as long as this.
-_MOST: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +133,6 @@ def fingerprint(content: bytes) -> str:
 
 @functools.lru_cache(maxsize=64)  # it is read several times at every look
 def _read(content: bytes) -> Connection | str:
-    if len(content) > _MOST:
-        return f"has an invalid kubeconfig: it has more than {_MOST // 1024} KiB"
     try:
         return kubeconfig.from_secret(content, name=_NAME, environ={})
     except ConfigError as error:

@@ -65,6 +65,21 @@ async def test_an_instance_costs_what_it_must(scene: Scene) -> None:
         assert await told.writes() == ["patch here orders", "delete there orders"]
 
 
+async def test_a_map_that_is_emptied_stays_as_an_empty_one(scene: Scene) -> None:
+    """An apply alone would make null of it."""
+    notes = {"labels": {"a/b": "1", "deep": {"er": 1}}}
+    async with story(scene) as told:
+        await told.settle(spec={"size": "1Gi", **notes})
+        told.begin()
+        await told.here.patch({"spec": {"labels": {"a/b": "2"}}})
+        changed = {"size": "1Gi", "labels": {"a/b": "2", "deep": {"er": 1}}}
+        await until(lambda: equals(told.there.spec(), changed))
+        await told.here.patch({"spec": {"labels": {"a/b": None, "deep": None}}})
+        await until(lambda: equals(told.there.spec(), {"size": "1Gi", "labels": {}}))
+        # The first of them takes over what was created.
+        assert 2 <= len(await told.writes()) <= 4
+
+
 async def test_what_is_in_order_is_written_by_no_restart(scene: Scene) -> None:
     async with scene.backend():
         async with working(scene) as told:

@@ -4,13 +4,14 @@ Beside the control plane it has exactly the rights that the backend gives its ac
 app cluster those that klutchctl gives one (protocol-konnector.md A.5, A.8, A.9).
 """
 
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.crds import install
 from klutchctl.sandbox.state import Role
 from reconciler.api.cluster_binding import CLUSTER_BINDING
@@ -247,7 +248,9 @@ OLD_KIND = Kind(
 
 
 @pytest.fixture
-async def old_scene(scene: Scene) -> AsyncIterator[Scene]:
+async def old_scene(
+    scene: Scene, without: Callable[[Role, Program], AbstractAsyncContextManager[None]]
+) -> AsyncIterator[Scene]:
     """Let the app cluster serve APIServiceBindings cluster-scoped, as Klutch up to 1.5.0 does."""
     cluster, name = scene.app.cluster, API_SERVICE_BINDING.resource
     (ours,) = crds.load(name)
@@ -256,10 +259,12 @@ async def old_scene(scene: Scene) -> AsyncIterator[Scene]:
     await cluster.create(put_in(ours, "Cluster", "spec", "scope"), CRD, manager="original")
     await until(lambda: served(scene.app, OLD_KIND))
     yield scene
-    await remove(scene.app, CRD, "", name)
-    await until(lambda: gone(scene.in_app(CRD, name)))
-    await install(cluster, Role.APP_CLUSTER)
-    await until(lambda: served(scene.app, API_SERVICE_BINDING))
+    # For half a minute more, a garbage collector would hold owners in namespaces for gone.
+    async with without(Role.APP_CLUSTER, Program.CONTROLLER_MANAGER):
+        await remove(scene.app, CRD, "", name)
+        await until(lambda: gone(scene.in_app(CRD, name)))
+        await install(cluster, Role.APP_CLUSTER)
+        await until(lambda: served(scene.app, API_SERVICE_BINDING))
 
 
 async def test_bindings_of_an_old_klutch_are_served_as_they_are(old_scene: Scene) -> None:

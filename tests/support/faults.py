@@ -18,6 +18,7 @@ from reconciler.core.errors import (
     Conflict,
     Expired,
     Forbidden,
+    Missing,
     Unauthorized,
     Unreachable,
 )
@@ -152,6 +153,11 @@ def forbidden() -> Fail:
 def conflict() -> Fail:
     """409."""
     return Fail(Conflict, "the object has been modified", 409, "Conflict")
+
+
+def missing() -> Fail:
+    """404 for what a write is about, or the namespace that it would be in."""
+    return Fail(Missing, "not found", 404, "NotFound")
 
 
 def expired() -> Fail:

@@ -49,6 +49,9 @@ class Server:
                 _delete(self.live, path)
         for path, value in _values(new):
             held = _get(self.live, path)
+            if value == {} and not held:
+                inside = [one for one in before if one[: len(path)] == path and one != path]
+                assert not inside, "kube-apiserver makes null of this map"
             if not _same(held, value) and not (value == {} and isinstance(held, dict)):
                 _set(self.live, path, value)
                 for one in others:
@@ -76,9 +79,16 @@ class Server:
         self._end()
 
     def json_patch(self, operations):
-        test, replace = operations
+        test, *changes = operations
         assert test["value"] == self.live["metadata"]["resourceVersion"], "409 Conflict"
-        self.live["metadata"]["managedFields"] = copying.deepcopy(replace["value"])
+        for change in changes:
+            if change["op"] == "replace":
+                self.live["metadata"]["managedFields"] = copying.deepcopy(change["value"])
+            else:
+                path = _path(change["path"])
+                _delete(self.live, path)
+                for one in self.live["metadata"]["managedFields"]:
+                    _disown(one["fieldsV1"], path)
         self._touch()
 
     def delete(self, uid):
@@ -177,6 +187,10 @@ def _following(manifest, moved, cluster):
         return manifest
     metadata = {**manifest["metadata"], "resourceVersion": moved[cluster]}
     return {**manifest, "metadata": metadata}
+
+
+def _path(pointer):
+    return tuple(key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:])
 
 
 def _stated(manifest):

@@ -232,7 +232,7 @@ STARTING = {
     "its provider is not there yet": {"provider": None},
     "its provider is being read": {"provider": Provider()},
     "the uid of its space is not known yet": {
-        "unowned_in": "",
+        "control_plane_mode": True,
         "provider": provider(heartbeat=None, synced=True),
     },
 }
@@ -332,7 +332,7 @@ def test_troubles_are_events_when_they_begin_and_when_they_change():
 def test_a_take_over_and_a_missing_owner_are_told():
     reasons = [note.reason for note in decide(seen(crd=installed(owner="gone"))).notes]
     assert reasons == ["CustomResourceDefinitionTakenOver"]
-    reasons = [note.reason for note in decide(seen(crd=None, unowned_in="uid")).notes]
+    reasons = [note.reason for note in decide(seen(crd=None, unowned=True)).notes]
     assert reasons == ["CustomResourceDefinitionCreated", "CustomResourceDefinitionUnowned"]
 
 

@@ -18,7 +18,9 @@ from tests.support.space_objects import deleting, live, live_like
 NAME = "databases.shop.example"
 BINDING = live(API_SERVICE_BINDING, NAME, namespace="klutch-bind", metadata={"uid": "new"})
 OWNER = Owner(BINDING, frozenset({"new"}))
-IN_SPACE = Owner(BINDING, frozenset({"new"}), space_uid="uid-of-space")
+IN_SPACE = Owner(
+    BINDING, frozenset({"new"}), space_uid="uid-of-space", marks=True, referenced=False
+)
 NAMES: Any = {
     "plural": "databases",
     "kind": "Database",
@@ -365,6 +367,42 @@ def test_without_an_owner_the_space_is_noted():
     another = Owner(BINDING, frozenset({"new"}), space_uid="uid-of-another-space")
     assert plan(export(), served(made), another).standing == "foreign"
     assert plan(export(), served(made), OWNER).standing == "foreign"
+
+
+BESIDE = replace(IN_SPACE, referenced=True)
+DEFAULT = replace(BESIDE, marks=False)
+MARKED: dict[str, Any] = {
+    "what this binding owns": (BESIDE, "new", "", "ours", False),
+    "what a binding of this space owned": (BESIDE, "gone", "uid-of-space", "ours", False),
+    "what one of another space owns, which no view shows": (
+        BESIDE, "gone", "uid-of-another-space", "foreign", True,
+    ),
+    "what an original left, or has": (BESIDE, "gone", "", "left", True),
+    "in default mode, what is gone left it": (DEFAULT, "gone", "", "left", False),
+    "in default mode, what another space has": (
+        DEFAULT, "gone", "uid-of-another-space", "foreign", True,
+    ),
+    "in default mode, what was of this space": (DEFAULT, "gone", "uid-of-space", "ours", False),
+    "in default mode, what another binding has": (DEFAULT, "other", "", "foreign", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("owner", "uid", "mark", "standing", "anothers"), MARKED.values(), ids=MARKED.keys()
+)
+def test_in_control_plane_mode_a_mark_tells_whose_a_crd_is(owner, uid, mark, standing, anothers):
+    marks = {"annotations": {"klutchctl.dev/space-uid": mark}} if mark else {}
+    held = live_like(LIVE, ownerReferences=[reference(uid)], **marks)
+    owner = replace(owner, live=frozenset({"new", "other"}))
+    found = plan(export(), held, owner)
+    assert found.standing == standing
+    assert crd.is_anothers(held, owner) is anothers
+    if standing != "foreign":
+        after = merged(held, found.step.body) if found.step else held
+        assert plan(export(), after, owner) == Plan("ours", same_spec=True)
+        assert [one["uid"] for one in after["metadata"]["ownerReferences"]] == ["new"]
+        marked = after["metadata"].get("annotations", {}).get("klutchctl.dev/space-uid", "")
+        assert marked == ("uid-of-space" if owner.marks else mark)
 
 
 def test_an_owner_that_would_be_missed_is_taken_away():

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions.guard import AGAIN, LATELY
+from konnector.decisions.guard import AGAIN, APP_NAMESPACES, LATELY
 from konnector.guardian import PENDING, Guardian
 from konnector.homes import APP_NAMESPACE, app_namespace
 from konnector.provider_views import NAME
@@ -98,6 +98,18 @@ def marks(**annotations):
 
 def place(name):
     return ObjectKey("dev", name)
+
+
+def test_what_is_bound_and_never_synced_holds_nothing_back_for_ever(world):
+    kind, _ = guarded(world, 3)
+    mappings = Kind(1)
+    world.guardian.over(APP_NAMESPACES, mappings).enter()
+    mappings.pending = True
+    assert world.guardian.pending, "more may come to light at first"
+    world.now += timedelta(seconds=151)
+    assert not world.guardian.pending
+    kind.pending = True
+    assert world.guardian.pending, "what is synced was not all read"
 
 
 @pytest.fixture

@@ -37,9 +37,11 @@ class Room:
 def test_a_kill_leaves_less_than_a_loss(copies: int, left: int | None) -> None:
     inside = Room(copies, left).fill()
     lost = inside + (left or 0)
-    if (left or 0) < max(FEW, copies):
-        assert not Count("databases.example", lost, lost + copies).is_mass
-        assert Count("databases.example", lost + 1, lost + 1 + copies).is_mass
+    if (left or 0) < max(FEW, copies // 2):
+        # Not even when developers delete half of what has a copy.
+        staying = copies - copies // 2
+        assert not Count("databases.example", lost, lost + staying).is_mass
+        assert Count("databases.example", lost + 1, lost + 1 + staying).is_mass
     else:  # nobody is kept out for ever by what others left
         assert inside == 1
 

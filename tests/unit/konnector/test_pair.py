@@ -44,6 +44,17 @@ def test_in_a_service_namespace_every_object_is_a_copy_or_becomes_one():
     assert INSIDE.is_copy_of(named("orders"), ObjectKey("dev", "orders"))
 
 
+@pytest.mark.parametrize("pair", [INSIDE, WIDE], ids=["namespaced", "cluster-scoped"])
+def test_what_the_provider_keeps_for_itself_is_nobodys_copy(pair):
+    copy, claim = named("kube-bind-zlp9m-orders", "kube-bind-zlp9m"), ObjectKey("", "orders")
+    notes = copy["metadata"]["annotations"]
+    assert pair.is_copy_of(copy, claim)
+    notes["klutchctl.dev/adopt"] = "false"
+    assert not pair.is_copy_of(copy, claim)
+    notes["klutch.anynines.com/bound"] = "true"  # it is one already
+    assert pair.is_copy_of(copy, claim)
+
+
 def test_marks_and_owners():
     assert INSIDE.marks == {"klutch.anynines.com/bound": "true"}
     assert INSIDE.owners == []

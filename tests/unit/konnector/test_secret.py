@@ -58,7 +58,7 @@ BAD: dict[str, Any] = {
     "a very long one": (
         holding(content() + b"# junk\n" * 10_000),
         "KubeconfigSecretInvalid",
-        "has an invalid kubeconfig: it has more than 64 KiB",
+        "has an invalid kubeconfig: kubeconfig of the service provider: larger than 64 KiB",
     ),
     "no kubeconfig": (holding(b"just text"), "KubeconfigSecretInvalid", "has an invalid"),
     "no such context": (holding(OTHER_CONTEXT), "KubeconfigSecretInvalid", "current-context"),

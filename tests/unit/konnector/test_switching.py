@@ -1,10 +1,11 @@
 """What stands before a cluster costs nothing. The rest needs API servers."""
 
+import asyncio
 import weakref
 from typing import Any
 
 from konnector.switching import Switching
-from reconciler.core.refs import CONFIG_MAP
+from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube.cluster import Listing
 from reconciler.kube.recovery import Recovery
 
@@ -21,6 +22,11 @@ class Server:
     def __init__(self):
         self.recovery = Recovery()
         self.kept = True
+        self.closed = asyncio.Event()
+        self.waits = asyncio.Event()
+
+    async def get(self, ref, *, metadata_only=False):
+        await self.waits.wait()
 
     async def pages(self, kind, **how):
         first = Items([{}])
@@ -31,7 +37,7 @@ class Server:
         yield Listing([{}], "2")
 
     async def close(self):
-        pass
+        self.closed.set()
 
 
 def server() -> Any:
@@ -55,9 +61,37 @@ async def test_a_new_way_counts_as_a_recovery_and_the_old_one_no_more():
     cluster.recovery.follow(lambda: told.append("back"))
     old.recovery.tell()
     assert len(told) == 1
-    await cluster.switch(new)
+    cluster.switch(new)
     assert len(told) == 2
     old.recovery.tell()
     assert len(told) == 2
     new.recovery.tell()
     assert len(told) == 3
+    await cluster.close()
+
+
+async def test_an_old_way_is_closed_when_the_last_call_over_it_has_ended():
+    old, new = server(), server()
+    cluster = Switching(old)
+    call = asyncio.create_task(cluster.get(Ref("plane", CONFIG_MAP, "here", "one")))
+    await asyncio.sleep(0)
+    cluster.switch(new)
+    await asyncio.sleep(0)
+    assert not old.closed.is_set()
+    old.waits.set()
+    await call
+    await asyncio.wait_for(old.closed.wait(), 5)
+    assert not new.closed.is_set()
+    await cluster.close()
+    assert new.closed.is_set()
+
+
+async def test_closing_waits_for_no_call_over_an_old_way():
+    old, new = server(), server()
+    cluster = Switching(old)
+    call = asyncio.create_task(cluster.get(Ref("plane", CONFIG_MAP, "here", "one")))
+    await asyncio.sleep(0)
+    cluster.switch(new)
+    await asyncio.wait_for(cluster.close(), 5)
+    assert (old.closed.is_set(), new.closed.is_set()) == (True, True)
+    call.cancel()

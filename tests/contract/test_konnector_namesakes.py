@@ -1,0 +1,180 @@
+"""Several bindings, Secrets or spaces for one service: none takes from another what that has.
+
+protocol-konnector.md A.7, C.4, H15; mapping.md 9.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from konnector.decisions.cluster_binding import PULSE
+from konnector.decisions.sides import APP_CLUSTER
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.blueprints import binding as blueprint
+from reconciler.blueprints.objects import Marks, build
+from reconciler.core import keys
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    finalizers_of,
+    get,
+    get_text,
+    resource_version_of,
+    uid_of,
+)
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
+from tests.support.bound_scenes import (
+    ACCEPTED,
+    BIND,
+    Managed,
+    Scene,
+    gone,
+    managed_scene,
+    read,
+    remove,
+    says,
+    until,
+)
+from tests.support.faults import Faults, on, unreachable
+from tests.support.forward_clock import ForwardClock
+from tests.support.konnector import konnector
+from tests.support.konnector_faults import mortal
+from tests.support.konnector_ways import Kubeconfigs, a_way, put
+from tests.support.offers import offered
+from tests.support.removal import remove_for_good
+
+FOREIGN = "ForeignCustomResourceDefinition"
+HEARTBEAT = ("status", "lastHeartbeatTime")
+QUICK = 25.0  # seconds: less than until a konnector looks at a binding anyway
+
+
+async def second_binding(scene: Scene) -> Ref:
+    """Make a binding of the same name in another namespace, by the same Secret."""
+    made = blueprint.service_binding(
+        scene.offer.resource,
+        namespace=scene.app_namespace,
+        secret=(BIND, scene.secret),
+        claims=[ACCEPTED],
+        marks=Marks(annotations={keys.DELETION_POLICY: "Release"}),
+    )
+    await scene.app.cluster.create(made, API_SERVICE_BINDING, manager="somebody")
+    return Ref(scene.app.name, API_SERVICE_BINDING, scene.app_namespace, scene.offer.name)
+
+
+async def test_a_second_binding_of_a_name_stops_nothing_and_takes_nothing_along(
+    scene: Scene,
+) -> None:
+    async with scene.backend(), konnector(scene.app.connection):
+        await scene.bound(ACCEPTED)
+        await scene.create_instance()
+        await until(scene.copy)
+        other = await second_binding(scene)
+        try:
+            await until(lambda: says(scene.app.cluster.get(other), "Connected", "False", FOREIGN))
+            await scene.create_instance("later")
+            await until(lambda: scene.copy("later"), within=QUICK)
+            await until(lambda: drains(scene, other))
+            await remove(scene.app, API_SERVICE_BINDING, other.namespace, other.name)
+            await until(lambda: gone(scene.app.cluster.get(other)))
+        finally:
+            await remove_for_good(scene.app, other)
+        assert keys.SYNCER in finalizers_of(await scene.instance())
+        copy = annotations_of(await scene.copy())
+        assert keys.BOUND in copy
+        assert keys.RELEASED not in copy
+        await scene.patch_copy({"status": {"phase": "Ready"}}, subresource="status")
+        await until(lambda: has_phase(scene, "Ready"), within=QUICK)
+        assert await says(scene.export(), "Connected")
+
+
+async def drains(scene: Scene, ref: Ref) -> bool:
+    return keys.DRAIN in finalizers_of(await scene.app.cluster.get(ref) or {})
+
+
+async def has_phase(scene: Scene, phase: str) -> bool:
+    return get_text(await scene.instance(), "status", "phase") == phase
+
+
+async def test_two_secrets_of_one_space_share_a_provider(scene: Scene, namespace: str) -> None:
+    """Two providers of one space would tell the opposite of each other for ever."""
+    plane, app, own = scene.plane.cluster, scene.app.cluster, f"{scene.secret}-own"
+    async with (
+        offered(plane, app, namespace=namespace) as offer,
+        a_way(scene.plane) as (way, lists),
+        scene.backend(),
+        konnector(scene.app.connection),
+    ):
+        await scene.bound(ACCEPTED)
+        second = replace(scene, offer=offer)
+        await second.request()
+        await app.create(build(SECRET, own, namespace=BIND), SECRET, manager="operator")
+        another = Kubeconfigs(scene).by(way.connection, await scene.token())
+        await put(scene.app, BIND, own, another)
+        await second.bind(ACCEPTED, secret=own)
+        await until(lambda: says(second.export(), "Ready"))
+        before = [resource_version_of(await one.export()) for one in (scene, second)]
+        for one, name in ((scene, "mine"), (second, "theirs"), (scene, "more")):
+            await one.create_instance(name)
+            await until(lambda: one.copy(name))  # noqa: B023
+        assert [resource_version_of(await one.export()) for one in (scene, second)] == before
+        # It is read by one of them, and watched by the way that was proved last.
+        assert "apiserviceexports" not in " ".join(map(str, lists.listed))
+        await second.unbind()
+        await until(lambda: gone(second.binding()))
+        await remove(scene.app, SECRET, BIND, own)
+
+
+async def test_a_crd_that_another_space_owns_is_left_to_it(managed: Managed) -> None:
+    """No view shows whether the binding of another space lives; its mark on the CRD does."""
+    other = f"test-y{managed.namespace[6:]}"
+    await managed.plane.cluster.create(build(NAMESPACE, other), NAMESPACE, manager="tests")
+    try:
+        async with managed_scene(managed.plane, managed.app, other) as made:
+            second = replace(made, offer=managed.offer)
+            async with managed.backend(), managed.konnector(), second.konnector():
+                await bound(managed)
+                await until(lambda: says(managed.binding(), "Connected"))
+                before = await crd_of(managed)
+                await bound(second)
+                await until(lambda: says(second.binding(), "Connected", "False", FOREIGN))
+                assert await crd_of(managed) == before
+                assert await says(managed.binding(), "Connected")
+            await second.let_go()
+    finally:
+        await remove(managed.plane, NAMESPACE, "", other)
+
+
+async def bound(managed: Managed) -> None:
+    await managed.make_secret()
+    await managed.apply(managed.offer.resource)
+    await until(managed.binding)
+
+
+async def crd_of(managed: Managed) -> tuple[str, Any, str]:
+    live: Manifest = await read(managed.app, CRD, "", managed.offer.name) or {}
+    owners = get(live, "metadata", "ownerReferences")
+    return uid_of(live), owners, annotations_of(live)[keys.SPACE_UID]
+
+
+async def test_the_heart_beats_while_the_app_cluster_does_not_say_which_it_is(
+    scene: Scene,
+) -> None:
+    """The control plane is told that the konnector lives; deletes wait for a fresh look anyway."""
+    clock, faults = ForwardClock(), Faults()
+
+    async def beat() -> str:
+        return get_text(await scene.on_plane(CLUSTER_BINDING, "cluster"), *HEARTBEAT)
+
+    async with scene.backend(clock=clock), mortal(scene.app.connection, faults, clock=clock):
+        await scene.bound()
+        await until(lambda: says(scene.binding(), "Heartbeating"))
+        first = await beat()
+        away = on("get", cluster=APP_CLUSTER, kind=NAMESPACE, name="kube-system")
+        faults.add(away, unreachable())
+        clock.put_forward(PULSE)
+
+        async def has_beaten() -> bool:
+            return await beat() > first
+
+        await until(has_beaten)
+        assert await says(scene.binding(), "Heartbeating")

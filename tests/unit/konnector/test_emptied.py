@@ -1,0 +1,47 @@
+"""Which fields are removed by name, because an apply would make null of their map."""
+
+from typing import Any
+
+import pytest
+
+from konnector.decisions.emptied import removals
+
+LIVE: Any = {"spec": {"size": "1Gi", "notes": {"a/b": "1", "deep": {"x": 1, "y": 2}, "none": {}}}}
+EMPTIED: Any = {"spec": {"size": "1Gi", "notes": {}}}
+ALL: Any = {"a/b": {}, "deep": {"x": {}, "y": {}}, "none": {}}
+
+
+def fields(notes):
+    """Return FieldsV1 of what somebody wrote."""
+    return {f"f:{key}": fields(below) for key, below in notes.items()}
+
+
+def written(notes):
+    return [{"f:spec": {"f:size": {}, "f:notes": fields(notes)}}]
+
+
+A, DEEP, X, NONE = (f"/spec/notes/{path}" for path in ("a~1b", "deep", "deep/x", "none"))
+CASES = {
+    "all of it is ours": (EMPTIED, ALL, {}, [A, DEEP, NONE]),
+    "some is of others": (EMPTIED, ALL, {"deep": {"y": {}}, "none": {}}, [A, X]),
+    "all is of others": (EMPTIED, {}, ALL, []),
+    "something is left": ({"spec": {"notes": {"a/b": "1"}}}, ALL, {}, []),
+    "a map within is emptied": (
+        {"spec": {"notes": {"a/b": "1", "deep": {}}}},
+        ALL,
+        {},
+        ["/spec/notes/deep/x", "/spec/notes/deep/y"],
+    ),
+    "the map goes, too": ({"spec": {"size": "1Gi"}}, ALL, {}, []),
+}
+
+
+@pytest.mark.parametrize(("wanted", "ours", "others", "removed"), CASES.values(), ids=CASES)
+def test_what_an_empty_map_takes_along(wanted, ours, others, removed):
+    found = removals(LIVE, wanted, ours=written(ours), others=written(others))
+    assert found == [{"op": "remove", "path": path} for path in removed]
+
+
+def test_a_map_that_is_empty_already_has_nothing_to_remove():
+    bare: Any = {"spec": {"notes": {}}}
+    assert removals(bare, bare, ours=written({}), others=[]) == []
