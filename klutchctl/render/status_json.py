@@ -11,7 +11,7 @@ from reconciler.core.manifest import JSON
 from reconciler.health.board import Board, Bound, ClusterHealth
 
 FORMAT: Final = "klutchctl.dev/status"
-VERSION: Final = "1.0"
+VERSION: Final = "1.1"
 
 
 def render(board: Board) -> str:
@@ -69,6 +69,7 @@ def _unit(one: Bound) -> dict[str, JSON]:
         "reason": health.reason,
         "message": health.message,
         "since": _time(health.since),
+        "sinceExact": health.exact,
         "lastKnown": health.last_known,
         "leaving": one.leaving,
     }

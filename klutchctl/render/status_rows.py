@@ -11,7 +11,7 @@ from typing import Final
 
 from klutchctl.render.visible import visible
 from reconciler.health.board import Board, Bound, ClusterHealth
-from reconciler.health.verdict import State
+from reconciler.health.verdict import State, UnitHealth
 
 SYMBOLS: Final[Mapping[State, str]] = {
     State.READY: " ",
@@ -55,7 +55,7 @@ def _unit(cluster: ClusterHealth, one: Bound, now: datetime) -> Row:
         binding=LEAVING if one.leaving else visible(one.binding),
         resource=visible(health.unit.name),
         state=health.state,
-        age=age(health.since, now),
+        age=_age(health, now),
         why=visible("; ".join(part for part in (before, said, left) if part)),
     )
 
@@ -64,6 +64,11 @@ def _whole(cluster: ClusterHealth, now: datetime) -> Row:
     why = cluster.message or "nothing is bound here"
     since = age(cluster.since, now)
     return Row(visible(cluster.name), "", "", cluster.state, since, visible(why))
+
+
+def _age(health: UnitHealth, now: datetime) -> str:
+    """Return how long it has been so; `<3h` is: no longer than that."""
+    return age(health.since, now) if health.exact else f"<{age(health.since, now)}"
 
 
 def age(since: datetime | None, now: datetime) -> str:

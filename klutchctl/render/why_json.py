@@ -14,7 +14,7 @@ from reconciler.planning.planfile import document
 from reconciler.planning.provenance import Provenance
 
 FORMAT: Final = "klutchctl.dev/why"
-VERSION: Final = "1.0"
+VERSION: Final = "1.1"
 
 _OF_PLAN: Final = ("changes", "widened", "held", "unseen")
 
@@ -88,6 +88,7 @@ def _health(one: UnitHealth) -> dict[str, JSON]:
         "reason": one.reason,
         "message": one.message,
         "since": None if one.since is None else format_time(one.since),
+        "sinceExact": one.exact,
         "lastKnown": one.last_known,
     }
 

@@ -155,7 +155,7 @@ def board(made: Scene, crds: Mapping[str, Definitions | Unseen], *, now: datetim
     known = {name: one for name, one in crds.items() if not isinstance(one, Unseen)}
     units = units_by_cluster(fleet)
     clusters = [
-        ClusterHealth(name, spot.control_plane, _ordered(spot.judged(known.get(name, {}), now)))
+        ClusterHealth(name, spot.control_plane, ordered(spot.judged(known.get(name, {}), now)))
         for name, spot in made.spots.items()
         if name not in failed
     ]
@@ -168,31 +168,6 @@ def board(made: Scene, crds: Mapping[str, Definitions | Unseen], *, now: datetim
     clusters += _released(made, {one.name for one in clusters if one.units})
     unread = tuple(_unread(made, failed))
     return Board(fleet.name, fleet.revision, now, _distinct(clusters), unread)
-
-
-def remembering(before: Board, after: Board) -> Board:
-    """Return `after`, where what could not be read shows how it was `before`, and when that was."""
-    known = {one.health.unit: one.health for one in before.units}
-    return replace(
-        after,
-        clusters=tuple(
-            replace(
-                cluster, units=tuple(_remembering(one, known, before.time) for one in cluster.units)
-            )
-            for cluster in after.clusters
-        ),
-    )
-
-
-def _remembering(one: Bound, known: Mapping[UnitKey, UnitHealth], time: datetime) -> Bound:
-    last = known.get(one.health.unit)
-    if one.health.state is not State.UNKNOWN or one.health.last_known or last is None:
-        return one
-    if last.state is State.UNKNOWN:
-        kept = replace(one.health, last_known=last.last_known, since=last.since)
-    else:
-        kept = replace(one.health, last_known=last.state, since=time)
-    return replace(one, health=kept)
 
 
 def _spot(fleet: Fleet, cluster: AppCluster, site: Site, wanted: Sequence[Unit]) -> Spot:
@@ -251,7 +226,7 @@ def _with_units(whole: ClusterHealth, wanted: Iterable[Unit]) -> ClusterHealth:
         )
         for unit in wanted
     )
-    return replace(whole, units=_ordered(units))
+    return replace(whole, units=ordered(units))
 
 
 def _last_beat(made: Scene, cluster: AppCluster) -> datetime | None:
@@ -304,7 +279,8 @@ def _unread(made: Scene, failed: Mapping[str, Unseen]) -> Iterator[UnseenCluster
             yield UnseenCluster(name, one.reason, one.remedy)
 
 
-def _ordered(units: Iterable[Bound]) -> tuple[Bound, ...]:
+def ordered(units: Iterable[Bound]) -> tuple[Bound, ...]:
+    """Return units in the order of a board: those that leave come last."""
     return tuple(sorted(units, key=lambda one: (one.leaving, one.binding, one.health.unit)))
 
 

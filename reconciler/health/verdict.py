@@ -60,9 +60,10 @@ class UnitFacts:
 class UnitHealth:
     """How one unit is.
 
-    `reason` is one CamelCase word, "" where Ready; `message` a sentence for people. `since` is
-    the last change that is known, or None. Where the state is Unknown, `last_known` is what was
-    said before, at `since`.
+    `reason` is one CamelCase word, "" where Ready; `message` a sentence for people. `since` is when
+    the state began; None where nobody knows. Nothing tells when something went missing: where not
+    `exact`, the state began at `since` or later. Where it is Unknown, `last_known` is what was said
+    before, at `since`.
     """
 
     unit: UnitKey
@@ -71,6 +72,7 @@ class UnitHealth:
     message: str = ""
     since: datetime | None = None
     last_known: State | None = None
+    exact: bool = True
 
     @property
     def ready(self) -> bool:
@@ -80,10 +82,11 @@ class UnitHealth:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """The first thing that keeps a unit from being Ready."""
+    """The first thing that keeps a unit from being Ready; `since` is None where nothing tells."""
 
     reason: str
     message: str
+    since: datetime | None = None
 
 
 def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
@@ -92,14 +95,14 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
     What only the konnector says is not believed once its heartbeat is too old: then the state is
     Unknown. What we read ourselves, such as a missing export, needs no konnector.
     """
-    since = _last_change(facts)
+    changed = _last_change(facts)
     fault = _seen_fault(unit, facts)
     if fault is not None:
-        return _troubled(unit, fault, since, now)
+        return _troubled(unit, fault, changed, now)
     beat = beat_of(facts.cluster_binding)
     if beat is None:
         silent = "no konnector has sent a heartbeat yet: see that one runs"
-        return _troubled(unit, _Fault("NoHeartbeat", silent), since, now)
+        return _troubled(unit, _Fault("NoHeartbeat", silent, changed), changed, now)
     fault = _told_fault(facts) or _definition_fault(unit, facts.definition)
     stale = _stale(beat, now)
     if stale is not None:
@@ -107,8 +110,8 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
         said = stale.message if fault is None else f"{stale.message}; before: {fault.message}"
         return UnitHealth(unit, State.UNKNOWN, stale.reason, said, min(beat.time, now), last)
     if fault is not None:
-        return _troubled(unit, fault, since, now)
-    return UnitHealth(unit, State.READY, since=_not_after(since, now))
+        return _troubled(unit, fault, changed, now)
+    return UnitHealth(unit, State.READY, since=_not_after(changed, now))
 
 
 def awaits_definition(unit: UnitKey, facts: UnitFacts) -> bool:
@@ -137,7 +140,7 @@ def _seen_fault(unit: UnitKey, facts: UnitFacts) -> _Fault | None:
     if facts.export is None:
         return _without_export(unit, facts)
     if is_deleting(facts.export):
-        return _Fault("ExportDeleting", f"APIServiceExport {unit.name} is being deleted")
+        return _doomed("ExportDeleting", facts.export, f"APIServiceExport {unit.name}")
     if facts.binding is None:
         missing = f"there is no APIServiceBinding {unit.name} yet"
         return _Fault("BindingMissing", missing)
@@ -146,7 +149,7 @@ def _seen_fault(unit: UnitKey, facts: UnitFacts) -> _Fault | None:
 
 def _binding_fault(unit: UnitKey, binding: Manifest, facts: UnitFacts) -> _Fault | None:
     if is_deleting(binding):
-        return _Fault("BindingDeleting", f"APIServiceBinding {unit.name} is being deleted")
+        return _doomed("BindingDeleting", binding, f"APIServiceBinding {unit.name}")
     held = placement.secret_of(binding)
     if held != facts.secret:
         said, wanted = "/".join(held), "/".join(facts.secret)
@@ -181,7 +184,8 @@ def _told_fault(facts: UnitFacts) -> _Fault | None:
     for needed in (causes.SECRET_VALID, causes.CONNECTED):
         found = conditions.find(told, needed)
         if found is None:
-            return _Fault(f"{needed}Missing", f"the konnector has not reported {needed} yet")
+            silent = f"the konnector has not reported {needed} yet"
+            return _Fault(f"{needed}Missing", silent, _made(facts.binding))
         if found.status != TRUE:
             return _fault_of(found)
     beating = conditions.find(told, causes.HEARTBEATING)
@@ -190,25 +194,38 @@ def _told_fault(facts: UnitFacts) -> _Fault | None:
 
 def _fault_of(condition: Condition) -> _Fault:
     said = condition.message or f"{condition.type} is {condition.status}"
-    return _Fault(condition.reason or f"Not{condition.type}", said)
+    since = moment(condition.last_transition_time) if _tells_time(condition) else None
+    return _Fault(condition.reason or f"Not{condition.type}", said, since)
+
+
+def _doomed(reason: str, live: Manifest, what: str) -> _Fault:
+    since = moment(get_text(live, "metadata", "deletionTimestamp"))
+    return _Fault(reason, f"{what} is being deleted", since)
+
+
+def _made(live: Manifest | None) -> datetime | None:
+    return moment(get_text(live, "metadata", "creationTimestamp"))
 
 
 def _definition_fault(unit: UnitKey, definition: Manifest | None) -> _Fault | None:
     if definition is None:
         return _Fault("CrdMissing", f"the app cluster has no CRD {unit.name}")
     if is_deleting(definition):
-        return _Fault("CrdDeleting", f"CRD {unit.name} is being deleted in the app cluster")
+        return _doomed("CrdDeleting", definition, f"in the app cluster, CRD {unit.name}")
     found = conditions.find(_conditions(definition), _ESTABLISHED)
     if found is None or found.status != TRUE:
         why = f": {found.message}" if found is not None and found.message else ""
-        return _Fault("CrdNotEstablished", f"CRD {unit.name} is not served yet{why}")
+        since = moment(found.last_transition_time) if found is not None else _made(definition)
+        return _Fault("CrdNotEstablished", f"CRD {unit.name} is not served yet{why}", since)
     return None
 
 
-def _troubled(unit: UnitKey, fault: _Fault, since: datetime | None, now: datetime) -> UnitHealth:
-    fresh = since is not None and now - since < PROGRESSING_FOR
-    state = State.PROGRESSING if fresh else State.DEGRADED
-    return UnitHealth(unit, state, fault.reason, fault.message, _not_after(since, now))
+def _troubled(unit: UnitKey, fault: _Fault, changed: datetime | None, now: datetime) -> UnitHealth:
+    fresh = changed is not None and now - changed < PROGRESSING_FOR
+    state, since = (State.PROGRESSING, changed) if fresh else (State.DEGRADED, fault.since)
+    known = _not_after(since or changed, now)
+    exact = since is not None or changed is None
+    return UnitHealth(unit, state, fault.reason, fault.message, known, exact=exact)
 
 
 def _last_change(facts: UnitFacts) -> datetime | None:

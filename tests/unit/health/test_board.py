@@ -1,5 +1,6 @@
 """What `status` shows of a fleet, out of what was seen of it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,13 +8,15 @@ import pytest
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.durations import format_time
 from reconciler.core.live import Unseen
 from reconciler.core.manifest import put
 from reconciler.core.refs import NAMESPACE, SECRET
-from reconciler.health.board import board, remembering, scene
+from reconciler.health.board import board, scene
+from reconciler.health.memory import remembering
 from reconciler.health.verdict import State
 from tests.support.scenes import (
     SEARCH,
@@ -233,6 +236,10 @@ def test_the_order_does_not_depend_on_how_things_were_found():
     assert shown(here, first).clusters == shown(here, second).clusters
 
 
+def later(minutes):
+    return NOW + timedelta(minutes=minutes)
+
+
 MEMORY = {
     "it was Ready": (healthy, State.READY),
     "it was Degraded": (applied, State.DEGRADED),
@@ -254,6 +261,27 @@ def test_what_is_not_read_any_more_keeps_its_last_known_state_and_time(world, la
     assert remembering(again, shown(here)) == shown(here)
 
 
+@pytest.mark.parametrize("unread", ["shop", "eu"])
+@pytest.mark.parametrize("of", [EMPTY, fleet(plane())], ids=["its unit left", "it left"])
+def test_what_leaves_is_not_gone_because_nobody_can_see_it(of, unread):
+    here = healthy()
+    before = shown(here, of)
+    here.unseen.add(unread)
+    after = remembering(before, shown(here, of))
+    (one,) = after.units
+    assert (one.leaving, one.health.state, one.health.reason) == (True, State.UNKNOWN, "NotRead")
+    assert (one.health.last_known, one.health.since) == (State.READY, before.time)
+    assert one.health.message
+    again = remembering(after, shown(here, of))
+    assert again.clusters == after.clusters
+    here.unseen.clear()
+    assert remembering(again, shown(here, of)) == shown(here, of)
+    here.remove("shop", API_SERVICE_BINDING, POSTGRES)
+    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    here.remove(PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES)
+    assert list(remembering(again, shown(here, of)).units) == []
+
+
 def test_an_old_heartbeat_keeps_its_own_memory():
     here = healthy()
     before = shown(here)
@@ -261,6 +289,43 @@ def test_an_old_heartbeat_keeps_its_own_memory():
     (one,) = remembering(before, shown(here)).units
     assert (one.health.state, one.health.last_known) == (State.UNKNOWN, State.READY)
     assert one.health.since == NOW - timedelta(hours=1)
+
+
+def test_looks_tell_when_something_went_missing():
+    here = healthy()
+    before = shown(here)
+    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    alone = shown(here)
+    (one,) = remembering(before, replace(alone, time=later(1))).units
+    assert (one.health.state, one.health.exact) == (State.DEGRADED, False)
+    assert one.health.since == before.time
+    assert one.health.since > next(alone.units).health.since
+    second = remembering(before, replace(alone, time=later(1)))
+    third = remembering(second, replace(alone, time=later(2)))
+    assert next(third.units).health.since == before.time
+
+
+def test_an_outage_does_not_make_what_is_missing_younger():
+    here = healthy()
+    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    before = shown(here)
+    since = next(before.units).health.since
+    here.unseen.add("eu")
+    away = remembering(before, replace(shown(here), time=later(1)))
+    here.unseen.clear()
+    back = remembering(away, replace(shown(here), time=later(2)))
+    assert next(back.units).health.since == since
+
+
+def test_what_went_missing_in_an_outage_was_there_before_it():
+    here = healthy()
+    before = shown(here)
+    here.unseen.add("eu")
+    away = remembering(before, replace(shown(here), time=later(1)))
+    here.unseen.clear()
+    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    back = remembering(away, replace(shown(here), time=later(2)))
+    assert next(back.units).health.since == before.time
 
 
 def test_an_unreadable_release_time_is_no_time():

@@ -310,6 +310,60 @@ def test_since_is_the_last_change_and_never_after_now():
     assert judge(UNIT, nothing, now=NOW).since is None
 
 
+HOUR = timedelta(hours=1)
+BEGAN: dict[str, UnitFacts] = {
+    "a condition turned": having(
+        binding=binding(
+            condition("SecretValid", "False", HOUR),
+            condition("Connected", "True", timedelta(minutes=5)),
+        )
+    ),
+    "the export is being deleted": having(
+        export={"metadata": metadata(deletionTimestamp=at(HOUR))}
+    ),
+    "the binding is being deleted": having(
+        binding=binding(
+            condition("Connected", "False", timedelta(minutes=5)), deletionTimestamp=at(HOUR)
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("facts", BEGAN.values(), ids=BEGAN.keys())
+def test_trouble_began_when_its_cause_did_whatever_changed_later(facts):
+    found = judge(UNIT, facts, now=NOW)
+    assert (found.state, found.since) == (DEGRADED, NOW - HOUR)
+
+
+UNTOLD: dict[str, UnitFacts] = {
+    "its export": having(export=None),
+    "its APIServiceBinding": having(binding=None),
+    "its CRD": having(definition=None),
+    "its ClusterBinding": having(cluster_binding=None),
+}
+
+
+@pytest.mark.parametrize("facts", UNTOLD.values(), ids=UNTOLD.keys())
+def test_nobody_tells_when_something_went_missing(facts):
+    found = judge(UNIT, facts, now=NOW)
+    assert (found.state, found.exact) == (DEGRADED, False)
+    assert found.since is not None
+
+
+@pytest.mark.parametrize("facts", BEGAN.values(), ids=BEGAN.keys())
+def test_what_is_told_is_exact(facts):
+    assert judge(UNIT, facts, now=NOW).exact
+
+
+def test_trouble_whose_beginning_nobody_tells_began_after_the_last_change():
+    restless = condition(
+        "Connected", "False", timedelta(minutes=5), reason="ForeignCustomResourceDefinition"
+    )
+    facts = having(binding=binding(condition("SecretValid", "True", HOUR), restless))
+    found = judge(UNIT, facts, now=NOW)
+    assert (found.state, found.since) == (DEGRADED, NOW - HOUR)
+
+
 LAST: dict[str, tuple[UnitFacts, State]] = {
     "it was Ready": (FINE, State.READY),
     "it was not": (told("Connected", "False", "APIServiceExportInvalid"), State.DEGRADED),

@@ -128,9 +128,17 @@ def test_ages(ago, text):
     assert status_rows.age(None if ago is None else NOW - ago, NOW) == text
 
 
+def test_an_age_that_is_only_bounded_says_so():
+    lost = replace(unit("shop-2", State.DEGRADED, "ExportMissing"), exact=False)
+    made = replace(BOARD, clusters=(ClusterHealth("shop-2", "eu", (Bound("db", lost),)),))
+    (row,) = status_rows.rows(made)
+    assert row.age == "<3h"
+    assert json.loads(status_json.render(made))["clusters"][0]["units"][0]["sinceExact"] is False
+
+
 def test_json_is_one_versioned_document():
     document = json.loads(status_json.render(BOARD))
-    assert (document["format"], document["version"]) == ("klutchctl.dev/status", "1.0")
+    assert (document["format"], document["version"]) == ("klutchctl.dev/status", "1.1")
     assert document["summary"] == {
         "Ready": 2,
         "Progressing": 0,
@@ -151,6 +159,7 @@ def test_json_is_one_versioned_document():
             "reason": "NotRead",
             "message": "it hung up",
             "since": "2026-11-21T09:00:00Z",
+            "sinceExact": True,
             "lastKnown": "Ready",
             "leaving": False,
         }
