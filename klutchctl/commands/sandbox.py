@@ -95,10 +95,12 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     if wanted is not None:
         lifecycle.check(place, wanted)
     suite = None if services is False else _suite(place, fleet, chosen=services is True)
+    # What is missing here is told before minutes go into a build.
+    kit = beside.find(place, suite, settings.environ) if suite else None
     progress = _progress(settings)
     try:
         programs = _programs(settings, progress, download=download)
-        kit = _kit(place, suite, settings, progress) if suite else None
+        kit = _built(kit, settings, progress) if kit else None
         plan = lifecycle.Plan(
             programs,
             wanted,
@@ -214,17 +216,19 @@ def _programs(
     return binaries.provide(sources, progress=progress)
 
 
-def _kit(place: "Layout", suite: "Suite", settings: Settings, progress: "Progress") -> "Kit":
+def _built(kit: "Kit", settings: Settings, progress: "Progress") -> "Kit":
+    """Return the kit with what has to be built for it."""
+    from dataclasses import replace
+
     from klutchctl.sandbox import binaries, release, services
 
-    crossplane = None
-    if services.needs_crossplane(suite):
-        recipe = release.of_services()
-        workshop = binaries.workshop(
-            recipe, "services", cache_home=settings.cache_home, environ=settings.environ
-        )
-        crossplane = binaries.provide_built(workshop, recipe, progress=progress)
-    return services.equip(place, suite, crossplane=crossplane, environ=settings.environ)
+    if not services.needs_crossplane(kit.suite):
+        return kit
+    recipe = release.of_services()
+    workshop = binaries.workshop(
+        recipe, "services", cache_home=settings.cache_home, environ=settings.environ
+    )
+    return replace(kit, crossplane=binaries.provide_built(workshop, recipe, progress=progress))
 
 
 def _install_crds(place: "Layout", state: "State", progress: "Progress") -> None:

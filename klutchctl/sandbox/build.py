@@ -45,7 +45,10 @@ def build(
         " This takes some minutes, once"
     )
     go = _Go(recipe, tools, toolchain.environment(environ), into)
-    with progress.step(f"building {recipe.subject}") as update, _patched(recipe, go) as patched:
+    with (
+        progress.step(f"building {recipe.subject}") as update,
+        _patched(recipe, go, into) as patched,
+    ):
         flags = ("build", "-v", *recipe.arguments, *patched, "-o", f"{into}/")
         go.run(*flags, *recipe.packages.values(), update=update)
     for program, package in recipe.packages.items():
@@ -149,12 +152,15 @@ def _is_package(line: str) -> bool:
 
 
 @contextmanager
-def _patched(recipe: Recipe, go: _Go) -> Iterator[tuple[str, ...]]:
-    """Give the block the flags of `go build` that put changed copies in the place of modules."""
+def _patched(recipe: Recipe, go: _Go, into: Path) -> Iterator[tuple[str, ...]]:
+    """Give the block the flags of `go build` that put changed copies in the place of modules.
+
+    They are in `into` until the block ends: what a build that is killed leaves goes with it.
+    """
     if not recipe.patches:
         yield ()
         return
-    with tempfile.TemporaryDirectory(prefix="klutchctl-build-") as name:
+    with tempfile.TemporaryDirectory(prefix=".patched-", dir=into) as name:
         folder = Path(name)
         for file in ("go.mod", "go.sum"):
             shutil.copyfile(recipe.module / file, folder / file)

@@ -1,6 +1,5 @@
 """Bring a sandbox up, take it down, look at it. The order of things lives here."""
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -129,8 +128,7 @@ def down(layout: Layout, *, delete: bool, progress: Progress) -> int:
             stopped += len(observed)
         if delete:
             postgresql.remove(layout)
-            if layout.root.exists():
-                shutil.rmtree(layout.root)
+            files.remove_folder(layout.root)
         return stopped
 
 

@@ -97,8 +97,8 @@ def clear_after_crash(place: PostgresqlPlace) -> None:
 def remove(layout: Layout) -> None:
     """Remove the data where it is not in the folder of the sandbox."""
     home = _home(layout)
-    if home.parent == _SHARED and _facts(home) is not None:
-        shutil.rmtree(home)
+    if home.parent == _SHARED and (_facts(home) is not None or not home.exists()):
+        files.remove_folder(home)
 
 
 def _home(layout: Layout) -> Path:

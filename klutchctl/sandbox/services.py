@@ -46,12 +46,13 @@ def needs_crossplane(suite: Suite) -> bool:
     return not _OF_CROSSPLANE.isdisjoint(suite.components)
 
 
-def equip(
-    layout: Layout, suite: Suite, *, crossplane: Path | None, environ: Mapping[str, str]
-) -> Kit:
-    """Return what the suite needs of this machine. Raises HostError where that is not there."""
+def find(layout: Layout, suite: Suite, environ: Mapping[str, str]) -> Kit:
+    """Return the suite with what it needs of this machine; nothing of it has to be built.
+
+    Raises HostError where that is not there.
+    """
     wanted = Component.POSTGRESQL in suite.components
-    return Kit(suite, crossplane, postgresql.find(layout, environ) if wanted else None)
+    return Kit(suite, None, postgresql.find(layout, environ) if wanted else None)
 
 
 def up(layout: Layout, kit: Kit, *, progress: Progress) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import yaml
 from klutchctl.sandbox import crds
 from postgresql_operator import program
 from postgresql_operator.wire import BACKUP, BINDING, MANAGER, POSTGRESQL, RESTORE
-from reconciler.core.manifest import Manifest, get_text, get_text_map, name_of, uid_of
+from reconciler.core.manifest import Manifest, get_maps, get_text, get_text_map, name_of, uid_of
 from reconciler.core.refs import CRD, EVENT, NAMESPACE, SECRET, Kind, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
@@ -28,6 +28,7 @@ from tests.support.postgresql import Server
 
 SERVICES: Final = Path(__file__).parents[2] / "fleet-example" / "services"
 KINDS: Final = (RESTORE, BACKUP, BINDING, POSTGRESQL)
+GUARDED: Final = "a-row-that-nobody-else-reads"
 _LONG: Final = 30.0
 
 
@@ -198,3 +199,45 @@ async def user(plane: LiveCluster, server: Server) -> AsyncIterator[User]:
             preconditions=Preconditions(uid=uid_of(made)),
             propagation=Propagation.BACKGROUND,
         )
+
+
+async def bound(one: User, name: str = "orders", **spec: Any) -> dict[str, str]:
+    """Have an instance and its credentials, both of that name; return what the Secret tells."""
+    await one.make(POSTGRESQL, name, **spec)
+    await one.make(BINDING, name, instanceRef=name)
+    await one.phase(BINDING, name, "Ready")
+    return await one.credentials(name)
+
+
+def written(one: User, told: Mapping[str, str], row: str = GUARDED) -> None:
+    """Write a row, with exactly what a Secret told."""
+    one.ask(told, "CREATE TABLE IF NOT EXISTS kept (row text)")
+    one.ask(told, f"INSERT INTO kept VALUES ('{row}')")
+
+
+def rows(one: User, told: Mapping[str, str]) -> list[str]:
+    """Return the rows that were written."""
+    return [row for (row,) in one.ask(told, "SELECT row FROM kept")]
+
+
+async def events(one: User) -> dict[str, str]:
+    """Return what the Events of a user's namespace say, by reason."""
+    listing = await one.plane.cluster.list(EVENT, namespace=one.namespace)
+    return {get_text(each, "reason"): get_text(each, "note") for each in listing.items}
+
+
+async def was_told(one: User, reason: str, part: str) -> bool:
+    """Tell whether an Event of this reason says so."""
+    return part in (await events(one)).get(reason, "")
+
+
+def has_reason(wanted: str) -> Callable[[Manifest], bool]:
+    """Return what tells whether a condition of an object has this reason."""
+    return lambda live: any(
+        get_text(one, "reason") == wanted for one in get_maps(live, "status", "conditions")
+    )
+
+
+def is_in_trouble(live: Manifest) -> bool:
+    """Tell whether the first condition says that the server cannot be used."""
+    return get_text(live, "status", "conditions", 0, "reason") == "ServerTrouble"

@@ -161,8 +161,10 @@ def _manifest(seen: Seen, database: str, password: Secret) -> dict[str, JSON]:
     user, host, port = login_of(seen.binding), seen.place.host, str(seen.place.port)
     values = {
         "host": host,
+        "hosts": host,
         "port": port,
         "database": database,
+        "name": database,
         "username": user,
         "password": password.reveal(),
         "uri": f"postgresql://{user}:{quote(password.reveal(), safe='')}@{host}:{port}/{database}",

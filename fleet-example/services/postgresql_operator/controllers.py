@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias, assert_never
 
@@ -150,21 +150,33 @@ def reconcilers(hands: Hands) -> dict[Kind, Reconciler]:
 
 
 async def _instance(hands: Hands, live: Manifest) -> Outcome:
+    cluster = hands.world.cluster
     seen = instance.Seen(
-        hands.world.cluster.name,
+        cluster.name,
         live,
         place=hands.postgres.address().place,
         exists=await hands.postgres.has_database(database_of(live)),
-        holders=await _holders(hands, live) if is_deleting(live) else (),
     )
+    if is_deleting(live):
+        # As the API server knows now: a view may be old, and a database does not come back.
+        now = await cluster.get(ref_of(cluster.name, POSTGRESQL, live))
+        if now is None or uid_of(now) != uid_of(live):
+            return Outcome()
+        bindings, backups = await _held(hands, live, BINDING), await _held(hands, live, BACKUP)
+        seen = replace(
+            seen,
+            instance=now,
+            holders=[name_of(one) for one in bindings],
+            dumping=[name_of(one) for one in backups if not job.has_ended(one)],
+        )
     return instance.decide(seen)
 
 
-async def _holders(hands: Hands, live: Manifest) -> list[str]:
-    """Return who may use the database, as the API server knows now: a view may be old."""
-    listing = await hands.world.cluster.list(BINDING, namespace=namespace_of(live))
+async def _held(hands: Hands, live: Manifest, kind: Kind) -> list[Manifest]:
+    """Return what is about a Postgresql, and bears our finalizer."""
+    listing = await hands.world.cluster.list(kind, namespace=namespace_of(live))
     mine = [one for one in listing.items if get_text(one, *_INSTANCE_REF) == name_of(live)]
-    return [name_of(one) for one in mine if holds(one)]
+    return [one for one in mine if holds(one)]
 
 
 async def _binding(hands: Hands, live: Manifest) -> Outcome:

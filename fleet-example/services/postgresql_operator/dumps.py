@@ -20,6 +20,7 @@ from postgresql_operator.troubles import JobFailed, ServerTrouble
 from reconciler.core.secret import Secret, scrub
 
 TOOLS: Final = ("pg_dump", "pg_restore")
+_NOT_LET_IN: Final = "connection to server "  # libpq; it may be full or starting, and passes
 _LONGEST: Final = 300  # characters of what a tool said
 _LOCKS: Final = "-c lock_timeout=30s"  # of a restore, behind sessions that keep tables locked
 _PARTIAL: Final = ".part"
@@ -69,10 +70,13 @@ class Dumps:
         # Of another name each time: a run that was left behind must not write into this one.
         draft = self._folder / f"{work.uid}.{secrets.token_hex(4)}{_PARTIAL}"
         tool = ["pg_dump", "--format=custom", f"--file={draft}"]
-        async with self._role(work.job, work.database, reads_all=True) as environ:
-            await self._run(tool, environ)
-        _settle(draft)
-        draft.rename(self._file(work.uid))
+        try:
+            async with self._role(work.job, work.database, reads_all=True) as environ:
+                await self._run(tool, environ)
+            _settle(draft)
+            draft.rename(self._file(work.uid))
+        finally:
+            draft.unlink(missing_ok=True)  # the disk may be full of it
         _settle(self._folder)
 
     async def _load(self, work: Load) -> None:
@@ -81,8 +85,9 @@ class Dumps:
         async with self._role(work.job, work.database) as environ:
             options = {"PGOPTIONS": _LOCKS}
             await self._run([*tool, str(self._file(work.dump))], {**environ, **options})
-        self._mark(work.uid).touch()
-        _settle(self._folder)
+            # At once: run again, it would take along what was written since.
+            self._mark(work.uid).touch()
+            _settle(self._folder)
 
     @asynccontextmanager
     async def _role(
@@ -126,7 +131,8 @@ class Dumps:
             raise
         if process.returncode:
             why = _first_line(said.decode(errors="replace")) or f"exit code {process.returncode}"
-            raise JobFailed(scrub(f"{name}: {why}", (environ["PGPASSWORD"],)))
+            failed = ServerTrouble if why.startswith(_NOT_LET_IN) else JobFailed
+            raise failed(scrub(f"{name}: {why}", (environ["PGPASSWORD"],)))
 
     def _file(self, uid: str) -> Path:
         return self._folder / f"{uid}.dump"

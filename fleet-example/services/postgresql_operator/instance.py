@@ -39,7 +39,7 @@ _RETAINED: Final = "the database {} stays, as spec.deletionPolicy says Retain"
 class Seen:
     """`exists`: its database is there. `holders` are the ServiceBindings that may use it, by name.
 
-    They only matter once it is being deleted.
+    `dumping` are the Backups of it that have not ended. Both only matter once it is being deleted.
     """
 
     cluster: str
@@ -47,6 +47,7 @@ class Seen:
     place: Place
     exists: bool
     holders: Sequence[str] = ()
+    dumping: Sequence[str] = ()
 
 
 def is_ready(instance: Manifest | None) -> bool:
@@ -96,11 +97,19 @@ def _leaves(seen: Seen) -> Outcome:
     if policy != "Immediate" and seen.holders:
         names = ", ".join(sorted(seen.holders))
         why = f"the database stays until these ServiceBindings are deleted: {names}"
-        note = Note("StillBound", why, type="Warning", action="Delete")
-        kept = told(waiting(RELEASED, "StillBound", why), {"phase": DELETING})
-        return replace(kept, decision=replace(kept.decision, notes=(note,)))
+        return _stays("StillBound", why)
+    can_be_dumped = seen.exists and get_text(instance, "status", "database") == database
+    if policy != "Immediate" and can_be_dumped and seen.dumping:
+        names = ", ".join(sorted(seen.dumping))
+        return _stays("StillDumping", f"the database stays until these Backups have ended: {names}")
     note = Note("Deprovisioned", f"the database {database} is deleted", action="Delete")
     return Outcome((Deprovision(database),), replace(letting_go, notes=(note,)))
+
+
+def _stays(reason: str, why: str) -> Outcome:
+    note = Note(reason, why, type="Warning", action="Delete")
+    kept = told(waiting(RELEASED, reason, why), {"phase": DELETING})
+    return replace(kept, decision=replace(kept.decision, notes=(note,)))
 
 
 def _connections(instance: Manifest) -> int:

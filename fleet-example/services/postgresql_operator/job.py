@@ -1,9 +1,10 @@
 """How a Backup and a Restore are served: each runs once, when it can. Pure.
 
-What was begun and not ended is begun again, so a crash in the middle only costs time.
+What was begun and not ended is begun again, so a crash in the middle only costs time. A Restore
+that had its effect is marked as done before anything else can fail.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -77,7 +78,8 @@ def decide_restore(seen: SeenRestore, *, now: datetime) -> Outcome:
     if (usual := _usual(seen.cluster, RESTORE, restore)) is not None:
         return usual
     if seen.done:
-        return completed(now, {})
+        # The run may have ended with its role still there.
+        return replace(completed(now, {}), works=(ShutOut(job_of(restore)),))
     if instance is None or not is_ready(instance):
         return _waits("InstanceNotReady", _not_ready(restore))
     wanted = get_text(restore, "spec", "backupRef")
@@ -87,6 +89,11 @@ def decide_restore(seen: SeenRestore, *, now: datetime) -> Outcome:
         return failed(f"Backup {wanted} failed or its file is gone", now)
     load = Load(uid_of(restore), job_of(restore), uid_of(source), database_of(instance))
     return _runs(restore, load)
+
+
+def has_ended(live: Manifest) -> bool:
+    """Tell whether a Backup or Restore came to its end, in one way or the other."""
+    return phase_of(live) in _ENDED
 
 
 def completed(now: datetime, fields: Manifest) -> Outcome:
@@ -111,7 +118,7 @@ def _usual(cluster: str, kind: Kind, live: Manifest) -> Outcome | None:
             return Outcome()
         works = (ShutOut(job_of(live)), Discard(uid_of(live)))
         return Outcome(works, Decision((release(cluster, kind, live),)))
-    if phase_of(live) in _ENDED:
+    if has_ended(live):
         return Outcome()
     return None if holds(live) else hold(cluster, kind, live)
 

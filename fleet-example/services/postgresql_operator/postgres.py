@@ -26,8 +26,14 @@ from reconciler.core.secret import Secret, scrub
 
 _NAME: Final = "postgresql-operator"
 _PATIENCE: Final = 10  # seconds to connect
-_OPTIONS: Final = "-c statement_timeout=120s -c lock_timeout=30s"
+# The owner of a database may give it settings for all who come in. What is said here goes first.
+_OPTIONS: Final = (
+    "-c statement_timeout=120s -c lock_timeout=30s"
+    " -c role=none -c default_transaction_read_only=off"
+)
+_HURRY: Final = "SET statement_timeout = '10s'"
 _READS_ALL: Final = "pg_read_all_data"
+_DATABASE: Final = "SELECT 1 FROM pg_database WHERE datname = %s"
 _MEMBER_OF: Final = (
     "SELECT owner.rolname FROM pg_auth_members m JOIN pg_roles owner ON owner.oid = m.roleid "
     "WHERE m.member = %s AND owner.rolname <> %s"
@@ -76,7 +82,7 @@ class Postgres:
     async def has_database(self, name: str) -> bool:
         """Tell whether there is such a database. Raises ServerTrouble."""
         async with self._session() as session:
-            return await _has(session, "SELECT 1 FROM pg_database WHERE datname = %s", name)
+            return await _has(session, _DATABASE, name)
 
     async def role(self, name: str) -> Role | None:
         """Return a role, None where there is none. Raises ServerTrouble."""
@@ -96,9 +102,14 @@ class Postgres:
         async with self._shared, self._session() as session:
             if not await _has(session, "SELECT 1 FROM pg_roles WHERE rolname = %s", work.database):
                 await _run(session, "CREATE ROLE {} NOLOGIN", name)
-            known = "SELECT 1 FROM pg_database WHERE datname = %s"
-            if work.new and not await _has(session, known, work.database):
-                await _run(session, "CREATE DATABASE {} OWNER {} TEMPLATE template0", name, name)
+            if work.new and not await _has(session, _DATABASE, work.database):
+                # Nobody gets in before PUBLIC has no right to.
+                await _run(
+                    session,
+                    "CREATE DATABASE {} OWNER {} TEMPLATE template0 CONNECTION LIMIT 0",
+                    name,
+                    name,
+                )
             # Roles of one instance get into no other database, not even into those of the server.
             for each in (name, sql.Identifier("postgres"), sql.Identifier("template1")):
                 await _run(session, "REVOKE ALL ON DATABASE {} FROM PUBLIC", each)
@@ -110,6 +121,12 @@ class Postgres:
         """Have no such database, and no owner of it. Raises ServerTrouble."""
         name = sql.Identifier(work.database)
         async with self._session() as session:
+            # One whose drop was cut off is a template no more, and cannot be altered.
+            if await _has(session, _DATABASE + " AND datistemplate", work.database):
+                await _run(session, "ALTER DATABASE {} IS_TEMPLATE false", name)
+            # PostgreSQL 15 and later may wait here for ever, for a session that begins just now.
+            # What was cut off is completed by the next try, which does not wait for it.
+            await _run(session, _HURRY)
             await _run(session, "DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
         await self.shut_out(ShutOut(work.database))
 

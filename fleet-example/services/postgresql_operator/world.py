@@ -56,7 +56,8 @@ class World:
         for view in (self.bindings, self.backups, self.restores):
             self.instances.subscribe(SELF, _waker(view, INSTANCE, queues[view.kind]))
         self.backups.subscribe(SELF, _waker(self.restores, SOURCE, queues[RESTORE]))
-        self.bindings.subscribe(INSTANCE, queues[POSTGRESQL].add)
+        for view in (self.bindings, self.backups):
+            view.subscribe(INSTANCE, queues[POSTGRESQL].add)
         self.secrets.subscribe(OWNER, queues[BINDING].add)
 
     def _view(self, kind: Kind, indexes: Mapping[str, Index]) -> Store:

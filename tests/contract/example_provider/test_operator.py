@@ -7,36 +7,26 @@ import stat
 import psycopg
 import pytest
 
+from postgresql_operator.dumps import TOOLS
+from postgresql_operator.postgres import Postgres
+from postgresql_operator.troubles import ServerTrouble
 from postgresql_operator.wire import BACKUP, BINDING, POSTGRESQL, RESTORE, ROTATE
 from reconciler.core.errors import Rejected
-from reconciler.core.manifest import get_int, get_maps, get_text
-from reconciler.core.refs import EVENT, SECRET
+from reconciler.core.manifest import get_int, get_text
+from reconciler.core.refs import SECRET
 from tests.support.eventually import eventually
-from tests.support.operated import Place, User, operating
-
-GUARDED = "a-row-that-nobody-else-reads"
-
-
-async def bound(one: User, name="orders", **spec):
-    """Have an instance and its credentials, both of that name; return what the Secret tells."""
-    await one.make(POSTGRESQL, name, **spec)
-    await one.make(BINDING, name, instanceRef=name)
-    await one.phase(BINDING, name, "Ready")
-    return await one.credentials(name)
-
-
-def written(one: User, told, row=GUARDED):
-    one.ask(told, "CREATE TABLE IF NOT EXISTS kept (row text)")
-    one.ask(told, f"INSERT INTO kept VALUES ('{row}')")
-
-
-def rows(one: User, told):
-    return [row for (row,) in one.ask(told, "SELECT row FROM kept")]
-
-
-async def events(one: User):
-    listing = await one.plane.cluster.list(EVENT, namespace=one.namespace)
-    return {get_text(each, "reason"): get_text(each, "note") for each in listing.items}
+from tests.support.operated import (
+    GUARDED,
+    Place,
+    User,
+    bound,
+    has_reason,
+    is_in_trouble,
+    operating,
+    rows,
+    was_told,
+    written,
+)
 
 
 def refused(one: User, told):
@@ -146,17 +136,11 @@ async def test_a_secret_of_somebody_else_is_left_alone(place, shop):
     async with operating(place):
         await shop.make(POSTGRESQL, "orders")
         await shop.make(BINDING, "orders", instanceRef="orders")
-        live = await shop.said(BINDING, "orders", _reason("SecretTaken"))
+        live = await shop.said(BINDING, "orders", has_reason("SecretTaken"))
         assert "orders-creds" in get_text(live, "status", "conditions", 0, "message")
         await shop.delete(BINDING, "orders")
         await shop.gone(BINDING, "orders")
     assert await shop.credentials("orders") == {"mine": "yes"}
-
-
-def _reason(wanted):
-    return lambda live: any(
-        get_text(one, "reason") == wanted for one in get_maps(live, "status", "conditions")
-    )
 
 
 async def test_the_same_names_elsewhere_do_not_mix(place, shop, bank):
@@ -171,7 +155,7 @@ async def test_the_same_names_elsewhere_do_not_mix(place, shop, bank):
         await bank.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
         await shop.make(BACKUP, "nightly", instanceRef="orders")
         await shop.phase(BACKUP, "nightly", "Completed")
-        await bank.said(RESTORE, "back", _reason("BackupNotCompleted"))
+        await bank.said(RESTORE, "back", has_reason("BackupNotCompleted"))
         assert rows(bank, theirs) == ["theirs"]
 
 
@@ -185,50 +169,7 @@ async def test_an_object_made_anew_gets_a_database_of_its_own(place, shop):
         after = await bound(shop)
         assert shop.ask(after, "SELECT FROM pg_tables WHERE tablename = 'kept'") == []
         assert before["database"] in shop.server.databases()
-        await eventually(lambda: _told(shop, "Retained", before["database"]))
-
-
-async def _told(one, reason, part):
-    return part in (await events(one)).get(reason, "")
-
-
-async def test_a_bound_database_stays_until_it_is_released(place, shop, server):
-    async with operating(place):
-        told = await bound(shop)
-        written(shop, told)
-        await shop.delete(POSTGRESQL, "orders")
-        await shop.said(POSTGRESQL, "orders", _reason("StillBound"))
-        await eventually(lambda: _told(shop, "StillBound", "orders"))
-        assert rows(shop, told) == [GUARDED]
-        await shop.make(BINDING, "late", instanceRef="orders")
-        await shop.said(BINDING, "late", _reason("InstanceDeleting"))
-        with server_session(shop, told) as session:
-            await shop.delete(BINDING, "orders")
-            await shop.gone(BINDING, "orders")
-            with pytest.raises(psycopg.OperationalError):
-                session.execute("SELECT 1")
-        await shop.gone(POSTGRESQL, "orders")
-        assert told["database"] not in server.databases()
-        await shop.said(BINDING, "late", _reason("InstanceNotReady"))
-        await shop.delete(BINDING, "late")
-        await shop.gone(BINDING, "late")
-
-
-def server_session(one: User, told):
-    return psycopg.connect(told["uri"])
-
-
-async def test_a_policy_may_let_it_go_at_once(place, shop, server):
-    async with operating(place):
-        told = await bound(shop, deletionPolicy="Immediate")
-        with server_session(shop, told):
-            await shop.delete(POSTGRESQL, "orders")
-            await shop.gone(POSTGRESQL, "orders")
-        assert told["database"] not in server.databases()
-        await shop.said(BINDING, "orders", _reason("InstanceNotReady"))
-        await shop.delete(BINDING, "orders")
-        await shop.gone(BINDING, "orders")
-    assert told["username"] not in server.roles()
+        await eventually(lambda: was_told(shop, "Retained", before["database"]))
 
 
 async def test_what_a_role_made_outlives_it(place, shop):
@@ -250,7 +191,8 @@ async def test_a_lost_database_is_not_made_again_empty(place, shop, server):
     async with operating(place):
         told = await bound(shop)
         # It may have to wait for the operator, which runs in this thread.
-        await asyncio.to_thread(server.ask, f"DROP DATABASE {told['database']} WITH (FORCE)")
+        rename = f"ALTER DATABASE {told['database']} RENAME TO lost"
+        await asyncio.to_thread(server.ask, rename)
         await shop.change(POSTGRESQL, "orders", {"spec": {"connections": 30}})
         await shop.phase(POSTGRESQL, "orders", "Failed")
     assert told["database"] not in server.databases()
@@ -306,6 +248,65 @@ async def test_a_restore_that_fails_changes_nothing_and_says_why(place, shop):
         assert "other objects depend on it" in why
         assert GUARDED not in await shop.shown()
         assert rows(shop, told) == [GUARDED, "later"]
+
+
+async def test_a_backup_waits_for_a_session_to_be_free(place, shop):
+    async with operating(place):
+        told = await bound(shop, connections=1)
+        with psycopg.connect(told["uri"]):
+            await shop.make(BACKUP, "nightly", instanceRef="orders")
+            live = await shop.said(BACKUP, "nightly", is_in_trouble)
+            assert "too many connections" in get_text(live, "status", "conditions", 0, "message")
+            assert get_text(live, "status", "phase") != "Failed"
+        await shop.phase(BACKUP, "nightly", "Completed")
+
+
+HALF_A_DUMP = """#!/bin/sh
+for one in "$@"; do case "$one" in --file=*) echo half > "${one#--file=}";; esac; done
+echo "pg_dump: error: No space left on device" >&2
+exit 1
+"""
+
+
+async def test_a_backup_that_fails_leaves_nothing_on_the_disk(plane, server, shop, tmp_path):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in TOOLS:
+        script = folder / name
+        script.write_text(HALF_A_DUMP)
+        script.chmod(0o755)
+    place = Place(plane, server, tmp_path / "data", folder)
+    async with operating(place):
+        await bound(shop)
+        await shop.make(BACKUP, "nightly", instanceRef="orders")
+        live = await shop.phase(BACKUP, "nightly", "Failed")
+        assert "No space left" in get_text(live, "status", "conditions", 0, "message")
+        assert list(place.data.iterdir()) == []
+
+
+async def test_a_restore_whose_end_fails_is_not_done_twice(place, shop, server, monkeypatch):
+    real = Postgres.shut_out
+    refusals = set[str]()
+
+    async def shut_out(self, work):
+        if not refusals and rows(shop, told) == ["restored"]:
+            refusals.add(work.role)
+            written(shop, told, "later")
+            raise ServerTrouble("sorry, too many clients already")
+        await real(self, work)
+
+    async with operating(place):
+        told = await bound(shop)
+        written(shop, told, "restored")
+        await shop.make(BACKUP, "nightly", instanceRef="orders")
+        await shop.phase(BACKUP, "nightly", "Completed")
+        shop.ask(told, "DELETE FROM kept")
+        monkeypatch.setattr(Postgres, "shut_out", shut_out)
+        await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
+        await shop.phase(RESTORE, "back", "Completed")
+        assert rows(shop, told) == ["restored", "later"]
+        assert refusals
+        assert not refusals & server.roles()
 
 
 WRAPPER = """#!/bin/sh

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from klutchctl import main
+from klutchctl.exit_codes import ExitCode
 from klutchctl.sandbox import postgresql, unprivileged
 from klutchctl.sandbox.components import PostgresqlPlace
 from klutchctl.sandbox.layout import Layout
@@ -49,6 +51,15 @@ def test_that_on_path_is_first_and_its_link_is_followed(machine):
     (machine / "links").mkdir()
     (machine / "links" / "postgres").symlink_to(real / "postgres")
     assert found(machine, machine / "links") == real
+
+
+def test_that_there_is_none_is_told_before_anything_is_built(machine, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", os.defpath)
+    for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(variable, str(machine / variable))
+    assert main.run(["sandbox", "up", "--services"]) == ExitCode.FAILED
+    assert "apt-get install postgresql" in capsys.readouterr().err
+    assert not list(machine.iterdir())
 
 
 def test_of_packages_the_newest_is_used(machine):

@@ -64,6 +64,7 @@ def test_files_are_changed_for_the_build_alone(workshop, progress, source):
     assert original == (RECIPE.module / "go.mod").read_text().splitlines()
     by = Path(replacement.removeprefix(f"replace {MODULE} => "))
     assert by.name == "0"
+    assert workshop.sources.workshop.cache.folder in by.parents, "a kill would leave it for ever"
     assert not by.exists()
     assert (used / "go.sum").read_bytes() == (RECIPE.module / "go.sum").read_bytes()
     assert (source / "main.go").read_text() == "listen(:80) listen(:80) old"

@@ -86,7 +86,9 @@ def restore(*, phase="", **how):
 def secret(password="known", *, owner=BINDING_UID, rotation=None, **changed):
     values = {
         "host": "127.0.0.1",
+        "hosts": "127.0.0.1",
         "port": "5432",
+        "name": DATABASE,
         "database": DATABASE,
         "username": LOGIN,
         "password": password,

@@ -147,7 +147,9 @@ def test_the_secret_tells_all_that_a_client_needs():
     assert works == (LetIn(LOGIN, DATABASE, FRESH),)
     assert values(made) == {
         "host": "127.0.0.1",
+        "hosts": "127.0.0.1",
         "port": "5432",
+        "name": DATABASE,
         "database": DATABASE,
         "username": LOGIN,
         "password": "a-new-password",

@@ -11,8 +11,8 @@ from tests.unit.services.objects import CLUSTER, DATABASE, PLACE, Gist, gist, in
 OTHER_UID = "11111111-2222-3333-4444-555555555556"
 
 
-def seen(live, *, exists=False, holders=()):
-    return Seen(CLUSTER, live, place=PLACE, exists=exists, holders=holders)
+def seen(live, *, exists=False, **who):
+    return Seen(CLUSTER, live, place=PLACE, exists=exists, **who)
 
 
 def new(**how):
@@ -48,7 +48,19 @@ CASES = {
         seen(leaving("Whenever"), holders=["web"]),
         STAYS,
     ),
-    "Immediate does not wait": (seen(leaving("Immediate"), holders=["web"]), GOES),
+    "one that is being dumped stays": (
+        seen(leaving(), exists=True, dumping=["nightly"]),
+        ([], [], "Deleting", {"Released": "StillDumping"}),
+    ),
+    "one that is gone cannot be dumped": (seen(leaving(), dumping=["nightly"]), GOES),
+    "nor can one that was never ready": (
+        seen(leaving(uid=OTHER_UID), exists=True, dumping=["nightly"]),
+        GOES,
+    ),
+    "Immediate does not wait": (
+        seen(leaving("Immediate"), exists=True, holders=["web"], dumping=["nightly"]),
+        GOES,
+    ),
     "Retain lets go of the object alone": (
         seen(leaving("Retain"), exists=True, holders=["web"]),
         ([], ["release Postgresql"], "", {}),

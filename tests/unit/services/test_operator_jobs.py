@@ -92,7 +92,7 @@ RESTORES = {
     ),
     "what ran is completed and does not run again, though the crash was late": (
         seen_restore(restore(phase="Running"), done=True),
-        ([], [], "Completed", {"Completed": "True"}),
+        (["ShutOut"], [], "Completed", {"Completed": "True"}),
     ),
     "it does not run twice": (seen_restore(restore(phase="Completed")), ([], [], "", {})),
     "what goes leaves the data": (

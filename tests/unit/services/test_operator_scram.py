@@ -21,6 +21,8 @@ CASES = {
     "no password at all": ("", "", False),
     "an MD5 hash": ("md5a3556571e93b0d20722ba62be61e8c2d", "pencil", False),
     "what is cut off": (RFC_7677[:40], "pencil", False),
+    "rounds that take minutes": (RFC_7677.replace("4096", "999999999"), "pencil", False),
+    "no rounds": (RFC_7677.replace("4096", "0"), "pencil", False),
     "what is no base64": ("SCRAM-SHA-256$4096:!$!:!", "pencil", False),
 }
 
