@@ -44,6 +44,22 @@ def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
         raise
 
 
+def remove_folder(folder: Path) -> None:
+    """Remove a folder: whole, or not at all, for all who look for it.
+
+    What a killed run has left of one of that name goes, too.
+    """
+    if folder.exists():
+        folder.rename(Path(tempfile.mkdtemp(dir=folder.parent, prefix=_going(folder))) / "it")
+    for left in folder.parent.glob(f"{_going(folder)}*"):
+        if not left.is_symlink():
+            shutil.rmtree(left)
+
+
+def _going(folder: Path) -> str:
+    return f".{folder.name}.going-"
+
+
 def private_folder(folder: Path) -> None:
     """Create `folder` and its parents where absent, for the owner only."""
     if not folder.is_dir():

@@ -7,18 +7,20 @@ it took. `KEEP=1` leaves all of it running.
 
 import asyncio
 import base64
+import ctypes
 import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import uvloop
 
-from klutchctl import settings
+from klutchctl import files, settings
 from klutchctl.exit_codes import ExitCode
-from klutchctl.sandbox import lifecycle
 from klutchctl.sandbox.layout import named
+from klutchctl.sandbox.progress import Lines
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints.objects import build
 from reconciler.core import names
@@ -33,6 +35,7 @@ from tests.support.eventually import eventually
 NAME = "demo"
 DATABASE = "orders"
 BY_HAND = "written-by-hand"
+_PR_SET_PDEATHSIG = 1
 
 
 async def use_the_service(place: Place, story: Story) -> None:
@@ -178,7 +181,7 @@ def look_around(place: Place) -> None:
 async def demo(place: Place) -> None:
     """Run the demo."""
     story = Story()
-    if lifecycle.load(place.layout) is not None:
+    if place.layout.root.exists():
         with story.step("Take down what an earlier demo has left"):
             await klutchctl("sandbox", "down", "--delete", "--name", NAME)
     with story.step("Start a control plane of services, and the app clusters of fleet-example"):
@@ -192,21 +195,73 @@ async def demo(place: Place) -> None:
     story.where_the_time_went()
 
 
+def interrupt_once() -> None:
+    """Let the first SIGINT, SIGTERM or SIGHUP interrupt; those after it leave the clean-up alone.
+
+    Who ends a group of processes, or make, often sends two. `nohup` keeps its word.
+    """
+    interrupted = False
+
+    def interrupt(_number: int, _frame: object) -> None:
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, interrupt)
+
+
+def end_with_make() -> None:
+    """Be interrupted where make dies, so that nobody goes on unseen. Only Linux can do that."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def main() -> None:
-    """Run the demo; one that does not come to its end leaves nothing behind, unless told to."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Run the demo; one that does not come to its end leaves nothing behind, unless told to.
+
+    One at a time: another one waits for the end of this.
+    """
+    interrupt_once()
+    end_with_make()
     place = Place(named(NAME, state_home=settings.read(os.environ).state_home))
+    folder = place.layout.root.parent
+    files.private_folder(folder)
+    with files.exclusive(folder / f".{NAME}.demo.lock", "the demo", Lines(sys.stdout)):
+        try:
+            uvloop.run(demo(place))
+        except BaseException:
+            if not os.environ.get("KEEP"):
+                take_down()
+            raise
+
+
+def take_down() -> None:
+    """Have nothing of the demo left, also where nobody can be told of it any more."""
+    output = None
     try:
-        uvloop.run(demo(place))
-    except BaseException:
-        if not os.environ.get("KEEP"):
-            print("\nThe demo ends early: it is taken down", flush=True)
-            subprocess.run([KLUTCHCTL, "sandbox", "down", "--delete", "--name", NAME], check=False)
-        raise
+        print("\nThe demo ends early: it is taken down", flush=True)
+    except OSError:  # the terminal or pipe is gone
+        output = subprocess.DEVNULL
+    down = [KLUTCHCTL, "sandbox", "down", "--delete", "--name", NAME]
+    subprocess.run(
+        down,
+        check=False,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+    )
 
 
 if __name__ == "__main__":
     try:
         main()
     except (KeyboardInterrupt, asyncio.CancelledError):
+        raise SystemExit(ExitCode.INTERRUPTED) from None
+    except BrokenPipeError:  # nobody reads any more what it tells
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(ExitCode.INTERRUPTED) from None

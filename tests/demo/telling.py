@@ -1,10 +1,10 @@
 """What the demo prints: its steps, and where the time went."""
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from klutchctl.exit_codes import ExitCode
@@ -18,7 +18,7 @@ class Story:
     def __init__(self) -> None:
         self._times: list[tuple[str, float]] = []
 
-    @contextmanager
+    @contextlib.contextmanager
     def step(self, title: str) -> Iterator[None]:
         """Print a step, and its time when it is done."""
         print(f"\n== {title}", flush=True)
@@ -44,6 +44,13 @@ async def klutchctl(*arguments: str, wanted: int = ExitCode.SUCCESS) -> None:
     """Run the program as a person would; another exit code than `wanted` ends the demo."""
     print(f"$ klutchctl {' '.join(arguments)}", flush=True)
     process = await asyncio.create_subprocess_exec(KLUTCHCTL, *arguments)
-    code = await process.wait()
+    try:
+        code = await process.wait()
+    except BaseException:
+        # What it starts after this could not be taken down.
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
+        raise
     if code != wanted:
         fail(f"exit code {code} instead of {wanted}")
