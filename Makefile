@@ -2,14 +2,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/klutchctl
+
+# What programs import is compiled once, not at each of their many starts.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check bench soak lock
 
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
 
-# The servers of tests take most of the time; they collect garbage less often.
-PYTEST := GOGC=400 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Tests wait much: three processes keep two cores busy. The servers of tests take most of the time;
+# they collect garbage less often.
+PYTEST := GOGC=400 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: check
 	$(PYTEST) $(ARGS)
@@ -17,7 +22,7 @@ test: check
 check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy klutchctl reconciler konnector bind tests \
+	MYPY_CACHE_DIR=$(CACHE)/mypy $(BIN)/mypy klutchctl reconciler konnector bind tests \
 	  fleet-example/services/postgresql_operator
 	$(BIN)/lint-imports
 

@@ -7,6 +7,7 @@ for each other in a shared one.
 import asyncio
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import uuid
@@ -41,6 +42,8 @@ _PROGRAMS: Final = pytest.StashKey[Mapping[Program, Path] | HostError]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell's background jobs ignore it, and so would the programs that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_HOME] = Path(tempfile.mkdtemp(prefix="klutchctl-tests-"))
 
 
@@ -159,19 +162,19 @@ def app_cluster(live_clusters: "Mapping[Role, LiveCluster]") -> "LiveCluster":
 
 
 @pytest.fixture(scope="session")
-def without_api_server(
+def without(
     request: pytest.FixtureRequest,
     programs: Mapping[Program, Path],
     live_clusters: "Mapping[Role, LiveCluster]",
-) -> Callable[[Role], AbstractAsyncContextManager[None]]:
-    """What kills the API server of one of the two clusters for as long as a block lasts."""
+) -> Callable[[Role, Program], AbstractAsyncContextManager[None]]:
+    """What kills a server of one of the two clusters for as long as a block lasts."""
     from tests.support import clusters
 
     layout = _layout(request.config.stash[_HOME])
 
     @asynccontextmanager
-    async def dead(role: Role) -> AsyncIterator[None]:
-        clusters.kill_api_server(layout, live_clusters[role].context)
+    async def dead(role: Role, program: Program) -> AsyncIterator[None]:
+        clusters.kill(layout, live_clusters[role].context, program)
         try:
             yield
         finally:

@@ -6,12 +6,16 @@ of deaths are lived through.
 """
 
 import asyncio
+import json
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,17 +24,21 @@ import psycopg
 import pytest
 
 from klutchctl import settings
-from klutchctl.sandbox import processes
+from klutchctl.exit_codes import ExitCode
+from klutchctl.sandbox import lifecycle, processes
 from klutchctl.sandbox.layout import named
+from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.core import keys
-from reconciler.core.manifest import Manifest, annotations_of, is_deleting, name_of
+from reconciler.core.durations import format_time
+from reconciler.core.heartbeat import beat_of
+from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
 from reconciler.core.refs import SECRET, Kind, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
 from tests.demo import developer
 from tests.demo.developer import BINDING, INSTANCE, Developer
-from tests.demo.place import DIRECT, FLEET, OTHER, SHOP, TEAM, Place, home_of
-from tests.demo.telling import klutchctl
+from tests.demo.place import DIRECT, FLEET, OTHER, SHOP, TEAM, Place, home_of, space_of
+from tests.demo.telling import KLUTCHCTL, klutchctl
 from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.timeout(900)
@@ -81,6 +89,15 @@ class Road:
             if one.identity in marks:
                 with suppress(ProcessLookupError):
                     os.kill(one.pid, signal.SIGKILL)
+
+    def unplug_the_control_plane(self) -> None:
+        """Kill the API server of the control plane; `repair` starts it again."""
+        state = lifecycle.load(self.place.layout)
+        assert state is not None
+        mark = f"--etcd-prefix=/{state.members[0].id}"
+        for one in processes.observe(self.place.layout):
+            if mark in one.arguments:
+                os.kill(one.pid, signal.SIGKILL)
 
     async def databases(self) -> int:
         """Return how many databases there are for instances."""
@@ -154,6 +171,23 @@ async def test_equal_names_in_two_app_clusters_are_two_databases(road: Road) -> 
     assert await developer.ask(mine, "SELECT n FROM t") == ["1"]
 
 
+async def test_status_tells_whose_konnector_is_silent_and_what_cannot_be_read(road: Road) -> None:
+    well = await eventually(lambda: all_ready(road), within=LONG)
+
+    road.kill(f"konnector-{SHOP}")
+    await age_the_heartbeat(road, SHOP)
+    silent = {SHOP: {("Unknown", "HeartbeatTooOld")}}
+    assert await states(road) == (ExitCode.UNHEALTHY, well | silent)
+    await road.serve()
+    await eventually(lambda: all_ready(road), within=LONG)
+
+    road.unplug_the_control_plane()
+    unknown = {one: {("Unknown", "NotRead")} for one in well}
+    assert await states(road) == (ExitCode.FAILED, unknown)
+    await road.repair()
+    assert await eventually(lambda: all_ready(road), within=LONG) == well
+
+
 async def test_credentials_that_are_rotated_on_the_control_plane_arrive(road: Road) -> None:
     one, before = await provided(road.shop, "rotated")
     ref = Ref(road.plane.name, MANAGED, home_of(SHOP), "rotated")
@@ -182,6 +216,8 @@ async def test_the_operators_own_kinds_go_without_crossplane(road: Road, tmp_pat
     copy = Ref(road.plane.name, developer.OPERATORS_INSTANCE, home_of(OTHER), "direct")
     # What Crossplane makes has no mark of a konnector.
     assert keys.BOUND in annotations_of(await road.plane.get(copy) or {})
+    found = (await road.other.list(developer.OPERATORS_INSTANCE, namespace=TEAM)).items
+    assert {name_of(one) for one in found} == {"direct"}, "parts of other services came down"
 
 
 async def test_crossplane_is_restarted_in_between(road: Road) -> None:
@@ -198,6 +234,11 @@ async def test_crossplane_is_restarted_in_between(road: Road) -> None:
 async def test_a_database_goes_only_after_its_policy_allows_it(road: Road) -> None:
     credentials = await Developer(road.shop, LEAVING).credentials()
     count = await road.databases()
+    for policy in ("Immediate", None):  # somebody thinks better of it
+        claim = Ref(road.shop.name, INSTANCE, TEAM, LEAVING)
+        wanted: Manifest = {"spec": {"parameters": {"deletionPolicy": policy}}}
+        await road.shop.merge_patch(claim, wanted, manager="developer")
+        await eventually(partial(goes_by, road, policy or "WhenUnbound"), within=LONG)
     await delete(road.shop, INSTANCE, LEAVING)
 
     async def is_told() -> bool:
@@ -243,10 +284,14 @@ class Deaths:
 
 
 class Story:
-    """What developers of two app clusters do while programs die."""
+    """What developers of two app clusters do while programs die.
+
+    One in three of what they claim goes again, on this side for one seed, on that for the next.
+    """
 
     def __init__(self, road: Road, deaths: Deaths, seed: int) -> None:
         self._road, self._deaths, self._random = road, deaths, Random(seed)
+        self._leaving = seed % 3
         self._prefix = f"seed-{seed}-"
         self._wanted: dict[str, set[str]] = {SHOP: set(), OTHER: set()}
 
@@ -256,18 +301,19 @@ class Story:
         return sum(map(len, self._wanted.values()))
 
     async def happens(self) -> None:
-        for number in range(3):
+        claimed: list[tuple[str, str]] = []
+        for context in (SHOP, OTHER, SHOP):
             await self._deaths.strike(self._random)
-            context = self._random.choice((SHOP, OTHER))
-            name, cluster = f"{self._prefix}{number}", self._road.app_cluster(context)
-            await Developer(cluster, name).claim_a_database()
+            name = f"{self._prefix}{len(claimed)}"
+            await Developer(self._road.app_cluster(context), name).claim_a_database()
+            claimed.append((context, name))
             self._wanted[context].add(name)
             await self._deaths.strike(self._random)
-            if self._random.random() < 0.4:
-                leaving = self._random.choice(sorted(self._wanted[context]))
-                await delete(cluster, BINDING, leaving)
-                await delete(cluster, INSTANCE, leaving)
-                self._wanted[context].discard(leaving)
+        context, name = claimed[self._leaving]
+        for kind in (BINDING, INSTANCE):
+            await delete(self._road.app_cluster(context), kind, name)
+        self._wanted[context].discard(name)
+        await self._deaths.strike(self._random)
 
     async def has_ended_well(self) -> None:
         for context, names in self._wanted.items():
@@ -279,6 +325,43 @@ class Story:
                 lambda: alike(self._road, context, self._prefix, names),  # noqa: B023
                 within=LONG,
             )
+
+
+async def goes_by(road: Road, policy: str) -> bool:
+    made = Ref(road.plane.name, developer.OPERATORS_INSTANCE, home_of(SHOP), LEAVING)
+    return get_text(await road.plane.get(made), "spec", "deletionPolicy") == policy
+
+
+async def age_the_heartbeat(road: Road, context: str) -> None:
+    """Let the last heartbeat of an app cluster be as old as if nobody had sent one since."""
+    space = Ref(road.plane.name, CLUSTER_BINDING, space_of(context), "cluster")
+    live = await road.plane.get(space)
+    beat = beat_of(live)
+    assert beat is not None
+    old = beat.time - beat.patience - timedelta(seconds=1)
+    body: Manifest = {"status": {"lastHeartbeatTime": format_time(old)}}
+    await road.plane.merge_patch(space, body, manager="tests", subresource="status")
+
+
+async def states(road: Road) -> tuple[int, dict[str, set[tuple[str, str]]]]:
+    """Return what `klutchctl status` tells, states and reasons by cluster, and its exit code."""
+    process = await asyncio.create_subprocess_exec(
+        *(KLUTCHCTL, "status", FLEET, "-o", "json", *road.place.reach), stdout=subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, {
+        cluster["name"]: {(unit["state"], unit["reason"]) for unit in cluster["units"]}
+        for cluster in json.loads(out)["clusters"]
+    }
+
+
+async def all_ready(road: Road) -> dict[str, set[tuple[str, str]]]:
+    """Return what is told of a fleet that is well, by cluster."""
+    code, told = await states(road)
+    assert code == ExitCode.SUCCESS, told
+    assert {SHOP, OTHER} <= told.keys()
+    return told
 
 
 async def has(road: Road, databases: int) -> bool:

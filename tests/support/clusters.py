@@ -16,6 +16,7 @@ from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.pki import CONTROLLER_MANAGER_USER
 from klutchctl.sandbox.progress import Quiet
 from klutchctl.sandbox.state import Member
+from reconciler.core.manifest import get_text
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
 
@@ -57,17 +58,32 @@ class AuditLog:
                 log.readline()  # one that had begun, or its end
             return [json.loads(line) for line in log if line.endswith(b"\n")]
 
-    def answers_since(self, mark: int) -> list[Any]:
+    def answers_since(self, mark: int, agent: str = "") -> list[Any]:
         """Return how requests ended that came after `mark`, in the order of their ends.
 
-        An end is told a little after the write can be seen, so it may follow a mark that the
-        request did not follow. Fails as long as one of those requests has no end.
+        All requests, or those of one client. An end is told a little after the write can be seen,
+        so it may follow a mark that the request did not follow. Fails as long as one of those
+        requests has no end.
         """
-        events = self.events_since(mark)
+        events = [one for one in self.events_since(mark) if agent in ("", one.get("userAgent"))]
         came = {event["auditID"] for event in events if event["stage"] == "RequestReceived"}
         ended = [event for event in events if event["stage"] != "RequestReceived"]
         assert came <= {event["auditID"] for event in ended}
         return [event for event in ended if event["auditID"] in came]
+
+    def conflicts_since(self, mark: int, agent: str) -> list[tuple[str, str]]:
+        """Return the namespaces and resources of what a client wrote that met another state.
+
+        Of what it wrote after `mark`. Fails as `answers_since` does.
+        """
+        return [
+            (
+                get_text(event, "objectRef", "namespace"),
+                get_text(event, "objectRef", "resource"),
+            )
+            for event in self.answers_since(mark, agent)
+            if event["responseStatus"]["code"] == 409
+        ]
 
     def writes_since(self, mark: int, *, namespace: str | None = None) -> list[Write]:
         """Return the writes after `mark`, of all namespaces or of one.
@@ -103,14 +119,14 @@ def add_app_cluster(layout: Layout, programs: Mapping[Program, Path]) -> Member:
     return lifecycle.up(layout, plan, progress=Quiet()).members[-1]
 
 
-def kill_api_server(layout: Layout, context: str) -> None:
-    """Kill the API server of a cluster, as a machine that fails does."""
+def kill(layout: Layout, context: str, program: Program) -> None:
+    """Kill a server of a cluster, as a machine that fails does."""
     state = lifecycle.load(layout)
     assert state is not None
     (server,) = (
         one
         for one in control_planes.servers(layout, state, TUNING)
-        if one.name == f"kube-apiserver of {context}"
+        if one.name == f"{program} of {context}"
     )
     process = processes.running(server, processes.observe(layout))
     assert process is not None

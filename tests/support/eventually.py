@@ -33,4 +33,6 @@ async def eventually(probe: Callable[[], T | Awaitable[T]], *, within: float = 6
             last = failure
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {within:g} s; last: {last!r}")
-        await asyncio.sleep(0.05)
+        # Looks cost the servers; whoever has waited for long waits a little longer.
+        waited = time.monotonic() - deadline + within
+        await asyncio.sleep(min(0.2, 0.03 + 0.05 * waited))
