@@ -17,7 +17,7 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints.export import Scope
 from reconciler.core import keys, names
 from reconciler.core.errors import Forbidden, NotServed
-from reconciler.core.manifest import annotations_of, get_text, name_of
+from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of
 from reconciler.core.refs import CRD, Ref
 
 
@@ -47,7 +47,10 @@ class ServiceNamespaces:
             seen = replace(seen, removal=await self._removal(seen.home))
             if seen.removal is not None and service_namespace.needs_search(seen):
                 contents = await self._contents(name_of(leaving))
-                seen = replace(seen, removal=replace(seen.removal, contents=contents))
+                # The search takes long enough for a konnector to bring its mapping back.
+                mapping = await self._mapping(seen.home)
+                removal = replace(seen.removal, contents=contents, mapping=mapping)
+                seen = replace(seen, removal=removal)
         about, view = seen.mapping, self._world.service_namespaces
         if about is None:
             about, view = leaving, self._world.namespaces
@@ -62,14 +65,17 @@ class ServiceNamespaces:
         """Return what has to be known beyond doubt before data go, or None where it is not."""
         cluster = self._world.cluster
         crd = Ref(cluster.name, CRD, "", API_SERVICE_NAMESPACE.resource)
-        mapping = Ref(cluster.name, API_SERVICE_NAMESPACE, home.space, home.name)
         try:
             return Removal(
-                mapping=await cluster.get(mapping),
+                mapping=await self._mapping(home),
                 crd=await cluster.get(crd, metadata_only=True),
             )
         except (Forbidden, NotServed):
             return None
+
+    async def _mapping(self, home: Home) -> Manifest | None:
+        cluster = self._world.cluster
+        return await cluster.get(Ref(cluster.name, API_SERVICE_NAMESPACE, home.space, home.name))
 
     async def _contents(self, namespace: str) -> Contents:
         """Search a namespace until something released is found. Raises ClusterErrors."""

@@ -36,7 +36,7 @@ from reconciler.core.refs import (
     ROLE_BINDING,
     SECRET,
 )
-from tests.support.backend import is_idle
+from tests.support.backend import backend, is_idle
 from tests.support.bound_scenes import (
     MANAGER,
     Scene,
@@ -51,6 +51,7 @@ from tests.support.bound_scenes import (
     until,
 )
 from tests.support.eventually import eventually
+from tests.support.faults import Faults, Meanwhile, on
 from tests.support.forward_clock import ForwardClock
 from tests.support.offers import define_again, offered, publish_template
 
@@ -311,6 +312,24 @@ async def test_what_a_backup_brings_before_its_app_namespace_is_kept_for_it(scen
         await map_namespace(scene)
         await until(lambda: mapped(scene))
         assert uid_of(await scene.on_plane(NAMESPACE, scene.service_namespace)) == uid_of(restored)
+
+
+async def test_an_app_namespace_that_is_back_before_the_search_ends_keeps_its_data(
+    scene: Scene,
+) -> None:
+    faults = Faults()
+    async with backend(scene.plane.connection, faults=faults):
+        await scene.make_space()
+        await map_namespace(scene)
+        await until(lambda: mapped(scene))
+        service = await scene.on_plane(NAMESPACE, scene.service_namespace)
+        search = on("list", kind=SECRET, namespace=scene.service_namespace)
+        faults.add(search.nth(1), Meanwhile(lambda: map_namespace(scene)))
+        await unmap_namespace(scene)
+        await until(lambda: mapped(scene))
+        left = await scene.on_plane(NAMESPACE, scene.service_namespace)
+        assert uid_of(left) == uid_of(service)
+        assert not is_deleting(left)
 
 
 async def test_released_data_keep_their_namespace(scene: Scene) -> None:

@@ -4,9 +4,6 @@ Names, labels, annotations, conditions with their order, reasons and severities 
 from the original, but for what protocol-bind.md F mends.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-
 import pytest
 
 from bind.app_cluster.draining import PATIENCE
@@ -28,7 +25,6 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, Ref
-from reconciler.kube.front import Call
 from tests.support.backend import AGENT, backend, is_idle
 from tests.support.bound_scenes import (
     ACCEPTED,
@@ -45,7 +41,7 @@ from tests.support.bound_scenes import (
 )
 from tests.support.cues import Delay
 from tests.support.eventually import eventually
-from tests.support.faults import Events, Faults, on
+from tests.support.faults import Events, Faults, Meanwhile, on
 from tests.support.forward_clock import ForwardClock
 from tests.support.offers import Offer, offered, publish_template
 
@@ -296,16 +292,6 @@ async def test_a_konnector_gets_no_more_than_is_listed(managed: Managed) -> None
         await managed.apply(managed.offer.resource, other.resource)
         await until(lambda: says(asked(other), "ExportsReady"))
         assert await managed.export(other) is not None
-
-
-@dataclass(frozen=True)
-class Meanwhile:
-    """Something happens before a call goes on."""
-
-    story: Callable[[], Awaitable[None]]
-
-    async def perform(self, _call: Call, /) -> None:
-        await self.story()
 
 
 async def test_what_was_listed_during_a_look_is_not_taken_away(managed: Managed) -> None:

@@ -31,7 +31,7 @@ from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.loop.gate import Gate, Stopped
 from reconciler.loop.perform import carry_out
 from tests.support.cues import BEFORE
-from tests.support.faults import conflict, forbidden, lost, on
+from tests.support.faults import Meanwhile, conflict, forbidden, lost, on
 from tests.support.faulty import FaultyCluster
 
 MANAGER = "tests"
@@ -267,11 +267,8 @@ async def test_steps_on_the_object_itself_follow_each_other(scene):
 
 
 async def test_what_someone_else_wrote_between_two_steps_is_not_overlooked(scene):
-    class Meanwhile:
-        async def perform(self, _call):
-            await changed(scene, scene.ref)
-
-    scene.faults.add(on("patch", name="cluster", subresource="").nth(1), Meanwhile(), at=BEFORE)
+    first = on("patch", name="cluster", subresource="").nth(1)
+    scene.faults.add(first, Meanwhile(lambda: changed(scene, scene.ref)), at=BEFORE)
     unconditional = Patch(scene.ref, {"metadata": {"annotations": {"x": "y"}}})
     with pytest.raises(Conflict):
         await scene.carry_out(Task((unconditional, scene.finalize(FINALIZER)), FAILED))
@@ -285,16 +282,13 @@ async def test_conditions_that_others_wrote_meanwhile_stay(scene):
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
 
-    class Meanwhile:
-        async def perform(self, _call):
-            await scene.real.merge_patch(
-                scene.ref,
-                {"status": {"conditions": [theirs]}},
-                manager="someone",
-                subresource="status",
-            )
+    async def told():
+        await scene.real.merge_patch(
+            scene.ref, {"status": {"conditions": [theirs]}}, manager="someone", subresource="status"
+        )
 
-    scene.faults.add(on("patch", name="cluster", subresource="").nth(1), Meanwhile(), at=BEFORE)
+    first = on("patch", name="cluster", subresource="").nth(1)
+    scene.faults.add(first, Meanwhile(told), at=BEFORE)
     await scene.carry_out(Task((Patch(scene.ref, {"metadata": {"annotations": {"x": "y"}}}),)))
     types = [one["type"] for one in get_maps(await scene.now(), "status", "conditions")]
     assert types == ["Ready", "Heartbeating", "Stored"]

@@ -9,7 +9,7 @@
 Several clusters may share one `Faults`, as one process shares its death.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -105,6 +105,16 @@ def on(
 def writes() -> Cue[Call]:
     """Return the cue for all that may change the world, in any cluster."""
     return _Writes()
+
+
+@dataclass(frozen=True, slots=True)
+class Meanwhile:
+    """Something happens while a call is under way: before it arrives, or after it was answered."""
+
+    story: Callable[[], Awaitable[object]]
+
+    async def perform(self, _call: Call, /) -> None:
+        await self.story()
 
 
 @dataclass(frozen=True, slots=True)
