@@ -41,8 +41,8 @@ class Seen:
     `exports` are those in the request's namespace; `templates` the one that counts of each
     resource (`blueprints.export.first_template`). `offered` are the resources of all templates,
     for the message that one is missing. `listed` are the resources that the AppClusterBinding of
-    the space lists, None where it has none: then whatever is offered may be had. `cluster` names
-    the control plane in a Ref.
+    the space lists, None where it never had one: then whatever is offered may be had. `cluster`
+    names the control plane in a Ref.
     """
 
     cluster: str
@@ -127,7 +127,7 @@ def _export(seen: Seen, name: str, terms: Terms) -> Create | Condition | None:
         message = f"APIServiceExport {name} is being deleted; it is made anew when it is gone"
         return conditions.false(causes.EXPORT_CREATE_FAILED, message)
     if seen.listed is not None and name not in seen.listed:
-        message = f"The AppClusterBinding of this app cluster does not list {name} in apiExports"
+        message = f"No AppClusterBinding of this app cluster lists {name} in apiExports"
         return conditions.false(causes.NOT_LISTED, message)
     template = seen.templates.get(name)
     if template is None:

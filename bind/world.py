@@ -23,6 +23,7 @@ from reconciler.core.manifest import (
     annotations_of,
     get_maps,
     get_text,
+    is_deleting,
     labels_of,
     name_of,
     namespace_of,
@@ -71,6 +72,7 @@ class World:
         self, cluster: Cluster, *, control_plane_mode: bool, deployments_served: bool = True
     ) -> None:
         self.cluster, self.deployments_served = cluster, deployments_served
+        self._control_plane_mode = control_plane_mode
         self._informers: list[Informer] = []
         self._recent: dict[Store, Recent] = {}
         self.cluster_bindings = self._view(CLUSTER_BINDING, {SPACE: _space})
@@ -141,13 +143,16 @@ class World:
     def listed(self, space: str) -> frozenset[str] | None:
         """Return the resources (`plural.group`) that the AppClusterBinding of a space lists.
 
-        None where it has none. Whose it is tells the ClusterBinding, which no konnector may write.
+        None where it never had one; one that goes, or is gone, lists nothing. Whose the space is
+        tells the ClusterBinding, which no konnector may write. Without control-plane mode nobody
+        knows of AppClusterBindings.
         """
+        if not self._control_plane_mode:
+            return None
         for one in self.cluster_bindings.by(SPACE, space):
             for owner in _owner(one):
                 live = self.app_cluster_bindings.get(*owner.split("/"))
-                if live is not None:
-                    return frozenset(_bound(live))
+                return frozenset(_bound(live) if live is not None and not is_deleting(live) else ())
         return None
 
     async def crd(self, name: str) -> Manifest | None:

@@ -294,6 +294,23 @@ async def test_a_konnector_gets_no_more_than_is_listed(managed: Managed) -> None
         assert await managed.export(other) is not None
 
 
+async def test_who_has_left_gets_nothing_more(managed: Managed) -> None:
+    """Whoever still holds the konnector's token asks again for what was let go."""
+    plane, kind = managed.plane.cluster, API_SERVICE_EXPORT_REQUEST
+    async with managed.backend():
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "Ready"))
+        await remove(managed.plane, APP_CLUSTER_BINDING, managed.namespace, "shop")
+        await until(lambda: gone(managed.itself()))
+        resource = managed.offer.resource
+        made = blueprint.export_request(managed.space, resource, parameters={}, marks=Marks())
+        await plane.create(made, kind, manager="a konnector")
+        asked = managed.offer.name
+        await until(lambda: says(managed.read(kind, asked), "ExportsReady", "False", "NotListed"))
+        assert await managed.export() is None
+
+
 async def test_what_was_listed_during_a_look_is_not_taken_away(managed: Managed) -> None:
     """An export that follows from the new list is there before the look at the old one ends."""
     plane, faults, exports = managed.plane.cluster, Faults(), list[Manifest]()

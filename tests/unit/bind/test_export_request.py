@@ -93,7 +93,7 @@ PROBLEMS = {
     "no CRD, though an export is left": ({"crds": {}, "exports": EXPORTS}, "CRDNotFound", MISSING),
     "not for this app cluster": (
         {"listed": frozenset({QUEUES})}, "NotListed",
-        "The AppClusterBinding of this app cluster does not list databases.shop.example in "
+        "No AppClusterBinding of this app cluster lists databases.shop.example in "
         "apiExports",
     ),
     "no template": (
