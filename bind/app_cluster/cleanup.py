@@ -7,8 +7,9 @@ is done when the one before it is gone, and a condition tells what is waited for
 
 After a deadline the waiting is reported as an error, and goes on: nothing is given up without
 somebody saying so. To say so: annotation `klutchctl.dev/force-cleanup: "true"`. Then the konnector
-is no longer waited for and our finalizer is taken off the bindings; what the konnector manages in
-the app cluster stays there as it is. What else holds an object is for others to take off.
+is no longer waited for: it goes at once, with its rights, and our finalizer is taken off the
+bindings; what it manages in the app cluster stays there as it is. What else holds an object is
+for others to take off.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,9 +53,11 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
         return _let_go(seen, terms)  # what bears our names may be of the other one
     if space is None or standing is Standing.FREE:
         return _legacy_then(seen, terms, now, lambda: _let_go(seen, terms))
-    waiting = _bindings(seen, space, terms, now) or (
-        _space(seen, space, terms) if _deletes(seen) else _rest(seen, space, terms, now)
-    )
+    waiting = _bindings(seen, space, terms, now)
+    if waiting is not None and _forced(seen):
+        waiting = joined([waiting, _disarmed(seen, space, terms)])
+    elif waiting is None:
+        waiting = _space(seen, space, terms) if _deletes(seen) else _rest(seen, space, terms, now)
     if waiting is not None:
         return _waiting(seen, terms, now, joined([waiting, _legacy(seen, terms)]))
     return _legacy_then(seen, terms, now, lambda: _released(seen, space, terms, now))
@@ -88,23 +91,40 @@ def _bindings(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part | N
 
 def _rest(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part | None:
     """Return how a release goes on after the bindings: rights first, then the konnector."""
-    lives = draining.lives(space, now) and not _forced(seen)
+    offers, running = _offers(seen, space), _running(seen, space)
+    if not offers:
+        return joined([_gone(running, terms), _missed(running)]) if running else None
+    if _forced(seen):
+        return joined([_disarmed(seen, space, terms), _missed(offers)])
+    lives = draining.lives(space, now)
     unconfirmed = [one for one in space.exports if draining.is_unconfirmed(one, lives=lives)]
+    free = [(kind, one) for kind, one in offers if one not in unconfirmed]
+    again = Part(again=draining.RECHECK) if unconfirmed else Part()
+    return joined([_gone(free, terms), _missed(offers), again])
+
+
+def _disarmed(seen: Seen, space: Space, terms: Terms) -> Part:
+    """Return how a konnector that is not waited for loses what it could make trouble with.
+
+    Else it might hold its bindings with a finalizer of its own, or make more of them, for ever.
+    """
+    return _gone([*_running(seen, space), *_offers(seen, space)], terms)
+
+
+def _offers(seen: Seen, space: Space) -> list[_Held]:
     requests = [one for one in space.requests if tenancy.is_ours(one, seen)]
-    offers: list[_Held] = [
+    return [
         *((API_SERVICE_EXPORT_REQUEST, one) for one in requests),
         *((API_SERVICE_EXPORT, one) for one in space.exports),
     ]
-    if offers:
-        free = [(kind, one) for kind, one in offers if one not in unconfirmed]
-        again = Part(again=draining.RECHECK) if unconfirmed else Part()
-        return joined([_gone(free, terms), _missed(offers), again])
-    # The ClusterBinding stays: it says whose the space is.
+
+
+def _running(seen: Seen, space: Space) -> list[_Held]:
+    """Return the konnector and its kubeconfig. The ClusterBinding stays: it says whose all is."""
     copies = [one for one in space.secrets if name_of(one) == seen.secret_name]
     ours: list[_Held] = [(SECRET, one) for one in copies if tenancy.is_ours(one, seen)]
-    if space.deployment is not None:
-        ours.insert(0, (DEPLOYMENT, space.deployment))
-    return joined([_gone(ours, terms), _missed(ours)]) if ours else None
+    deployment = [] if space.deployment is None else [space.deployment]
+    return [*((DEPLOYMENT, one) for one in deployment), *ours]
 
 
 def _space(seen: Seen, space: Space, terms: Terms) -> Part:

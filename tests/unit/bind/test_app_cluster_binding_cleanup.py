@@ -289,6 +289,34 @@ def test_forcing_takes_off_no_finalizer_of_others():
     assert world.get(NAMESPACE, SPACE)["metadata"].get("deletionTimestamp") is None
 
 
+@pytest.mark.parametrize("policy", ["Release", "Delete"])
+def test_who_forces_is_rid_of_a_konnector_that_holds_its_bindings(policy):
+    world = gone_for_good(policy)
+    for name in (DB, "x.y"):
+        holding = inside(name, labels={}, metadata={"finalizers": ["evil.example/stay"]})
+        world.put(API_SERVICE_BINDING, holding)
+    world.serve()
+    assert world.get(DEPLOYMENT, "konnector-shop")
+    annotate(world, **{FORCE_CLEANUP: "true"})
+    world.serve()
+    for kind in (DEPLOYMENT, SECRET, API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST):
+        left = [name for of, place, name in world.objects if (of, place) == (kind, SPACE)]
+        assert left == []
+    assert "evil.example/stay" in world.message("CleanedUp")
+    assert not is_deleting(world.get(NAMESPACE, SPACE))
+    assert world.get(*SYNCED)
+
+
+@pytest.mark.parametrize("policy", ["Release", "Delete"])
+def test_who_forces_is_rid_of_a_konnector_that_keeps_asking(policy):
+    world = gone_for_good(policy)
+    annotate(world, **{FORCE_CLEANUP: "true"})
+    held = {"finalizers": ["evil.example/stay"]}
+    world.put(API_SERVICE_EXPORT_REQUEST, inside("more", labels=LABELS, metadata=held))
+    world.serve()
+    assert world.get(DEPLOYMENT, "konnector-shop") is None
+
+
 @pytest.mark.parametrize("value", ["false", "yes", ""])
 def test_only_true_forces(value):
     world = gone_for_good("Delete")
