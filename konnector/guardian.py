@@ -259,7 +259,9 @@ class _Tally:
         before = self._last is not None and self._last[1].is_mass
         if self._last is not None and before and abs(now - self._last[0]) < _RECOUNTED:
             return self._last[1]
-        self._let_through = guard.still_lost(self._let_through, now=now, held=before)
+        # What was let through, and is done, closes no guard for ever.
+        held = before and self._count(()).lost > 0
+        self._let_through = guard.still_lost(self._let_through, now=now, held=held)
         found = self._count(self._let_through.keys())
         self._last = (now, found)
         if before != found.is_mass:

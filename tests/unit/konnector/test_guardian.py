@@ -197,6 +197,17 @@ async def test_a_word_of_a_person_opens_it_and_wakes_what_waits(world):
     assert kind.woken == 1
 
 
+async def test_a_guard_opens_again_once_all_that_was_lost_is_gone(world):
+    kind, ward = guarded(world, 20)
+    held = [lose(kind, ward, f"db{one}") for one in range(12)]
+    assert held == [False] * 10 + [True] * 2
+    world.annotate(CONFIRM_MASS_DELETE=format_time(world.now))
+    assert [lose(kind, ward, f"db{one}") for one in (10, 11)] == [False] * 2
+    world.now += timedelta(hours=1)
+    assert world.told().conditions == ()
+    assert not lose(kind, ward, "db12")
+
+
 async def test_another_app_cluster_is_noticed_before_the_next_delete(world):
     kind, ward = guarded(world, 8)
     kind.claims.discard("db0")
