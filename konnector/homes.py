@@ -15,12 +15,17 @@ def app_namespace(mapping: Manifest) -> tuple[str]:
 
 
 class Homes:
-    """Follows the APIServiceNamespaces of one space. Only their status is believed (D.1)."""
+    """Follows the APIServiceNamespaces of one space. Only their status is believed (D.1).
+
+    A service namespace has one app namespace: the first that says so, as long as it does. Else
+    one's copies would be without their claims in the other.
+    """
 
     def __init__(self, mappings: Store, space: str) -> None:
         self._mappings, self._space = mappings, space
         self._service: dict[str, str] = {}
         self._app: dict[str, str] = {}
+        self._refused: dict[str, str] = {}  # by app namespace, what another has already
         self._followers: list[Callable[[str], None]] = []
         mappings.subscribe(APP_NAMESPACE, self._look)
 
@@ -55,9 +60,19 @@ class Homes:
         if mapping is not None and is_deleting(mapping):
             now = ""
         before = self._service.pop(app_namespace, "")
-        if before:
-            self._app.pop(before, None)
-        if now:
+        self._app.pop(before, None)
+        self._refused.pop(app_namespace, None)
+        if now in self._app:
+            self._refused[app_namespace] = now
+        elif now:
             self._service[app_namespace], self._app[now] = now, app_namespace
         for told in list(self._followers):
             told(app_namespace)
+        if before != now:
+            self._offer(before)
+
+    def _offer(self, service_namespace: str) -> None:
+        """Give what is free to the next that says that it is its own."""
+        waiting = (app for app, wanted in self._refused.items() if wanted == service_namespace)
+        if (app := next(waiting, "")) != "":
+            self._look(app)

@@ -103,7 +103,7 @@ class ServiceViews:
         service = self._homes.service(app)
         held = self._views.get(app)
         if held is not None and held[0] != service:
-            self._children.drop(held[0])
+            self._children.drop(f"{app}/{held[0]}")
             del self._views[app]
             held = None
         if service and held is None:
@@ -117,7 +117,7 @@ class ServiceViews:
             )
             view.store.subscribe(NAME, lambda name: self._woken(app, view, name))
             self._views[app] = (service, Recent(view))
-            self._children.start(service, lambda: self._follow(app, view))
+            self._children.start(f"{app}/{service}", lambda: self._follow(app, view))
         self._ready(app)
 
     def _woken(self, app: str, view: Informer, name: str) -> None:
