@@ -148,7 +148,7 @@ class Guardian:
 
     def told(self, cluster_binding: Manifest) -> Decision:
         """Return what the ClusterBinding has to say of all this."""
-        wards = [ward for ward in self._wards if not ward.ledger.pending]
+        wards = [one for one in self._wards if one.ledger.read and not one.ledger.pending]
         seen = guard.Seen(
             cluster_binding,
             self.identity,

@@ -32,6 +32,11 @@ class Ledger(Protocol):
         """Whether more may come to light soon."""
         ...
 
+    @property
+    def read(self) -> bool:
+        """Whether the app cluster was read: while it was not, every copy counts as an orphan."""
+        ...
+
     def orphans(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
         """Count the copies without their origin, and all copies.
 

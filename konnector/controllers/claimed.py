@@ -224,6 +224,11 @@ class Claimed:
         """Whether more may come to light soon."""
         return self._sides.pending
 
+    @property
+    def read(self) -> bool:
+        """Whether the app cluster was read: while it was not, every copy counts as an orphan."""
+        return self._sides.view.synced
+
     def orphans(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
         """Count the consumer's objects on the control plane without an origin, and all of them."""
         return losses.orphans(self._sides, _OWNED, besides)

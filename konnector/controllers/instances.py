@@ -310,6 +310,11 @@ class Instances:
         """Whether more may come to light soon."""
         return self._sides.pending
 
+    @property
+    def read(self) -> bool:
+        """Whether the app cluster was read: while it was not, every copy counts as an orphan."""
+        return self._sides.view.synced
+
     def orphans(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
         """Count the copies without a claim, and all copies."""
         return losses.orphans(self._sides, _BOUND, besides)

@@ -55,9 +55,12 @@ class Namespaces:
         if namespace.leaving(seen):
             seen = replace(seen, deletes_held=self._held(key))
         if namespace.leaving(seen) and seen.mapping is not None:
-            seen = replace(seen, removal=await self._removal(seen.mapping))
+            removal = await self._removal(seen.mapping)
             # Which app cluster says so is to be known, too.
-            seen = replace(seen, deletes_held=await self._ward.deletes_still_held(_place(key)))
+            held = await self._ward.deletes_still_held(_place(key))
+            if removal.gone:  # all this takes long enough for it to be made again, with claims
+                removal = replace(removal, gone=await self._is_gone(key))
+            seen = replace(self._look(key), removal=removal, deletes_held=held)
         decision = namespace.decide(seen)
         for note in decision.notes:
             self._tell(note)
@@ -92,6 +95,11 @@ class Namespaces:
         exports = [one for one in self._views.exports.all() if _is_namespaced(one)]
         return not self._syncs.settled or any(self._is_unread(name_of(one)) for one in exports)
 
+    @property
+    def read(self) -> bool:
+        """Whether the app cluster's namespaces were read; they are before anything else."""
+        return True
+
     def orphans(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
         """Count the mappings whose app namespace is gone, and all mappings."""
         mapped = set(self._views.mappings.names(self._views.space))
@@ -122,9 +130,12 @@ class Namespaces:
         return not self._syncs.wants(name) or bool(self._syncs.missing(name))
 
     async def _removal(self, mapping: Manifest) -> Removal:
-        ref = Ref(self._tools.app.name, NAMESPACE, "", name_of(mapping))
-        gone = await self._tools.app.get(ref, metadata_only=True) is None
+        gone = await self._is_gone(name_of(mapping))
         return Removal(gone=gone, released=gone and await self._holds_released(mapping))
+
+    async def _is_gone(self, name: str) -> bool:
+        ref = Ref(self._tools.app.name, NAMESPACE, "", name)
+        return await self._tools.app.get(ref, metadata_only=True) is None
 
     async def _holds_released(self, mapping: Manifest) -> bool:
         """Tell whether released copies would go along, or nobody can tell."""

@@ -6,6 +6,8 @@ from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET
 from tests.support.bound_scenes import ACCEPTED, Scene, remove, secret, until
+from tests.support.cues import AFTER
+from tests.support.faults import Faults, Meanwhile, on
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import degraded
 from tests.support.konnector_scenes import Side, equals, sides, story, working
@@ -80,6 +82,34 @@ async def test_a_namespace_that_went_while_nobody_looked(scene: Scene) -> None:
         async with working(scene):
             await until(lambda: mapping_gone(scene))
             await until(lambda: service_namespace_gone(scene))
+
+
+async def test_a_namespace_that_is_back_during_the_last_look_keeps_its_mapping(
+    scene: Scene,
+) -> None:
+    faults = Faults()
+    async with scene.backend(), konnector(scene.app.connection, faults=faults):
+        await scene.bound()
+        await scene.create_instance()
+        await until(scene.copy)
+        mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
+        here, _ = sides(scene)
+        await here.delete()
+        await until(here.gone)
+        look = on("get", kind=NAMESPACE, name=scene.app_namespace)
+        faults.add(look.nth(1), Meanwhile(lambda: come_back(scene)), at=AFTER)
+        before = uid_of(await scene.in_app(NAMESPACE, scene.app_namespace))
+        await leave(scene)
+
+        async def is_back() -> bool:
+            found = await scene.in_app(NAMESPACE, scene.app_namespace)
+            return found is not None and uid_of(found) != before
+
+        await until(is_back)
+        await scene.create_instance("later")
+        await until(lambda: scene.copy("later"))
+        left = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
+        assert uid_of(left) == uid_of(mapping)
 
 
 async def test_what_a_namespace_refused_on_its_way_out_is_forgotten(scene: Scene) -> None:

@@ -43,7 +43,7 @@ class Kind:
     def __init__(self, number):
         self.claims = {f"db{one}" for one in range(number)}
         self.copies = set(self.claims)
-        self.pending, self.woken = False, 0
+        self.pending, self.read, self.woken = False, True, 0
 
     def orphans(self, besides):
         gone = {place.name for place in besides} - self.copies
@@ -184,6 +184,16 @@ async def test_it_is_told_when_a_guard_closes_and_looked_at_again_until_it_opens
     decision = world.told()
     assert [one.reason for one in decision.conditions] == ["MassDeleteHeld"]
     assert decision.again == AGAIN
+
+
+async def test_an_app_cluster_that_was_not_read_lost_nothing_that_can_be_told(world):
+    kind, ward = guarded(world, 8)
+    kind.read = False
+    kind.claims.clear()
+    assert world.told().conditions == ()
+    assert ward.deletes_held(place("db0"))
+    kind.read = True
+    assert [one.reason for one in world.told().conditions] == ["MassDeleteHeld"]
 
 
 async def test_a_word_of_a_person_opens_it_and_wakes_what_waits(world):
