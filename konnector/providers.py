@@ -30,6 +30,7 @@ from reconciler.kube.cluster import Cluster
 from reconciler.loop.children import Children
 
 _REMEMBERED: Final = 15.0  # seconds
+_GRAVEST: Final[tuple[Rival, ...]] = ("there", "perhaps", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +244,9 @@ class Providers:
         provider = Provider(self._tools, cluster, judged.namespace, around, in_use=judged.identity)
         served = self._served[name] = _Served(provider, cluster, bindings, contents)
         self._children.employ(name, provider)
+        for one in self._served.values():
+            if one.provider.syncs is not None:
+                one.provider.syncs.have_company()
         return served
 
     async def _leave(self, key: str) -> None:
@@ -263,7 +267,7 @@ class Providers:
             for name, served in self._served.items()
             if name != of
         }
-        return "there" if "there" in found else "perhaps" if "perhaps" in found else "none"
+        return next((one for one in _GRAVEST if one in found), "alone")
 
     async def _probe(self, content: bytes, space: str) -> Probed:
         return await probing.probe(self._tools.connect, content, CONTROL_PLANE, space)
@@ -336,7 +340,7 @@ def one_provider(
     around = Surroundings(
         targets=dict,
         binding=lambda name: binding(bindings, name),
-        rival=lambda _, __: "none",
+        rival=lambda _, __: "unasked",
         probe=never,
         changed=lambda name: changed(set(bindings), name),
         tell=lambda note: _tell(tools, plane, bindings, binding, note),

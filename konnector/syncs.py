@@ -104,7 +104,14 @@ class Syncs:
     def has(self, kind: Kind, place: ObjectKey) -> Rival:
         """Tell another provider whether an object comes down to this place from here."""
         claim = self._claims.get(_plain(kind))
-        return "none" if claim is None else claim.has(place)
+        if claim is None:  # without any binding it has just come, or lets go of what it brought
+            return "none" if self._wanted else "perhaps"
+        return claim.has(place)
+
+    def have_company(self) -> None:
+        """Have all looked at that was brought: from now on it is to say from which space."""
+        for claim in self._claims.values():
+            claim.look_again()
 
     def stop(self) -> None:
         """Begin nothing new."""

@@ -137,10 +137,13 @@ class Claimed:
         if not decision.tasks:
             self._say(place, "")
             # No event tells that another provider has come, changed its object or gone.
-            return None if seen.rival == "none" or seen.consumer is None else _HELD
+            contested = seen.rival in ("perhaps", "there") and seen.consumer is not None
+            return _HELD if contested else None
         held = await self._is_held(seen, decision)
         if held is not None:
             return held
+        if any(isinstance(one, Delete) for task in decision.tasks for one in task.steps):
+            self._present.discard(place)  # that it goes is not the developer's word
         try:
             known = (Known(APP_CLUSTER, self._sides.here), Known(CONTROL_PLANE, there))
             await self._link.hands.carry_out(decision, known)
@@ -165,6 +168,7 @@ class Claimed:
             provider,
             consumer_partial=consumer is not None and not owner_of(consumer),
             rival=self._rival(kind, place),
+            space_uid=self._link.space_uid,
             deleted_at=self._deleted_at(place, consumer, provider),
         )
         if not claimed.needs_content(seen):
@@ -309,7 +313,14 @@ class Claim:
 
     def has(self, place: ObjectKey) -> Rival:
         """Tell another provider whether an object comes down to this place from here."""
-        return "none" if self._sync is None else self._sync.has(place)
+        if self._sync is None:
+            return "none" if self._problem else "perhaps"
+        return self._sync.has(place)
+
+    def look_again(self) -> None:
+        """Have everything looked at."""
+        if self._sync is not None:
+            self._sync.wake_everything()
 
     def stop(self) -> None:
         """Begin nothing new."""

@@ -129,7 +129,8 @@ class _Left:
     def _came_by(self, held: Held, rules: Sequence[Rule]) -> bool:
         _, live = held
         place = ObjectKey(*identity_of(live))
-        provided = copies.owner_of(live) == keys.OWNER_PROVIDER
+        mark = annotations_of(live).get(keys.ORIGIN_SPACE_UID, self._link.space_uid)
+        provided = copies.owner_of(live) == keys.OWNER_PROVIDER and mark == self._link.space_uid
         mapped = bool(self._link.homes.service(place.namespace))
         return provided and mapped and any(rule.reaches(place) for rule in rules)
 

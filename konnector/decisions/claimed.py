@@ -10,7 +10,7 @@ would ever collect it; but no claim at all means that claims were withdrawn, whi
 where they are (E.3). Refuses to know where objects come from, and how many there are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, Literal, TypeAlias
@@ -24,6 +24,7 @@ from konnector.decisions.copies import (
     travelling_annotations,
     travelling_labels,
 )
+from konnector.decisions.difference import difference
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.core import keys
 from reconciler.core.decision import (
@@ -51,18 +52,17 @@ from reconciler.core.refs import CONFIG_MAP, SECRET, SERVICE_ACCOUNT, Kind, Obje
 CONFLICT: Final = "ClaimConflict"
 
 # Whether another provider of the app cluster has an object that would be in the same place there.
-Rival: TypeAlias = Literal["none", "perhaps", "there"]
+# `alone`: there is no other. `unasked`: there may be other konnectors, of which nothing is known
+# but what their copies say.
+Rival: TypeAlias = Literal["alone", "none", "perhaps", "there", "unasked"]
 
 _PROVIDER: Final = keys.OWNER_PROVIDER
 _CONSUMER: Final = keys.OWNER_CONSUMER
-# Credentials of the app cluster itself, and all that a Helm release was made from (mapping.md 0).
-_NEVER_UP: Final = frozenset(
-    {
-        "kubernetes.io/service-account-token",
-        "bootstrap.kubernetes.io/token",
-        "helm.sh/release.v1",
-    }
+# Credentials of one cluster itself: the other deletes them again, without end, or lets somebody in.
+_OF_ONE_CLUSTER: Final = frozenset(
+    {"kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"}
 )
+_NEVER_UP: Final = _OF_ONE_CLUSTER | {"helm.sh/release.v1"}  # of which a release was made
 # What each cluster makes in every namespace: carried over, two controllers would fight over it.
 _OF_THE_CLUSTER: Final = frozenset(
     {
@@ -84,8 +84,9 @@ class Seen:
     `provider`, always whole, that on the control plane. `consumer_partial`: of `consumer` there
     is only metadata, because it is in a view that does not hold the content of what no konnector
     made (H28).
-    `rival`: `perhaps` where the view of another provider is not complete. Nothing in the app
-    cluster says which provider's a copy is.
+    `rival`: `perhaps` where the view of another provider is not complete. `space_uid` is that of
+    this provider's space, with which it marks what it brings where it may not be alone; what is
+    not marked may be of any provider.
     `deleted_at` is the resourceVersion that `provider` had when somebody else deleted its copy in
     the app cluster, "" where nobody is known to have done so.
     """
@@ -97,7 +98,8 @@ class Seen:
     consumer: Manifest | None = field(default=None, repr=False)
     provider: Manifest | None = field(default=None, repr=False)
     consumer_partial: bool = False
-    rival: Rival = "none"
+    rival: Rival = "alone"
+    space_uid: str = ""
     deleted_at: str = ""
 
 
@@ -173,6 +175,8 @@ def _down(seen: Seen) -> _Way:
     if origin is None or is_deleting(origin):
         if copy is None or not _is_copy(copy, _PROVIDER) or not _reached(seen, down=True):
             return _Way.LEAVE
+        if _is_of_another_space(seen, copy):
+            return _Way.LEAVE  # applications run on it, also where that one was let go
         # An origin that is here and on its way out says more than a view that may be incomplete.
         spared = seen.rival == "there" or (origin is None and seen.rival == "perhaps")
         return _Way.LEAVE if spared else _Way.COLLECT_CONSUMER
@@ -183,7 +187,19 @@ def _down(seen: Seen) -> _Way:
         known = seen.deleted_at == resource_version_of(origin)
         again = any(rule.recreate_when_consumer_side_deleted for rule in rules)
         return _Way.DOWN if again or not known else _Way.LEAVE
-    return _Way.CONFLICT if seen.rival == "there" else _Way.DOWN
+    return _Way.CONFLICT if _is_a_rivals(seen, copy) else _Way.DOWN
+
+
+def _is_of_another_space(seen: Seen, copy: Manifest) -> bool:
+    mark = annotations_of(copy).get(keys.ORIGIN_SPACE_UID, "")
+    return bool(mark) and mark != seen.space_uid
+
+
+def _is_a_rivals(seen: Seen, copy: Manifest) -> bool:
+    """Tell whether another provider goes on to write a copy; one that has gone leaves it to us."""
+    if seen.rival == "unasked":
+        return _is_of_another_space(seen, copy)
+    return seen.rival == "there"
 
 
 def _up(seen: Seen) -> _Way:
@@ -223,7 +239,7 @@ def _reached(seen: Seen, *, down: bool) -> bool:
 def _taking_down(seen: Seen, origin: Manifest) -> list[Rule]:
     """Return the rules under which the provider's object comes down."""
     place = seen.claim_place
-    named_only = _is_of_the_cluster(seen)
+    named_only = _is_of_the_cluster(seen) or get_text(origin, "type") in _OF_ONE_CLUSTER
     return [
         rule
         for rule in seen.rules
@@ -276,12 +292,12 @@ def _steps(seen: Seen, way: _Way) -> tuple[Step, ...]:
     if way is _Way.DOWN and provider is not None:
         return (
             *_marked(there, provider, _PROVIDER),
-            *_brought(here, provider, consumer, _PROVIDER),
+            *_brought(here, provider, consumer, _marks_of_copy(seen, _PROVIDER)),
         )
     if way is _Way.UP and consumer is not None:
         return (
             *_marked(here, consumer, _CONSUMER),
-            *_brought(there, consumer, provider, _CONSUMER),
+            *_brought(there, consumer, provider, _marks_of_copy(seen, _CONSUMER)),
         )
     return ()
 
@@ -293,23 +309,32 @@ def _marked(ref: Ref, origin: Manifest, owner: str) -> tuple[Step, ...]:
     return (Patch(ref, {"metadata": metadata}),)
 
 
-def _brought(ref: Ref, origin: Manifest, copy: Manifest | None, owner: str) -> tuple[Step, ...]:
+def _marks_of_copy(seen: Seen, owner: str) -> dict[str, str]:
+    """Return what a copy says of its origin. On the control plane, its namespace says the rest."""
+    marks = {keys.RESOURCE_OWNER: owner}
+    if owner == _PROVIDER and seen.space_uid and seen.rival != "alone":
+        marks[keys.ORIGIN_SPACE_UID] = seen.space_uid
+    return marks
+
+
+def _brought(
+    ref: Ref, origin: Manifest, copy: Manifest | None, marks: Mapping[str, str]
+) -> tuple[Step, ...]:
     """Return what makes the object at `ref` the copy of its origin."""
     if copy is None:
-        return (_made(ref, origin, owner),)
-    changed = _difference(content(copy), content(origin))
+        return (_made(ref, origin, marks),)
+    changed = difference(content(copy), content(origin))
     if changed and _must_be_made_anew(ref.kind, origin, copy):
-        return (deletion(ref.cluster, ref.kind, copy), _made(ref, origin, owner))
-    metadata = _metadata_changes(origin, copy, owner)
+        return (deletion(ref.cluster, ref.kind, copy), _made(ref, origin, marks))
+    metadata = _metadata_changes(origin, copy, marks)
     if not changed and not metadata:
         return ()
     return (Patch(ref, {"metadata": {**preconditions_of(copy), **metadata}, **changed}),)
 
 
-def _made(ref: Ref, origin: Manifest, owner: str) -> Create:
+def _made(ref: Ref, origin: Manifest, marks: Mapping[str, str]) -> Create:
     place = ObjectKey(ref.namespace, ref.name)
-    manifest = moved(origin, ref.kind, place, {keys.RESOURCE_OWNER: owner})
-    return Create(ref.kind, manifest, ref.cluster)
+    return Create(ref.kind, moved(origin, ref.kind, place, marks), ref.cluster)
 
 
 def _must_be_made_anew(kind: Kind, origin: Manifest, copy: Manifest) -> bool:
@@ -319,67 +344,24 @@ def _must_be_made_anew(kind: Kind, origin: Manifest, copy: Manifest) -> bool:
     return get_bool(copy, "immutable") or get_text(copy, "type") != get_text(origin, "type")
 
 
-def _metadata_changes(origin: Manifest, copy: Manifest, owner: str) -> dict[str, JSON]:
-    labels = _difference(travelling_labels(copy), travelling_labels(origin))
-    annotations = _difference(travelling_annotations(copy), travelling_annotations(origin))
-    if owner_of(copy) != owner:
-        annotations[keys.RESOURCE_OWNER] = owner
+def _metadata_changes(
+    origin: Manifest, copy: Manifest, marks: Mapping[str, str]
+) -> dict[str, JSON]:
+    held = annotations_of(copy)
+    labels = difference(travelling_labels(copy), travelling_labels(origin))
+    annotations = difference(travelling_annotations(copy), travelling_annotations(origin))
+    annotations |= {key: value for key, value in marks.items() if held.get(key) != value}
     changes = {"labels": labels, "annotations": annotations}
     return {name: change for name, change in changes.items() if change}
-
-
-def _difference(held: Manifest, wanted: Manifest) -> dict[str, JSON]:
-    """Return the merge patch (RFC 7386) that makes `held` say what `wanted` says, {} if it does.
-
-    A null says what absence says: a merge patch cannot tell them apart.
-    """
-    patch: dict[str, JSON] = {}
-    for key, value in wanted.items():
-        found = held.get(key)
-        if type(value) is str:  # nearly all, as in a Secret's data
-            if found != value:
-                patch[key] = value
-        elif isinstance(value, dict) and isinstance(found, dict):
-            if inner := _difference(found, value):
-                patch[key] = inner
-        elif value is not None and not _is_same(found, value):
-            patch[key] = _without_nulls(value)
-    for key, value in held.items():
-        if value is not None and wanted.get(key) is None:
-            patch[key] = None
-    return patch
-
-
-def _is_same(held: JSON, wanted: JSON) -> bool:
-    if isinstance(wanted, dict):
-        return isinstance(held, dict) and not _difference(held, wanted)
-    if isinstance(wanted, list):
-        if not isinstance(held, list) or len(held) != len(wanted):
-            return False
-        return all(map(_is_same, held, wanted))
-    # A bool is an int to Python, and not to JSON.
-    return held == wanted and isinstance(held, bool) == isinstance(wanted, bool)
-
-
-def _without_nulls(value: JSON) -> JSON:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value
 
 
 def _conflict(seen: Seen) -> Decision:
     """Tell the developer of an object that keeps another one from being carried to its place."""
     consumer, provider = seen.consumer, seen.provider
-    if (
-        consumer is None
-        or provider is None
-        or not _difference(content(consumer), content(provider))
-    ):
+    if consumer is None or provider is None or not difference(content(consumer), content(provider)):
         return NOTHING
     subject = f"{seen.kind} {seen.claim_place.name}"
-    if seen.rival == "there":
+    if _is_a_rivals(seen, consumer):
         message = (
             f"Two providers have a {subject} for this namespace, so the one here stays as it is. "
             "One of the providers has to rename its own"

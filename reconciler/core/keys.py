@@ -54,6 +54,7 @@ OWN_LABEL_LENGTH: Final = 40  # of fleet and cluster names at most
 # Ours: annotations.
 APP_CLUSTER_UID: Final = f"{OWN_PREFIX}app-cluster-uid"
 SPACE_UID: Final = f"{OWN_PREFIX}space-uid"
+ORIGIN_SPACE_UID: Final = f"{OWN_PREFIX}origin-space-uid"  # on what came down by a claim
 ACCESS: Final = f"{OWN_PREFIX}access"
 PARAMETERS: Final = f"{OWN_PREFIX}parameters"
 DELETION_POLICY: Final = f"{OWN_PREFIX}deletion-policy"

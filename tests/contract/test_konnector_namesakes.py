@@ -10,6 +10,7 @@ from konnector.decisions.cluster_binding import PULSE
 from konnector.decisions.sides import APP_CLUSTER
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys
@@ -28,6 +29,7 @@ from tests.support.bound_scenes import (
     BIND,
     Managed,
     Scene,
+    direct_scene,
     gone,
     managed_scene,
     read,
@@ -142,6 +144,102 @@ async def test_a_crd_that_another_space_owns_is_left_to_it(managed: Managed) -> 
             await second.let_go()
     finally:
         await remove(managed.plane, NAMESPACE, "", other)
+
+
+async def test_credentials_of_another_space_are_left_to_it(managed: Managed) -> None:
+    """No view shows whether their origin in another space lives; their mark says whose."""
+    other = f"test-z{managed.namespace[6:]}"
+    await managed.plane.cluster.create(build(NAMESPACE, other), NAMESPACE, manager="tests")
+    try:
+        async with (
+            managed_scene(managed.plane, managed.app, other) as second,
+            managed.backend(),
+            managed.konnector(),
+        ):
+            await claimed(managed, managed.app_namespace)
+            first = await credentials(managed, managed, "creds")
+            async with second.konnector():
+                await claimed(second, managed.app_namespace)
+                await credentials(second, managed, "theirs")
+                await note_on_copy(managed, "creds")
+                await deliver(second, managed, "creds", "dHdv")
+                await credentials(second, managed, "later")
+                left = await read(managed.app, SECRET, managed.app_namespace, "creds")
+                assert uid_of(left) == uid_of(first)
+                assert get(left, "data") == get(first, "data")
+            await second.let_go()
+    finally:
+        await remove(managed.plane, NAMESPACE, "", other)
+
+
+async def test_credentials_stay_when_one_of_two_providers_is_let_go(scene: Scene) -> None:
+    """Mapping.md 9: applications run on them, and the other provider has no origin for them."""
+    other = f"test-w{scene.app_namespace[5:]}"
+    await scene.plane.cluster.create(build(NAMESPACE, other), NAMESPACE, manager="tests")
+    try:
+        async with (
+            direct_scene(scene.plane, scene.app, other) as second,
+            scene.backend(),
+            konnector(scene.app.connection),
+        ):
+            await scene.bound(ACCEPTED)
+            await mapped(scene, scene.app_namespace)
+            first = await credentials(scene, scene, "creds")
+            assert keys.ORIGIN_SPACE_UID not in annotations_of(first)
+            await second.bound(ACCEPTED)
+            await mapped(second, scene.app_namespace)
+            await credentials(second, scene, "theirs")
+            await until(lambda: is_marked(scene, "creds"))
+
+            await scene.unbind()
+            await until(lambda: gone(scene.binding()))
+            await note_on_copy(scene, "creds")
+            await credentials(second, scene, "later")
+            left = await read(scene.app, SECRET, scene.app_namespace, "creds")
+            assert uid_of(left) == uid_of(first)
+    finally:
+        await remove(scene.plane, NAMESPACE, "", other)
+
+
+async def is_marked(scene: Scene, name: str) -> bool:
+    live: Manifest = await read(scene.app, SECRET, scene.app_namespace, name) or {}
+    return keys.ORIGIN_SPACE_UID in annotations_of(live)
+
+
+async def claimed(one: Managed, app_namespace: str) -> None:
+    """Bind a space's service with its claims, and map an app namespace."""
+    await bound(one)
+    ref = Ref(one.plane.name, API_SERVICE_BINDING, one.space, one.offer.name)
+    claims: Manifest = {"spec": {"permissionClaims": [ACCEPTED]}}
+    await one.plane.cluster.merge_patch(ref, claims, manager="tests")
+    await mapped(one, app_namespace)
+
+
+async def mapped(one: Managed | Scene, app_namespace: str) -> None:
+    made = build(API_SERVICE_NAMESPACE, app_namespace, namespace=one.space)
+    await one.plane.cluster.create(made, API_SERVICE_NAMESPACE, manager="tests")
+    await until(lambda: read(one.plane, NAMESPACE, "", f"{one.space}-{app_namespace}"))
+
+
+async def deliver(one: Managed | Scene, to: Managed | Scene, name: str, password: str) -> None:
+    data = {"password": password}
+    where = f"{one.space}-{to.app_namespace}"
+    made = build(SECRET, name, namespace=where, type="Opaque", data=data)
+    await one.plane.cluster.create(made, SECRET, manager="provider")
+
+
+async def credentials(one: Managed | Scene, to: Managed | Scene, name: str) -> Manifest:
+    """Have credentials of a space arrive in the app namespace of another one's scene."""
+    await deliver(one, to, name, "b25l")
+    found: Manifest = await until(lambda: read(to.app, SECRET, to.app_namespace, name))
+    return found
+
+
+async def note_on_copy(managed: Managed | Scene, name: str) -> None:
+    """Wake everybody who watches a copy."""
+    ref = Ref(managed.app.name, SECRET, managed.app_namespace, name)
+    note: Manifest = {"metadata": {"labels": {"note": "again"}}}
+    await managed.app.cluster.merge_patch(ref, note, manager="developer")
 
 
 async def bound(managed: Managed) -> None:

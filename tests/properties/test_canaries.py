@@ -29,7 +29,8 @@ OWNER = "klutch.anynines.com/resource-owner"
 APP, PLANE = "app-cluster", "control-plane"
 NAMES, SPACES = ("creds", "backup-key"), ("team-a", "team-b")
 TOKEN = "kubernetes.io/service-account-token"
-KEPT = (TOKEN, "bootstrap.kubernetes.io/token", "helm.sh/release.v1")
+TOKENS = (TOKEN, "bootstrap.kubernetes.io/token")
+KEPT = (*TOKENS, "helm.sh/release.v1")
 TYPES = (*["Opaque"] * 8, "kubernetes.io/tls", *KEPT)
 LABELS: Any = ({}, {"color": "blue"}, {"color": "red"}, {"color": "blue", "size": "big"})
 OWNERS = ("", "", "", "Provider", "Provider", "Consumer", "Consumer", "Somebody")
@@ -227,9 +228,13 @@ def let_up(claim, world, live):
 
 
 def let_down(claim, world, live):
-    """owner Provider, or unset: down what is not the consumer's."""
-    asked = selected(claim, world, live) and claim["selector"].get("owner")
-    return asked in (None, "Provider")
+    """owner Provider, or unset: down what is not the consumer's. Tokens: if named."""
+    if not selected(claim, world, live):
+        return False
+    selector = claim["selector"]
+    if live["type"] in TOKENS and world.name not in of_texts(selector.get("names")):
+        return False
+    return selector.get("owner") in (None, "Provider")
 
 
 # Canaries

@@ -201,6 +201,16 @@ def test_some_go_up_only_if_they_are_named(more, owner):
     assert "create control-plane Consumer" in told(decide(looked(named, None, consumer)))
 
 
+@pytest.mark.parametrize(
+    "kind", ["kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"]
+)
+def test_credentials_of_the_control_plane_come_down_only_if_they_are_named(kind):
+    for owner in ("", "Provider"):
+        assert decide(looked((*ANY, *DOWN), plane(owner, type=kind), None)) is NOTHING
+    named = rules({"owner": "Provider", "names": ["*", "creds"]})
+    assert told(decide(looked(named, plane(type=kind), None))) == CREATED_DOWN
+
+
 def test_what_each_cluster_makes_for_itself_goes_nowhere_unless_named():
     here, there = ObjectKey("team-a", "kube-root-ca.crt"), ObjectKey("sns", "kube-root-ca.crt")
     facts = {"kind": CONFIG_MAP, "claim_place": here, "copy_place": there}

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from konnector.decisions.claimed import CONFLICT, decide, needs_content
-from reconciler.core.decision import NOTHING, Patch
-from reconciler.core.manifest import drop, get_map, put
+from reconciler.core.decision import NOTHING, Create, Patch
+from reconciler.core.manifest import annotations_of, drop, get_map, put
 from tests.support.claimed_objects import (
     ANY,
     BLUE,
@@ -261,6 +261,69 @@ RIVALS = {
 def test_two_providers_do_not_fight_over_a_copy(provider, consumer, perhaps, there):
     for rival, steps in (("perhaps", perhaps), ("there", there)):
         assert told(decide(looked(DOWN, provider, consumer, rival=rival))) == steps
+
+
+def brought_by(space):
+    return {"klutchctl.dev/origin-space-uid": space}
+
+
+OURS, THEIRS = brought_by("ours"), brought_by("theirs")
+# P, C, steps where no other provider has such an object, and where nobody can be asked.
+MARKED = {
+    "another's without an origin here": (None, app("Provider", annotations=THEIRS), [], []),
+    "ours without an origin": (
+        None, app("Provider", annotations=OURS), ["delete app-cluster"], ["delete app-cluster"],
+    ),
+    "one of an older konnector": (
+        None, app("Provider"), ["delete app-cluster"], ["delete app-cluster"],
+    ),
+    "another's, where ours has the same name": (
+        plane("Provider", TWO), app("Provider", annotations=THEIRS), ["patch app-cluster"], [],
+    ),
+    "another's, where ours goes": (
+        plane("Provider", hold=True), app("Provider", annotations=THEIRS), [], [],
+    ),
+    "one of an older konnector, with its origin": (
+        plane("Provider"), app("Provider"), ["patch app-cluster"], ["patch app-cluster"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("provider", "consumer", "alone", "unasked"), MARKED.values(), ids=MARKED)
+def test_a_copy_belongs_to_the_space_that_brought_it(provider, consumer, alone, unasked):
+    for rival, steps in (("none", alone), ("unasked", unasked)):
+        seen = looked(DOWN, provider, consumer, rival=rival, space_uid="ours")
+        assert told(decide(seen)) == steps
+
+
+BROUGHT = {
+    "a new one": (plane("Provider"), None),
+    "one that is written anyway": (plane("Provider", TWO), app("Provider")),
+    "one that another left": (plane("Provider"), app("Provider", annotations=THEIRS)),
+}
+
+
+@pytest.mark.parametrize(("provider", "consumer"), BROUGHT.values(), ids=BROUGHT)
+def test_what_is_brought_says_from_which_space(provider, consumer):
+    ((step,),) = (
+        task.steps
+        for task in decide(looked(DOWN, provider, consumer, rival="none", space_uid="ours")).tasks
+    )
+    match step:
+        case Create(_, written, _) | Patch(_, written):
+            assert OURS.items() <= annotations_of(written).items()
+        case _:
+            pytest.fail(f"{step}")
+
+
+def test_who_is_alone_marks_nothing():
+    assert decide(looked(DOWN, plane("Provider"), app("Provider"), space_uid="ours")) is NOTHING
+
+
+def test_what_goes_up_is_marked_by_its_namespace():
+    up = decide(looked(UP, None, app("Consumer"), rival="none", space_uid="ours"))
+    (made,) = (one for task in up.tasks for one in task.steps if isinstance(one, Create))
+    assert "klutchctl.dev/origin-space-uid" not in annotations_of(made.manifest)
 
 
 def test_two_origins_for_one_place_are_told():
