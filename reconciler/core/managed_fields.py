@@ -5,9 +5,10 @@ become removable by server-side apply (mapping.md 0). Refuses to know who "we" a
 come as arguments. FieldsV1 is the format of sigs.k8s.io/structured-merge-diff.
 """
 
+import itertools
 import json
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from reconciler.core.manifest import (
     JSON,
@@ -22,6 +23,8 @@ from reconciler.core.manifest import (
 # The steps from the root to one field, as FieldsV1 writes them: `f:name` of an object, `k:{...}`
 # of an array item by its keys, `v:...` of an item by its value, `i:0` of an item by its place.
 Path = tuple[str, ...]
+
+_Items: TypeAlias = list[JSON] | tuple[JSON, ...]
 
 _ITSELF: Final = "."
 _EMPTY: Final[tuple[JSON, ...]] = (None, {}, [])
@@ -134,20 +137,27 @@ def _find_unstated(
     found: list[Path], fields: Manifest, at: Path, *, stated: JSON, live: JSON
 ) -> None:
     """Add the paths below `at` to `found`; `stated` and `live` are what stands there."""
+    indexes: _Indexes = {}
     for step, parts in fields.items():
         if step == _ITSELF:
             if stated is None and live not in _EMPTY:
                 found.append(at)
             continue
-        wanted = _step(stated, step)
+        wanted = _step(stated, step, indexes)
         if parts and isinstance(parts, Mapping):
-            held = _step(live, step)
+            held = _step(live, step, indexes)
             _find_unstated(found, parts, (*at, step), stated=wanted, live=held)
-        elif wanted is None and _step(live, step) not in _EMPTY:
+        elif wanted is None and _step(live, step, indexes) not in _EMPTY:
             found.append((*at, step))
 
 
-def _step(value: JSON, step: str) -> JSON:
+# The items of an array, by what they say; arrays by identity and by the names of their keys. Who
+# looks for each of thousands among thousands would take seconds, and anybody may write so many.
+_MOST_KEYS: Final = 6  # of which some may be left to their defaults: there are 63 ways then
+_Indexes: TypeAlias = dict[tuple[int, tuple[str, ...]], dict[str, JSON]]
+
+
+def _step(value: JSON, step: str, indexes: _Indexes) -> JSON:
     prefix, rest = step[:2], step[2:]
     if prefix == "f:":
         return value.get(rest) if type(value) is dict else get(value, rest)
@@ -157,23 +167,47 @@ def _step(value: JSON, step: str) -> JSON:
     if prefix == "i:":
         return get(value, wanted) if isinstance(wanted, int) else None
     if prefix == "v:":
-        return next((item for item in value if item == wanted), None)
-    return _keyed(value, get_map(wanted))
+        return _valued(value, wanted, indexes)
+    return _keyed(value, get_map(wanted), indexes)
 
 
-def _keyed(items: list[JSON] | tuple[JSON, ...], keys: Manifest) -> JSON:
+def _valued(items: _Items, wanted: JSON, indexes: _Indexes) -> JSON:
+    index = indexes.get((id(items), ()))
+    if index is None:
+        index = indexes[id(items), ()] = {_said(item): item for item in items}
+    return index.get(_said(wanted))
+
+
+def _keyed(items: _Items, keys: Manifest, indexes: _Indexes) -> JSON:
     """Return the item with these keys. One that leaves a key to its default is the second choice.
 
     A server fills keys in, such as `protocol: TCP` of a port; a manifest need not say them.
     """
-    agreeing = [
-        item
-        for item in items
-        if isinstance(item, Mapping)
-        and all(item.get(key) in (None, value) for key, value in keys.items())
-        and any(key in item for key in keys)
-    ]
-    return max(agreeing, key=lambda item: sum(key in item for key in keys), default=None)
+    names = tuple(keys)
+    index = indexes.get((id(items), names))
+    if index is None:
+        index = indexes[id(items), names] = _index_of(items, names)
+    fewest = 0 if len(names) <= _MOST_KEYS else len(names) - 1
+    for count in range(len(names), fewest, -1):
+        for told in itertools.combinations(names, count):
+            item = index.get(_said([[name, keys[name]] for name in told]))
+            if item is not None:
+                return item
+    return None
+
+
+def _index_of(items: _Items, names: tuple[str, ...]) -> dict[str, JSON]:
+    """Return the items by those of their keys that they say; of several alike, the first."""
+    index: dict[str, JSON] = {}
+    for item in items:
+        if isinstance(item, Mapping):
+            told = [[name, item[name]] for name in names if item.get(name) is not None]
+            index.setdefault(_said(told), item)
+    return index
+
+
+def _said(value: JSON) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _json(text: str) -> JSON:

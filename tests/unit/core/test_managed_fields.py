@@ -220,6 +220,34 @@ def test_unstated_paths(fields, held, stated, want):
     assert sorted(map(readable, paths)) == want
 
 
+def test_thousands_of_items_are_found_while_one_waits():
+    """Anybody may write that many; looking for each among all would take minutes."""
+    numbers = range(30_000)
+    ports = [{"containerPort": one, "protocol": "TCP"} for one in numbers]
+    fields = {
+        "f:env": {f'k:{{"name":"V{one}"}}': {".": {}} for one in numbers},
+        "f:ports": {f'k:{{"containerPort":{one},"protocol":"TCP"}}': {".": {}} for one in numbers},
+        "f:finalizers": {f'v:"x/{one}"': {} for one in numbers},
+    }
+    held = {
+        "env": [{"name": f"V{one}"} for one in numbers],
+        "ports": ports,
+        "finalizers": [f"x/{one}" for one in numbers],
+    }
+    stated = {
+        "env": held["env"][:-1],
+        "ports": [{"containerPort": one} for one in numbers[:-1]],
+        "finalizers": held["finalizers"][:-1],
+    }
+    found = live(entry("us", "Apply", fields), **held)
+    paths = unstated_paths(found, manager="us", stated=stated)
+    assert sorted(map(readable, paths)) == [
+        "env[name=V29999]",
+        "finalizers[x/29999]",
+        "ports[containerPort=29999,protocol=TCP]",
+    ]
+
+
 READABLE = {
     "spec.replicas": ("f:spec", "f:replicas"),
     "spec.containers[name=a,x=true].image": (
