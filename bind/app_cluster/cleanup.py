@@ -54,7 +54,7 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
     if space is None or standing is Standing.FREE:
         return _legacy_then(seen, terms, now, lambda: _let_go(seen, terms))
     waiting = _bindings(seen, space, terms, now)
-    if waiting is not None and _forced(seen):
+    if waiting is not None and seen.is_forced:
         waiting = joined([waiting, _disarmed(seen, space, terms)])
     elif waiting is None:
         waiting = _space(seen, space, terms) if _deletes(seen) else _rest(seen, space, terms, now)
@@ -67,16 +67,12 @@ def _deletes(seen: Seen) -> bool:
     return annotations_of(seen.app_cluster_binding).get(keys.DELETION_POLICY) == DELETE
 
 
-def _forced(seen: Seen) -> bool:
-    return annotations_of(seen.app_cluster_binding).get(keys.FORCE_CLEANUP) == "true"
-
-
 def _bindings(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part | None:
     """Return how the bindings are let go, or None where there is none any more."""
     held = space.bindings  # also those that others made: the konnector serves them, too
     if not held:
         return None
-    forced = _forced(seen)
+    forced = seen.is_forced
     how = Parting(
         policy=DELETE if _deletes(seen) else RELEASE,
         lives=draining.lives(space, now) and not forced,
@@ -94,7 +90,7 @@ def _rest(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part | None:
     offers, running = _offers(seen, space), _running(seen, space)
     if not offers:
         return joined([_gone(running, terms), _missed(running)]) if running else None
-    if _forced(seen):
+    if seen.is_forced:
         return joined([_disarmed(seen, space, terms), _missed(offers)])
     lives = draining.lives(space, now)
     unconfirmed = [one for one in space.exports if draining.is_unconfirmed(one, lives=lives)]
@@ -235,7 +231,7 @@ def _waiting(seen: Seen, terms: Terms, now: datetime, part: Part) -> Decision:
 
 
 def _advice(seen: Seen, now: datetime) -> str:
-    if _forced(seen):
+    if seen.is_forced:
         return "The konnector is not waited for any more: look at what holds these objects."
     space = seen.space
     beat = get_text(None if space is None else space.cluster_binding, "status", "lastHeartbeatTime")

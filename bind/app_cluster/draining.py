@@ -68,7 +68,8 @@ def let_go(live: Manifest, how: Parting, terms: Terms) -> Part:
     if since is None or notes.get(keys.DELETION_POLICY) != how.policy:
         marks = {keys.DELETION_POLICY: how.policy, keys.DRAINING: format_time(how.now)}
         return Part(tasks=(_annotate(live, marks, how.failure, terms),), again=PATIENCE)
-    left = PATIENCE - (how.now - since)
+    # A konnector may write that time, too, and is given no more of it.
+    left = PATIENCE - (how.now - since) if since <= how.now + _AHEAD else timedelta()
     if drains or left <= timedelta():
         return _delete(live, how, terms)
     return Part(again=left)

@@ -104,6 +104,11 @@ class Seen:
         return get_text(held, *ref) or get_text(self.app_cluster_binding, *ref)
 
     @property
+    def is_forced(self) -> bool:
+        """Whether somebody said not to wait for the konnector."""
+        return annotations_of(self.app_cluster_binding).get(keys.FORCE_CLEANUP) == "true"
+
+    @property
     def is_retired(self) -> bool:
         """Whether klutchctl has let go of everything here, so that nothing is missed."""
         released = annotations_of(self.app_cluster_binding).get(keys.RELEASED, "")

@@ -77,14 +77,17 @@ def requested(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part:
 def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part:
     """Return the part that takes away what is no longer listed: binding, then request and export.
 
-    The data in the service namespaces stays: taking a resource out of the list is a release.
+    The data in the service namespaces stays: taking a resource out of the list is a release. Who
+    forces does not wait for the konnector.
     """
-    lives = draining.lives(space, now)
+    lives = draining.lives(space, now) and not seen.is_forced
     listed = {resource.name for resource in seen.resources}
     how = Parting(policy=RELEASE, lives=lives, failure=own_causes.BINDING_FAILED, now=now)
     leaving = [o for o in space.bindings if is_ours(o, seen) and name_of(o) not in listed]
-    part = joined(draining.let_go(one, how, terms) for one in leaving)
-    waiting = {name_of(one) for one in leaving}
+    parts = [draining.let_go(one, how, terms) for one in leaving]
+    if seen.is_forced:
+        parts += [draining.force(one, own_causes.BINDING_FAILED, terms) for one in leaving]
+    waiting = set() if seen.is_forced else {name_of(one) for one in leaving}
     exports = [one for one in space.exports if name_of(one) not in listed]
     held = [one for one in exports if draining.is_unconfirmed(one, lives=lives)]
     free = [one for one in exports if one not in held and name_of(one) not in waiting]
@@ -94,10 +97,19 @@ def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part:
         *_deletes(terms, API_SERVICE_EXPORT, free),
     )
     slow = sorted({name_of(one) for one in (*leaving, *held) if lives or is_deleting(one)})
-    message = f"Waiting for the konnector to let go of {', '.join(slow)}."
-    problems = ((own_causes.BINDINGS_DRAINING, message),) if slow else ()
+    problems = ((own_causes.BINDINGS_DRAINING, _slow(seen, slow)),) if slow else ()
     again = draining.RECHECK if slow else None
-    return joined([part, Part(tasks=gone, problems=problems, again=again)])
+    return joined([*parts, Part(tasks=gone, problems=problems, again=again)])
+
+
+def _slow(seen: Seen, names_: list[str]) -> str:
+    waiting = f"Waiting for the konnector to let go of {', '.join(names_)}."
+    if seen.is_forced:
+        return f"{waiting} Their exports, and the rights with them, are taken away already."
+    return (
+        f"{waiting} If it never does, annotate this AppClusterBinding with"
+        f" {keys.FORCE_CLEANUP}=true until it is done: the konnector is then not waited for."
+    )
 
 
 def templates(seen: Seen) -> Mapping[Resource, Manifest]:

@@ -304,6 +304,36 @@ def test_a_konnector_that_drains_is_waited_for():
     assert world.serve() == 0
 
 
+def test_a_konnector_that_never_lets_go_loses_what_is_not_listed_once_somebody_says_so():
+    world = served()
+    beats(world)
+    lists(world)
+    world.put(API_SERVICE_EXPORT, export(status="True"))
+    held = {"finalizers": ["evil.example/stay", keys.DRAIN]}
+    world.change(API_SERVICE_BINDING, DB, {"metadata": held})
+    world.serve()
+    world.pass_time(minutes=1)
+    beats(world)
+    world.serve()
+    assert world.get(API_SERVICE_EXPORT, DB)
+    assert "force-cleanup=true" in world.message("APIServiceBindingsReady")
+    marks = {"metadata": {"annotations": {keys.FORCE_CLEANUP: "true"}}}
+    world.change(APP_CLUSTER_BINDING, "shop", marks, "team-a")
+    world.serve()
+    assert world.get(API_SERVICE_EXPORT, DB) is None
+    assert world.get(API_SERVICE_BINDING, DB)["metadata"]["finalizers"] == ["evil.example/stay"]
+
+
+def test_a_konnector_cannot_have_itself_waited_for_until_the_end_of_time():
+    world = served()
+    beats(world)
+    lists(world)
+    ends = {keys.DELETION_POLICY: "Release", keys.DRAINING: "9999-01-01T00:00:00Z"}
+    world.change(API_SERVICE_BINDING, DB, {"metadata": {"annotations": ends}})
+    world.serve()
+    assert world.get(API_SERVICE_BINDING, DB) is None
+
+
 def test_who_is_listed_again_in_time_is_not_let_go():
     world = served()
     beats(world)

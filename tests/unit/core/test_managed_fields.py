@@ -1,5 +1,7 @@
 """Who owns which field, and how fields created by POST are taken over."""
 
+from typing import Any
+
 import pytest
 
 from reconciler.core.managed_fields import (
@@ -229,7 +231,7 @@ def test_thousands_of_items_are_found_while_one_waits():
         "f:ports": {f'k:{{"containerPort":{one},"protocol":"TCP"}}': {".": {}} for one in numbers},
         "f:finalizers": {f'v:"x/{one}"': {} for one in numbers},
     }
-    held = {
+    held: dict[str, list[Any]] = {
         "env": [{"name": f"V{one}"} for one in numbers],
         "ports": ports,
         "finalizers": [f"x/{one}" for one in numbers],
