@@ -61,7 +61,7 @@ def verdict(seen: Seen) -> Verdict:
     space = seen.space
     if space is None:
         return Verdict(Standing.ABSENT)
-    for marked in (space.cluster_binding, space.namespace):
+    for marked in (_cluster_binding(space), space.namespace):
         owner = _owner(marked, seen)
         if owner is not None:
             return Verdict(Standing.OURS) if owner == seen.place else _of_another(seen, owner)
@@ -79,7 +79,8 @@ def was_found(seen: Seen, space: Space) -> bool:
     """
     if is_ours(space.namespace, seen):
         return False
-    bound = None if space.cluster_binding is None else created(space.cluster_binding)
+    binding = _cluster_binding(space)
+    bound = None if binding is None else created(binding)
     made = created(space.namespace)
     return bound is None or made is None or bound - made > _AT_ONCE
 
@@ -87,6 +88,17 @@ def was_found(seen: Seen, space: Space) -> bool:
 def is_ours(manifest: Manifest, seen: Seen) -> bool:
     """Tell whether an object bears both labels of the AppClusterBinding."""
     return seen.labels.items() <= labels_of(manifest).items()
+
+
+def _cluster_binding(space: Space) -> Manifest | None:
+    """Return the ClusterBinding, but none of an earlier Namespace of that name.
+
+    The two come through two watches, of which one may lag.
+    """
+    bound = None if space.cluster_binding is None else created(space.cluster_binding)
+    made = created(space.namespace)
+    older = bound is not None and made is not None and bound < made
+    return None if older else space.cluster_binding
 
 
 def _by_content(seen: Seen, space: Space) -> Verdict:
@@ -113,8 +125,8 @@ def _other_use(space: Space) -> str:
 
 
 def _content(space: Space) -> Iterator[tuple[Kind, Manifest]]:
-    if space.cluster_binding is not None:
-        yield CLUSTER_BINDING, space.cluster_binding
+    if (bound := _cluster_binding(space)) is not None:
+        yield CLUSTER_BINDING, bound
     if space.deployment is not None:
         yield DEPLOYMENT, space.deployment
     for kind, found in (

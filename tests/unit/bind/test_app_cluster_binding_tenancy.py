@@ -19,13 +19,15 @@ from tests.unit.bind.app_cluster_world import LABELS, SPACE, World, inside
 OTHERS = keys.app_cluster_binding_labels("team", "a-shop")
 ONE_LABEL = {keys.APP_CLUSTER_BINDING_NAME: "shop"}
 TAKEN = "Error BindingSpaceTaken"
+MADE, EARLIER = "2026-06-01T11:00:00Z", "2026-06-01T10:59:59Z"
 NAMED = "databases.shop.example"
 
 
 def held(*objects: tuple[Kind, Any], labels: Any = None, annotations: Any = None) -> World:
     """A world in which the Namespace is there before the AppClusterBinding was looked at."""
     world = World()
-    metadata = {"name": SPACE, "labels": labels or {}, "annotations": annotations or {}}
+    metadata = {"name": SPACE, "labels": labels or {}, "annotations": annotations or {},
+                "creationTimestamp": MADE}  # fmt: skip
     world.put(NAMESPACE, {"metadata": metadata})
     for kind, one in objects:
         world.put(kind, one)
@@ -59,6 +61,13 @@ USABLE = {
     ),
 }
 SOMEBODY_ELSES = {
+    "our ClusterBinding is that of a Namespace before it": (
+        held(
+            (CLUSTER_BINDING, inside("cluster", metadata={"creationTimestamp": EARLIER})),
+            (SECRET, inside("app", labels={})),
+        ),
+        "Secret app, which is of no AppClusterBinding",
+    ),
     "another's ClusterBinding": (
         held((CLUSTER_BINDING, inside("cluster", labels=OTHERS))),
         "AppClusterBinding team/a-shop",
