@@ -156,9 +156,9 @@ class Recorder:
     async def _write_all(self) -> None:
         with contextlib.suppress(Stopped):
             while (key := await self._queue.take()) is not None:
-                await self._bucket.take()
                 said = self._said.get(key)
                 if said is not None and said.count > said.written:
+                    await self._bucket.take()
                     await self._write(key, said)
                 self._queue.done(key)
 
