@@ -106,10 +106,15 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
         return watching.run(context, options, refused=refused)
     if any(one is not None for one in (git, ref, listen)):
         raise typer.BadParameter("--git, --ref and --listen need --watch")
-    settings = of(context)
+    settings, how = of(context), reach.of(context)
+    if _is_plan(target) and (how.clusters or how.selector):
+        raise typer.BadParameter(
+            f"{target} is a saved plan, which is applied as a whole: narrow the plan instead, with "
+            "--cluster or --selector and `plan --out`"
+        )
     terms = Terms(wait=wait, wait_timeout=wait_timeout, force=force, break_lock=break_lock)
     asked = _Asked(target, terms, wanted, auto_approve=auto_approve)
-    return uvloop.run(_run(asked, reach.of(context), settings))
+    return uvloop.run(_run(asked, how, settings))
 
 
 @dataclass(frozen=True, slots=True)

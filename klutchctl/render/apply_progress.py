@@ -42,25 +42,31 @@ def progress(stream: TextIO) -> Iterator[Progress]:
 
 
 class Lines:
-    """A line for each outcome, for logs."""
+    """A line for each outcome, for logs. That nobody reads them any more stops nothing."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self._stream: TextIO | None = stream
 
     def stage(self, text: str) -> None:
         """Print it."""
-        print(f"{text} ...", file=self._stream, flush=True)
+        self._print(f"{text} ...")
 
     def outcome(self, outcome: Outcome) -> None:
         """Print it."""
         row = plan_rows.row(outcome.change)
         told = f": {visible(outcome.message)}" if outcome.message else ""
-        print(
+        self._print(
             f"{visible(outcome.change.cluster)}: {outcome.status.value}: {row.action.value} "
-            f"{row.subject} {row.what}{told}",
-            file=self._stream,
-            flush=True,
+            f"{row.subject} {row.what}{told}"
         )
+
+    def _print(self, line: str) -> None:
+        if self._stream is None:
+            return
+        try:
+            print(line, file=self._stream, flush=True)
+        except OSError:
+            self._stream = None
 
 
 class _Board:

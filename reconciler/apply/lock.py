@@ -5,6 +5,7 @@ counts as lost by its holder when that has failed for 10 s.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -13,7 +14,7 @@ from typing import Final
 from reconciler.blueprints import space
 from reconciler.core import keys, names
 from reconciler.core.decision import Note
-from reconciler.core.errors import AlreadyExists, Conflict, Locked, Unreachable
+from reconciler.core.errors import AlreadyExists, ClusterError, Conflict, Locked, Unreachable
 from reconciler.core.manifest import Manifest, get_text, resource_version_of, uid_of
 from reconciler.core.moments import moment
 from reconciler.core.refs import EVENT, LEASE, NAMESPACE, Ref
@@ -22,6 +23,8 @@ from reconciler.loop.clock import SystemClock
 from reconciler.loop.events import Source, event_of
 from reconciler.loop.gate import Gate
 from reconciler.loop.lease import TIMES, Lease, Lost, duration_of, holder_of
+
+log = logging.getLogger(__name__)
 
 _PATIENCE: Final = (0.3, 1.0, 3.0)  # seconds before an unreachable control plane is asked again
 # A living holder renews within this time, whatever our clock and its clock say.
@@ -133,7 +136,7 @@ class Lock:
         return Locked(self._cluster.name, holder, self._now() - since)
 
     async def _tell(self, lease: Manifest, holder: str) -> None:
-        """Record that the lock was taken from another."""
+        """Record that the lock was taken from another, if that can be: it is ours already."""
         told = f"{self._holder} took the lock over from {holder}"
         event = event_of(
             self._lease.ref,
@@ -142,4 +145,8 @@ class Lock:
             source=Source("klutchctl.dev/klutchctl", self._holder),
             now=self._now(),
         )
-        await self._cluster.create(event, EVENT, manager=keys.MANAGER_CLI)
+        log.warning(told, extra={"lease": str(self._lease.ref)})
+        try:
+            await self._cluster.create(event, EVENT, manager=keys.MANAGER_CLI)
+        except ClusterError as error:
+            log.warning("no Event could be written about it", extra={"error": str(error)})

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -17,7 +17,7 @@ from reconciler.apply.readiness import Readiness
 from reconciler.apply.steps import Terms
 from reconciler.apply.together import together
 from reconciler.apply.writes import Writes
-from reconciler.core.errors import KlutchError
+from reconciler.core.errors import KlutchError, Locked
 from reconciler.core.live import Live, Unseen
 from reconciler.core.refs import Ref
 from reconciler.fleet.compile import units_by_cluster
@@ -61,8 +61,9 @@ async def apply(
 ) -> Report:
     """Do what was approved and still fits, and nothing else; return what became of each line.
 
-    Writes nothing at all where the plan holds nothing to do. Raises Locked, and ClusterErrors of
-    the lock. What fails for one cluster is told in the report.
+    Writes nothing at all where the plan holds nothing to do. Raises Locked, and the error of the
+    lock where no control plane gives its own. What fails for one cluster, or for those behind one
+    control plane, is told in the report.
     """
     run = _Run(fleet, approved, clusters, options, gate, ears)
     changing = approval.clusters_to_change(approved)
@@ -72,18 +73,16 @@ async def apply(
         return await run.report([], live)
     async with AsyncExitStack() as locks:
         ears.stage("taking the lock")
-        for plane in sorted({approved.sections[name] for name in changing}):
-            reached = await clusters.control_plane(plane)
-            lock = Lock(reached.cluster, fleet.name, holder=options.holder, now=options.now)
-            await locks.enter_async_context(lock.held(gate, break_it=options.break_lock))
+        barred = await run.locked(locks, changing)
         ears.stage("reading again")
-        live, fresh = await run.look(asked)
-        matched = approval.match(approved, fresh)
-        for outcome in matched.refused:
+        live, fresh = await run.look(asked - barred.keys())
+        matched = approval.match(_without(approved, barred), fresh)
+        refused = [*_barred(approved, barred), *matched.refused]
+        for outcome in refused:
             ears.outcome(outcome)
         ears.stage("applying")
         done = await run.lines(live, matched.lines)
-    return await run.report([*done, *matched.refused], live)
+    return await run.report([*done, *refused], live)
 
 
 class _Run:
@@ -111,6 +110,29 @@ class _Run:
         return await observe(
             self._fleet, self._clusters, only=names, in_part=True, pace=self._options.pace
         )
+
+    async def locked(self, locks: AsyncExitStack, names: Collection[str]) -> Mapping[str, str]:
+        """Take the lock of each control plane behind which something is to be changed.
+
+        Return why clusters behind some cannot be. Raises Locked, and the error of the last where
+        there is none.
+        """
+        sections, options = self._approved.sections, self._options
+        planes, failed = sorted({sections[name] for name in names}), dict[str, str]()
+        for plane in planes:
+            try:
+                reached = await self._clusters.control_plane(plane)
+                holder, now = options.holder, options.now
+                lock = Lock(reached.cluster, self._fleet.name, holder=holder, now=now)
+                held = lock.held(self._gate, break_it=options.break_lock)
+                await locks.enter_async_context(held)
+            except Locked:
+                raise
+            except KlutchError as error:
+                failed[plane] = f"without the lock of its control plane nothing is done: {error}"
+                if len(failed) == len(planes):
+                    raise
+        return {name: failed[sections[name]] for name in names if sections[name] in failed}
 
     async def look(self, names: Collection[str]) -> tuple[Live, Plan]:
         """Read the clusters that are to be changed, and plan them anew."""
@@ -248,6 +270,18 @@ def _places(fleet: Fleet, live: Live) -> Mapping[str, Place]:
         name: place_at(spot.site, fleet.control_planes[spot.control_plane].mode)
         for name, spot in spots.items()
     }
+
+
+def _without(plan: Plan, names: Collection[str]) -> Plan:
+    return replace(plan, changes=tuple(one for one in plan.changes if one.cluster not in names))
+
+
+def _barred(plan: Plan, barred: Mapping[str, str]) -> list[Outcome]:
+    return [
+        Outcome(one, Status.FAILED, barred[one.cluster])
+        for one in plan.changes
+        if one.acts and not one.held and one.cluster in barred
+    ]
 
 
 def _line(change: Change) -> tuple[str, Ref, str, UnitKey | None]:

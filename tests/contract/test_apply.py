@@ -1,5 +1,8 @@
 """`klutchctl apply` on real clusters, with backend and konnector at work."""
 
+import asyncio
+import os
+
 import pytest
 
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
@@ -21,7 +24,7 @@ from reconciler.core.refs import (
 )
 from reconciler.fleet.values import Mode
 from tests.support.apply_runs import remove, wipe
-from tests.support.applying import Fleet, Scene
+from tests.support.applying import KLUTCHCTL, Fleet, Scene
 from tests.support.eventually import eventually
 from tests.support.offers import offered
 from tests.support.operators import operator
@@ -241,3 +244,22 @@ async def test_nothing_is_applied_that_nobody_approved(scene):
     run = await scene.klutchctl("apply", str(scene.fleet.folder))
     assert run.code == 6
     assert scene.writes(marks) == []
+
+
+@pytest.mark.parametrize("scene", [Mode.DIRECT], ids=["direct"], indirect=True)
+async def test_an_apply_goes_on_though_nobody_reads_its_progress(scene):
+    scene.fleet.write()
+    asked = ("apply", str(scene.fleet.folder), "--auto-approve", *scene.options)
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        async with scene.peers():
+            program = await asyncio.create_subprocess_exec(
+                KLUTCHCTL, "--kubeconfig", str(scene.kubeconfig), *asked,
+                stdout=asyncio.subprocess.PIPE, stderr=writing,
+            )  # fmt: skip
+            told, _ = await program.communicate()
+    finally:
+        os.close(writing)
+    assert program.returncode == 0, told.decode()
+    assert await scene.lines() == []

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import yaml
 
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
@@ -15,7 +16,7 @@ from reconciler.apply.outcomes import GOOD
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
 from reconciler.core.durations import format_time
-from reconciler.core.errors import Locked
+from reconciler.core.errors import Forbidden, Locked
 from reconciler.core.manifest import annotations_of, get_text, is_deleting, strip_server_fields
 from reconciler.core.refs import CRD, EVENT, LEASE, NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import Mode
@@ -294,6 +295,15 @@ async def test_a_broken_lock_is_recorded(scene, runs):
     assert [one["note"] for one in mine] == ["run-1 took the lock over from another"]
 
 
+async def test_a_broken_lock_that_nobody_can_be_told_of_is_ours_all_the_same(scene, runs):
+    await hold(scene, renewed=timedelta(0))
+    faults = Faults()
+    faults.add(on("create", kind=EVENT), forbidden())
+    async with scene.peers():
+        assert not_done(await runs.run(faults, break_lock=True)) == []
+    assert await holder(scene) == ""
+
+
 @dataclass
 class Theft:
     """Another run takes the lock, and this one gets time to notice."""
@@ -404,3 +414,55 @@ async def test_a_cluster_that_fails_does_not_hold_another(scene, runs):
     ):
         assert await scene.plane.cluster.get(Ref(scene.plane.name, kind, place, name)) is not None
         await remove(scene.plane, Ref(scene.plane.name, kind, place, name))
+
+
+_SECOND = """---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: ControlPlane
+metadata: {{name: us}}
+spec:
+  access: {{kubeconfigContext: us}}
+---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Cluster
+metadata: {{name: mall}}
+spec:
+  access: {{kubeconfigContext: {context}}}
+  controlPlane: us
+"""
+
+
+def with_second_plane(scene, app, folder):
+    """Put another app cluster into the fleet, behind what looks like another control plane."""
+    known = yaml.safe_load(app.kubeconfig.read_text())
+    plane = next(one for one in known["contexts"] if one["name"] == scene.plane.context)
+    known["contexts"].append({"name": "us", "context": dict(plane["context"])})
+    scene.kubeconfig = folder / "kubeconfig"
+    scene.kubeconfig.write_text(yaml.safe_dump(known))
+    scene.fleet.extra = _SECOND.format(context=app.context)
+    scene.fleet.clusters = "names: [shop, mall]"
+
+
+@pytest.mark.parametrize("why", [unreachable, forbidden], ids=["away", "forbidden"])
+async def test_a_control_plane_without_lock_stops_only_what_is_behind_it(
+    scene, runs, second_app_cluster, tmp_path, why
+):
+    with_second_plane(scene, second_app_cluster, tmp_path)
+    faults = Faults()
+    faults.add(on("get", cluster="control-plane/us", kind=LEASE), why())
+    async with scene.peers():
+        mark = second_app_cluster.audit.mark()
+        report = await runs.run(faults)
+        found = {(one.change.cluster, one.status) for one in report.outcomes}
+        assert found == {("shop", Status.DONE), ("mall", Status.FAILED)}
+        messages = {one.message for one in report.outcomes if one.change.cluster == "mall"}
+        assert all(one.startswith("without the lock of its control plane") for one in messages)
+        assert second_app_cluster.audit.writes_since(mark, namespace=names.KLUTCH_NAMESPACE) == []
+
+
+async def test_a_fleet_without_any_lock_is_not_applied(scene, runs):
+    faults = Faults()
+    faults.add(on("get", kind=LEASE), forbidden())
+    async with scene.peers():
+        with pytest.raises(Forbidden):
+            await runs.run(faults)

@@ -57,7 +57,7 @@ kind: Binding
 metadata: {{name: {name}}}
 spec:
   resources: [{{group: {group}, resource: databases}}]
-  clusters: {{names: [shop]}}
+  clusters: {{{clusters}}}
   deletionPolicy: {policy}
 {claims}"""
 CLAIMS = """  claims:
@@ -98,6 +98,7 @@ class Fleet:
     claims: str = CLAIMS
     bound: bool = True
     listed: bool = True
+    clusters: str = "names: [shop]"
     extra: str = ""
 
     def write(self) -> None:
@@ -106,7 +107,11 @@ class Fleet:
         text += _CLUSTER if self.listed else ""
         if self.bound and self.listed:
             text += _BINDING.format(
-                name=self.binding, group=self.group, policy=self.policy, claims=self.claims
+                name=self.binding,
+                group=self.group,
+                policy=self.policy,
+                claims=self.claims,
+                clusters=self.clusters,
             )
         (self.folder / "fleet.yaml").write_text(text + self.extra)
 

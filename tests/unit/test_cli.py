@@ -79,6 +79,13 @@ def test_an_option_that_narrows_is_not_ignored(capsys, home, arguments, option):
     assert "has no use for --cluster and --selector" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", [["--cluster", "app-1"], ["-lenv=test"]], ids=" ".join)
+def test_a_saved_plan_is_not_narrowed(capsys, home, tmp_path, option):
+    (tmp_path / "fleet.plan").write_text("{}")
+    assert main.run(["apply", str(tmp_path / "fleet.plan"), *option]) == 64
+    assert "is a saved plan, which is applied as a whole" in capsys.readouterr().err
+
+
 INVALID = {
     "a fleet that is not there": (["sandbox", "up", "--fleet", "/nowhere"], "/nowhere: cannot"),
 }
