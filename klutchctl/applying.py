@@ -85,19 +85,26 @@ async def applied(
     return report, received[0] if received else None
 
 
-def show(report: "Report", wanted: tuple[outputs.Output, ...], *, color: bool) -> None:
-    """Print what was done, in the formats that were asked for."""
+def show(report: "Report", wanted: tuple[outputs.Output, ...], *, color: bool) -> "ExitCode":
+    """Print what was done, in the formats that were asked for; FAILED where one cannot be had."""
+    from klutchctl.exit_codes import ExitCode
     from klutchctl.render import report_json, report_junit, report_text
 
     def text(path: Path | None) -> str:
         watched = path is None and sys.stdout.isatty()
         return report_text.render(report, color=color and watched)
 
-    outputs.write(
-        wanted,
-        {
-            "text": text,
-            "json": lambda _: report_json.render(report),
-            "junit": lambda _: report_junit.render(report),
-        },
-    )
+    try:
+        outputs.write(
+            wanted,
+            {
+                "text": text,
+                "json": lambda _: report_json.render(report),
+                "junit": lambda _: report_junit.render(report),
+            },
+        )
+    except ExceptionGroup as failed:
+        for error in failed.exceptions:
+            print(f"Error: the report could not be written: {error}", file=sys.stderr)
+        return ExitCode.FAILED
+    return ExitCode.SUCCESS

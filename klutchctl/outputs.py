@@ -1,5 +1,6 @@
 """`-o FORMAT[=PATH]`: one result in several formats, to standard output or files."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,24 +25,52 @@ def option(known: Sequence[str]) -> Any:
 def parse(options: Sequence[str] | None, *, known: Sequence[str]) -> tuple[Output, ...]:
     """Return the outputs asked for; the first known format where there is none.
 
-    Raises typer.BadParameter for an unknown format, and for two to standard output.
+    Raises typer.BadParameter for an unknown format, for two to standard output, and for a file
+    that cannot be written: that is to be known before anything is done.
     """
     outputs = []
     for text in options or [known[0]]:
         name, given, path = text.partition("=")
         if name not in known or (given and not path):
             raise typer.BadParameter(f"{text!r} is not FORMAT[=PATH]: {', '.join(known)}")
-        outputs.append(Output(name, Path(path) if given else None))
+        outputs.append(Output(name, _writable(text, Path(path)) if given else None))
     if sum(one.path is None for one in outputs) > 1:
         raise typer.BadParameter("only one format can go to standard output")
     return tuple(outputs)
 
 
+def _writable(text: str, path: Path) -> Path:
+    folder = path.parent
+    if not folder.is_dir():
+        raise typer.BadParameter(f"{text!r}: there is no folder {folder}")
+    if path.is_dir():
+        raise typer.BadParameter(f"{text!r}: {path} is a folder")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise typer.BadParameter(f"{text!r}: {path} may not be written")
+    return path
+
+
 def write(outputs: Sequence[Output], render: Mapping[str, Callable[[Path | None], str]]) -> None:
-    """Render what was asked for; a renderer is told the path, None for standard output."""
+    """Render what was asked for; a renderer is told the path, None for standard output.
+
+    What cannot be written keeps nothing else from it. Raises the OSErrors in a group then, but for
+    a BrokenPipeError: whoever read standard output has had enough.
+    """
+    failed: list[OSError] = []
     for output in outputs:
         text = render[output.format](output.path)
-        if output.path is None:
-            typer.echo(text, nl=False)
-        else:
-            output.path.write_text(text, "utf-8")
+        try:
+            _write(output, text)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            failed.append(error)
+    if failed:
+        raise ExceptionGroup("outputs", failed)
+
+
+def _write(output: Output, text: str) -> None:
+    if output.path is None:
+        typer.echo(text, nl=False)
+    else:
+        output.path.write_text(text, "utf-8")

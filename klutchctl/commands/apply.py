@@ -151,8 +151,9 @@ async def _run(asked: _Asked, how: Reach, settings: Settings) -> int:
                 print(_NOT_APPROVED, file=sys.stderr)
                 return ExitCode.HELD_BACK
         report, signalled = await applying.applied(fleet, approved, clusters, how, asked.terms)
-    applying.show(report, asked.outputs, color=settings.color)
-    return apply_code(report, allow_unreachable=how.allow_unreachable, signalled=signalled)
+    told = applying.show(report, asked.outputs, color=settings.color)
+    done = apply_code(report, allow_unreachable=how.allow_unreachable, signalled=signalled)
+    return done or told
 
 
 def _is_plan(target: Path) -> bool:

@@ -1,0 +1,46 @@
+"""`-o FORMAT=PATH`: what cannot be written is known before, or costs only itself."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from klutchctl import outputs
+from klutchctl.outputs import Output
+
+REFUSED = {
+    "a folder that is not there": ("json=none/x.json", "there is no folder none"),
+    "a folder": ("json=here", "here is a folder"),
+    "a file that stands where a folder should": ("json=file/x.json", "there is no folder file"),
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("asked", "says"), REFUSED.values(), ids=REFUSED)
+def test_a_place_that_cannot_be_written_is_refused_beforehand(asked: str, says: str) -> None:
+    with pytest.raises(typer.BadParameter, match=says):
+        outputs.parse([asked], known=["text", "json"])
+
+
+def test_what_can_be_written_is_not_touched_beforehand(folder: Path) -> None:
+    found = outputs.parse(["json=here/x.json", "text=file"], known=["text", "json"])
+    assert found == (Output("json", Path("here/x.json")), Output("text", Path("file")))
+    assert list((folder / "here").iterdir()) == []
+
+
+def test_an_output_that_fails_keeps_no_other_from_being_written(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = [Output("a", Path("gone/a")), Output("b", Path("b")), Output("c", None)]
+    with pytest.raises(ExceptionGroup) as caught:
+        outputs.write(wanted, {"a": lambda _: "a\n", "b": lambda _: "b\n", "c": lambda _: "c\n"})
+    assert [type(one) for one in caught.value.exceptions] == [FileNotFoundError]
+    assert (folder / "b").read_text() == "b\n"
+    assert capsys.readouterr().out == "c\n"
