@@ -163,19 +163,23 @@ def _is_plan(target: Path) -> bool:
 def _saved(target: Path, settings: Settings) -> "tuple[Fleet, Plan]":
     """Return a saved plan, and the fleet that it was made from. Raises StalePlan."""
     from klutchctl import repository
-    from reconciler.core.errors import StalePlan
+    from reconciler.core.errors import ConfigError, StalePlan
     from reconciler.planning import planfile
 
     plan = planfile.parse(target.read_bytes(), str(target))
     here = Path(plan.repository) if plan.repository else Path()
-    fleet = repository.fleet_in(here, check_owner=settings.git_owner_check)
-    if fleet.digest != plan.digest and _COMMIT.fullmatch(plan.revision):
-        # It may have been made from a commit that is not checked out.
-        owner = settings.git_owner_check
-        fleet = repository.fleet_in(here, ref=plan.revision, check_owner=owner)
-    if fleet.digest != plan.digest:
-        raise StalePlan(
-            f"{target}: the fleet repository in {here.resolve()} is not the one that the plan was "
-            "made from, or has changed since. Plan again"
-        )
-    return fleet, plan
+    # It may have been made from a commit that is not checked out, or is being edited.
+    places = [None, plan.revision] if _COMMIT.fullmatch(plan.revision) else [None]
+    for ref in places:
+        try:
+            fleet = repository.fleet_in(here, ref=ref, check_owner=settings.git_owner_check)
+        except ConfigError:
+            if ref == places[-1]:
+                raise
+            continue
+        if fleet.digest == plan.digest:
+            return fleet, plan
+    raise StalePlan(
+        f"{target}: the fleet repository in {here.resolve()} is not the one that the plan was "
+        "made from, or has changed since. Plan again"
+    )

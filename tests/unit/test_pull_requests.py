@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 
 import pygit2
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from klutchctl import main
 from reconciler.core import livefile
 from reconciler.core.live import Live
+from tests.support.checkouts import PERSON, Checkout
 from tests.support.fleet_texts import (
     BINDING,
     CLUSTER,
@@ -21,7 +21,6 @@ from tests.support.fleet_texts import (
 )
 from tests.support.listener import Listener, hang_up
 
-PERSON = pygit2.Signature("t", "t@example.com", 1_700_000_000, 0)
 SUMMARY = "acme: 1 control plane, 1 cluster, 1 template, 1 binding -> 1 unit\n"
 ASKED = {
     "templates/x.yaml": TEMPLATE.replace("name: pg", "name: x").replace("pgs", "xs"),
@@ -30,29 +29,6 @@ ASKED = {
     ),
 }
 GRANTED = {"policies/p.yaml": POLICY.replace("[pg]", "[pg, x]"), **ASKED}
-
-
-class Checkout:
-    """A Git repository to stand in, with a fleet in `repo`."""
-
-    def __init__(self, top: Path) -> None:
-        self.git = pygit2.init_repository(top, initial_head="main")
-        self.folder = top / "repo"
-
-    def write(self, changes):
-        for name, text in changes.items():
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-
-    def commit(self, branch="main") -> str:
-        self.git.index.add_all(["repo"])
-        parents = [] if self.git.head_is_unborn else [self.git.head.target]
-        tree = self.git.index.write_tree()
-        ref = f"refs/heads/{branch}"
-        head = self.git.create_commit(ref, PERSON, PERSON, "x", tree, parents)
-        self.git.set_head(ref)
-        return str(head)
 
 
 @pytest.fixture
