@@ -44,17 +44,20 @@ def build(
         f"Building {recipe.versions} with {tools.version} ({tools.go})."
         " This takes some minutes, once"
     )
-    go = _Go(recipe, tools, toolchain.environment(environ), into)
     with (
+        # Where go is ended it leaves its files; here they go, at the latest with the whole folder.
+        tempfile.TemporaryDirectory(prefix=".work-", dir=into) as work,
         progress.step(f"building {recipe.subject}") as update,
-        _patched(recipe, go, into) as patched,
     ):
-        flags = ("build", "-v", *recipe.arguments, *patched, "-o", f"{into}/")
-        go.run(*flags, *recipe.packages.values(), update=update)
+        environment = {**toolchain.environment(environ), "GOTMPDIR": work}
+        go = _Go(recipe, tools, environment, into)
+        with _patched(recipe, go, into) as patched:
+            flags = ("build", "-v", *recipe.arguments, *patched, "-o", f"{into}/")
+            go.run(*flags, *recipe.packages.values(), update=update)
+        for module, folder in recipe.crds:
+            _copy_crds(go.module(module) / folder, into / CRDS / module.rpartition("/")[2])
     for program, package in recipe.packages.items():
         (into / package.rpartition("/")[2]).rename(into / program)
-    for module, folder in recipe.crds:
-        _copy_crds(go.module(module) / folder, into / CRDS / module.rpartition("/")[2])
 
 
 def explain(

@@ -195,8 +195,12 @@ binaries.provide(binaries.Sources(release.of(), place), progress=Quiet())
 
 
 async def building(workshop):
-    """Return a run that is in the middle of a build, and the pid of its `go`."""
-    workshop.go(f'echo $$ > "{workshop.home}/pid"; exec sleep 60')
+    """Return a run that is in the middle of a build, and the pid of its `go`.
+
+    As the real one, it leaves its files where they are when it is ended.
+    """
+    scratch = 'mktemp -d "${GOTMPDIR:-$HOME}/go-buildXXXXXX" > "$HOME/scratch"'
+    workshop.go(f'{scratch}; echo $$ > "{workshop.home}/pid"; exec sleep 60')
     run = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", RUN, str(workshop.home / "cache")),
         env=workshop.environ,
@@ -211,8 +215,13 @@ async def test_an_interrupted_run_ends_its_build_and_leaves_nothing(workshop):
     run.send_signal(signal.SIGINT)
     await run.communicate()
     assert workshop.entries() == set()
+    assert not scratch_of(workshop).exists()
     with pytest.raises(ProcessLookupError):
         os.kill(go, 0)
+
+
+def scratch_of(workshop):
+    return Path((workshop.home / "scratch").read_text().strip())
 
 
 async def test_a_killed_run_leaves_no_entry_and_its_draft_is_cleared_away(workshop, progress):
@@ -223,8 +232,11 @@ async def test_a_killed_run_leaves_no_entry_and_its_draft_is_cleared_away(worksh
     (draft,) = workshop.entries()
     assert draft != ENTRY
     workshop.go()
-    binaries.provide(workshop.sources, progress=progress)
+    found = binaries.provide(workshop.sources, progress=progress)
     assert workshop.entries() == {ENTRY}
+    assert not scratch_of(workshop).exists()
+    entry = next(iter(found.values())).parent
+    assert not [one.name for one in entry.iterdir() if one.name.startswith(".work")]
 
 
 def truncate(entry):
