@@ -1,10 +1,11 @@
 """A plan that somebody approves, applied: for every command that writes to clusters."""
 
+import signal
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from klutchctl import outputs, reach
 from klutchctl.reach import Reach
@@ -52,8 +53,21 @@ def is_approved(
     print(plan_text.render(plan, color=color and stream.isatty()), file=stream)
     if auto_approve or not sys.stdin.isatty():
         return auto_approve
-    print(f"{question} Only `yes` does. ", end="", file=stream, flush=True)
-    return sys.stdin.readline().strip() == "yes"
+    return _answer(f"{question} Only `yes` does. ", stream) == "yes"
+
+
+def _answer(question: str, stream: TextIO) -> str:
+    """Ask, and return the line that comes. Raises KeyboardInterrupt at the first Ctrl-C.
+
+    The handler of a running event loop would only cancel what waits, and this does not: the read
+    goes on after a signal (PEP 475).
+    """
+    print(question, end="", file=stream, flush=True)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return sys.stdin.readline().strip()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 async def applied(

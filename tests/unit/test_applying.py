@@ -1,0 +1,50 @@
+"""The question before an apply, at a terminal."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+ASKS = """
+import sys
+import uvloop
+from klutchctl import applying
+
+async def main():
+    print("answer:", applying._answer("Apply this? ", sys.stdout))
+
+uvloop.run(main())
+"""
+
+
+def asked(answer: bytes | signal.Signals) -> tuple[int, str]:
+    """Return the exit status and the output of a program that asks, and gets one answer."""
+    terminal, end = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", ASKS],
+        stdin=end,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as program:
+        os.close(end)
+        assert program.stdout is not None
+        told = program.stdout.read(len("Apply this? "))
+        assert told == b"Apply this? "
+        if isinstance(answer, bytes):
+            os.write(terminal, answer)
+        else:
+            program.send_signal(answer)
+        rest = program.stdout.read().decode()
+    os.close(terminal)
+    return program.returncode, rest
+
+
+def test_an_answer_is_read() -> None:
+    assert asked(b"yes\n") == (0, "answer: yes\n")
+
+
+def test_the_first_interrupt_ends_the_question() -> None:
+    status, told = asked(signal.SIGINT)
+    assert status != 0
+    assert told == ""
