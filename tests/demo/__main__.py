@@ -7,12 +7,14 @@ it took. `KEEP=1` leaves all of it running.
 
 import asyncio
 import base64
+import contextlib
 import ctypes
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import uvloop
@@ -35,6 +37,7 @@ from tests.support.eventually import eventually
 NAME = "demo"
 DATABASE = "orders"
 BY_HAND = "written-by-hand"
+ENDING = f"End it with: {KLUTCHCTL} sandbox down --delete --name {NAME}"
 _PR_SET_PDEATHSIG = 1
 
 
@@ -175,7 +178,12 @@ def look_around(place: Place) -> None:
     print(f"  {app} get postgresqlinstances,servicebindings,secrets -n {TEAM}")
     print(f"  {plane} get claim,composite,managed,postgresqls -A")
     print(f"  {place.layout.logs}: the log of each program")
-    print(f"End it with: {KLUTCHCTL} sandbox down --delete --name {NAME}")
+    print(ENDING)
+
+
+def is_kept(environ: Mapping[str, str]) -> bool:
+    """Tell whether KEEP asks to leave all of it running."""
+    return environ.get("KEEP", "").lower() not in ("", "0", "no", "false", "off")
 
 
 async def demo(place: Place) -> None:
@@ -187,7 +195,7 @@ async def demo(place: Place) -> None:
     with story.step("Start a control plane of services, and the app clusters of fleet-example"):
         await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, "--services")
     await road(place, story)
-    if os.environ.get("KEEP"):
+    if is_kept(os.environ):
         look_around(place)
     else:
         with story.step("Take everything down"):
@@ -234,9 +242,17 @@ def main() -> None:
         try:
             uvloop.run(demo(place))
         except BaseException:
-            if not os.environ.get("KEEP"):
+            if is_kept(os.environ):
+                leave()
+            else:
                 take_down()
             raise
+
+
+def leave() -> None:
+    """Say how to end what is left of a demo that did not come to its end, if anybody reads it."""
+    with contextlib.suppress(OSError):
+        print(f"\nThe demo ends early, and is left as it is. {ENDING}", flush=True)
 
 
 def take_down() -> None:

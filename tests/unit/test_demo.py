@@ -7,6 +7,10 @@ import sys
 
 import pytest
 
+from klutchctl import main
+from tests.demo.__main__ import is_kept
+from tests.demo.telling import owner_check
+
 CLEANING = """
 import signal
 import time
@@ -75,3 +79,15 @@ def test_it_is_taken_down_though_nobody_hears_of_it(tmp_path):
     subprocess.run(command, stdout=writing, stderr=subprocess.DEVNULL, timeout=60, check=False)
     os.close(writing)
     assert told.read_text().startswith("sandbox down --delete")
+
+
+@pytest.mark.parametrize(("said", "kept"), [(None, False), ("", False), ("0", False), ("no", False),
+                                            ("1", True), ("yes", True)])  # fmt: skip
+def test_keep_is_a_switch(said, kept):
+    assert is_kept({} if said is None else {"KEEP": said}) is kept
+
+
+def test_a_checkout_of_another_user_is_read_all_the_same(tmp_path, monkeypatch):
+    assert owner_check(tmp_path) == ()
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    assert main.run(["version", *owner_check(tmp_path)]) == 0
