@@ -91,9 +91,17 @@ def server_fault(server: str) -> str:
         return "must start with https://"
     if not server.isascii() or not server.isprintable() or " " in server:
         return "is not a valid URL"
-    if not _HOST.fullmatch(host) and not _is_address(host):
+    if not _is_name(host) and not _is_address(host):
         return "names no valid host"
     return "must not have a query or a fragment" if url.query or url.fragment else ""
+
+
+def _is_name(host: str) -> bool:
+    try:
+        host.encode("idna")  # as it is asked for; refuses labels of more than 63 characters
+    except UnicodeError:
+        return False
+    return _HOST.fullmatch(host) is not None
 
 
 def _is_address(host: str) -> bool:

@@ -331,6 +331,14 @@ REFUSED = {
         document(cluster={"server": "api.example:6443"}),
         "config:12:13: server must start with https://",
     ),
+    "a server of a name that is too long": (
+        document(cluster={"server": f"https://{'a' * 64}.example"}),
+        "config:12:13: server names no valid host",
+    ),
+    "a server with an empty part in its name": (
+        document(cluster={"server": "https://api..example"}),
+        "config:12:13: server names no valid host",
+    ),
     "a server with a password": (
         document(cluster={"server": "https://me:canary@api.example"}),
         "config:12:13: server holds credentials: move them to the user",
