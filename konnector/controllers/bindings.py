@@ -212,9 +212,9 @@ class Bindings:
             return
         kind = binding.synced_kind(seen)
         wanted = None
-        if kind is not None and seen.export is not None:
+        if kind is not None and seen.crd is not None:
             link = provider.link
-            has_status = crd.has_status(seen.export)
+            has_status = crd.has_status(seen.crd, kind.version)
             pair = Pair(kind, link.space, link.space_uid, has_status)
             wanted = Wanted(key_of(live), pair, claims.rules_of(live).rules)
         await provider.want(key_of(live), wanted)

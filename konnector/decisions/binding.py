@@ -122,15 +122,16 @@ def decide(seen: Seen) -> Decision:
 def synced_kind(seen: Seen) -> Kind | None:
     """Return what is to be synced under this binding, or None while nothing can or must not be.
 
-    It takes a CRD of ours that the app cluster serves; whether its schema is the newest is no
-    matter, so that a change of it interrupts nothing. One that is being deleted waits for its
-    instances to go, and those for the sync.
+    It takes a CRD of ours that the app cluster serves, and a version of it; whether its schema is
+    the newest is no matter, so that a change of it interrupts nothing. One that is being deleted
+    waits for its instances to go, and those for the sync.
     """
     plan = seen.plan
     if is_deleting(seen.binding) or plan is None or seen.export is None or seen.crd is None:
         return None
     usable = plan.standing in ("ours", "left") and crd.is_established(seen.crd)
-    return crd.instance_kind(seen.export) if usable else None
+    kind = crd.instance_kind(seen.export, seen.crd)
+    return kind if usable and kind.version else None
 
 
 def _refusal(export: Manifest) -> Problem | None:

@@ -5,10 +5,11 @@ spec, taken over from a binding of the same name that is gone (H15), and left al
 anybody else's. Refuses to know what is synced, and what conditions say of all this.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from konnector.decisions import crd_form
 from konnector.decisions.sides import APP_CLUSTER
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints.objects import UNMARKED, Marks, build
@@ -47,19 +48,6 @@ _OF_VERSION: Final = (
     "additionalPrinterColumns",
 )
 _NO_CONVERSION: Final[Manifest] = {"strategy": "None"}
-# Fields of a JSON schema that an API server drops where they are empty; its types make it so.
-_SCHEMAS: Final = frozenset({"properties", "patternProperties", "definitions"})
-_SCHEMA_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf"})
-_SCHEMA_VALUES: Final = frozenset({"items", "additionalProperties", "additionalItems", "not"})
-_FLOATS: Final = frozenset({"maximum", "minimum", "multipleOf"})
-_DROPPED: Final = (
-    _SCHEMAS
-    | _SCHEMA_LISTS
-    | {"$schema", "description", "format", "id", "pattern", "title", "type"}
-    | {"exclusiveMaximum", "exclusiveMinimum", "nullable", "uniqueItems"}
-    | {"x-kubernetes-embedded-resource", "x-kubernetes-int-or-string"}
-    | {"enum", "required", "x-kubernetes-list-map-keys", "x-kubernetes-validations"}
-)
 
 Standing: TypeAlias = Literal["absent", "ours", "left", "foreign"]
 """Whose a CRD is: "left" by a binding of this name that is gone."""
@@ -119,7 +107,7 @@ def plan(export: Manifest, live: Manifest | None, owner: Owner) -> Plan:
         return Plan(standing, Create(CRD, wanted(export, owner), APP_CLUSTER))
     if standing == "foreign":
         return Plan(standing)
-    change = _spec_change(get_map(live, "spec"), spec(export))
+    change = _spec_change(get_map(live, "spec"), spec(export, live))
     marks = _marks_change(live, owner)
     if is_deleting(live) or not (change or marks):
         return Plan(standing, same_spec=not change)
@@ -138,12 +126,17 @@ def wanted(export: Manifest, owner: Owner) -> Manifest:
     return put(made, [owner.reference], "metadata", "ownerReferences")
 
 
-def spec(export: Manifest) -> Manifest:
-    """Return the spec of the CRD; conversion is left to the server's default, None."""
+def spec(export: Manifest, live: Manifest | None = None) -> Manifest:
+    """Return the spec of the CRD; conversion is left to the server's default, None.
+
+    `live` is the CRD that is to say so: versions that it may hold objects in stay, unserved.
+    """
     said = get_map(export, "spec")
-    names = _filled(get_map(said, "names"), get_map(said, "names"))
+    names = crd_form.filled(get_map(said, "names"), get_map(said, "names"))
     versions = [_version(one) for one in get_maps(said, "versions")]
-    return {key: said.get(key) for key in _OF_SPEC} | {"names": names, "versions": versions}
+    kept = _kept(live or {}, {get_text(one, "name") for one in versions})
+    spec_of_crd = {key: said.get(key) for key in _OF_SPEC}
+    return {**spec_of_crd, "names": names, "versions": [*versions, *kept]}
 
 
 def problem(export: Manifest) -> str:
@@ -176,33 +169,40 @@ def isolation_problem(export: Manifest) -> str:
     )
 
 
-def synced_version(export: Manifest) -> str:
+def synced_version(export: Manifest, live: Manifest | None = None) -> str:
     """Return the version in which instances are synced, "" where none is served.
 
-    The storage version if it is served, since nothing is lost in it (H14), else the first.
+    The storage version if it is served, since nothing is lost in it (H14), else the first. With
+    the CRD of the app cluster, only what that serves, too: until it has followed an export that
+    serves other versions, one that both know, or at least the one that it was synced in.
     """
-    served = [one for one in get_maps(export, "spec", "versions") if get_bool(one, "served")]
-    stored = [one for one in served if get_bool(one, "storage")]
-    return get_text((stored or served or [{}])[0], "name")
+    offered = _served(export)
+    best = _best(offered)
+    if live is None:
+        return best
+    there = _served(live)
+    if any(get_text(one, "name") == best for one in there):
+        return best
+    known = {get_text(one, "name") for one in offered}
+    return _best([one for one in there if get_text(one, "name") in known] or there)
 
 
-def instance_kind(export: Manifest) -> Kind:
+def instance_kind(export: Manifest, live: Manifest | None = None) -> Kind:
     """Return what an export's instances are, on both sides, in the version that is synced."""
     return Kind(
         get_text(export, "spec", "group"),
-        synced_version(export),
+        synced_version(export, live),
         get_text(export, "spec", "names", "kind"),
         get_text(export, "spec", "names", "plural"),
         namespaced=get_text(export, "spec", "scope") == "Namespaced",
     )
 
 
-def has_status(export: Manifest) -> bool:
-    """Tell whether instances have /status in the version that is synced (H13)."""
-    version = synced_version(export)
+def has_status(said: Manifest, version: str) -> bool:
+    """Tell whether instances have /status in a version (H13), as an export or a CRD has it."""
     return any(
         get(one, "subresources", "status") is not None
-        for one in get_maps(export, "spec", "versions")
+        for one in get_maps(said, "spec", "versions")
         if get_text(one, "name") == version
     )
 
@@ -212,8 +212,10 @@ def lossy_versions(export: Manifest) -> tuple[str, ...]:
 
     What only such a version knows does not get to the other side.
     """
-    versions = [one for one in get_maps(export, "spec", "versions") if get_bool(one, "served")]
-    schemas = {get_text(one, "name"): canonical(_plain(one).get("schema")) for one in versions}
+    schemas = {
+        get_text(one, "name"): canonical(crd_form.plain(one).get("schema"))
+        for one in _served(export)
+    }
     synced = schemas.get(synced_version(export))
     return tuple(name for name, schema in schemas.items() if schema != synced)
 
@@ -254,6 +256,29 @@ def _condition(live: Manifest, condition_type: str) -> str:
 
 def _conditions(live: Manifest) -> conditions.Conditions:
     return conditions.parse(get_list(live, "status", "conditions"))
+
+
+def _served(said: Manifest) -> list[Manifest]:
+    return [one for one in get_maps(said, "spec", "versions") if get_bool(one, "served")]
+
+
+def _best(served: Sequence[Manifest]) -> str:
+    stored = [one for one in served if get_bool(one, "storage")]
+    return get_text((stored or served or [{}])[0], "name")
+
+
+def _kept(live: Manifest, offered: Set[str]) -> list[Manifest]:
+    """Return the versions that are on offer no more, and that objects may still be stored in.
+
+    An API server lets none of these go, and refuses the whole change (422). What is converted by
+    webhook is exported in its storage version alone, so another one comes without the last.
+    """
+    stored = get_list(live, "status", "storedVersions")
+    return [
+        {**one, "served": False, "storage": False}
+        for one in get_maps(live, "spec", "versions")
+        if one.get("name") in stored and one.get("name") not in offered
+    ]
 
 
 def _standing(live: Manifest | None, owner: Owner) -> Standing:
@@ -314,7 +339,7 @@ def _spec_change(live: Manifest, said: Manifest) -> dict[str, JSON]:
         "conversion": _NO_CONVERSION,
         "preserveUnknownFields": None,
     }
-    if _alike(live.get("versions"), said.get("versions")):
+    if crd_form.alike(live.get("versions"), said.get("versions")):
         target["versions"] = live.get("versions")
     # Absent means None, and not to be told what it is by default.
     held = {"conversion": _NO_CONVERSION, **live}
@@ -323,76 +348,6 @@ def _spec_change(live: Manifest, said: Manifest) -> dict[str, JSON]:
     return merge_diff(held, target)
 
 
-def _alike(one: JSON, other: JSON) -> bool:
-    return canonical(_plain_versions(one)) == canonical(_plain_versions(other))
-
-
-def _plain_versions(versions: JSON) -> JSON:
-    if not isinstance(versions, list | tuple):
-        return None
-    return [_plain(one) if isinstance(one, Mapping) else one for one in versions]
-
-
 def _version(version: Manifest) -> Manifest:
     said = {key: version[key] for key in _OF_VERSION if version.get(key) is not None}
     return {**said, "subresources": get_map(version, "subresources")}
-
-
-def _plain(version: Manifest) -> dict[str, JSON]:
-    """Return a version without what an API server drops: empty texts and lists, false, zero."""
-    said = _filled(version, version.keys() - {"name", "served", "storage", "subresources"})
-    subresources = get_map(version, "subresources")
-    if "scale" in subresources:
-        scale = _filled(get_map(subresources, "scale"), {"labelSelectorPath"})
-        subresources = {**subresources, "scale": scale}
-    columns = get(said, "additionalPrinterColumns")
-    if isinstance(columns, list | tuple):
-        said["additionalPrinterColumns"] = [
-            _filled(one, one.keys()) if isinstance(one, Mapping) else one for one in columns
-        ]
-    schema = get_map(version, "schema", "openAPIV3Schema")
-    return {**said, "subresources": subresources, "schema": _plain_schema(schema)}
-
-
-def _plain_schema(schema: JSON) -> JSON:
-    if not isinstance(schema, Mapping):
-        return schema
-    plain = _filled(schema, _DROPPED)
-    for key, value in plain.items():
-        if key in _FLOATS:
-            plain[key] = _as_float(value)
-        elif key in _SCHEMAS and isinstance(value, Mapping):
-            plain[key] = {name: _plain_schema(item) for name, item in value.items()}
-        elif isinstance(value, list | tuple) and key in _SCHEMA_LISTS | _SCHEMA_VALUES:
-            plain[key] = [_plain_schema(item) for item in value]
-        elif key in _SCHEMA_VALUES:
-            plain[key] = _plain_schema(value)
-        elif key == "x-kubernetes-validations" and isinstance(value, list | tuple):
-            plain[key] = [
-                _filled(item, item.keys()) if isinstance(item, Mapping) else item for item in value
-            ]
-    return plain
-
-
-def _as_float(value: JSON) -> JSON:
-    """Return a number as an API server holds it, which rounds large integers."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        return value
-    try:
-        return float(value)
-    except OverflowError:
-        return value
-
-
-def _filled(value: Manifest, keys_: Iterable[str]) -> dict[str, JSON]:
-    """Return the object without those of these fields that are empty, and without nulls."""
-    optional = frozenset(keys_)
-    return {
-        key: item
-        for key, item in value.items()
-        if item is not None and not (key in optional and _is_empty(item))
-    }
-
-
-def _is_empty(value: JSON) -> bool:
-    return value in ("", False, [], {}) if not isinstance(value, float) else value == 0

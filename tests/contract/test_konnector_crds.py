@@ -4,9 +4,9 @@ protocol-konnector.md C.3 to C.6, G 26, 27, H15, H30.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from tests.support.bound_scenes import (
     conditions,
     gone,
     has,
+    new,
     read,
     remove,
     says,
@@ -209,8 +210,42 @@ async def test_a_crd_that_cannot_be_written_is_told_until_it_can(scene: Scene) -
         await until(lambda: says(scene.binding(), "Ready"))
 
 
-async def test_a_version_that_goes_while_it_may_be_stored_is_told(scene: Scene) -> None:
-    """H15: the app cluster's 422, which a person ends."""
+async def test_a_switch_of_the_only_version_stops_nothing(scene: Scene) -> None:
+    """What is converted by webhook is exported in its storage version alone: in one step."""
+    newer = replace(scene.offer.kind, version="v2")
+    claim_of = partial(read, scene.app, newer, scene.app_namespace)
+    copy_of = partial(read, scene.plane, newer, scene.service_namespace)
+    async with scene.backend(), konnector(scene.app.connection) as made:
+        await scene.bound()
+        await scene.create_instance("older", size="1Gi")
+        await until(lambda: scene.copy("older"))
+        first, second = await two_versions(scene)
+        await define(scene, {**second, "storage": True}, unserved(first))
+        await until(lambda: serves(scene, v2=True, v1=False))
+        await until(lambda: says(scene.binding(), "Ready"))
+
+        fresh = build(newer, "newer", namespace=scene.app_namespace, spec={"size": "1Gi"})
+        await new(scene.app, fresh, newer, manager="developer")
+        await until(lambda: copy_of("newer"))
+        ref = Ref(scene.app.name, newer, scene.app_namespace, "older")
+        bigger: Manifest = {"spec": {"size": "2Gi"}}
+        await scene.app.cluster.merge_patch(ref, bigger, manager="developer")
+        await until(lambda: has(copy_of("older"), "2Gi", "spec", "size"))
+
+        await eventually(lambda: is_idle(made))
+        assert (await crd_of(scene.app, scene))["metadata"]["generation"] == 2  # one change
+        for name in ("older", "newer"):
+            await remove(scene.app, newer, scene.app_namespace, name)
+            await until(partial(is_gone, claim_of, name))
+            assert await copy_of(name) is None
+
+
+async def is_gone(reading: Callable[[str], Awaitable[Any]], name: str) -> bool:
+    return await reading(name) is None
+
+
+async def test_a_version_that_goes_stays_unserved_while_it_may_be_stored(scene: Scene) -> None:
+    """H15: the app cluster would refuse the whole change (422) until somebody migrated."""
     first, second = await two_versions(scene)
     async with scene.backend(), konnector(scene.app.connection):
         await scene.bound()
@@ -221,13 +256,22 @@ async def test_a_version_that_goes_while_it_may_be_stored_is_told(scene: Scene) 
         await until(lambda: has_versions(scene, "v1", "v2"))
         await migrated(scene.plane, scene)
         await define(scene, first)
-        await until(
-            lambda: is_told(scene, "CustomResourceDefinitionUpdateFailed", "storedVersions")
-        )
-        assert await has_versions(scene, "v1", "v2")
-        await migrated(scene.app, scene)
-        await until(lambda: has_versions(scene, "v1"))
+        await until(lambda: serves(scene, v1=True, v2=False))
         await until(lambda: says(scene.binding(), "Ready"))
+        assert (await scene.export())["status"]["storedVersions"] == ["v1", "v2"]
+        await migrated(scene.app, scene)
+        await until(lambda: serves(scene, v1=True))
+        await until(lambda: says(scene.binding(), "Ready"))
+
+
+def unserved(version: Manifest) -> Manifest:
+    return {**version, "served": False, "storage": False}
+
+
+async def serves(scene: Scene, **versions: bool) -> bool:
+    """Tell whether the app cluster has just these versions, and which of them it serves."""
+    live = await crd_of(scene.app, scene)
+    return {one["name"]: one["served"] for one in live["spec"]["versions"]} == versions
 
 
 async def migrated(live: LiveCluster, scene: Scene) -> None:

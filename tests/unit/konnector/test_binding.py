@@ -380,6 +380,17 @@ def test_what_is_synced():
         assert synced_kind(seen(**nothing)) is None
 
 
+def test_the_version_that_works_is_synced_until_the_crd_has_followed():
+    first = offer()["spec"]["versions"][0]
+    switched = provider(export=offer(versions=[{**first, "name": "v2"}]))
+    look = seen(provider=switched)
+    assert synced_kind(look) == Kind("shop.example", "v1", "Database", "databases")
+    followed = seen(provider=switched, crd=installed(switched.export))
+    assert synced_kind(followed) == Kind("shop.example", "v2", "Database", "databases")
+    unserved = installed(offer(versions=[{**first, "served": False}]))
+    assert synced_kind(seen(provider=switched, crd=unserved)) is None
+
+
 def test_the_pretty_name_goes_with_the_cluster_binding():
     named = bound(providerPrettyName="Shop Inc")
     assert decide(seen(binding=named)).fields == {}

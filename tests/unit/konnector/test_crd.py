@@ -438,6 +438,65 @@ def test_the_version_that_is_synced(versions, want):
     assert crd.synced_version(export(*versions)) == want
 
 
+def in_app(*versions):
+    return changed(versions=list(versions))
+
+
+FOLLOWING = {
+    "the best of the export, once it is served": (["v1", "*v2"], ["*v1", "v2"], "v2"),
+    "the one that works, until then": (["*v2"], ["*v1"], "v1"),
+    "one that both know rather": (["v2", "*v3"], ["*v1", "v2"], "v2"),
+    "that which the app cluster stores of those": (["v1", "v2", "*v3"], ["v1", "*v2"], "v2"),
+    "none that is kept for what is stored": (["*v2"], ["-v1"], ""),
+    "none": (["*v2"], [], ""),
+}
+
+
+@pytest.mark.parametrize(("offered", "there", "want"), FOLLOWING.values(), ids=FOLLOWING.keys())
+def test_only_what_the_app_cluster_serves_is_synced(offered, there, want):
+    """Of versions; "*" is stored, "-" is not served."""
+
+    def made(names):
+        return [
+            version(name.strip("*-"), storage=name[0] == "*", served=name[0] != "-")
+            for name in names
+        ]
+
+    live = in_app(*made(there))
+    assert crd.synced_version(export(*made(offered)), live) == want
+    assert crd.instance_kind(export(*made(offered)), live).version == want
+
+
+SWITCHES: dict[str, Any] = {
+    "the only one, in one step": ([version("v2")], ["v1"], ["v2", "-v1"]),
+    "what nothing is stored in goes": ([version("v2")], ["v2"], ["v2"]),
+    "one of several that may be stored": (
+        [version("v2"), version("v3", storage=False)], ["v1", "v2"], ["v2", "v3", "-v1"],
+    ),
+    "what the export has is as that says": (
+        [version("v2"), version("v1", storage=False)], ["v1"], ["v2", "v1"],
+    ),
+    "what the CRD has not is not made up": ([version("v2")], ["v0"], ["v2"]),
+    "odd": ([version("v2")], {"v1": 7}, ["v2"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("offered", "stored", "want"), SWITCHES.values(), ids=SWITCHES.keys())
+def test_h15_a_version_in_which_something_may_be_stored_stays_unserved(offered, stored, want):
+    """An API server refuses a CRD without it; with two storage versions, or none, too."""
+    held = {**LIVE, "status": {**LIVE["status"], "storedVersions": stored}}
+    after = merged(held, plan(export(*offered), held, OWNER).step.body)
+    found = after["spec"]["versions"]
+    assert [f"{'' if one['served'] else '-'}{one['name']}" for one in found] == want
+    assert [one["name"] for one in found if one["storage"]] == ["v2"]
+    assert all(one["schema"] == {"openAPIV3Schema": SCHEMA} for one in found)
+    assert plan(export(*offered), after, OWNER) == Plan("ours", same_spec=True)
+    migrated = {**after, "status": {**LIVE["status"], "storedVersions": ["v2"]}}
+    step = plan(export(*offered), migrated, OWNER).step
+    left = merged(migrated, step.body) if step else migrated
+    assert left["spec"]["versions"] == crd.spec(export(*offered))["versions"]
+
+
 def test_the_kind_of_instances():
     assert crd.instance_kind(export()) == Kind("shop.example", "v1", "Database", "databases")
     assert not crd.instance_kind(export(scope="Cluster")).namespaced
@@ -456,7 +515,7 @@ STATUSES = {
 
 @pytest.mark.parametrize(("offer", "want"), STATUSES.values(), ids=STATUSES.keys())
 def test_a_status_of_its_own(offer, want):
-    assert crd.has_status(offer) is want
+    assert crd.has_status(offer, crd.synced_version(offer)) is want
 
 
 def test_h14_versions_that_lose_something():
@@ -528,6 +587,6 @@ def test_odd_values_never_raise(odd):
         crd.problem(offer)
         crd.instance_kind(offer)
         crd.lossy_versions(offer)
-        crd.has_status(offer)
+        crd.has_status(offer, "v1")
         crd.is_established({"status": odd})
         crd.name_conflict({"status": {"conditions": odd}})
