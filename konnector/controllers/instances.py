@@ -168,8 +168,20 @@ class Instances:
                     held = await self._ward.deletes_still_held(seen.place)
                 seen = replace(seen, claim=live, claim_gone=live is None, deletes_held=held)
             else:
-                ref = Ref(self._link.plane.name, self.pair.kind, *seen.copy_place)
-                seen = replace(seen, copy=await self._link.plane.get(ref), copy_whole=True)
+                seen = await self._with_whole_copy(seen)
+
+    async def _with_whole_copy(self, seen: Seen) -> Seen:
+        """Read the copy that the view shows; by now it may be gone, or not be ours.
+
+        A guard judges by the views: while they show a copy that is gone, no new one is made.
+        """
+        ref = Ref(self._link.plane.name, self.pair.kind, *seen.copy_place)
+        copy = await self._link.plane.get(ref)
+        if copy is None:
+            return replace(seen, copy=None, creates_held=PENDING)
+        if not self.pair.is_copy_of(copy, seen.place):
+            return replace(seen, copy=None, taken=True)
+        return replace(seen, copy=copy, copy_whole=True)
 
     async def _act(self, seen: Seen, decision: Decision, there: Recent) -> None:
         link = self._link

@@ -1,0 +1,93 @@
+"""What a konnector reads of a copy itself, when that is no more what its view shows."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+import pytest
+
+from konnector.decisions.sides import CONTROL_PLANE
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.core import keys, names
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import SECRET, Ref
+from tests.support.bound_scenes import BIND, Scene, says, until
+from tests.support.clusters import LiveCluster
+from tests.support.cues import BEFORE
+from tests.support.eventually import eventually
+from tests.support.faults import Faults, Meanwhile, on
+from tests.support.konnector_claims import is_idle
+from tests.support.konnector_faults import mortal
+from tests.support.konnector_scenes import CLUSTER_WIDE, Side, equals, event, sides, wide_scene
+
+STRANGER: Final = "00000000-0000-0000-0000-000000000000"
+FULL: Final = {"size": "1Gi", "note": "n"}
+LESS: Final[Manifest] = {"spec": {"note": None}}  # all of the copy is read to take that away
+
+
+@pytest.fixture
+async def wide(
+    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
+) -> AsyncIterator[Scene]:
+    async with wide_scene(control_plane, app_cluster, namespace) as scene:
+        yield scene
+
+
+async def settle(here: Side, there: Side) -> None:
+    await here.make(spec=FULL)
+    await until(lambda: equals(there.spec(), FULL))
+
+
+def before_the_copy_is_read(
+    faults: Faults, there: Side, story: Callable[[], Awaitable[object]]
+) -> None:
+    ref = there.ref("orders")
+    read = on("get", cluster=CONTROL_PLANE, kind=ref.kind, name=ref.name)
+    faults.add(read.nth(1), Meanwhile(story), at=BEFORE)
+
+
+async def test_a_copy_that_is_lost_meanwhile_is_not_made_again_past_the_guard(
+    scene: Scene,
+) -> None:
+    faults, (here, there) = Faults(), sides(scene)
+    async with scene.backend(), mortal(scene.app.connection, faults) as made:
+        await scene.bound()
+        await settle(here, there)
+        secret = Ref(scene.app.name, SECRET, BIND, scene.secret)
+        other: Manifest = {"metadata": {"annotations": {keys.SPACE_UID: STRANGER}}}
+        await scene.app.cluster.merge_patch(secret, other, manager="operator")
+        await until(
+            lambda: says(
+                scene.on_plane(CLUSTER_BINDING, names.CLUSTER_BINDING),
+                "RecreationAllowed",
+                "False",
+                "SpaceChanged",
+            )
+        )
+        before_the_copy_is_read(faults, there, there.delete)
+        await here.patch(LESS)
+        await until(lambda: event(scene, "orders", "RecreationHeld"))
+        await eventually(lambda: is_idle(made))
+        assert await there.gone()
+
+
+async def test_an_object_of_another_space_that_takes_the_name_meanwhile_stays_as_it_is(
+    wide: Scene,
+) -> None:
+    """A cluster-scoped one, whose name may begin with the other space's, too (H3)."""
+    faults, (here, there) = Faults(), sides(wide)
+    theirs = {"size": "9Gi", "note": "theirs"}
+
+    async def take() -> None:
+        await there.delete()
+        marks = {keys.BOUND: keys.BOUND_VALUE, keys.CLUSTER_NAMESPACE: f"{wide.space}-2"}
+        await there.make(metadata={"annotations": marks}, spec=theirs)
+
+    async with wide.backend(settings=CLUSTER_WIDE), mortal(wide.app.connection, faults) as made:
+        await wide.bound()
+        await settle(here, there)
+        before_the_copy_is_read(faults, there, take)
+        await here.patch(LESS)
+        await until(lambda: event(wide, "orders", "NameTaken"))
+        await eventually(lambda: is_idle(made))
+        assert await there.spec() == theirs
+        assert (await there.annotations())[keys.CLUSTER_NAMESPACE] == f"{wide.space}-2"
