@@ -4,6 +4,7 @@ Nothing is taken from views here: what is let go is listed anew at each look, af
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from konnector.decisions import claims, copies, crd, drain
@@ -94,13 +95,17 @@ class _Left:
         return Owner(self._live, live, self._link.space_uid, marks=marks)
 
     async def _copies(self, kind: Kind, service_namespaces: frozenset[str]) -> Sequence[Held]:
-        if not kind.namespaced:
-            return await _held(self._link.plane, kind, "")
-        return [
-            one
-            for namespace in sorted(service_namespaces)
-            for one in await _held(self._link.plane, kind, namespace)
-        ]
+        """Return the copies, in whichever version the control plane has them.
+
+        The CRD of the app cluster may be behind: that its version is served no more does not tell
+        that there is nothing.
+        """
+        places = sorted(service_namespaces) if kind.namespaced else [""]
+        try:
+            return await _all_in(self._link.plane, kind, places)
+        except NotServed:
+            other = await _in_any_version(self._link.plane, kind)
+        return [] if other is None else await _all_in(self._link.plane, other, places)
 
     async def _copied(self) -> Sequence[Held]:
         """Return what came down by this binding's claims, and would by no other's."""
@@ -137,6 +142,23 @@ class _Left:
 
 def _of(kind: Kind, rules: Sequence[Rule]) -> list[Rule]:
     return [rule for rule in rules if (rule.group, rule.resource) == (kind.group, kind.plural)]
+
+
+async def _all_in(cluster: Cluster, kind: Kind, namespaces: Sequence[str]) -> list[Held]:
+    """Return the objects of a kind in these namespaces. Raises NotServed."""
+    return [
+        (kind, one)
+        for namespace in namespaces
+        for one in (await cluster.list(kind, namespace=namespace, metadata_only=True)).items
+    ]
+
+
+async def _in_any_version(cluster: Cluster, kind: Kind) -> Kind | None:
+    """Return a kind in a version in which a cluster serves it; None: it does so in none."""
+    for version in await cluster.versions(kind.group):
+        with suppress(NotServed):
+            return await cluster.kind(kind.group, version, kind.plural)
+    return None
 
 
 async def _held(cluster: Cluster, kind: Kind, namespace: str) -> list[Held]:

@@ -139,6 +139,19 @@ class KubeCluster:
         message = f"the cluster does not serve {asked.resource}/{version}"
         raise NotServed(message, ref=request.ref, verb=request.verb)
 
+    async def versions(self, group: str) -> Sequence[str]:
+        """Return the versions in which a named group is served; none where it is not."""
+        request = requests.groups(self._name, group)
+        answer = decode(await self._caller.call(request), request)
+        if answer.get("kind") != "APIGroupList":
+            raise garbled(request, "discovery answers with something else")
+        return [
+            get_text(version, "version")
+            for one in get_maps(answer, "groups")
+            if get_text(one, "name") == group
+            for version in get_maps(one, "versions")
+        ]
+
     async def create(
         self,
         manifest: Manifest,

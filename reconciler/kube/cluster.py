@@ -125,6 +125,10 @@ class Discoverer(Protocol):
         """Return the kind that is served as this resource. Raises NotServed."""
         ...
 
+    async def versions(self, group: str) -> Sequence[str]:
+        """Return the versions in which a named group is served; none where it is not."""
+        ...
+
 
 class Writer(Protocol):
     """What may be written. `dry_run` asks the server to check and answer, and to store nothing."""

@@ -99,6 +99,11 @@ class Front(ABC):
             self._unnamed("get", asked, ""), lambda it: it.kind(group, version, plural)
         )
 
+    async def versions(self, group: str) -> Sequence[str]:
+        """As `Discoverer.versions`."""
+        asked = Kind(group, "", "", "")
+        return await self._pass(self._unnamed("get", asked, ""), lambda it: it.versions(group))
+
     async def create(
         self,
         manifest: Manifest,

@@ -112,6 +112,12 @@ def resources(cluster: str, kind: Kind) -> Request:
     return Request(verb="get", ref=ref, method="GET", target=target, repeatable=True)
 
 
+def groups(cluster: str, group: str) -> Request:
+    """Read which groups there are, to find one of them."""
+    ref = Ref(cluster, Kind(group, "", "APIGroup", "apigroups"), "", "")
+    return Request(verb="get", ref=ref, method="GET", target="/apis", repeatable=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListQuery:
     """What of a collection to read; `limit` 0 = all of it, `token` continues an earlier page."""

@@ -75,6 +75,11 @@ async def test_a_version_that_a_served_group_does_not_have(cluster, namespace):
         await cluster.list(replace(CONFIG_MAP, plural="configmappings"), namespace=namespace)
 
 
+async def test_the_versions_of_a_group(cluster):
+    assert "v1" in await cluster.versions(CRD.group)
+    assert await cluster.versions("nobody.example") == []
+
+
 async def test_create_returns_what_the_server_stored(cluster, namespace):
     made = await cluster.create(config_map(namespace, "x"), CONFIG_MAP, manager=MANAGER)
     assert get_text(made, "metadata", "uid")

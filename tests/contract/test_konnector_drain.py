@@ -17,6 +17,7 @@ from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     finalizers_of,
+    get_maps,
     get_text,
     is_deleting,
     uid_of,
@@ -29,9 +30,11 @@ from tests.support.bound_scenes import (
     Scene,
     gone,
     has,
+    read,
     remove,
     says,
     secret,
+    served,
     until,
 )
 from tests.support.eventually import eventually
@@ -217,6 +220,63 @@ async def test_delete_takes_the_crd_and_what_came_down(scene: Scene) -> None:
         assert await scene.in_app(CRD, scene.offer.name) is None
         assert await scene.in_app(SECRET, "orders-creds", scene.app_namespace) is None
         assert await scene.in_app(SECRET, "own", scene.app_namespace) is not None
+
+
+async def served_in_another_version(scene: Scene) -> None:
+    """Let the control plane have the service's kind in v2 alone."""
+    ref = Ref(scene.plane.name, CRD, "", scene.offer.name)
+    live = await scene.plane.cluster.get(ref)
+    (first,) = get_maps(live, "spec", "versions")
+    both = [{**first, "name": "v2"}, {**first, "served": False, "storage": False}]
+    body: Manifest = {"spec": {"versions": both}}
+    await scene.plane.cluster.merge_patch(ref, body, manager="provider")
+    await until(lambda: served(scene.plane, replace(scene.offer.kind, version="v2")))
+    await until(lambda: is_unserved(scene))
+
+
+async def is_unserved(scene: Scene) -> bool:
+    return not await served(scene.plane, scene.offer.kind)
+
+
+@pytest.mark.parametrize("policy", ["Release", "Delete"])
+async def test_copies_are_released_though_their_version_is_served_no_more(
+    scene: Scene, policy: str
+) -> None:
+    """The CRD of the app cluster is behind, as a konnector has not been there to change it.
+
+    With Delete, too, as there is a copy.
+    """
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await with_credentials(scene)
+            await annotated(scene, policy)
+            await until(lambda: is_held(scene))
+        await served_in_another_version(scene)
+        if policy == "Delete":  # as a person does who has no konnector
+            await scene.patch_instance({"metadata": {"finalizers": None}})
+            await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
+        await scene.unbind()
+        async with konnector(scene.app.connection):
+            await until(lambda: gone(scene.binding()))
+        newer = replace(scene.offer.kind, version="v2")
+        copy = annotations_of(await read(scene.plane, newer, scene.service_namespace, "orders"))
+        assert keys.RELEASED in copy
+        assert keys.BOUND not in copy
+
+
+async def test_a_kind_that_is_served_nowhere_has_no_copies(scene: Scene) -> None:
+    """The provider took its service away, with all copies."""
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await with_credentials(scene)
+            await annotated(scene, "Release")
+            await until(lambda: is_held(scene))
+        await remove(scene.plane, CRD, "", scene.offer.name)
+        await until(lambda: is_unserved(scene))
+        await scene.unbind()
+        async with konnector(scene.app.connection):
+            await until(lambda: gone(scene.binding()))
+        assert finalizers_of(await scene.instance()) == []
 
 
 async def test_a_drain_goes_on_after_a_restart(scene: Scene) -> None:
