@@ -15,7 +15,7 @@ from konnector.provider import Provider
 from konnector.syncs import Wanted
 from konnector.tools import Queue, Tools
 from reconciler.core import keys
-from reconciler.core.decision import Decision
+from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.manifest import (
     Manifest,
     drop,
@@ -137,16 +137,18 @@ class Bindings:
 
     async def _let_go(self, live: Manifest, provider: Provider | None) -> timedelta | None:
         """Undo what is to be undone before a binding goes, with its sync ended."""
-        seen = await self._left(live, provider)
+        seen, follows = await self._left(live, provider), NOTHING
         if provider is not None and not drain.syncs(seen):
             await provider.want(key_of(live), None)
             seen = await self._left(live, provider) if seen.syncing else seen
         elif provider is not None:
             # Its instances may still be deleted, and nobody else would carry that.
             undeleted = drop(live, "metadata", "deletionTimestamp")
-            judged = self._judged(live)
-            await self._sync(provider, live, await self._look(undeleted, judged, provider))
-        decision = drain.decide(seen, now=self._now())
+            look = await self._look(undeleted, self._judged(live), provider)
+            await self._sync(provider, live, look)
+            follows = binding.decide(look) if look.crd is not None else NOTHING
+        said = drain.decide(seen, now=self._now())
+        decision = replace(said, tasks=(*follows.tasks, *said.tasks))
         await self._write(live, decision, provider)
         return decision.again
 

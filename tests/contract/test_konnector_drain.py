@@ -264,6 +264,26 @@ async def test_copies_are_released_though_their_version_is_served_no_more(
         assert keys.BOUND not in copy
 
 
+async def test_deletions_that_are_waited_for_go_on_in_another_version(scene: Scene) -> None:
+    """Nobody else would have the CRD of the app cluster follow its export."""
+    ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
+    goes_with_space: Manifest = {"metadata": {"annotations": {keys.DRAINING: "true"}}}
+    newer = replace(scene.offer.kind, version="v2")
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await with_credentials(scene)
+            await annotated(scene, "Delete")
+            await until(lambda: is_held(scene))
+        await scene.app.cluster.merge_patch(ref, goes_with_space, manager=MANAGER)
+        await served_in_another_version(scene)
+        await scene.unbind()
+        await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
+        async with konnector(scene.app.connection):
+            await until(lambda: gone(scene.binding()))
+        assert await read(scene.plane, newer, scene.service_namespace, "orders") is None
+        assert await scene.in_app(CRD, scene.offer.name) is None
+
+
 async def test_a_kind_that_is_served_nowhere_has_no_copies(scene: Scene) -> None:
     """The provider took its service away, with all copies."""
     async with scene.backend():
