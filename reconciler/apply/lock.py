@@ -53,14 +53,16 @@ class Lock:
 
         Raises Locked, and the ClusterErrors of the writes.
         """
-        await self._take(break_it=break_it)
-        renewing = asyncio.create_task(self._keep(gate))
         try:
-            with gate.fenced(lambda: self._silent() if self._lease.lapsed else ""):
-                yield
+            await self._take(break_it=break_it)
+            renewing = asyncio.create_task(self._keep(gate))
+            try:
+                with gate.fenced(lambda: self._silent() if self._lease.lapsed else ""):
+                    yield
+            finally:
+                renewing.cancel()
+                await asyncio.gather(renewing, return_exceptions=True)
         finally:
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
             await self._lease.release()
 
     async def _keep(self, gate: Gate) -> None:

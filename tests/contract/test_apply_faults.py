@@ -1,5 +1,6 @@
 """What goes wrong around an apply: it harms nobody else, is told as it is, and ends well later."""
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -301,6 +302,22 @@ async def test_a_broken_lock_that_nobody_can_be_told_of_is_ours_all_the_same(sce
     faults.add(on("create", kind=EVENT), forbidden())
     async with scene.peers():
         assert not_done(await runs.run(faults, break_lock=True)) == []
+    assert await holder(scene) == ""
+
+
+class CutOff:
+    """The run is cancelled in the middle of this call."""
+
+    async def perform(self, _call):
+        raise asyncio.CancelledError
+
+
+async def test_a_run_that_is_cut_off_while_it_takes_the_lock_gives_it_back(scene, runs):
+    await hold(scene, renewed=timedelta(0))
+    faults = Faults()
+    faults.add(on("create", kind=EVENT), CutOff())
+    with pytest.raises(asyncio.CancelledError):
+        await runs.run(faults, break_lock=True)
     assert await holder(scene) == ""
 
 
