@@ -53,20 +53,23 @@ def _writable(text: str, path: Path) -> Path:
 def write(outputs: Sequence[Output], render: Mapping[str, Callable[[Path | None], str]]) -> None:
     """Render what was asked for; a renderer is told the path, None for standard output.
 
-    What cannot be written keeps nothing else from it. Raises the OSErrors in a group then, but for
-    a BrokenPipeError: whoever read standard output has had enough.
+    What cannot be written keeps nothing else from it. Raises the OSErrors in a group then; where
+    there is none but that whoever read standard output has had enough, BrokenPipeError.
     """
     failed: list[OSError] = []
+    unread: BrokenPipeError | None = None
     for output in outputs:
         text = render[output.format](output.path)
         try:
             _write(output, text)
-        except BrokenPipeError:
-            raise
+        except BrokenPipeError as error:
+            unread = error
         except OSError as error:
             failed.append(error)
     if failed:
         raise ExceptionGroup("outputs", failed)
+    if unread is not None:
+        raise unread
 
 
 def _write(output: Output, text: str) -> None:

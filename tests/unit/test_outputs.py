@@ -1,5 +1,7 @@
 """`-o FORMAT=PATH`: what cannot be written is known before, or costs only itself."""
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,20 @@ def test_an_output_that_fails_keeps_no_other_from_being_written(
     assert [type(one) for one in caught.value.exceptions] == [FileNotFoundError]
     assert (folder / "b").read_text() == "b\n"
     assert capsys.readouterr().out == "c\n"
+
+
+class Unread(io.StringIO):
+    """A pipe whose reader left."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_reader_that_left_keeps_no_file_from_being_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Unread())
+    wanted = [Output("a", None), Output("b", Path("b"))]
+    with pytest.raises(BrokenPipeError):
+        outputs.write(wanted, {"a": lambda _: "a\n", "b": lambda _: "b\n"})
+    assert (folder / "b").read_text() == "b\n"
