@@ -170,16 +170,18 @@ def _saved(target: Path, settings: Settings) -> "tuple[Fleet, Plan]":
     here = Path(plan.repository) if plan.repository else Path()
     # It may have been made from a commit that is not checked out, or is being edited.
     places = [None, plan.revision] if _COMMIT.fullmatch(plan.revision) else [None]
+    broken: list[ConfigError] = []
     for ref in places:
         try:
             fleet = repository.fleet_in(here, ref=ref, check_owner=settings.git_owner_check)
-        except ConfigError:
-            if ref == places[-1]:
-                raise
+        except ConfigError as error:
+            broken.append(error)
             continue
         if fleet.digest == plan.digest:
             return fleet, plan
+    if len(broken) == len(places):
+        raise broken[-1]
     raise StalePlan(
         f"{target}: the fleet repository in {here.resolve()} is not the one that the plan was "
-        "made from, or has changed since. Plan again"
+        f"made from, or has changed since. Plan again{''.join(f' ({one})' for one in broken)}"
     )

@@ -77,3 +77,11 @@ def test_another_commit_is_no_substitute(checkout):
     save(checkout, other)
     checkout.write({"bindings/db.yaml": CHANGED})
     assert main.run(["apply", "a.plan"]) == 7
+
+
+def test_changed_files_make_a_plan_stale_whose_commit_is_gone(checkout, capsys):
+    save(checkout, "a" * 40)
+    checkout.commit()
+    checkout.write({"bindings/db.yaml": CHANGED})
+    assert main.run(["apply", "a.plan"]) == 7
+    assert "what a shallow clone lacks, fetch" in capsys.readouterr().err
