@@ -62,9 +62,9 @@ def _answer(question: str, stream: TextIO) -> str:
     The handler of a running event loop would only cancel what waits, and this does not: the read
     goes on after a signal (PEP 475).
     """
-    print(question, end="", file=stream, flush=True)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        print(question, end="", file=stream, flush=True)
         return sys.stdin.readline().strip()
     finally:
         signal.signal(signal.SIGINT, before)
