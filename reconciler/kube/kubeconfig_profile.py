@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.core.yaml_text import Fields
-from reconciler.kube import credential_text, proxy
+from reconciler.kube import credential_text, host_names, proxy
 from reconciler.kube.connection import (
     BasicAuth,
     CertificateAndHeader,
@@ -97,11 +97,7 @@ def server_fault(server: str) -> str:
 
 
 def _is_name(host: str) -> bool:
-    try:
-        host.encode("idna")  # as it is asked for; refuses labels of more than 63 characters
-    except UnicodeError:
-        return False
-    return _HOST.fullmatch(host) is not None
+    return _HOST.fullmatch(host) is not None and host_names.can_be_asked(host)
 
 
 def _is_address(host: str) -> bool:
@@ -145,7 +141,7 @@ def _proxy(fields: Fields, server: str, environ: Mapping[str, str]) -> Secret | 
 
 def _host_name(fields: Fields, key: str) -> str:
     host = fields.text(key)
-    if host and not _HOST.fullmatch(host) and not _is_address(host):
+    if host and not _is_name(host) and not _is_address(host):
         raise ConfigError(f"{key} is not a valid host name", where=str(fields.at(key)))
     return host
 

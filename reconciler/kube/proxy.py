@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
+from reconciler.kube import host_names
 
 _VARIABLES: Final = {"https": ("HTTPS_PROXY", "https_proxy"), "http": ("HTTP_PROXY", "http_proxy")}
 _PORTS: Final = {"https": 443, "http": 80}
@@ -49,7 +50,7 @@ def fault(proxy: str) -> str:
         return "the proxy must be a URL that starts with http:// or https://"
     if not host or not proxy.isascii() or not proxy.isprintable() or " " in proxy:
         return "the proxy is not a valid URL"
-    return ""
+    return "" if host_names.can_be_asked(host) else "the proxy names no valid host"
 
 
 def _first_set(names: tuple[str, ...], environ: Mapping[str, str]) -> str:

@@ -372,6 +372,14 @@ REFUSED = {
         document(cluster={"tls-server-name": "a b"}),
         "config:13:22: tls-server-name is not a valid host name",
     ),
+    "a server name that is too long to be asked for": (
+        document(cluster={"tls-server-name": f"{'a' * 64}.example"}),
+        "config:13:22: tls-server-name is not a valid host name",
+    ),
+    "a proxy of a name that is too long": (
+        document(cluster={"proxy-url": f"http://me:canary@{'a' * 64}.example:3128"}),
+        "config:13:16: proxy-url: the proxy names no valid host",
+    ),
     "a SOCKS proxy": (
         document(cluster={"proxy-url": "socks5://me:canary@proxy:1080"}),
         "config:13:16: proxy-url: SOCKS proxies are not supported: "

@@ -106,6 +106,11 @@ FAULTS = {
         "the proxy must be a URL that starts with http:// or https://",
     ),
     "no host": ("http://", "the proxy is not a valid URL"),
+    "a name that is too long": (
+        f"http://me:canary@{'p' * 64}.example",
+        "the proxy names no valid host",
+    ),
+    "an empty part in its name": ("http://p..example", "the proxy names no valid host"),
     "a port that is none": ("http://me:canary@p:canary", "the proxy is not a valid URL"),
     "a broken address": ("http://[canary", "the proxy is not a valid URL"),
     "a space": ("http://me:canary canary@p", "the proxy is not a valid URL"),
