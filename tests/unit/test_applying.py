@@ -18,6 +18,27 @@ uvloop.run(main())
 """
 
 
+# The signal comes as soon as the question can be read.
+INTERRUPTED = """
+import io
+import signal
+import uvloop
+from klutchctl import applying
+
+class Screen(io.StringIO):
+    def flush(self):
+        signal.raise_signal(signal.SIGINT)
+
+async def main():
+    applying._answer("Apply this? ", Screen())
+
+try:
+    uvloop.run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
 def asked(answer: bytes | signal.Signals) -> tuple[int, str]:
     """Return the exit status and the output of a program that asks, and gets one answer."""
     terminal, end = pty.openpty()
@@ -48,3 +69,14 @@ def test_the_first_interrupt_ends_the_question() -> None:
     status, told = asked(signal.SIGINT)
     assert status != 0
     assert told == ""
+
+
+def test_an_interrupt_right_after_the_question_ends_it() -> None:
+    terminal, end = pty.openpty()
+    command = (sys.executable, "-c", INTERRUPTED)
+    try:
+        run = subprocess.run(command, stdin=end, capture_output=True, timeout=20, check=False)
+    finally:
+        os.close(end)
+        os.close(terminal)
+    assert run.stdout == b"interrupted\n"
