@@ -43,7 +43,8 @@ def fail(why: str) -> None:
 
 def owner_check(checkout: Path) -> tuple[str, ...]:
     """Return the option for a checkout of somebody else, as in a container: its code runs here."""
-    return () if checkout.stat().st_uid == os.geteuid() else ("--git-owner-check=off",)
+    owners = {path.stat().st_uid for path in (checkout, checkout / ".git") if path.exists()}
+    return () if owners == {os.geteuid()} else ("--git-owner-check=off",)
 
 
 async def klutchctl(*arguments: str, wanted: int = ExitCode.SUCCESS) -> None:

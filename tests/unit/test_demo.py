@@ -4,10 +4,12 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from klutchctl import main
+from tests.demo import telling
 from tests.demo.__main__ import is_kept
 from tests.demo.telling import owner_check
 
@@ -70,9 +72,8 @@ demo.take_down()
 
 
 def test_it_is_taken_down_though_nobody_hears_of_it(tmp_path):
-    klutchctl, told = tmp_path / "klutchctl", tmp_path / "told"
-    klutchctl.write_text(f'#!/bin/sh\necho going && echo "$@" > {told}\n')
-    klutchctl.chmod(0o755)
+    told = tmp_path / "told"
+    klutchctl = recorder(tmp_path, told)
     reading, writing = os.pipe()
     os.close(reading)
     command = (sys.executable, "-c", TAKING_DOWN, str(klutchctl))
@@ -87,7 +88,57 @@ def test_keep_is_a_switch(said, kept):
     assert is_kept({} if said is None else {"KEEP": said}) is kept
 
 
+ENDING_EARLY = """
+import sys
+from tests.demo import __main__ as demo
+
+async def early(place):
+    demo.fail("a cluster is gone")
+
+demo.KLUTCHCTL, demo.demo = sys.argv[1], early
+demo.main()
+"""
+
+
+@pytest.mark.parametrize(("keep", "kept"), [("1", True), ("0", False)])
+def test_a_demo_that_fails_is_taken_down_or_says_how_to(tmp_path, keep, kept):
+    told = tmp_path / "told"
+    command = (sys.executable, "-c", ENDING_EARLY, str(recorder(tmp_path, told)))
+    environment = os.environ | {"KEEP": keep, "XDG_STATE_HOME": str(tmp_path / "state")}
+    run = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 1
+    assert "The demo failed: a cluster is gone" in run.stderr
+    assert ("End it with: " in run.stdout) is kept
+    assert told.exists() is not kept
+
+
+def recorder(folder, told):
+    """Return a program that writes its arguments to the file `told`."""
+    program = folder / "klutchctl"
+    program.write_text(f'#!/bin/sh\necho going && echo "$@" > {told}\n')
+    program.chmod(0o755)
+    return program
+
+
+async def test_every_command_reads_a_checkout_of_another_user(tmp_path, monkeypatch):
+    told = tmp_path / "told"
+    monkeypatch.setattr(telling, "KLUTCHCTL", str(recorder(tmp_path, told)))
+    monkeypatch.setattr(os, "geteuid", lambda: Path().stat().st_uid + 1)
+    await telling.klutchctl("validate", "fleet-example")
+    assert told.read_text() == "--git-owner-check=off validate fleet-example\n"
+
+
 def test_a_checkout_of_another_user_is_read_all_the_same(tmp_path, monkeypatch):
     assert owner_check(tmp_path) == ()
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
     assert main.run(["version", *owner_check(tmp_path)]) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_so_is_one_whose_repository_alone_belongs_to_another_user(tmp_path):
+    (tmp_path / ".git").mkdir()
+    assert owner_check(tmp_path) == ()
+    os.chown(tmp_path / ".git", 12345, 12345)
+    assert owner_check(tmp_path) == ("--git-owner-check=off",)
