@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 
 import pytest
 
@@ -243,6 +244,28 @@ async def test_nothing_is_applied_that_nobody_approved(scene):
     marks = scene.marks()
     run = await scene.klutchctl("apply", str(scene.fleet.folder))
     assert run.code == 6
+    assert scene.writes(marks) == []
+
+
+@pytest.mark.parametrize("scene", [Mode.DIRECT], ids=["direct"], indirect=True)
+async def test_one_interrupt_ends_the_question_and_nothing_is_written(scene):
+    scene.fleet.write()
+    marks = scene.marks()
+    terminal, end = os.openpty()
+    program = await asyncio.create_subprocess_exec(
+        KLUTCHCTL, "--kubeconfig", str(scene.kubeconfig), "apply", str(scene.fleet.folder),
+        stdin=end, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    os.close(end)
+    try:
+        assert program.stdout is not None
+        await program.stdout.readuntil(b"Only `yes` does. ")
+        program.send_signal(signal.SIGINT)
+        _, told = await asyncio.wait_for(program.communicate(), 60)
+    finally:
+        os.close(terminal)
+    assert program.returncode == 130, told.decode()
+    assert b"Traceback" not in told
     assert scene.writes(marks) == []
 
 
