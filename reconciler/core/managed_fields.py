@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from reconciler.core.manifest import (
     JSON,
     Manifest,
+    canonical,
     get,
     get_map,
     get_maps,
@@ -151,10 +152,10 @@ def _find_unstated(
             found.append((*at, step))
 
 
+_MOST_KEYS: Final = 6  # of which some may be left to their defaults: there are 63 ways then
 # The items of an array, by what they say; arrays by identity and by the names of their keys. Who
 # looks for each of thousands among thousands would take seconds, and anybody may write so many.
-_MOST_KEYS: Final = 6  # of which some may be left to their defaults: there are 63 ways then
-_Indexes: TypeAlias = dict[tuple[int, tuple[str, ...]], dict[str, JSON]]
+_Indexes: TypeAlias = dict[tuple[int, tuple[str, ...]], dict[bytes, JSON]]
 
 
 def _step(value: JSON, step: str, indexes: _Indexes) -> JSON:
@@ -174,8 +175,8 @@ def _step(value: JSON, step: str, indexes: _Indexes) -> JSON:
 def _valued(items: _Items, wanted: JSON, indexes: _Indexes) -> JSON:
     index = indexes.get((id(items), ()))
     if index is None:
-        index = indexes[id(items), ()] = {_said(item): item for item in items}
-    return index.get(_said(wanted))
+        index = indexes[id(items), ()] = {canonical(item): item for item in items}
+    return index.get(canonical(wanted))
 
 
 def _keyed(items: _Items, keys: Manifest, indexes: _Indexes) -> JSON:
@@ -190,29 +191,25 @@ def _keyed(items: _Items, keys: Manifest, indexes: _Indexes) -> JSON:
     fewest = 0 if len(names) <= _MOST_KEYS else len(names) - 1
     for count in range(len(names), fewest, -1):
         for told in itertools.combinations(names, count):
-            item = index.get(_said([[name, keys[name]] for name in told]))
+            item = index.get(canonical([[name, keys[name]] for name in told]))
             if item is not None:
                 return item
     return None
 
 
-def _index_of(items: _Items, names: tuple[str, ...]) -> dict[str, JSON]:
+def _index_of(items: _Items, names: tuple[str, ...]) -> dict[bytes, JSON]:
     """Return the items by those of their keys that they say; of several alike, the first."""
-    index: dict[str, JSON] = {}
+    index: dict[bytes, JSON] = {}
     for item in items:
         if isinstance(item, Mapping):
             told = [[name, item[name]] for name in names if item.get(name) is not None]
-            index.setdefault(_said(told), item)
+            index.setdefault(canonical(told), item)
     return index
-
-
-def _said(value: JSON) -> str:
-    return json.dumps(value, sort_keys=True)
 
 
 def _json(text: str) -> JSON:
     try:
-        value: JSON = json.loads(text)
+        value: JSON = json.loads(text, parse_constant=lambda _: None)  # NaN is no JSON
     except ValueError:
         return None
     return value

@@ -209,7 +209,13 @@ UNSTATED = {
         ["f[1]"],
     ),
     "an array that is no array": ({"f:f": {'v:"a"': {}}}, {"f": ["a"]}, {"f": "a"}, ["f[a]"]),
-    "a step that nobody can read": ({"f:f": {"v:{": {}, "i:x": {}}}, {"f": ["a"]}, {}, []),
+    "a step that nobody can read": (
+        {"f:f": {"v:{": {}, "i:x": {}, "v:NaN": {}, 'k:{"a":Infinity}': {}}},
+        {"f": ["a"]},
+        {},
+        [],
+    ),
+    "a number is one however it is written": ({"f:f": {"v:1.0": {}}}, {"f": [1]}, {"f": [1]}, []),
 }
 
 
