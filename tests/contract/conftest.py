@@ -15,6 +15,7 @@ from reconciler.fleet.values import Access, Fleet
 from tests.support import fleets
 from tests.support.bound_scenes import Managed, Scene, direct_scene, managed_scene
 from tests.support.clusters import LiveCluster
+from tests.support.konnector_scenes import wide_scene
 from tests.support.observing import (
     BIND,
     Hand,
@@ -56,6 +57,15 @@ async def scene(
 ) -> AsyncIterator[Scene]:
     """A space made by hand, for whoever has no scene of its own."""
     async with direct_scene(control_plane, app_cluster, namespace) as scene:
+        yield scene
+
+
+@pytest.fixture
+async def wide(
+    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
+) -> AsyncIterator[Scene]:
+    """As `scene`, of a service whose instances are cluster-scoped."""
+    async with wide_scene(control_plane, app_cluster, namespace) as scene:
         yield scene
 
 

@@ -433,7 +433,7 @@ async def test_a_cluster_that_fails_does_not_hold_another(scene, runs):
         await remove(scene.plane, Ref(scene.plane.name, kind, place, name))
 
 
-_SECOND = """---
+SECOND_PLANE = """---
 apiVersion: fleet.klutchctl.dev/v1alpha1
 kind: ControlPlane
 metadata: {{name: us}}
@@ -456,7 +456,7 @@ def with_second_plane(scene, app, folder):
     known["contexts"].append({"name": "us", "context": dict(plane["context"])})
     scene.kubeconfig = folder / "kubeconfig"
     scene.kubeconfig.write_text(yaml.safe_dump(known))
-    scene.fleet.extra = _SECOND.format(context=app.context)
+    scene.fleet.extra = SECOND_PLANE.format(context=app.context)
     scene.fleet.clusters = "names: [shop, mall]"
 
 

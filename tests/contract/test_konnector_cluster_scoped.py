@@ -1,15 +1,11 @@
 """Instances that are in no namespace: isolation Prefixed, ownership by annotation (D, H3)."""
 
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, labels_of, uid_of
 from reconciler.core.refs import NAMESPACE
 from tests.support.bound_scenes import Scene, until
-from tests.support.clusters import LiveCluster
 from tests.support.konnector_scenes import (
     CLUSTER_WIDE,
     Story,
@@ -17,18 +13,9 @@ from tests.support.konnector_scenes import (
     event,
     refusal,
     story,
-    wide_scene,
 )
 
 HOLD = "provider.example/cleanup"
-
-
-@pytest.fixture
-async def wide(
-    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
-) -> AsyncIterator[Scene]:
-    async with wide_scene(control_plane, app_cluster, namespace) as scene:
-        yield scene
 
 
 def marks(space: str) -> dict[str, Any]:

@@ -1,9 +1,7 @@
 """What a konnector reads of a copy itself, when that is no more what its view shows."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
-
-import pytest
 
 from konnector.decisions.sides import CONTROL_PLANE
 from reconciler.api.cluster_binding import CLUSTER_BINDING
@@ -11,25 +9,16 @@ from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
 from tests.support.bound_scenes import BIND, Scene, says, until
-from tests.support.clusters import LiveCluster
 from tests.support.cues import BEFORE
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, Meanwhile, on
 from tests.support.konnector_claims import is_idle
 from tests.support.konnector_faults import mortal
-from tests.support.konnector_scenes import CLUSTER_WIDE, Side, equals, event, sides, wide_scene
+from tests.support.konnector_scenes import CLUSTER_WIDE, Side, equals, event, sides
 
 STRANGER: Final = "00000000-0000-0000-0000-000000000000"
 FULL: Final = {"size": "1Gi", "note": "n"}
 LESS: Final[Manifest] = {"spec": {"note": None}}  # all of the copy is read to take that away
-
-
-@pytest.fixture
-async def wide(
-    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
-) -> AsyncIterator[Scene]:
-    async with wide_scene(control_plane, app_cluster, namespace) as scene:
-        yield scene
 
 
 async def settle(here: Side, there: Side) -> None:

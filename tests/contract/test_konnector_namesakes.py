@@ -3,6 +3,8 @@
 protocol-konnector.md A.7, C.4, H15; mapping.md 9.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +39,7 @@ from tests.support.bound_scenes import (
     says,
     until,
 )
+from tests.support.clusters import LiveCluster
 from tests.support.faults import Faults, on, unreachable
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
@@ -126,82 +129,84 @@ async def test_two_secrets_of_one_space_share_a_provider(scene: Scene, namespace
         await remove(scene.app, SECRET, BIND, own)
 
 
+@asynccontextmanager
+async def another_namespace(plane: LiveCluster, like: str) -> AsyncIterator[str]:
+    """Lend a second namespace of the control plane to a test that has one."""
+    name = f"{like}-2"
+    await plane.cluster.create(build(NAMESPACE, name), NAMESPACE, manager="tests")
+    try:
+        yield name
+    finally:
+        await remove(plane, NAMESPACE, "", name)
+
+
 async def test_a_crd_that_another_space_owns_is_left_to_it(managed: Managed) -> None:
     """No view shows whether the binding of another space lives; its mark on the CRD does."""
-    other = f"test-y{managed.namespace[6:]}"
-    await managed.plane.cluster.create(build(NAMESPACE, other), NAMESPACE, manager="tests")
-    try:
-        async with managed_scene(managed.plane, managed.app, other) as made:
-            second = replace(made, offer=managed.offer)
-            async with managed.backend(), managed.konnector(), second.konnector():
-                await bound(managed)
-                await until(lambda: says(managed.binding(), "Connected"))
-                before = await crd_of(managed)
-                await bound(second)
-                await until(lambda: says(second.binding(), "Connected", "False", FOREIGN))
-                assert await crd_of(managed) == before
-                assert await says(managed.binding(), "Connected")
-            await second.let_go()
-    finally:
-        await remove(managed.plane, NAMESPACE, "", other)
+    async with (
+        another_namespace(managed.plane, managed.namespace) as other,
+        managed_scene(managed.plane, managed.app, other) as made,
+    ):
+        second = replace(made, offer=managed.offer)
+        async with managed.backend(), managed.konnector(), second.konnector():
+            await bound(managed)
+            await until(lambda: says(managed.binding(), "Connected"))
+            before = await crd_of(managed)
+            await bound(second)
+            await until(lambda: says(second.binding(), "Connected", "False", FOREIGN))
+            assert await crd_of(managed) == before
+            assert await says(managed.binding(), "Connected")
+        await second.let_go()
 
 
 async def test_credentials_of_another_space_are_left_to_it(managed: Managed) -> None:
     """No view shows whether their origin in another space lives; their mark says whose."""
-    other = f"test-z{managed.namespace[6:]}"
-    await managed.plane.cluster.create(build(NAMESPACE, other), NAMESPACE, manager="tests")
-    try:
-        async with (
-            managed_scene(managed.plane, managed.app, other) as second,
-            managed.backend(),
-            managed.konnector(),
-        ):
-            await claimed(managed, managed.app_namespace)
-            first = await credentials(managed, managed, "creds")
-            async with second.konnector():
-                await claimed(second, managed.app_namespace)
-                await credentials(second, managed, "theirs")
-                await note_on_copy(managed, "creds")
-                await deliver(second, managed, "creds", "dHdv")
-                await credentials(second, managed, "later")
-                left = await read(managed.app, SECRET, managed.app_namespace, "creds")
-                assert uid_of(left) == uid_of(first)
-                assert get(left, "data") == get(first, "data")
-            await second.let_go()
-    finally:
-        await remove(managed.plane, NAMESPACE, "", other)
-
-
-async def test_credentials_stay_when_one_of_two_providers_is_let_go(scene: Scene) -> None:
-    """Mapping.md 9: applications run on them, and the other provider has no origin for them."""
-    other = f"test-w{scene.app_namespace[5:]}"
-    await scene.plane.cluster.create(build(NAMESPACE, other), NAMESPACE, manager="tests")
-    try:
-        async with (
-            direct_scene(scene.plane, scene.app, other) as second,
-            scene.backend(),
-            konnector(scene.app.connection),
-        ):
-            await scene.bound(ACCEPTED)
-            await mapped(scene, scene.app_namespace)
-            first = await credentials(scene, scene, "creds")
-            assert keys.ORIGIN_SPACE_UID not in annotations_of(first)
-            await second.bound(ACCEPTED)
-            await mapped(second, scene.app_namespace)
-            for name in ("theirs", "later"):
-                await credentials(second, scene, name)
-            await until(lambda: is_marked(scene, "creds"))
-
-            await scene.unbind()
-            await until(lambda: gone(scene.binding()))
-            # Once the first goes, the other one is alone; the next is looked at after that.
-            for name in ("theirs", "later"):
-                await note_on_copy(scene, "creds", name)
-                await taken_back(second, scene, name)
-            left = await read(scene.app, SECRET, scene.app_namespace, "creds")
+    async with (
+        another_namespace(managed.plane, managed.namespace) as other,
+        managed_scene(managed.plane, managed.app, other) as second,
+        managed.backend(),
+        managed.konnector(),
+    ):
+        await claimed(managed, managed.app_namespace)
+        first = await credentials(managed, managed, "creds")
+        async with second.konnector():
+            await claimed(second, managed.app_namespace)
+            await credentials(second, managed, "theirs")
+            await note_on_copy(managed, "creds")
+            await deliver(second, managed, "creds", "dHdv")
+            await credentials(second, managed, "later")
+            left = await read(managed.app, SECRET, managed.app_namespace, "creds")
             assert uid_of(left) == uid_of(first)
-    finally:
-        await remove(scene.plane, NAMESPACE, "", other)
+            assert get(left, "data") == get(first, "data")
+
+
+async def test_credentials_stay_when_one_of_two_providers_is_let_go(
+    scene: Scene, namespace: str
+) -> None:
+    """Mapping.md 9: applications run on them, and the other provider has no origin for them."""
+    async with (
+        another_namespace(scene.plane, namespace) as other,
+        direct_scene(scene.plane, scene.app, other) as second,
+        scene.backend(),
+        konnector(scene.app.connection),
+    ):
+        await scene.bound(ACCEPTED)
+        await mapped(scene, scene.app_namespace)
+        first = await credentials(scene, scene, "creds")
+        assert keys.ORIGIN_SPACE_UID not in annotations_of(first)
+        await second.bound(ACCEPTED)
+        await mapped(second, scene.app_namespace)
+        for name in ("theirs", "later"):
+            await credentials(second, scene, name)
+        await until(lambda: is_marked(scene, "creds"))
+
+        await scene.unbind()
+        await until(lambda: gone(scene.binding()))
+        # Once the first goes, the other one is alone; the next is looked at after that.
+        for name in ("theirs", "later"):
+            await note_on_copy(scene, "creds", name)
+            await taken_back(second, scene, name)
+        left = await read(scene.app, SECRET, scene.app_namespace, "creds")
+        assert uid_of(left) == uid_of(first)
 
 
 async def taken_back(one: Scene, to: Scene, name: str) -> None:
