@@ -132,7 +132,7 @@ class Story:
 
     def begin(self) -> None:
         """Count writes from now on."""
-        self._marks = {one.live.name: one.live.audit.mark() for one in (self.here, self.there)}
+        self._marks = _marks(self.here, self.there)
 
     async def writes(self) -> list[str]:
         """Return what the konnector wrote of instances since `begin`, once it rests.
@@ -192,15 +192,18 @@ async def story(scene: Scene, settings: Settings = USUAL) -> AsyncIterator[Story
 async def working(scene: Scene, *, elsewhere: bool = False) -> AsyncIterator[Story]:
     """Let a konnector work for the length of the block. `elsewhere`: canaries are kept apart."""
     async with contextlib.AsyncExitStack() as stack:
+        before = _marks(*sides(scene))  # it may write as soon as it starts
         made = await stack.enter_async_context(konnector(scene.app.connection))
         canaries = None
         if elsewhere:
             apart = replace(scene, app_namespace=f"{scene.app_namespace}-x")
             await stack.enter_async_context(_namespaces(apart))
             canaries = sides(apart)
-        told = Story(scene, made, *sides(scene), canaries)
-        told.begin()
-        yield told
+        yield Story(scene, made, *sides(scene), canaries, before)
+
+
+def _marks(*both: Side) -> dict[str, int]:
+    return {one.live.name: one.live.audit.mark() for one in both}
 
 
 @contextlib.asynccontextmanager
