@@ -161,7 +161,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     limits = Limits(qps=settings.qps, burst=settings.burst, concurrency=_IN_FLIGHT)
     namespaces = _view(app, NAMESPACE)
     crds = _view(app, CRD)
-    view = _bindings(home, kind, mode)
+    view = _bindings(home, kind, settings)
     source = Source(f"{keys.OWN_PREFIX}{_AGENT}", settings.lease_identity)
     recorder = Recorder(
         app, gate, source=source, manager=keys.MANAGER_KONNECTOR, clock=clock, meters=meters
@@ -190,11 +190,13 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     return Konnector(manager, Pulse(clock, leadership.ailment), meters)
 
 
-def _bindings(home: Cluster, kind: Kind, mode: ControlPlaneMode | None) -> Informer:
+def _bindings(home: Cluster, kind: Kind, settings: Settings) -> Informer:
+    mode = settings.control_plane_mode
+    confined = settings.binding_namespace if kind.namespaced else ""
     return Informer(
         home,
         kind,
-        namespace="" if mode is None else mode.space,
+        namespace=confined if mode is None else mode.space,
         indexes={
             binding_controller.PLACE: lambda live: (binding_controller.key_of(live),),
             binding_controller.NAME: lambda live: (name_of(live),),

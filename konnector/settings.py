@@ -24,6 +24,7 @@ _SECRET_NAME: Final = "app-cluster-kubeconfig-secret-name"
 _SECRET_NAMESPACE: Final = "app-cluster-kubeconfig-secret-namespace"
 _SECRET_KEY: Final = "app-cluster-kubeconfig-secret-key"
 _SPACE: Final = "binding-root-namespace"
+_BINDINGS: Final = "binding-namespace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +46,16 @@ class Settings:
     """How one konnector runs.
 
     `kubeconfig` leads to the app cluster, in control-plane mode to the control plane; None: the
-    usual places, and then the pod's. `probes` is where health and metrics are served, with the
-    host "" on every address; None: nowhere. `workers` are objects of one kind that are worked on
-    at once; `qps` and `burst` hold for each cluster. `unserved` are flags that were given and
-    have no effect.
+    usual places, and then the pod's. APIServiceBindings of `binding_namespace` alone are served,
+    with "" those of all; that has no meaning for cluster-scoped ones, nor beside the control plane.
+    `probes` is where health and metrics are served, with the host "" on every address; None:
+    nowhere. `workers` are objects of one kind that are worked on at once; `qps` and `burst` hold
+    for each cluster. `unserved` are flags that were given and have no effect.
     """
 
     kubeconfig: str | None = None
     control_plane_mode: ControlPlaneMode | None = None
+    binding_namespace: str = ""
     leader_election: bool = True
     lease_name: str = names.KONNECTOR_LEASE
     lease_namespace: str = names.KUBE_SYSTEM
@@ -67,16 +70,19 @@ class Settings:
 
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
-    """Return the settings that these arguments say, and POD_NAME and POD_NAMESPACE beside them.
+    """Return the settings that these arguments say, and the environment beside them.
+
+    Of that, POD_NAME, POD_NAMESPACE and BINDING_NAMESPACE count.
 
     Raises ConfigError for a wrong one, and SystemExit(0) after --help and --version.
     """
     given = _parser().parse_args(list(arguments))
     mode = _control_plane_mode(given) if given.control_plane_mode else None
-    idle = flags.LOGGING if mode is not None else (*_OF_THE_MODE, *flags.LOGGING)
+    idle = (*(_OF_THE_MODE if mode is None else (_BINDINGS,)), *flags.LOGGING)
     return Settings(
         kubeconfig=given.kubeconfig or None,
         control_plane_mode=mode,
+        binding_namespace=given.binding_namespace or environ.get("BINDING_NAMESPACE", ""),
         leader_election=given.leader_election,
         lease_name=given.lease_name or names.KONNECTOR_LEASE,
         lease_namespace=given.lease_namespace
@@ -131,6 +137,7 @@ def _parser() -> flags.Parser:
     text(f"--{_SECRET_NAMESPACE}", metavar="NAMESPACE", help="of that Secret")
     text(f"--{_SECRET_KEY}", metavar="KEY", help="in that Secret (default: kubeconfig)")
     text(f"--{_SPACE}", metavar="NAMESPACE", help="what is bound, in control-plane mode")
+    text(f"--{_BINDINGS}", metavar="NAMESPACE", help=_CONFINED)
     parser.switch("--leader-election", default=True, help="one of several replicas works")
     text(
         "--lease-name",
@@ -169,4 +176,5 @@ _KUBECONFIG: Final = (
     "else $KUBECONFIG, ~/.kube/config, or the pod's own"
 )
 _SECRET: Final = "Secret on the control plane with the app cluster's kubeconfig"
+_CONFINED: Final = "whose APIServiceBindings are served; else $BINDING_NAMESPACE, else all are"
 _PROBED: Final = "/healthz, /readyz, /metrics (default: :8080; empty: nowhere)"

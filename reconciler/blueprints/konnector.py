@@ -15,14 +15,14 @@ from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, DEPLOYMENT,
 
 _REPLICAS: Final = 2
 _POD_LABELS: Final = {keys.APP: keys.APP_KONNECTOR}
+# Whoever may write bindings elsewhere, as a tenant in a namespace of his own, gets no CRDs and no
+# Secrets of the cluster by them. A variable, unlike an argument, stays where overrides name others.
+_ENCLOSED: Final[Manifest] = {"name": "BINDING_NAMESPACE", "value": names.KLUTCH_NAMESPACE}
 _PROBE: Final[Manifest] = {"httpGet": {"path": "/healthz", "port": 8080}}
-_RUNNING: Final[Manifest] = {
-    "env": [
-        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
-    ],
-    "readinessProbe": _PROBE,
-}
+_ENVIRONMENT: Final[tuple[Manifest, ...]] = (
+    {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+)
 # As konnector/deploy/minimal has it.
 _CONFINED: Final[Manifest] = {
     "startupProbe": {**_PROBE, "failureThreshold": 30, "periodSeconds": 2},
@@ -60,7 +60,8 @@ def deployment(
 
     `confined` is for an image of ours, which needs no more than that allows.
     """
-    base: Manifest = {"image": image, **_RUNNING}
+    environment = (*_ENVIRONMENT, _ENCLOSED) if confined else _ENVIRONMENT
+    base: Manifest = {"image": image, "env": list(environment), "readinessProbe": _PROBE}
     pod: Manifest = {
         "restartPolicy": "Always",
         "serviceAccountName": names.KONNECTOR,

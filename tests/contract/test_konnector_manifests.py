@@ -89,13 +89,25 @@ def test_the_program_knows_its_arguments_and_its_environment():
         get_text(one, "name"): get_text(one, "valueFrom", "fieldRef", "fieldPath")
         for one in get_maps(container, "env")
     }
-    assert fields == {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
-    told = {"POD_NAME": "a-pod", "POD_NAMESPACE": names.KLUTCH_NAMESPACE}
+    assert fields == {
+        "POD_NAME": "metadata.name",
+        "POD_NAMESPACE": "metadata.namespace",
+        "BINDING_NAMESPACE": "",
+    }
+    (binding_namespace,) = filter(
+        None, (get_text(one, "value") for one in get_maps(container, "env"))
+    )
+    told = {
+        "POD_NAME": "a-pod",
+        "POD_NAMESPACE": names.KLUTCH_NAMESPACE,
+        "BINDING_NAMESPACE": binding_namespace,
+    }
     given = settings.parse(get_texts(container, "args"), told)
     assert given.unserved == ()
     assert given.leader_election
     assert given.control_plane_mode is None
     assert given.lease_identity == "a-pod"
+    assert given.binding_namespace == names.KLUTCH_NAMESPACE
     # The Role names that Lease.
     assert (given.lease_namespace, given.lease_name) == ("klutch-bind", "klutch-bind")
     ports = {one["name"]: one["containerPort"] for one in container["ports"]}

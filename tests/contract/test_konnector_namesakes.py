@@ -42,7 +42,7 @@ from tests.support.bound_scenes import (
 from tests.support.clusters import LiveCluster
 from tests.support.faults import Faults, on, unreachable
 from tests.support.forward_clock import ForwardClock
-from tests.support.konnector import konnector
+from tests.support.konnector import USUAL, konnector
 from tests.support.konnector_faults import mortal
 from tests.support.konnector_ways import Kubeconfigs, a_way, put
 from tests.support.offers import offered
@@ -90,6 +90,30 @@ async def test_a_second_binding_of_a_name_stops_nothing_and_takes_nothing_along(
         await scene.patch_copy({"status": {"phase": "Ready"}}, subresource="status")
         await until(lambda: has_phase(scene, "Ready"), within=QUICK)
         assert await says(scene.export(), "Connected")
+
+
+async def test_what_a_tenant_binds_elsewhere_is_not_served_where_one_namespace_is(
+    scene: Scene, namespace: str
+) -> None:
+    enclosed = replace(USUAL, binding_namespace=BIND)
+    async with (
+        offered(scene.plane.cluster, scene.app.cluster, namespace=namespace) as offer,
+        scene.backend(),
+        konnector(scene.app.connection, enclosed),
+    ):
+        await scene.bound(ACCEPTED)
+        second = replace(scene, offer=offer)
+        await second.request()
+        await until(second.export)
+        elsewhere = await second_binding(second)
+        made = await scene.app.cluster.get(elsewhere)
+        try:
+            await scene.create_instance()
+            await until(scene.copy)
+            assert await scene.app.cluster.get(elsewhere) == made
+            assert await second.in_app(CRD, offer.name, "") is None
+        finally:
+            await remove_for_good(scene.app, elsewhere)
 
 
 async def drains(scene: Scene, ref: Ref) -> bool:

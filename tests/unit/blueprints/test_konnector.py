@@ -79,6 +79,7 @@ def test_a_confined_one_is_protected_as_by_our_manifest():
     for name in ("startupProbe", "livenessProbe"):
         handler = {"httpGet": {**want[name]["httpGet"], "port": port["containerPort"]}}
         assert ours[name] == {**want[name], **handler}
+    assert ours["env"] == want["env"]
     grace = (*POD, "terminationGracePeriodSeconds")
     assert get(confined({}), *grace) == get(theirs, *grace)
 
@@ -111,8 +112,14 @@ CONFINED = {
 def test_what_overrides_name_is_theirs_alone(overrides, kept):
     alone = container_of(konnector.deployment(IMAGE, overrides, marks=UNMARKED))
     ours = container_of(confined({}))
-    want = {**alone, **{name: ours[name] for name in kept}}
+    want = {**alone, **{name: ours[name] for name in (*kept, "env")}}
     assert container_of(confined(overrides)) == want
+
+
+def test_overrides_let_bindings_of_all_namespaces_be_served():
+    everywhere = {"name": "BINDING_NAMESPACE", "value": ""}
+    container = container_of(confined({"env": [everywhere]}))
+    assert [one for one in container["env"] if one["name"] == everywhere["name"]] == [everywhere]
 
 
 def test_a_live_one_is_not_confined():

@@ -50,6 +50,10 @@ GIVEN = {
         replace(PLAIN, probes=("::1", 8081)),
     ),
     "probes are served nowhere": (("--probe-address=",), replace(PLAIN, probes=None)),
+    "the only namespace whose bindings are served": (
+        ("--binding-namespace=klutch-bind",),
+        replace(PLAIN, binding_namespace="klutch-bind"),
+    ),
     "how much at once": (
         ("--workers=7", "--qps", "0.5", "--burst=1"),
         replace(PLAIN, workers=7, qps=0.5, burst=1),
@@ -92,6 +96,25 @@ LEASE_NAMESPACES = {
 )
 def test_where_the_lease_is(arguments, environ, wanted):
     assert settings.parse(arguments, environ).lease_namespace == wanted
+
+
+BINDING_NAMESPACES = {
+    "of the environment": ((), {"BINDING_NAMESPACE": "klutch-bind"}, "klutch-bind"),
+    "of the flag": (("--binding-namespace=a",), {"BINDING_NAMESPACE": "klutch-bind"}, "a"),
+    "all": ((), {"BINDING_NAMESPACE": ""}, ""),
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "wanted"), BINDING_NAMESPACES.values(), ids=BINDING_NAMESPACES
+)
+def test_where_bindings_are_served(arguments, environ, wanted):
+    assert settings.parse(arguments, environ).binding_namespace == wanted
+
+
+def test_a_konnector_of_a_space_serves_that_alone():
+    given = settings.parse((*BESIDE, "--binding-namespace=klutch-bind"), ENVIRON)
+    assert given.unserved == ("--binding-namespace",)
 
 
 @pytest.mark.parametrize("environ", [{}, {"POD_NAME": ""}], ids=["unset", "empty"])
