@@ -218,8 +218,11 @@ class Ward:
         """Return why a lost copy may not be made again, or ""."""
         if self._guardian.recreation_confirmed:
             return ""
-        why = self._guardian.recreations(self.claims())
-        return self._judged(why, self._claims, (place,), "create")
+        return self._judged(self.recreation_held(), self._claims, (place,), "create")
+
+    def recreation_held(self) -> str:
+        """Return why no lost copy may be made again, or ""; nothing is let through by that."""
+        return self._guardian.recreations(self.claims())
 
     def copies(self) -> Count:
         """Count the copies that lack their origin."""

@@ -78,6 +78,10 @@ class Ward(Protocol):
         """Return why a lost copy may not be made again, or ""."""
         ...
 
+    def recreation_held(self) -> str:
+        """Return why no lost copy may be made again, or ""; nothing is let through by that."""
+        ...
+
     def enter(self) -> Callable[[], None]:
         """Be counted, until what is returned is called."""
         ...

@@ -25,13 +25,19 @@ def orphans(sides: BothSides, index: str, besides: Collection[ObjectKey] = ()) -
 
 
 def bereft(
-    sides: BothSides, index: str, *, besides: Collection[ObjectKey], without: Collection[ObjectKey]
+    sides: BothSides,
+    index: str,
+    *,
+    leaving: str,
+    besides: Collection[ObjectKey],
+    without: Collection[ObjectKey],
 ) -> tuple[int, int]:
     """Count the claims under an index of their keys that lack their copy, and all of them.
 
-    What is `besides` counts as lost though it has a copy. What is `without` does not count.
+    What is `besides` counts as lost though it has a copy. What is `without` does not count. Those
+    under the index `leaving` have lost nothing, and count as long as they have a copy.
     """
-    lost = total = 0
+    lost, total = 0, sum(has_copy for _, has_copy in _claims(sides, leaving))
     for place, has_copy in _claims(sides, index):
         if place not in without:
             total += 1

@@ -7,7 +7,7 @@ from typing import Final
 
 from konnector import losses
 from konnector.both_sides import BothSides, name
-from konnector.controllers.in_between import InBetween
+from konnector.controllers.making import Making
 from konnector.decisions import copies, instance
 from konnector.decisions.instance import Read, Seen
 from konnector.decisions.pair import Pair
@@ -18,14 +18,7 @@ from konnector.link import Link
 from konnector.service_views import NAME, Sort
 from konnector.telling import is_refusal
 from reconciler.core.decision import Apply, Decision, Note
-from reconciler.core.errors import (
-    AlreadyExists,
-    ClusterError,
-    Conflict,
-    KlutchError,
-    Missing,
-    Unreachable,
-)
+from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import (
     Manifest,
     digest,
@@ -41,6 +34,7 @@ from reconciler.loop.controller import Controller
 
 _BOUND: Final = "bound"
 _MARKED: Final = "marked"
+_LEAVING: Final = "leaving"
 _HELD: Final = timedelta(minutes=1)  # until a guard is asked again
 _SOON: Final = timedelta(seconds=1)
 
@@ -62,20 +56,19 @@ class Instances:
         names = name if pair.kind.namespaced else self._claim_name
         self._sides = BothSides(
             link,
-            Sort(pair.kind, without_managed_fields, {_MARKED: _marked}),
+            Sort(pair.kind, without_managed_fields, {_MARKED: _marked, _LEAVING: _leaving}),
             Sort(pair.kind, instance.trimmed_copy, {NAME: names, _BOUND: self._bound(names)}),
             wake=self._controller.add,
             look=self._controller.add_behind,
             unmapped=True,
         )
-        self._in_between = InBetween(
+        self._making = Making(
+            pair,
+            link,
+            self._sides.here,
             self._bound_copies,
-            self._left_in_between,
             lambda place: self._controller.add(_key(place)),
         )
-        # By this process, and without a copy so far; and those of them that had no mark before.
-        self._marked: set[ObjectKey] = set()
-        self._new: set[ObjectKey] = set()
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
         self._ward = link.guards.over(resource, self)
         self._children = Children()
@@ -107,18 +100,20 @@ class Instances:
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one claim and its copy, and write what follows."""
         place = ObjectKey(*key.split("/", 1))
+        if not self._making.is_told and not self.pending:
+            self._take_up()
         there = self._sides.there(place.namespace)
         if there is None:
-            self._is_no_more_in_between(place)
+            self._making.ended(place)
             await self._without_home(place)
             return None
         decision, seen = await self._decided(self._look(place, there))
         if seen.copy is not None or seen.claim is None or is_deleting(seen.claim):
-            self._is_no_more_in_between(place)
+            self._making.ended(place)
         if PENDING in (seen.deletes_held, seen.creates_held):
             return _SOON
-        if _makes_a_copy(seen, decision) and not self._in_between.enter(place):
-            return _HELD
+        if _makes_a_copy(seen, decision) and not self._making.enter(place):
+            return _HELD if self._making.is_told else _SOON
         await self._act(seen, decision, there)
         return _HELD if _waits(seen) else None
 
@@ -151,7 +146,7 @@ class Instances:
             return PENDING if self.pending else self._ward.deletes_held(place), ""
         if is_deleting(claim):
             return self._ward.deletion_held(), ""
-        if copy is not None or place in self._marked or not copies.is_managed(claim):
+        if copy is not None or place in self._making.ours or not copies.is_managed(claim):
             return "", ""
         return "", PENDING if self.pending else self._ward.creates_held(place)
 
@@ -193,8 +188,7 @@ class Instances:
         known = (Known(APP_CLUSTER, self._sides.here), Known(CONTROL_PLANE, there))
         try:
             if _makes_a_copy(seen, decision):
-                self._marked.add(seen.place)
-                await self._create(seen, decision, known)
+                await self._making.make(seen, decision, known)
             else:
                 await link.hands.carry_out(decision, known)
         except ClusterError as error:
@@ -204,49 +198,6 @@ class Instances:
             raise
         self._say(seen, "")
         self._note_applied(seen, decision, there)
-
-    async def _create(self, seen: Seen, decision: Decision, known: Sequence[Known]) -> None:
-        """Make a copy; where that fails, a claim that was marked for it is marked no more."""
-        place = seen.place
-        if seen.claim is not None and not copies.is_managed(seen.claim):
-            self._new.add(place)
-        try:
-            await self._link.hands.carry_out(decision, known)
-        except AlreadyExists:
-            self._in_between.leave(place)
-            raise
-        except KlutchError as error:
-            if await self._is_unmarked(place, error, known):
-                self._in_between.leave(place)
-            raise
-        self._in_between.leave(place)
-
-    async def _is_unmarked(
-        self, place: ObjectKey, error: KlutchError, known: Sequence[Known]
-    ) -> bool:
-        """Take the mark off a claim that has no copy; False where it may still be marked.
-
-        While its cluster cannot be reached, it takes up room in between, and so it does while a
-        conflict, with a quota for one, has it tried again at once. An answer that is no leaves
-        nothing to wait for.
-        """
-        claim = self._sides.here.get(*place)
-        if claim is None or place not in self._new:
-            return True
-        if not copies.is_managed(claim):
-            return not _is_silent(error)
-        if isinstance(error, Conflict) and not isinstance(error, Missing):
-            return False
-        try:
-            await self._link.hands.carry_out(instance.unmarked(self.pair, claim), known)
-        except KlutchError as again:
-            return not _is_silent(again)
-        return True
-
-    def _is_no_more_in_between(self, place: ObjectKey) -> None:
-        self._marked.discard(place)
-        self._new.discard(place)
-        self._in_between.leave(place)
 
     async def _without_home(self, place: ObjectKey) -> None:
         """Ask for a service namespace; a claim that never had one may go."""
@@ -312,10 +263,10 @@ class Instances:
     def _bound_copies(self) -> int:
         return sum(one.view.store.count(_BOUND) for one in self._sides.all().values())
 
-    def _left_in_between(self) -> Sequence[ObjectKey] | None:
-        if self.pending:
-            return None
-        return losses.bereft_places(self._sides, _MARKED, without=self._marked)
+    def _take_up(self) -> None:
+        """See, once, which marked claims have no copy, before any more are marked."""
+        lacking = losses.bereft_places(self._sides, _MARKED, without=self._making.ours)
+        self._making.take_up(lacking, held=self._ward.recreation_held())
 
     @property
     def pending(self) -> bool:
@@ -336,8 +287,8 @@ class Instances:
 
         Those that this process has just marked have not lost what they never had.
         """
-        ours = self._marked.difference(besides)
-        return losses.bereft(self._sides, _MARKED, besides=besides, without=ours)
+        ours = self._making.ours - set(besides)
+        return losses.bereft(self._sides, _MARKED, leaving=_LEAVING, besides=besides, without=ours)
 
     def copies_in(self, app_namespace: str) -> Sequence[ObjectKey]:
         """Return the places of the bound copies that belong to an app namespace."""
@@ -358,14 +309,16 @@ class Instances:
 
 def _marked(claim: Manifest) -> Sequence[str]:
     """Return the place of a claim that has, or had, a copy, as an index does."""
-    if not copies.is_managed(claim) or is_deleting(claim):
-        return ()
-    return ("/".join(identity_of(claim)),)
+    return () if is_deleting(claim) else _leaving_or_marked(claim)
 
 
-def _is_silent(error: KlutchError) -> bool:
-    """Tell whether a cluster did not answer, so that it may have done what it was asked for."""
-    return isinstance(error, Unreachable) and not error.status
+def _leaving(claim: Manifest) -> Sequence[str]:
+    """Return the place of such a claim that is being deleted, as an index does."""
+    return _leaving_or_marked(claim) if is_deleting(claim) else ()
+
+
+def _leaving_or_marked(claim: Manifest) -> Sequence[str]:
+    return ("/".join(identity_of(claim)),) if copies.is_managed(claim) else ()
 
 
 def _makes_a_copy(seen: Seen, decision: Decision) -> bool:

@@ -6,6 +6,7 @@
 import asyncio
 import math
 import os
+import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -18,7 +19,9 @@ import pytest
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.state import Role
 from konnector.decisions.cluster_binding import PULSE
-from reconciler.core.manifest import get_text
+from konnector.decisions.guard import FEW
+from reconciler.core import keys
+from reconciler.core.manifest import Manifest, annotations_of, get_text
 from reconciler.core.refs import SECRET, Ref
 from tests.support.apply_runs import Deeds
 from tests.support.bound_scenes import (
@@ -257,3 +260,62 @@ async def test_claims_whose_copies_could_not_be_made_are_no_loss(
         assert not await survives(dies())
         async with konnector(scene.app.connection):
             await eventually(lambda: alike(scene))
+
+
+async def test_konnectors_that_die_in_an_outage_leave_no_loss_together(scene: Scene) -> None:
+    """Each marks claims whose copies it cannot make, and dies before it can take the marks off."""
+    created = [f"claim-{number}" for number in range(12)]
+
+    async def dies() -> None:
+        faults = Faults()
+        async with mortal(scene.app.connection, faults):
+            faults.add(on("create", kind=scene.offer.kind), broken(503))
+            for name in created:
+                faults.add(on("patch", kind=scene.offer.kind, name=name).since(2), broken(503))
+            await eventually(lambda: sum(one.verb == "create" for one in faults.calls) > 60)
+            faults.add(on(), Crash())
+            await scene.patch_instance({"spec": {"size": uuid.uuid4().hex}})
+            await eventually(faults.still_alive)  # it raises what ends us
+
+    async with scene.backend():
+        await begins(scene)
+        async with konnector(scene.app.connection):
+            await until(lambda: says(scene.export(), "Ready"))
+            await scene.create_instance()
+            await until(scene.copy)
+        for name in created:
+            await scene.create_instance(name)
+        for _ in range(3):
+            assert not await survives(dies())
+        claims = await scene.app.cluster.list(scene.offer.kind, namespace=scene.app_namespace)
+        marked = [one for one in claims.items if keys.BOUND in annotations_of(one)]
+        assert 1 < len(marked) <= 1 + FEW
+        async with konnector(scene.app.connection):
+            await eventually(lambda: alike(scene))
+
+
+async def test_what_was_deleted_meanwhile_makes_no_loss_of_what_was_in_between(
+    scene: Scene,
+) -> None:
+    """A konnector has died, and more claims go before the next one begins than were in between."""
+    kind, served = scene.offer.kind, [f"served-{number}" for number in range(14)]
+    async with scene.backend():
+        await begins(scene)
+        async with konnector(scene.app.connection):
+            await until(lambda: says(scene.export(), "Ready"))
+            for name in served:
+                await scene.create_instance(name)
+            for name in served:
+                await until(partial(scene.copy, name))
+            await until(lambda: rests(scene))
+        for number in range(7):
+            await scene.create_instance(f"claim-{number}")
+            ref = Ref(scene.app.name, kind, scene.app_namespace, f"claim-{number}")
+            marks: Manifest = {"finalizers": [keys.SYNCER], "annotations": {keys.BOUND: "true"}}
+            await scene.app.cluster.merge_patch(ref, {"metadata": marks}, manager="konnector")
+        for name in served[:8]:
+            await remove(scene.app, kind, scene.app_namespace, name)
+        async with konnector(scene.app.connection):
+            await eventually(lambda: alike(scene))
+            claims = await scene.app.cluster.list(kind, namespace=scene.app_namespace)
+            assert len(claims.items) == 7 + len(served[8:])
