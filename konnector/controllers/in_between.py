@@ -4,20 +4,23 @@ A konnector that is killed then leaves so many marked claims without a copy, and
 killed, too. All they leave must stay fewer than what the guard takes for a loss: more than FEW, and
 more than half of the marked ones (mapping.md 10), or a person would be asked to allow what nobody
 lost. Developers may delete others meanwhile, whose copies then no longer stand against those left:
-so many are let in that half of the copies may go.
+so few are let in that most copies may go.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from konnector.decisions.guard import FEW, Count
 from reconciler.core.refs import ObjectKey
 
+SHARE: Final = 8  # of so many copies, all but one may go
+
 
 class InBetween:
-    """Lets half as many in at once as there are copies, but always a few. `copies` counts them.
+    """Lets an eighth as many in at once as there are copies, but always a few.
 
-    Until it is told what was there before, it lets in one at a time. `wake(place)` is called for
-    who found no room, once there is some.
+    `copies` counts them. Until it is told what was there before, it lets in one at a time.
+    `wake(place)` is called for who found no room, once there is some.
     """
 
     def __init__(self, copies: Callable[[], int], wake: Callable[[ObjectKey], None]) -> None:
@@ -78,7 +81,7 @@ class InBetween:
         if self._lost is None:
             return max(0, 1 - len(self._inside))
         lost, copies = len(self._lost), self._copies()
-        most = max(FEW, copies // 2)
+        most = max(FEW, copies // SHARE)
         if not Count("", lost, lost + copies).is_mass:
             most = max(1, most - lost)
         return max(0, most - len(self._inside))

@@ -94,9 +94,10 @@ async def alike(scene: Scene) -> bool:
         assert get_map(claim, "status") == get_map(copy, "status"), f"statuses of {name} differ"
     sent = await _held(scene.plane, SECRET, scene.service_namespace)
     came = await _held(scene.app, SECRET, scene.app_namespace)
-    assert {name: get(one, "data") for name, one in sent.items()} == {
-        name: get(one, "data") for name, one in came.items()
-    }, "the Secrets differ"
+    assert not sent.keys() - came.keys(), f"Secrets {sent.keys() - came.keys()} did not come"
+    assert not came.keys() - sent.keys(), f"Secrets {came.keys() - sent.keys()} did not go"
+    old = [name for name in sent if get(sent[name], "data") != get(came[name], "data")]
+    assert not old, f"Secrets {old} are old"
     return True
 
 
