@@ -1,5 +1,5 @@
 """`python -m klutchctl`."""
 
-from klutchctl.main import main
+from klutchctl.entry import main
 
 main()

@@ -137,7 +137,7 @@ def test_the_order_of_exit_codes_is_the_programs():
 
 def test_what_the_demo_is_said_to_print_is_what_it_does():
     told = README.split("## Five minutes")[1].split("```text\n")[1].split("```")[0]
-    demo = (ROOT / "tests" / "demo" / "__main__.py").read_text("utf-8")
+    demo = (ROOT / "tests" / "demo" / "program.py").read_text("utf-8")
     titles = re.findall(r"^== (.*)$", told, re.MULTILINE)
     assert titles
     assert all(title in demo for title in titles)

@@ -10,13 +10,13 @@ import pytest
 
 from klutchctl import main
 from tests.demo import telling
-from tests.demo.__main__ import is_kept
+from tests.demo.program import is_kept
 from tests.demo.telling import owner_check
 
 CLEANING = """
 import signal
 import time
-from tests.demo.__main__ import interrupt_once
+from tests.demo.program import interrupt_once
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 interrupt_once()
@@ -47,7 +47,7 @@ def test_only_the_first_interruption_counts(first):
 
 GOING_ON = """
 import signal
-from tests.demo.__main__ import interrupt_once
+from tests.demo.program import interrupt_once
 
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 interrupt_once()
@@ -64,7 +64,7 @@ def test_with_nohup_a_closed_terminal_does_not_interrupt():
 
 TAKING_DOWN = """
 import sys
-from tests.demo import __main__ as demo
+from tests.demo import program as demo
 
 demo.KLUTCHCTL = sys.argv[1]
 demo.take_down()
@@ -90,7 +90,7 @@ def test_keep_is_a_switch(said, kept):
 
 ENDING_EARLY = """
 import sys
-from tests.demo import __main__ as demo
+from tests.demo import program as demo
 
 async def early(place):
     demo.fail("a cluster is gone")

@@ -1,0 +1,284 @@
+"""`make demo`: from a line in a fleet's files to a row in a database, on real parts.
+
+klutch-bind serves the control plane, where Crossplane and a service operator work, and a konnector
+serves each app cluster, all as processes of their own. Every step prints what it does and how long
+it took. `KEEP=1` leaves all of it running.
+"""
+
+import asyncio
+import base64
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import uvloop
+
+from klutchctl import files, settings
+from klutchctl.exit_codes import ExitCode
+from klutchctl.sandbox.layout import named
+from klutchctl.sandbox.progress import Lines
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.blueprints.objects import build
+from reconciler.core import names
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import SECRET, Ref
+from tests.demo import developer
+from tests.demo.developer import Developer
+from tests.demo.place import DIRECT, FLEET, OTHER, SHOP, TEAM, Place, home_of
+from tests.demo.telling import KLUTCHCTL, Story, fail, klutchctl
+from tests.support.eventually import eventually
+
+NAME = "demo"
+DATABASE = "orders"
+BY_HAND = "written-by-hand"
+ENDING = f"End it with: {KLUTCHCTL} sandbox down --delete --name {NAME}"
+_PR_SET_PDEATHSIG = 1
+
+
+async def use_the_service(place: Place, story: Story) -> None:
+    """Do what developers do, with nothing but their app cluster."""
+    async with place.app_cluster(SHOP) as shop, place.app_cluster(OTHER) as other:
+        mine, theirs = Developer(shop, DATABASE), Developer(other, DATABASE)
+        with story.step("A developer asks for a database and for credentials, in an app cluster"):
+            await mine.claim_a_database()
+        with story.step("So does another one, by the same names in another app cluster"):
+            await theirs.claim_a_database()
+        with story.step("Crossplane and the operator provide; status and credentials come down"):
+            for one in (mine, theirs):
+                await one.is_ready(developer.INSTANCE)
+                await one.is_ready(developer.BINDING)
+            credentials = await mine.credentials()
+            others = await theirs.credentials()
+        with story.step("Write a row with exactly those credentials"):
+            await developer.ask(
+                credentials,
+                "CREATE TABLE orders (item text)",
+                "INSERT INTO orders VALUES ('a bicycle')",
+            )
+        with story.step("Back up, lose the table, restore"):
+            await mine.back_up("before-the-accident")
+            await developer.ask(credentials, "DROP TABLE orders")
+            await mine.restore("after-the-accident", "before-the-accident")
+        with story.step("Read the row back"):
+            rows = await developer.ask(credentials, "SELECT item FROM orders")
+            print(f"   {', '.join(rows)}")
+            if rows != ["a bicycle"]:
+                fail("the row did not come back")
+        with story.step("The database of the other app cluster is another one"):
+            tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+            if await developer.ask(others, tables) != ["0"]:
+                fail("two app clusters share a database")
+
+
+async def write_a_secret_by_hand(place: Place) -> None:
+    """Write a Secret beside one app cluster's copies, and see where it arrives."""
+    async with (
+        place.plane() as plane,
+        place.app_cluster(SHOP) as shop,
+        place.app_cluster(OTHER) as other,
+    ):
+        data = {"password": base64.b64encode(b"swordfish").decode()}
+        made = build(SECRET, BY_HAND, namespace=home_of(SHOP), data=data)
+        await plane.create(made, SECRET, manager="provider")
+        print(f"   Secret {home_of(SHOP)}/{BY_HAND} on the control plane")
+        await eventually(lambda: shop.get(Ref(shop.name, SECRET, TEAM, BY_HAND)))
+        for cluster in (shop, other):
+            found = await Developer(cluster, DATABASE).secrets()
+            print(f"   Secrets in {TEAM} of {cluster.name}: {', '.join(found)}")
+            if (BY_HAND in found) != (cluster is shop):
+                fail(f"{cluster.name} has not its own Secrets alone")
+
+
+async def take_the_claims_away(place: Place) -> None:
+    """Change a binding by hand, as somebody with kubectl might."""
+    async with place.app_cluster(SHOP) as cluster:
+        name = developer.BINDING.resource
+        binding = Ref(cluster.name, API_SERVICE_BINDING, names.KLUTCH_NAMESPACE, name)
+        nothing: Manifest = {"spec": {"permissionClaims": []}}
+        await cluster.merge_patch(binding, nothing, manager="somebody")
+    print(f"   APIServiceBinding {name} in {SHOP} accepts no claims any more")
+
+
+async def use_the_operator(place: Place, story: Story) -> None:
+    """Do without Crossplane, in one app cluster."""
+    async with place.app_cluster(OTHER) as cluster:
+        one = Developer(cluster, "reports")
+        with story.step("A developer claims by them: Crossplane is not in between"):
+            await one.claim_a_database_of_the_operator()
+            await one.is_ready(developer.OPERATORS_BINDING)
+            await developer.ask(await one.credentials(), "SELECT 'no detour'")
+
+
+def raise_budget(fleet: Path) -> None:
+    """Let more units leave at once."""
+    file = fleet / "fleet.yaml"
+    text = file.read_text().replace("maxDeletes: 3", "maxDeletes: 4")
+    file.write_text(text.replace("maxDeletePercent: 25", "maxDeletePercent: 50"))
+
+
+async def change_the_files(place: Place, story: Story, approved: tuple[str, ...]) -> None:
+    """Put files into a copy of the fleet, and take one out of it."""
+    fleet = place.changed_fleet
+    shutil.copytree(FLEET, fleet)
+    with story.step("Bind the operator's own kinds as well: two files more"):
+        shutil.copytree(DIRECT, fleet, dirs_exist_ok=True)
+        await klutchctl("apply", str(fleet), *approved)
+    await use_the_operator(place, story)
+    with story.step("Take a Binding out of the files: more units would leave than may at once"):
+        (fleet / "bindings" / "team-a" / "backups.yaml").unlink()
+        await klutchctl("apply", str(fleet), *approved, wanted=ExitCode.HELD_BACK)
+    with story.step("Raise the budget, and plan again"):
+        raise_budget(fleet)
+        await klutchctl(
+            "plan", str(fleet), "--detailed-exitcode", *place.reach, wanted=ExitCode.CHANGES
+        )
+    with story.step("Apply: sync stops, and all data stays"):
+        await klutchctl("apply", str(fleet), *approved)
+
+
+async def road(place: Place, story: Story) -> None:
+    """Walk the whole road with the clusters running."""
+    approved = ("--auto-approve", "--wait", *place.reach)
+    with story.step("Run klutch-bind: it will serve what the next steps create"):
+        place.serve_the_control_plane()
+    with story.step("Run a konnector for each app cluster: they wait for bindings"):
+        place.serve_the_app_clusters()
+    with story.step("Check the files"):
+        await klutchctl("validate", FLEET)
+    with story.step(
+        "Plan: what would change on which cluster, and which line of which file wants it"
+    ):
+        await klutchctl("plan", FLEET, "--detailed-exitcode", *place.reach, wanted=ExitCode.CHANGES)
+    with story.step("Apply it, and wait until all units are Ready"):
+        await klutchctl("apply", FLEET, *approved)
+    await use_the_service(place, story)
+    with story.step("A Secret that is written by hand goes to its own app cluster alone"):
+        await write_a_secret_by_hand(place)
+    with story.step("Change a binding by hand: drift, repaired by the next apply"):
+        await take_the_claims_away(place)
+        await klutchctl("apply", FLEET, *approved)
+    with story.step("How all units are"):
+        await klutchctl("status", FLEET, *place.reach)
+    await change_the_files(place, story, approved)
+
+
+def look_around(place: Place) -> None:
+    """Tell how to go on with what was left running."""
+    app = f"kubectl --kubeconfig {place.layout.kubeconfig} --context {SHOP}"
+    plane = f"kubectl --kubeconfig {place.layout.kubeconfig} --context cp-eu"
+    print("\nLeft running. Look around:")
+    print(f"  {KLUTCHCTL} sandbox status --name {NAME}")
+    print(f"  {KLUTCHCTL} status {place.changed_fleet} {' '.join(place.reach)}")
+    print(f"  {app} get postgresqlinstances,servicebindings,secrets -n {TEAM}")
+    print(f"  {plane} get claim,composite,managed,postgresqls -A")
+    print(f"  {place.layout.logs}: the log of each program")
+    print(ENDING)
+
+
+def is_kept(environ: Mapping[str, str]) -> bool:
+    """Tell whether KEEP asks to leave all of it running."""
+    return environ.get("KEEP", "").lower() not in ("", "0", "no", "false", "off")
+
+
+async def demo(place: Place) -> None:
+    """Run the demo."""
+    story = Story()
+    if place.layout.root.exists():
+        with story.step("Take down what an earlier demo has left"):
+            await klutchctl("sandbox", "down", "--delete", "--name", NAME)
+    with story.step("Start a control plane of services, and the app clusters of fleet-example"):
+        await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, "--services")
+    await road(place, story)
+    if is_kept(os.environ):
+        look_around(place)
+    else:
+        with story.step("Take everything down"):
+            await klutchctl("sandbox", "down", "--delete", "--name", NAME)
+    story.where_the_time_went()
+
+
+def interrupt_once() -> None:
+    """Let the first SIGINT, SIGTERM or SIGHUP interrupt; those after it leave the clean-up alone.
+
+    Who ends a group of processes, or make, often sends two. `nohup` keeps its word.
+    """
+    interrupted = False
+
+    def interrupt(_number: int, _frame: object) -> None:
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, interrupt)
+
+
+def end_with_make() -> None:
+    """Be interrupted where make dies, so that nobody goes on unseen. Only Linux can do that."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def main() -> None:
+    """Run the demo and end the process, by the exit code of an interruption where there was one."""
+    try:
+        run()
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise SystemExit(ExitCode.INTERRUPTED) from None
+    except BrokenPipeError:  # nobody reads any more what it tells
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(ExitCode.INTERRUPTED) from None
+
+
+def run() -> None:
+    """Run the demo; one that does not come to its end leaves nothing behind, unless told to.
+
+    One at a time: another one waits for the end of this.
+    """
+    interrupt_once()
+    end_with_make()
+    place = Place(named(NAME, state_home=settings.read(os.environ).state_home))
+    folder = place.layout.root.parent
+    files.private_folder(folder)
+    with files.exclusive(folder / f".{NAME}.demo.lock", "the demo", Lines(sys.stdout)):
+        try:
+            uvloop.run(demo(place))
+        except BaseException:
+            if is_kept(os.environ):
+                leave()
+            else:
+                take_down()
+            raise
+
+
+def leave() -> None:
+    """Say how to end what is left of a demo that did not come to its end, if anybody reads it."""
+    with contextlib.suppress(OSError):
+        print(f"\nThe demo ends early, and is left as it is. {ENDING}", flush=True)
+
+
+def take_down() -> None:
+    """Have nothing of the demo left, also where nobody can be told of it any more."""
+    output = None
+    try:
+        print("\nThe demo ends early: it is taken down", flush=True)
+    except OSError:  # the terminal or pipe is gone
+        output = subprocess.DEVNULL
+    down = [KLUTCHCTL, "sandbox", "down", "--delete", "--name", NAME]
+    subprocess.run(
+        down,
+        check=False,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+    )
