@@ -211,6 +211,8 @@ def _postgresql(place: PostgresqlPlace, port: int) -> tuple[Launch, Sequence[str
         "port": port,
         "unix_socket_directories": "",
         "shared_buffers": "32MB",
+        # In the data folder: of what it takes elsewhere, a killed server leaves some for ever.
+        "dynamic_shared_memory_type": "mmap",
         "max_connections": 100,
         "max_wal_size": "128MB",
         "logging_collector": "off",

@@ -16,7 +16,7 @@ from typing import Final
 import psutil
 
 from klutchctl import files
-from klutchctl.sandbox import processes, unprivileged
+from klutchctl.sandbox import processes, shared_memory, unprivileged
 from klutchctl.sandbox.components import PostgresqlPlace
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.progress import Progress
@@ -31,6 +31,8 @@ _ANSWER_TIMEOUT: Final = 30.0
 _INITDB_TIMEOUT: Final = 180.0
 _ORPHANS_GRACE: Final = 10.0
 _POLL: Final = 0.05
+_DATA: Final = "data"
+_DRAFT: Final = "draft"
 
 
 def find(layout: Layout, environ: Mapping[str, str]) -> PostgresqlPlace:
@@ -45,7 +47,7 @@ def find(layout: Layout, environ: Mapping[str, str]) -> PostgresqlPlace:
     for binaries in _candidates(environ):
         problem = _problem_of(binaries, owner)
         if problem is None:
-            return PostgresqlPlace(_home(layout) / "data", binaries, owner)
+            return PostgresqlPlace(_home(layout) / _DATA, binaries, owner)
         refused.append(f"{binaries} {problem}")
     found_instead = f" ({'; '.join(refused)})" if refused else ""
     raise HostError(
@@ -74,7 +76,7 @@ def ensure_data(layout: Layout, place: PostgresqlPlace, *, progress: Progress) -
     with progress.step("making a PostgreSQL database cluster"):
         password = secrets.token_urlsafe(24)
         files.write(layout.postgresql_password, password.encode())
-        _initdb(place, password)
+        _initdb(layout, place, password)
     return password
 
 
@@ -91,12 +93,15 @@ def clear_after_crash(place: PostgresqlPlace) -> None:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     orphan.kill()
         time.sleep(_POLL)
+    shared_memory.release(place.data)
     (place.data / "postmaster.pid").unlink(missing_ok=True)
 
 
 def remove(layout: Layout) -> None:
-    """Remove the data where it is not in the folder of the sandbox."""
+    """Remove what is not in the folder of the sandbox: shared memory, and maybe the data."""
     home = _home(layout)
+    for data in (home / _DATA, home / _DRAFT):
+        shared_memory.release(data)
     if home.parent == _SHARED and (_facts(home) is not None or not home.exists()):
         files.remove_folder(home)
 
@@ -167,10 +172,14 @@ def _facts(home: Path) -> os.stat_result | None:
     return facts if stat.S_ISDIR(facts.st_mode) else None
 
 
-def _initdb(place: PostgresqlPlace, password: str) -> None:
-    """Make the data folder whole or not at all."""
+def _initdb(layout: Layout, place: PostgresqlPlace, password: str) -> None:
+    """Make the data folder whole or not at all.
+
+    The process is one of the sandbox: where this run is killed, the next one stops it.
+    """
     home = place.data.parent
-    draft, password_file = home / "draft", home / "password"
+    draft, password_file = home / _DRAFT, home / "password"
+    shared_memory.release(draft)
     shutil.rmtree(draft, ignore_errors=True)
     try:
         password_file.unlink(missing_ok=True)
@@ -188,7 +197,7 @@ def _initdb(place: PostgresqlPlace, password: str) -> None:
         command = (*processes.launcher(home, place.owner), str(place.binaries / "initdb"))
         made = subprocess.run(
             (*command, *arguments),
-            env={"PATH": os.defpath},
+            env=processes.marked(processes.identity(layout, "initdb")),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

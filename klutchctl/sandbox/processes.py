@@ -151,8 +151,7 @@ def start(server: Server, program: Path) -> None:
     command: tuple[str, ...] = (str(program), *server.arguments)
     environment: Mapping[str, str] = _ENVIRONMENT
     if server.launch is not None:
-        mark = {_MARK: f"{server.digest} {server.identity}"}
-        environment = {**_ENVIRONMENT, **server.launch.environment, **mark}
+        environment = {**marked(server.identity, server.digest), **server.launch.environment}
         command = (*launcher(server.launch.folder, server.launch.owner), *command)
     try:
         os.posix_spawn(
@@ -173,6 +172,11 @@ def start(server: Server, program: Path) -> None:
             f"{program} does not start: {error.strerror}",
             hint=f"If the file is damaged, delete {program.parent} and run the command again",
         ) from error
+
+
+def marked(identity: str, digest: str = "") -> Mapping[str, str]:
+    """Return the environment that lets `observe` find a process, and what that starts."""
+    return {**_ENVIRONMENT, _MARK: f"{digest} {identity}"}
 
 
 def launcher(folder: Path, owner: Owner | None) -> tuple[str, ...]:

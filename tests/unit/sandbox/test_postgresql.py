@@ -10,7 +10,7 @@ import pytest
 
 from klutchctl import main
 from klutchctl.exit_codes import ExitCode
-from klutchctl.sandbox import postgresql, unprivileged
+from klutchctl.sandbox import lifecycle, postgresql, processes, unprivileged
 from klutchctl.sandbox.components import PostgresqlPlace
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.progress import Quiet
@@ -155,3 +155,17 @@ async def test_after_a_crash_the_processes_that_are_left_are_waited_for(tmp_path
     await asyncio.to_thread(postgresql.clear_after_crash, place)
     assert await left.wait() == -9
     assert not (data / "postmaster.pid").exists()
+
+
+async def test_down_ends_the_making_of_data_whose_run_was_killed(tmp_path):
+    layout = Layout(tmp_path / "box")
+    binaries = install(tmp_path / "bin")
+    (binaries / "initdb").write_text("#!/bin/sh\nexec sleep 600\n")
+    place = PostgresqlPlace(layout.services / "postgresql" / "data", binaries, None)
+    made = asyncio.create_task(
+        asyncio.to_thread(postgresql.ensure_data, layout, place, progress=Quiet())
+    )
+    await eventually(lambda: processes.observe(layout))
+    assert await asyncio.to_thread(lifecycle.down, layout, delete=False, progress=Quiet()) == 1
+    with pytest.raises(HostError, match="initdb failed"):
+        await made

@@ -1,0 +1,51 @@
+"""A PostgreSQL of a sandbox that is killed leaves nothing in the kernel, on a real server."""
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from klutchctl.sandbox import shared_memory
+from tests.support.postgresql import served
+
+SEGMENTS = Path("/proc/sysvipc/shm")
+
+pytestmark = pytest.mark.skipif(not SEGMENTS.exists(), reason="only Linux tells the segments")
+
+
+def segments():
+    """Return the keys of what there is."""
+    return {int(line.split()[0]) for line in SEGMENTS.read_text().splitlines()[1:]}
+
+
+def lock_of(server):
+    """Return the lines of what names the server's process and segment."""
+    ((data,),) = server.ask("SHOW data_directory")
+    return Path(data, "postmaster.pid").read_text().splitlines()
+
+
+def test_the_shared_memory_of_a_killed_server_goes_with_its_data():
+    with served() as server:
+        lock = lock_of(server)
+        key = int(lock[6].split()[0])
+        assert key in segments()
+        assert server.ask("SHOW dynamic_shared_memory_type") == [("mmap",)]
+        os.kill(int(lock[0]), signal.SIGKILL)
+    assert key not in segments()
+
+
+def test_that_of_a_server_that_runs_stays():
+    with served() as server:
+        ((data,),) = server.ask("SHOW data_directory")
+        shared_memory.release(Path(data))
+        assert int(lock_of(server)[6].split()[0]) in segments()
+
+
+@pytest.mark.parametrize("lock", [None, "", "1\n" * 6, "1\n" * 6 + "no numbers\n", "1\n" * 7])
+def test_a_lock_that_names_nothing_takes_nothing_away(tmp_path, monkeypatch, lock):
+    monkeypatch.setattr(ctypes, "CDLL", None)
+    if lock is not None:
+        (tmp_path / "postmaster.pid").write_text(lock)
+    shared_memory.release(tmp_path)
