@@ -113,7 +113,10 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         if kit is not None:
             beside.up(place, kit, progress=progress)
     except (KeyboardInterrupt, SystemExit):
-        _say("Interrupted. Nothing is lost: `klutchctl sandbox up` goes on, `down` stops it")
+        _say(
+            "Interrupted. Nothing is lost: the same command goes on,"
+            f" {place.command('down')} stops what runs"
+        )
         raise
     _announce(place, state, kit)
     return ExitCode.SUCCESS
@@ -156,7 +159,7 @@ def status(
     if found is None:
         raise HostError(
             f"there is no sandbox {name!r} in {place.root.parent}",
-            hint="`klutchctl sandbox up` makes one",
+            hint=f"{place.command('up')} makes one",
         )
     if output is Format.JSON:
         typer.echo(report.as_json(place, found))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from reconciler.core.errors import ConfigError
 
+DEFAULT = "default"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
@@ -17,6 +18,16 @@ class Layout:
     """
 
     root: Path
+
+    def command(self, words: str) -> str:
+        """Return `klutchctl sandbox WORDS` as a person types it for this sandbox and no other."""
+        name = "" if self.root.name == DEFAULT else f" --name {self.root.name}"
+        return f"`klutchctl sandbox {words}{name}`"
+
+    @property
+    def removal(self) -> str:
+        """Tell how to begin anew, where nothing else helps."""
+        return f"{self.command('down --delete')} removes the sandbox with its data"
 
     @property
     def state_file(self) -> Path:

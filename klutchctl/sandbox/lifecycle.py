@@ -84,7 +84,7 @@ def app_clusters(count: int) -> tuple[Wanted, ...]:
 
 def check(layout: Layout, wanted: Sequence[Wanted]) -> None:
     """Raise the ConfigError of `up` early, before anything that takes long."""
-    _refuse_to_lose(load(layout), wanted)
+    _refuse_to_lose(layout, load(layout), wanted)
 
 
 def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
@@ -102,7 +102,7 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
         if wanted is None:
             wanted = app_clusters(2) if known is None else ()
         else:
-            _refuse_to_lose(known, wanted)
+            _refuse_to_lose(layout, known, wanted)
         new_ports = _port_source(layout)
         target = state.extend(known, wanted, new_ports=new_ports)
         target = _with_services(target, plan, new_ports)
@@ -171,7 +171,7 @@ def load(layout: Layout) -> State | None:
             content = layout.state_file.read_bytes()
         except FileNotFoundError:
             return None
-    return state.parse(content, source=str(layout.state_file))
+    return state.parse(content, source=str(layout.state_file), removal=layout.removal)
 
 
 def connection(layout: Layout, member: Member) -> Connection:
@@ -198,14 +198,14 @@ def locked(layout: Layout, progress: Progress) -> Iterator[None]:
         yield
 
 
-def _refuse_to_lose(known: State | None, wanted: Sequence[Wanted]) -> None:
+def _refuse_to_lose(layout: Layout, known: State | None, wanted: Sequence[Wanted]) -> None:
     lost = state.lacking(known, wanted) if known else ()
     if lost:
         names = ", ".join(member.context for member in lost)
         raise ConfigError(
             f"the sandbox has clusters that would be left out: {names}",
             hint="Leave the option out to keep them, use another --name, or remove the sandbox"
-            " and its data with `klutchctl sandbox down --delete`",
+            f" and its data with {layout.command('down --delete')}",
         )
 
 
@@ -217,7 +217,9 @@ def _port_source(layout: Layout) -> Callable[[int], Sequence[int]]:
         remembered = set(given)
         for file in layout.root.parent.glob("*/state.json"):
             try:
-                remembered.update(state.parse(file.read_bytes(), source=str(file)).ports)
+                remembered.update(
+                    state.parse(file.read_bytes(), source=str(file), removal="").ports
+                )
             except (OSError, HostError):
                 continue  # another sandbox's trouble
         found = ports.free(count, avoid=remembered)
@@ -257,10 +259,10 @@ def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
     files.private_folder(layout.logs)
     # First, so that a run that is killed later leaves ports that the next one uses again.
     files.write(layout.state_file, state.dump(target))
-    pki.ensure_etcd(layout.etcd_pki)
+    pki.ensure_etcd(layout.etcd_pki, removal=layout.removal)
     layout.etcd_data.mkdir(mode=0o700, exist_ok=True)
     for member in target.members:
-        pki.ensure_cluster(layout.pki(member.id), context=member.context)
+        pki.ensure_cluster(layout.pki(member.id), context=member.context, removal=layout.removal)
         own = kubeconfig.render([entry(layout, member, user="controller-manager")])
         files.write(control_planes.controller_manager_kubeconfig(layout, member.id), own)
         if tuning.audit:

@@ -28,13 +28,13 @@ _OF_CLUSTER: Final = (
 )
 
 
-def ensure_etcd(folder: Path) -> None:
+def ensure_etcd(folder: Path, *, removal: str) -> None:
     """Create the certificates of etcd in `folder`, unless they are there.
 
     Raises HostError if only some are: new ones would not fit what runs or is stored with them.
     """
     if folder.exists():
-        _require(folder, _OF_ETCD)
+        _require(folder, _OF_ETCD, removal)
         return
     now = datetime.now(UTC)
     authority = certificates.authority("klutchctl sandbox etcd", now=now)
@@ -44,13 +44,13 @@ def ensure_etcd(folder: Path) -> None:
     files.write_folder(folder, contents | _named("client", client))
 
 
-def ensure_cluster(folder: Path, *, context: str) -> None:
+def ensure_cluster(folder: Path, *, context: str, removal: str) -> None:
     """Create the certificates of the cluster `context` in `folder`, unless they are there.
 
     Raises HostError if only some are, as `ensure_etcd` does.
     """
     if folder.exists():
-        _require(folder, _OF_CLUSTER)
+        _require(folder, _OF_CLUSTER, removal)
         return
     now = datetime.now(UTC)
     # X.509 allows a common name of 64 characters; the name of the authority is for people only.
@@ -69,13 +69,13 @@ def ensure_cluster(folder: Path, *, context: str) -> None:
     files.write_folder(folder, contents)
 
 
-def ensure_component(folder: Path) -> None:
+def ensure_component(folder: Path, *, removal: str) -> None:
     """Create the certificate of the services in `folder`, unless it is there.
 
     With the file names of a Secret of type kubernetes.io/tls. Raises HostError as `ensure_etcd`.
     """
     if folder.exists():
-        _require(folder, _OF_COMPONENT)
+        _require(folder, _OF_COMPONENT, removal)
         return
     now = datetime.now(UTC)
     authority = certificates.authority("klutchctl sandbox services", now=now)
@@ -84,13 +84,12 @@ def ensure_component(folder: Path) -> None:
     files.write_folder(folder, contents)
 
 
-def _require(folder: Path, names: Sequence[str]) -> None:
+def _require(folder: Path, names: Sequence[str], removal: str) -> None:
     lost = next((name for name in names if not (folder / name).is_file()), None)
     if lost is not None:
         raise HostError(
             f"{folder / lost} is lost",
-            hint="Put it back, or start afresh: `klutchctl sandbox down --delete` removes the"
-            " sandbox with its data",
+            hint=f"Put it back, or start afresh: {removal}",
         )
 
 

@@ -30,7 +30,7 @@ def free(count: int, *, avoid: Collection[int] = ()) -> list[int]:
     if len(found) < count:
         raise HostError(
             f"no free port between {_RANGE.start} and {_RANGE.stop - 1} on {_LOOPBACK}",
-            hint="Stop what listens there; `klutchctl sandbox down` stops a sandbox",
+            hint="Stop what listens there; `klutchctl sandbox down --name NAME` stops a sandbox",
         )
     return found
 

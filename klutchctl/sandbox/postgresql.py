@@ -70,8 +70,7 @@ def ensure_data(layout: Layout, place: PostgresqlPlace, *, progress: Progress) -
         except FileNotFoundError:
             raise HostError(
                 f"{layout.postgresql_password} is lost",
-                hint="Put it back, or start afresh: `klutchctl sandbox down --delete` removes the"
-                " sandbox with its data",
+                hint=f"Put it back, or start afresh: {layout.removal}",
             ) from None
     with progress.step("making a PostgreSQL database cluster"):
         password = secrets.token_urlsafe(24)

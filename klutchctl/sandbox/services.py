@@ -102,7 +102,7 @@ def _write_files(layout: Layout, state: State, kit: Kit, progress: Progress) -> 
     for name in services.programs:
         files.private_folder(layout.program_data(name))
     if not _OF_CROSSPLANE.isdisjoint(services.components):
-        pki.ensure_component(components.tls_folder(layout))
+        pki.ensure_component(components.tls_folder(layout), removal=layout.removal)
     if kit.postgresql is not None:
         password = postgresql.ensure_data(layout, kit.postgresql, progress=progress)
         address = components.address(components.postgresql_port(services), password)

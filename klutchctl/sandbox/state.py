@@ -153,8 +153,11 @@ def dump(state: State) -> bytes:
     return json.dumps({"version": version, **content}, indent=2).encode() + b"\n"
 
 
-def parse(content: bytes, *, source: str) -> State:
-    """Return the state in `content`. Raises HostError, naming `source`, for anything else."""
+def parse(content: bytes, *, source: str, removal: str) -> State:
+    """Return the state in `content`.
+
+    Raises HostError for anything else, naming `source` and telling of its `removal`.
+    """
     try:
         document = json.loads(content)
         version = document["version"]
@@ -173,7 +176,7 @@ def parse(content: bytes, *, source: str) -> State:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise HostError(
             f"{source} is not a sandbox's state ({type(error).__name__})",
-            hint="`klutchctl sandbox down --delete` removes the sandbox with its data",
+            hint=removal,
         ) from error
     raise HostError(
         f"{source} has the format {version!r}, this klutchctl knows {_VERSION} and"

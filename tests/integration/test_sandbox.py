@@ -186,7 +186,7 @@ async def test_a_lost_certificate_is_named_with_a_way_out(machine):
     answer = await machine.sandbox("up", "--name", "other")
     assert answer.code == 1
     assert f"{lost} is lost" in answer.err
-    assert "`klutchctl sandbox down --delete`" in answer.err
+    assert "`klutchctl sandbox down --delete --name other`" in answer.err
     assert machine.pids("other") == {}
     lost.write_bytes(content)
 

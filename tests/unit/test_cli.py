@@ -104,6 +104,17 @@ def test_the_status_of_no_sandbox_is_1_and_says_how_to_make_one(capsys, home):
     assert "`klutchctl sandbox up`" in error
 
 
+def test_what_is_told_of_a_sandbox_is_typed_for_that_one(capsys, home):
+    assert main.run(["sandbox", "status", "--name", "tour"]) == 1
+    assert "`klutchctl sandbox up --name tour` makes one" in capsys.readouterr().err
+    tour = home / "XDG_STATE_HOME" / "klutchctl" / "sandbox" / "tour"
+    tour.mkdir(parents=True)
+    (tour / "state.json").write_text("{}")
+    assert main.run(["sandbox", "status", "--name", "tour"]) == 1
+    told = capsys.readouterr().err
+    assert "`klutchctl sandbox down --delete --name tour` removes the sandbox" in told
+
+
 def test_down_without_a_sandbox_is_fine(capsys, home):
     assert main.run(["sandbox", "down", "--delete"]) == 0
     assert "no process to stop" in capsys.readouterr().out

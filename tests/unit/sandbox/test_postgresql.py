@@ -165,7 +165,8 @@ async def test_down_ends_the_making_of_data_whose_run_was_killed(tmp_path):
     made = asyncio.create_task(
         asyncio.to_thread(postgresql.ensure_data, layout, place, progress=Quiet())
     )
-    await eventually(lambda: processes.observe(layout))
+    # Not while it is still becoming that program.
+    await eventually(lambda: [one.arguments for one in processes.observe(layout)] == [("600",)])
     assert await asyncio.to_thread(lifecycle.down, layout, delete=False, progress=Quiet()) == 1
     with pytest.raises(HostError, match="initdb failed"):
         await made

@@ -14,6 +14,7 @@ from reconciler.core.errors import HostError
 
 CP = Member("control-plane", Role.CONTROL_PLANE, 20003)
 APP = Member("app-1", Role.APP_CLUSTER, 20004)
+REMOVAL = "`klutchctl sandbox down --delete --name it` removes it"
 ONE = State(20001, 20002, (CP, APP))
 
 
@@ -71,7 +72,7 @@ contexts = st.text(min_size=1, max_size=80)
 def test_the_file_gives_back_what_was_written(names):
     members = tuple(Member(name, Role.APP_CLUSTER, 20000 + i) for i, name in enumerate(names))
     written = State(1, 2, members)
-    assert state.parse(state.dump(written), source="state.json") == written
+    assert state.parse(state.dump(written), source="state.json", removal=REMOVAL) == written
 
 
 @given(st.lists(contexts, unique=True, min_size=2, max_size=8))
@@ -97,9 +98,9 @@ UNUSABLE = {
 @pytest.mark.parametrize(("content", "problem"), UNUSABLE.values(), ids=UNUSABLE.keys())
 def test_an_unusable_file_is_named_with_a_way_out(content, problem):
     with pytest.raises(HostError, match=problem) as caught:
-        state.parse(content, source="/somewhere/state.json")
+        state.parse(content, source="/somewhere/state.json", removal=REMOVAL)
     assert "/somewhere/state.json" in str(caught.value)
-    assert caught.value.hint
+    assert "--name" in caught.value.hint
 
 
 NO_PORTS = {
@@ -120,12 +121,12 @@ NO_PORTS = {
 def test_a_port_that_is_none_makes_the_file_unusable(known, port):
     content = state.dump(ONE).replace(str(known).encode(), port)
     with pytest.raises(HostError, match=r"state\.json is not a sandbox's state.*down --delete"):
-        state.parse(content, source="state.json")
+        state.parse(content, source="state.json", removal=REMOVAL)
 
 
 def test_the_first_and_the_last_port_are_ports():
     edge = State(1, 65535, (CP,))
-    assert state.parse(state.dump(edge), source="state.json") == edge
+    assert state.parse(state.dump(edge), source="state.json", removal=REMOVAL) == edge
 
 
 SERVED = Services("/fleet/services", (Component.POSTGRESQL,), ("operator",), {"postgresql": 20005})
@@ -135,13 +136,13 @@ WITH_SERVICES = State(20001, 20002, (CP, APP), SERVED)
 def test_services_are_given_back_in_a_format_that_a_klutchctl_without_them_refuses():
     content = state.dump(WITH_SERVICES)
     assert json.loads(content)["version"] == 2
-    assert state.parse(content, source="state.json") == WITH_SERVICES
+    assert state.parse(content, source="state.json", removal=REMOVAL) == WITH_SERVICES
 
 
 def test_without_services_the_file_is_as_it_always_was():
     document = json.loads(state.dump(ONE))
     assert (document["version"], "services" in document) == (1, False)
-    assert state.parse(state.dump(ONE), source="state.json").services is None
+    assert state.parse(state.dump(ONE), source="state.json", removal=REMOVAL).services is None
 
 
 def test_services_get_the_ports_that_they_lack_and_keep_the_others():
@@ -176,4 +177,4 @@ def test_unusable_services_are_named_with_a_way_out(old, new):
     content = state.dump(WITH_SERVICES)
     assert old in content
     with pytest.raises(HostError, match=r"state\.json is not a sandbox's state.*down --delete"):
-        state.parse(content.replace(old, new), source="state.json")
+        state.parse(content.replace(old, new), source="state.json", removal=REMOVAL)
