@@ -7,10 +7,14 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/klutchctl
 # What programs import is compiled once, not at each of their many starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check bench soak lock
+.PHONY: demo again test check bench soak lock
 
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
+
+# Of a demo that KEEP=1 left running: start what does not run any more.
+again: $(STAMP)
+	$(BIN)/python -m tests.demo again
 
 # Tests wait much: three processes keep two cores busy. The servers of tests take most of the time;
 # they collect garbage less often.

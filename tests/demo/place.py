@@ -1,6 +1,7 @@
 """The sandbox of the demo: its clusters, and the programs of ours that serve them."""
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -31,7 +32,6 @@ class Place:
     """Where the demo happens."""
 
     layout: Layout
-    # Of what runs already, too.
     _ports: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -72,20 +72,19 @@ class Place:
     def _run(self, servers: Sequence[Server]) -> None:
         for one in servers:
             assert one.launch is not None
-            print(f"$ {' '.join((one.launch.executable.name, *one.arguments))}", flush=True)
+            print(f"$ {shlex.join((one.launch.executable.name, *one.arguments))}", flush=True)
         startup.ensure_running(self.layout, servers, {}, progress=Lines(sys.stdout))
 
     def _program(self, name: str, executable: str, *arguments: str) -> Server:
         """Return one that goes with the sandbox: `klutchctl sandbox down` finds it by its mark."""
-        if name not in self._ports:
-            (self._ports[name],) = ports.free(1, avoid=self._ports.values())
-        port = self._ports[name]
+        identity = processes.guest_identity(self.layout, name)
+        port = self._port(name, identity)
         return Server(
             name=name,
             program=executable,
             cluster_id="",
             arguments=(*arguments, "--probe-address", f"127.0.0.1:{port}"),
-            identity=processes.guest_identity(self.layout, name),
+            identity=identity,
             log=self.layout.logs / f"{name}.log",
             ports=(port,),
             probe=HttpProbe(port, "/readyz"),
@@ -96,6 +95,15 @@ class Place:
                 goodbye=signal.SIGTERM,
             ),
         )
+
+    def _port(self, name: str, identity: str) -> int:
+        """Return where a program answers probes, also one that another run has started."""
+        for one in processes.observe(self.layout):
+            if one.identity == identity and one.arguments:
+                return int(one.arguments[-1].rpartition(":")[2])
+        if name not in self._ports:
+            (self._ports[name],) = ports.free(1, avoid=self._ports.values())
+        return self._ports[name]
 
     def _kubeconfig(self, context: str) -> Path:
         """Write a kubeconfig that leads to one cluster."""

@@ -10,6 +10,7 @@ import base64
 import contextlib
 import ctypes
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -37,7 +38,7 @@ from tests.support.eventually import eventually
 NAME = "demo"
 DATABASE = "orders"
 BY_HAND = "written-by-hand"
-ENDING = f"End it with: {KLUTCHCTL} sandbox down --delete --name {NAME}"
+_STATE = "XDG_STATE_HOME"
 _PR_SET_PDEATHSIG = 1
 
 
@@ -170,15 +171,29 @@ async def road(place: Place, story: Story) -> None:
 
 def look_around(place: Place) -> None:
     """Tell how to go on with what was left running."""
-    app = f"kubectl --kubeconfig {place.layout.kubeconfig} --context {SHOP}"
-    plane = f"kubectl --kubeconfig {place.layout.kubeconfig} --context cp-eu"
+    kubectl = ("kubectl", *place.reach, "--context")
+    claims = ("get", "postgresqlinstances,servicebindings,secrets", "-n", TEAM)
+    there = ("get", "claim,composite,managed,postgresqls", "-A")
     print("\nLeft running. Look around:")
-    print(f"  {KLUTCHCTL} sandbox status --name {NAME}")
-    print(f"  {KLUTCHCTL} status {place.changed_fleet} {' '.join(place.reach)}")
-    print(f"  {app} get postgresqlinstances,servicebindings,secrets -n {TEAM}")
-    print(f"  {plane} get claim,composite,managed,postgresqls -A")
-    print(f"  {place.layout.logs}: the log of each program")
-    print(ENDING)
+    print(f"  {typed(KLUTCHCTL, 'sandbox', 'status', '--name', NAME)}")
+    print(f"  {typed(KLUTCHCTL, 'status', str(place.changed_fleet), *place.reach)}")
+    print(f"  {typed(*kubectl, SHOP, *claims)}")
+    print(f"  {typed(*kubectl, 'cp-eu', *there)}")
+    print(f"  {typed('ls', str(place.layout.logs))}   # the log of each program")
+    print("Stop what you like, also konnectors. This starts again what does not run:")
+    print(f"  {typed('make', '-C', str(Path.cwd()), 'again')}")
+    print(ending())
+
+
+def typed(*words: str) -> str:
+    """Return a command as one types it: it finds the sandbox where this run was told to have it."""
+    told = f"{_STATE}={shlex.quote(os.environ[_STATE])} " if _STATE in os.environ else ""
+    return f"{told}{shlex.join(words)}"
+
+
+def ending() -> str:
+    """Tell how to end what is left running."""
+    return f"End it with: {typed(KLUTCHCTL, 'sandbox', 'down', '--delete', '--name', NAME)}"
 
 
 def is_kept(environ: Mapping[str, str]) -> bool:
@@ -195,12 +210,21 @@ async def demo(place: Place) -> None:
     with story.step("Start a control plane of services, and the app clusters of fleet-example"):
         await klutchctl("sandbox", "up", "--name", NAME, "--fleet", FLEET, "--services")
     await road(place, story)
-    if is_kept(os.environ):
-        look_around(place)
-    else:
+    if not is_kept(os.environ):
         with story.step("Take everything down"):
             await klutchctl("sandbox", "down", "--delete", "--name", NAME)
     story.where_the_time_went()
+    if is_kept(os.environ):
+        look_around(place)
+
+
+async def again(place: Place) -> None:
+    """Start what does not run any more of a demo that was left running."""
+    if not place.layout.root.exists():
+        fail("there is no demo that was left running; `make demo KEEP=1` leaves it")
+    await klutchctl("sandbox", "up", "--name", NAME)
+    place.serve_the_control_plane()
+    place.serve_the_app_clusters()
 
 
 def interrupt_once() -> None:
@@ -242,7 +266,8 @@ def main() -> None:
 def run() -> None:
     """Run the demo; one that does not come to its end leaves nothing behind, unless told to.
 
-    One at a time: another one waits for the end of this.
+    One at a time: another one waits for the end of this. With the argument `again`, only start what
+    does not run of one that was left.
     """
     interrupt_once()
     end_with_make()
@@ -250,6 +275,9 @@ def run() -> None:
     folder = place.layout.root.parent
     files.private_folder(folder)
     with files.exclusive(folder / f".{NAME}.demo.lock", "the demo", Lines(sys.stdout)):
+        if sys.argv[1:] == ["again"]:
+            uvloop.run(again(place))
+            return
         try:
             uvloop.run(demo(place))
         except BaseException:
@@ -263,7 +291,7 @@ def run() -> None:
 def leave() -> None:
     """Say how to end what is left of a demo that did not come to its end, if anybody reads it."""
     with contextlib.suppress(OSError):
-        print(f"\nThe demo ends early, and is left as it is. {ENDING}", flush=True)
+        print(f"\nThe demo ends early, and is left as it is. {ending()}", flush=True)
 
 
 def take_down() -> None:
@@ -273,12 +301,19 @@ def take_down() -> None:
         print("\nThe demo ends early: it is taken down", flush=True)
     except OSError:  # the terminal or pipe is gone
         output = subprocess.DEVNULL
-    down = [KLUTCHCTL, "sandbox", "down", "--delete", "--name", NAME]
-    subprocess.run(
-        down,
+    # Somebody may kill the first one, too.
+    if not any(_is_down(output) for _ in range(2)) and output is None:
+        print(f"It could not be taken down. {ending()}", flush=True)
+
+
+def _is_down(output: int | None) -> bool:
+    """Take the sandbox down, where no Ctrl-C reaches it, and return whether it is."""
+    done = subprocess.run(
+        [KLUTCHCTL, "sandbox", "down", "--delete", "--name", NAME],
         check=False,
         start_new_session=True,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
     )
+    return done.returncode == ExitCode.SUCCESS

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ def owner_check(checkout: Path) -> tuple[str, ...]:
 async def klutchctl(*arguments: str, wanted: int = ExitCode.SUCCESS) -> None:
     """Run the program as a person would; another exit code than `wanted` ends the demo."""
     arguments = (*owner_check(Path()), *arguments)
-    print(f"$ klutchctl {' '.join(arguments)}", flush=True)
+    print(f"$ klutchctl {shlex.join(arguments)}", flush=True)
     process = await asyncio.create_subprocess_exec(KLUTCHCTL, *arguments)
     try:
         code = await process.wait()

@@ -122,6 +122,51 @@ def recorder(folder, told):
     return program
 
 
+def test_a_demo_whose_end_is_killed_is_taken_down_again(tmp_path):
+    told = tmp_path / "told"
+    program = tmp_path / "klutchctl"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {told}\n[ $(wc -l < {told}) = 2 ] || kill -9 $$\n')
+    program.chmod(0o755)
+    command = (sys.executable, "-c", TAKING_DOWN, str(program))
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert told.read_text() == "sandbox down --delete --name demo\n" * 2
+    assert "could not be taken down" not in run.stdout
+
+
+HINTS = """
+import sys
+from pathlib import Path
+from klutchctl.sandbox.layout import Layout
+from tests.demo import program
+from tests.demo.place import Place
+
+program.KLUTCHCTL = sys.argv[1]
+program.look_around(Place(Layout(Path(sys.argv[2]))))
+"""
+
+
+def test_what_it_says_to_look_around_is_typed_as_it_stands(tmp_path):
+    folder = tmp_path / "a folder; it's mine"
+    folder.mkdir()
+    told, root = tmp_path / "told", folder / "klutchctl" / "sandbox" / "demo"
+    program = recorder(folder, told)
+    program.write_text(f'#!/bin/sh\nprintf "%s|" "$XDG_STATE_HOME" "$@" > {told}\n')
+    command = (sys.executable, "-c", HINTS, str(program), str(root))
+    environment = os.environ | {"XDG_STATE_HOME": str(folder)}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    without = {key: value for key, value in os.environ.items() if key != "XDG_STATE_HOME"}
+    found = []
+    for line in run.stdout.splitlines():
+        typed = line.removeprefix("End it with:").strip()
+        if (program.name in typed and "status" in typed) or "down" in typed:
+            subprocess.run(["sh", "-c", typed], env=without, check=True)
+            found.append(told.read_text().removesuffix("|").split("|"))
+    assert [words[0] for words in found] == [str(folder)] * 3
+    assert found[0][1:] == ["sandbox", "status", "--name", "demo"]
+    assert found[1][1:3] == ["status", str(root / "fleet-example")]
+    assert found[2][1:] == ["sandbox", "down", "--delete", "--name", "demo"]
+
+
 async def test_every_command_reads_a_checkout_of_another_user(tmp_path, monkeypatch):
     told = tmp_path / "told"
     monkeypatch.setattr(telling, "KLUTCHCTL", str(recorder(tmp_path, told)))
