@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import psycopg
 import uvloop
 
 from klutchctl import files, settings
@@ -27,6 +28,7 @@ from klutchctl.sandbox.progress import Lines
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints.objects import build
 from reconciler.core import names
+from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
 from tests.demo import developer
@@ -253,9 +255,14 @@ def end_with_make() -> None:
 
 
 def main() -> None:
-    """Run the demo and end the process, by the exit code of an interruption where there was one."""
+    """Run the demo and end the process, by the exit code of an interruption where there was one.
+
+    What does not come in time, and whoever does not answer, is told in a sentence.
+    """
     try:
         run()
+    except (KlutchError, AssertionError, psycopg.Error) as error:
+        fail(str(error).strip())
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise SystemExit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:  # nobody reads any more what it tells
@@ -282,16 +289,17 @@ def run() -> None:
             uvloop.run(demo(place))
         except BaseException:
             if is_kept(os.environ):
-                leave()
+                leave(place.layout.logs)
             else:
                 take_down()
             raise
 
 
-def leave() -> None:
-    """Say how to end what is left of a demo that did not come to its end, if anybody reads it."""
+def leave(logs: Path) -> None:
+    """Say what is left of a demo that did not come to its end, if anybody reads it."""
     with contextlib.suppress(OSError):
-        print(f"\nThe demo ends early, and is left as it is. {ending()}", flush=True)
+        print(f"\nThe demo ends early, and is left as it is. Logs: {logs}", flush=True)
+        print(ending(), flush=True)
 
 
 def take_down() -> None:

@@ -39,7 +39,7 @@ class Story:
 
 def fail(why: str) -> None:
     """End the demo."""
-    sys.exit(f"The demo failed: {why}")
+    sys.exit(f"The demo failed: {why}\n`make demo KEEP=1` leaves one that fails, with its logs")
 
 
 def owner_check(checkout: Path) -> tuple[str, ...]:

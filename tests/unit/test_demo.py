@@ -93,7 +93,7 @@ import sys
 from tests.demo import program as demo
 
 async def early(place):
-    demo.fail("a cluster is gone")
+    exec(sys.argv[2])
 
 demo.KLUTCHCTL, demo.demo = sys.argv[1], early
 demo.main()
@@ -103,7 +103,8 @@ demo.main()
 @pytest.mark.parametrize(("keep", "kept"), [("1", True), ("0", False)])
 def test_a_demo_that_fails_is_taken_down_or_says_how_to(tmp_path, keep, kept):
     told = tmp_path / "told"
-    command = (sys.executable, "-c", ENDING_EARLY, str(recorder(tmp_path, told)))
+    step = "demo.fail('a cluster is gone')"
+    command = (sys.executable, "-c", ENDING_EARLY, str(recorder(tmp_path, told)), step)
     environment = os.environ | {"KEEP": keep, "XDG_STATE_HOME": str(tmp_path / "state")}
     run = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=60, check=False
@@ -112,6 +113,27 @@ def test_a_demo_that_fails_is_taken_down_or_says_how_to(tmp_path, keep, kept):
     assert "The demo failed: a cluster is gone" in run.stderr
     assert ("End it with: " in run.stdout) is kept
     assert told.exists() is not kept
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ("assert False, 'it is not Ready'", "it is not Ready"),
+        ("raise demo.psycopg.OperationalError('refused\\n')", "refused"),
+        (
+            "from reconciler.core.errors import HostError; raise HostError('no port', hint='Go')",
+            "no port. Go",
+        ),
+    ],
+)
+def test_what_fails_is_told_in_a_sentence(tmp_path, step, told):
+    program = str(recorder(tmp_path, tmp_path / "told"))
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}
+    command = (sys.executable, "-c", ENDING_EARLY, program, step)
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    what, then = run.stderr.splitlines()
+    assert (run.returncode, what) == (1, f"The demo failed: {told}")
+    assert "KEEP=1" in then
 
 
 def recorder(folder, told):
