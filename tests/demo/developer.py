@@ -55,7 +55,8 @@ class Developer:
             said = conditions.parse(get_list(live, "status", "conditions"))
             found = conditions.find(said, "Ready")
             status = "" if found is None else found.status
-            assert status == conditions.TRUE, f"{ref} says {said}"
+            told = ", ".join(f"{one.type} {one.status} ({one.reason})" for one in said)
+            assert status == conditions.TRUE, f"{ref} says {told or 'nothing'}"
             return True
 
         await eventually(ready, within=_PATIENCE)
