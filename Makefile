@@ -51,9 +51,13 @@ lock: $(STAMP) # needs uv on PATH
 	$(COMPILE) -c requirements.txt --group build -o requirements-build.txt
 
 # The file names all there is to install; most of it is never imported, so it is compiled in use.
+# What is unpacked meanwhile is in .venv: a pip that is killed leaves it.
+$(STAMP): export TMPDIR := $(CURDIR)/.venv/tmp
 $(STAMP): requirements.txt pyproject.toml
+	rm -rf .venv/tmp && mkdir -p .venv/tmp
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
 	  -r requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	rm -rf .venv/tmp
 	touch $(STAMP)

@@ -183,7 +183,7 @@ def test_what_it_says_to_look_around_is_typed_as_it_stands(tmp_path):
         if (program.name in typed and "status" in typed) or "down" in typed:
             subprocess.run(["sh", "-c", typed], env=without, check=True)
             found.append(told.read_text().removesuffix("|").split("|"))
-    assert [words[0] for words in found] == [str(folder)] * 3
+    assert [words[0] for words in found] == [str(folder), "", str(folder)]
     assert found[0][1:] == ["sandbox", "status", "--name", "demo"]
     assert found[1][1:3] == ["status", str(root / "fleet-example")]
     assert found[2][1:] == ["sandbox", "down", "--delete", "--name", "demo"]
