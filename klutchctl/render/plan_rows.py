@@ -106,7 +106,8 @@ def _what(change: Change) -> str:
     if change.action in _TOLD_BY_REASON and change.unit is not None:
         named = change.unit.resource in change.reason
         return change.reason if named else f"{change.unit.name}: {change.reason}"
-    return f"{thing}: {change.reason}"
+    # Where the place itself is in question, no object has a name, and the reason says it all.
+    return f"{thing}: {change.reason}" if change.ref.name else change.reason
 
 
 def _held(change: Change) -> str:

@@ -7,7 +7,7 @@ import pytest
 from klutchctl.render import plan_rows, plan_text
 from klutchctl.render.visible import visible
 from reconciler.core.diff import FieldChange
-from reconciler.core.refs import CONFIG_MAP, Ref
+from reconciler.core.refs import CONFIG_MAP, NAMESPACE, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.planning.changes import Action, Change, Plan, UnseenCluster
 
@@ -36,6 +36,12 @@ DESCRIPTIONS = {
 def test_description(action, reason, unit, what):
     found = plan_rows.row(replace(CHANGE, action=action, reason=reason, unit=unit))
     assert found.what == what
+
+
+def test_a_blocked_place_is_told_by_its_reason():
+    place = Ref("shop", NAMESPACE, "", "")
+    blocked = replace(CHANGE, ref=place, action=Action.BLOCKED, reason="Namespace x is foreign")
+    assert plan_rows.row(blocked).what == "Namespace x is foreign"
 
 
 DIFFERENCES = {
