@@ -248,19 +248,25 @@ def interrupt_once() -> None:
         signal.signal(signal.SIGHUP, interrupt)
 
 
-def end_with_make() -> None:
-    """Be interrupted where make dies, so that nobody goes on unseen. Only Linux can do that."""
+def end_with_make(make: int) -> None:
+    """Be interrupted where make dies, so that nobody goes on unseen. Only Linux can do that.
+
+    `make` is its pid. Raises KeyboardInterrupt where it is dead already.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != make:
+            raise KeyboardInterrupt
 
 
-def main() -> None:
+def main(make: int) -> None:
     """Run the demo and end the process, by the exit code of an interruption where there was one.
 
-    What does not come in time, and whoever does not answer, is told in a sentence.
+    `make` is the pid of who started it. What does not come in time, and whoever does not answer, is
+    told in a sentence.
     """
     try:
-        run()
+        run(make)
     except (KlutchError, AssertionError, psycopg.Error) as error:
         fail(str(error).strip())
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -270,14 +276,14 @@ def main() -> None:
         raise SystemExit(ExitCode.INTERRUPTED) from None
 
 
-def run() -> None:
+def run(make: int) -> None:
     """Run the demo; one that does not come to its end leaves nothing behind, unless told to.
 
     One at a time: another one waits for the end of this. With the argument `again`, only start what
     does not run of one that was left.
     """
     interrupt_once()
-    end_with_make()
+    end_with_make(make)
     place = Place(named(NAME, state_home=settings.read(os.environ).state_home))
     folder = place.layout.root.parent
     files.private_folder(folder)

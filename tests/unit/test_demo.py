@@ -89,6 +89,7 @@ def test_keep_is_a_switch(said, kept):
 
 
 ENDING_EARLY = """
+import os
 import sys
 from tests.demo import program as demo
 
@@ -96,7 +97,7 @@ async def early(place):
     exec(sys.argv[2])
 
 demo.KLUTCHCTL, demo.demo = sys.argv[1], early
-demo.main()
+demo.main(os.getppid())
 """
 
 
@@ -134,6 +135,16 @@ def test_what_fails_is_told_in_a_sentence(tmp_path, step, told):
     what, then = run.stderr.splitlines()
     assert (run.returncode, what) == (1, f"The demo failed: {told}")
     assert "KEEP=1" in then
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+def test_it_does_not_begin_where_make_is_dead_already(tmp_path):
+    code = "import sys\nfrom tests.demo.program import main\nmain(int(sys.argv[1]))"
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}
+    command = (sys.executable, "-c", code, str(os.getppid()))
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "")
+    assert not list(tmp_path.iterdir())
 
 
 def recorder(folder, told):
