@@ -26,6 +26,7 @@ from reconciler.core.errors import HostError
 
 _PROGRAMS: Final = frozenset(Program)
 _POLL: Final = 0.05
+_STREAMS: Final = 2  # the last of the three
 # Nothing of the user's: etcd takes every ETCD_... variable as a flag, for one.
 _ENVIRONMENT: Final = {"PATH": os.defpath}
 _MARK: Final = "KLUTCHCTL_SANDBOX_PROCESS"
@@ -162,6 +163,7 @@ def start(server: Server, program: Path) -> None:
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(server.log), log_flags, 0o600),
                 (os.POSIX_SPAWN_DUP2, 1, 2),
+                *((os.POSIX_SPAWN_CLOSE, number) for number in _inherited()),
             ),
             setsid=True,
             # Python ignores these; a server expects them at their default.
@@ -172,6 +174,19 @@ def start(server: Server, program: Path) -> None:
             f"{program} does not start: {error.strerror}",
             hint=f"If the file is damaged, delete {program.parent} and run the command again",
         ) from error
+
+
+def _inherited() -> Sequence[int]:
+    """Return the open files, but the three streams, that a new process would get.
+
+    Who started us may have left us some: a copy of the pipe that somebody reads to its end, say.
+    """
+    found = list[int]()
+    for name in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):  # closed meanwhile, as the one of this list
+            if int(name) > _STREAMS and os.get_inheritable(int(name)):
+                found.append(int(name))
+    return found
 
 
 def marked(identity: str, digest: str = "") -> Mapping[str, str]:

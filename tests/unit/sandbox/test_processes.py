@@ -132,6 +132,19 @@ async def test_processes_are_detached_and_found_by_their_sandbox_only(layouts, e
     assert len(processes.observe(other)) == 1
 
 
+async def test_a_pipe_of_who_starts_them_is_not_held_open(layouts, etcd_stand_in):
+    """Event loops hand copies of their streams on, and whoever reads ours waits for the end."""
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    server = stand_in(layouts[0], "a", SLEEPS)
+    processes.start(server, etcd_stand_in)
+    os.close(writing)
+    await says_up(server)
+    os.set_blocking(reading, False)
+    assert os.read(reading, 1) == b""
+    os.close(reading)
+
+
 async def test_what_ignores_the_request_is_killed(layouts, etcd_stand_in):
     ours, _ = layouts
     server = stand_in(ours, "a", STUBBORN)
