@@ -26,6 +26,7 @@ from reconciler.core.refs import (
 from reconciler.fleet.values import Mode
 from tests.support.apply_runs import remove, wipe
 from tests.support.applying import KLUTCHCTL, Fleet, Scene
+from tests.support.bound_scenes import new
 from tests.support.eventually import eventually
 from tests.support.offers import offered
 from tests.support.operators import operator
@@ -60,7 +61,7 @@ async def scene(request, control_plane, app_cluster, namespace, tmp_path):
 async def instance(scene, name="db"):
     """Make an instance of the service, and wait until it has come up."""
     made = scene.offer.instance(name, namespace=scene.app_namespace, spec={"size": 1})
-    await scene.app.cluster.create(made, scene.offer.kind, manager="developer")
+    await new(scene.app, made, scene.offer.kind, manager="developer")
     copy = Ref(scene.plane.name, scene.offer.kind, scene.service_namespace, name)
     await eventually(lambda: scene.plane.cluster.get(copy))
     return Ref(scene.app.name, scene.offer.kind, scene.app_namespace, name), copy

@@ -37,6 +37,7 @@ from reconciler.core.refs import (
     SECRET,
 )
 from tests.support.backend import backend, is_idle
+from tests.support.backend_stories import StandingClock
 from tests.support.bound_scenes import (
     MANAGER,
     Scene,
@@ -168,7 +169,7 @@ async def test_a_request_fails_after_a_minute_and_all_expire_after_ten(
 
 
 async def test_an_export_outlives_a_crd_that_is_away_for_a_moment(scene: Scene) -> None:
-    clock = ForwardClock()
+    clock = StandingClock()
     async with scene.backend(clock=clock):
         await scene.make_space()
         await scene.request()

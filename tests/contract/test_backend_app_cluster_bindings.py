@@ -26,6 +26,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, Ref
 from tests.support.backend import AGENT, backend, is_idle
+from tests.support.backend_stories import StandingClock
 from tests.support.bound_scenes import (
     ACCEPTED,
     MANAGER,
@@ -33,6 +34,7 @@ from tests.support.bound_scenes import (
     concerns,
     conditions,
     gone,
+    new,
     remove,
     says,
     served,
@@ -42,7 +44,6 @@ from tests.support.bound_scenes import (
 from tests.support.cues import Delay
 from tests.support.eventually import eventually
 from tests.support.faults import Events, Faults, Meanwhile, on
-from tests.support.forward_clock import ForwardClock
 from tests.support.offers import Offer, offered, publish_template
 
 
@@ -158,9 +159,9 @@ async def test_what_leaves_api_exports_loses_binding_and_export(
 
 
 async def test_a_living_konnector_gets_time_to_let_go_first(managed: Managed) -> None:
-    clock = ForwardClock()
+    clock = StandingClock()
     async with managed.backend(clock=clock):
-        async with managed.konnector():
+        async with managed.konnector(clock=clock):
             await managed.make_secret()
             await managed.apply(managed.offer.resource)
             await until(lambda: says(managed.export(), "Connected"))
@@ -180,7 +181,7 @@ async def test_a_living_konnector_gets_time_to_let_go_first(managed: Managed) ->
         await until(managed.drains)
         clock.put_forward(PATIENCE)
         await until(lambda: gone(managed.binding()))
-        async with managed.konnector():
+        async with managed.konnector(clock=clock):
             await until(lambda: gone(managed.export()))
 
 
@@ -231,15 +232,15 @@ async def test_an_api_export_without_a_template_is_named_and_stops_no_other(
 async def test_an_app_cluster_binding_that_is_deleted_lets_go_in_order(
     managed: Managed, policy: str
 ) -> None:
-    clock = ForwardClock()
+    clock = StandingClock()
     kind = managed.offer.kind
-    async with managed.backend(clock=clock), managed.konnector():
+    async with managed.backend(clock=clock), managed.konnector(clock=clock):
         await managed.make_secret()
         await managed.apply(managed.offer.resource)
         await until(lambda: says(managed.export(), "Connected"))
         await until(lambda: served(managed.app, kind))
         made = managed.offer.instance("orders", namespace=managed.app_namespace, spec={})
-        await managed.app.cluster.create(made, kind, manager="developer")
+        await new(managed.app, made, kind, manager="developer")
         await until(lambda: managed.read(kind, "orders", managed.service_namespace))
         await until(lambda: says(managed.read(CLUSTER_BINDING, "cluster"), "Healthy"))
 

@@ -12,10 +12,10 @@ import pytest
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.core import names
-from reconciler.core.refs import CRD, ROLE_BINDING, Ref
+from reconciler.core.refs import CRD, DEPLOYMENT, ROLE_BINDING, Ref
 from tests.support.backend_runs import undisturbed, writes_of_a_start
 from tests.support.backend_states import end_state
-from tests.support.backend_stories import STORIES, tenancy
+from tests.support.backend_stories import ACB, STORIES, tenancy
 from tests.support.end_states import differences
 from tests.support.eventually import eventually
 from tests.support.offers import offered
@@ -93,6 +93,8 @@ async def test_a_killed_leader_is_followed_by_the_other_which_goes_on(
         await eventually(lambda: len(first.writes_since(mark)) > 2)
         first.send(signal.SIGKILL)
         assert await first.ended() == -signal.SIGKILL
+        # It may have been quick: so something is left to do in any case.
+        await tenant.remove(DEPLOYMENT, names.konnector_deployment(ACB), tenant.space)
         await comes_to(tenant, end)
         assert await second.leads()
         assert second.writes_since(mark) != []

@@ -38,7 +38,7 @@ MANAGER = "tests"
 SELF_REVIEW = Kind(
     "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False
 )
-IMPATIENT = Limits(connect_timeout=2, read_timeout=2, deadline=4)
+IMPATIENT = Limits(connect_timeout=2, read_timeout=2, deadline=4)  # where time has to run out
 CANARY = "canary-t0ken-that-must-not-be-seen"
 
 
@@ -50,6 +50,12 @@ async def proxy(control_plane):
 
 @pytest.fixture
 async def cluster(proxy):
+    async with KubeCluster(proxy.connection) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def impatient(proxy):
     async with KubeCluster(proxy.connection, limits=IMPATIENT) as cluster:
         yield cluster
 
@@ -86,10 +92,10 @@ async def test_a_write_that_was_turned_away_is_sent_again(proxy, cluster, namesp
     assert [passed.status for passed in proxy.log] == [429, 201]
 
 
-async def test_a_server_that_goes_on_turning_away_is_given_up_in_time(proxy, cluster, namespace):
+async def test_a_server_that_goes_on_turning_away_is_given_up_in_time(proxy, impatient, namespace):
     proxy.add(on("POST"), answer(429, retry_after=3))
     with pytest.raises(Unreachable) as caught:
-        await create(cluster, namespace)
+        await create(impatient, namespace)
     assert caught.value.retry_after == 3
     assert caught.value.retry is Retry.LATER
     assert not caught.value.outcome_unknown
@@ -274,7 +280,7 @@ async def test_a_list_that_never_ends_is_stopped(proxy, cluster, namespace):
 
 async def test_an_answer_beyond_the_limit_is_not_read(proxy, control_plane, namespace):
     await fill(control_plane, namespace)
-    async with KubeCluster(proxy.connection, limits=replace(IMPATIENT, max_body=500)) as small:
+    async with KubeCluster(proxy.connection, limits=Limits(max_body=500)) as small:
         with pytest.raises(Unreachable, match="too large"):
             await small.list(CONFIG_MAP, namespace=namespace)
 
@@ -364,7 +370,7 @@ async def test_a_server_that_accepts_and_never_answers(control_plane, namespace)
 async def test_a_port_where_nobody_listens(control_plane, namespace):
     async with TcpProxy(control_plane.connection.server) as line:
         closed = replace(control_plane.connection, server=line.url)
-    async with KubeCluster(closed, limits=IMPATIENT) as cluster:
+    async with KubeCluster(closed) as cluster:
         with pytest.raises(Unreachable, match="no connection: ") as caught:
             await create(cluster, namespace)
     assert not caught.value.outcome_unknown
@@ -396,7 +402,7 @@ TLS = {
 @pytest.mark.parametrize(("change", "says"), TLS.values(), ids=TLS.keys())
 async def test_tls_failures(control_plane, namespace, change, says):
     connection = change(control_plane.connection)
-    async with KubeCluster(connection, limits=IMPATIENT) as cluster:
+    async with KubeCluster(connection) as cluster:
         with pytest.raises((Unreachable, Rejected), match=says):
             await cluster.get(ref(namespace))
 
@@ -497,7 +503,7 @@ async def test_a_redirect_does_not_carry_the_token_elsewhere(control_plane, name
     upstream = replace(control_plane.connection, credential=Token(Secret(CANARY)))
     async with FaultProxy(upstream) as proxy:
         proxy.add(on(), redirect(f"http://127.0.0.1:{elsewhere.port}/"))
-        async with KubeCluster(proxy.connection, limits=IMPATIENT) as cluster:
+        async with KubeCluster(proxy.connection) as cluster:
             with pytest.raises(Unreachable, match="redirect"):
                 await cluster.get(ref(namespace))
     await elsewhere.close()
@@ -530,7 +536,7 @@ async def test_no_failure_shows_the_token(control_plane, namespace, effect, capl
     async with FaultProxy(upstream) as proxy:
         proxy.add(on(), effect)
         with caplog.at_level("DEBUG"):
-            async with KubeCluster(proxy.connection, limits=IMPATIENT) as cluster:
+            async with KubeCluster(proxy.connection) as cluster:
                 with pytest.raises(Exception, match="control-plane") as caught:
                     await cluster.get(ref(namespace))
                 assert CANARY not in repr(cluster) + repr(proxy.connection)
@@ -541,7 +547,7 @@ async def test_no_failure_shows_the_token(control_plane, namespace, effect, capl
 async def test_a_proxys_password_is_not_shown(control_plane, namespace):
     proxy = Secret(f"http://user:{CANARY}@127.0.0.1:9")
     connection = replace(control_plane.connection, proxy=proxy)
-    async with KubeCluster(connection, limits=IMPATIENT) as cluster:
+    async with KubeCluster(connection) as cluster:
         with pytest.raises(Unreachable, match="proxy") as caught:
             await cluster.get(ref(namespace))
     assert CANARY not in everything_about(caught.value)

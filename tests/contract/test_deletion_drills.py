@@ -18,12 +18,14 @@ from reconciler.core.heartbeat import INTERVAL
 from reconciler.core.manifest import annotations_of, is_deleting, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
 from tests.support.backend import USUAL
+from tests.support.backend_stories import StandingClock
 from tests.support.bound_scenes import (
     MANAGER,
     Managed,
     conditions,
     gone,
     managed_scene,
+    new,
     read,
     remove,
     says,
@@ -31,7 +33,6 @@ from tests.support.bound_scenes import (
     served,
     until,
 )
-from tests.support.forward_clock import ForwardClock
 
 DEADLINE = timedelta(minutes=5)  # while the last heartbeat still counts
 STUCK = "someone.example/stuck"
@@ -43,7 +44,7 @@ class Drill:
     """An app cluster with an instance and its credentials, both carried by a konnector."""
 
     managed: Managed
-    clock: ForwardClock
+    clock: StandingClock
 
     @property
     def binding(self) -> Ref:
@@ -56,6 +57,9 @@ class Drill:
             settings=replace(USUAL, drain_deadline=DEADLINE), clock=self.clock
         )
 
+    def konnector(self):
+        return self.managed.konnector(clock=self.clock)
+
     async def inhabit(self):
         """Bind with the claims that the template offers, and use the service. Needs both peers."""
         managed, kind = self.managed, self.managed.offer.kind
@@ -65,7 +69,7 @@ class Drill:
         await until(lambda: says(managed.export(), "Connected"))
         await until(lambda: served(managed.app, kind))
         made = managed.offer.instance("orders", namespace=managed.app_namespace, spec={})
-        await managed.app.cluster.create(made, kind, manager="developer")
+        await new(managed.app, made, kind, manager="developer")
         await until(lambda: managed.read(kind, "orders", managed.service_namespace))
         credentials = secret("orders-login", managed.service_namespace)
         await managed.plane.cluster.create(credentials, SECRET, manager="provider")
@@ -137,21 +141,21 @@ class Drill:
 @pytest.fixture
 async def drill(control_plane, app_cluster, namespace):
     async with managed_scene(control_plane, app_cluster, namespace) as managed:
-        yield Drill(managed, ForwardClock())
+        yield Drill(managed, StandingClock())
 
 
 @pytest.fixture
 async def lived(drill):
     """An app cluster that was used, and of which nothing is heard any more; a backend is there."""
     async with drill.backend():
-        async with drill.managed.konnector():
+        async with drill.konnector():
             await drill.inhabit()
         yield drill
 
 
 @pytest.mark.parametrize("policy", [pytest.param("", marks=pytest.mark.soak), *POLICIES])
 async def test_live_claims_outlive_a_release_and_go_with_a_delete(drill, policy):
-    async with drill.backend(), drill.managed.konnector():
+    async with drill.backend(), drill.konnector():
         await drill.inhabit()
         data, used = await drill.data(), await drill.used()
         await drill.delete(policy)

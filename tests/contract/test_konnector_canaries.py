@@ -25,7 +25,7 @@ from reconciler.blueprints import space as spaces
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, EVENT, NAMESPACE, SECRET, Kind
 from tests.properties import test_canaries as law
-from tests.support.bound_scenes import Scene, b64, remove, until
+from tests.support.bound_scenes import Scene, b64, new, remove, until
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.konnector import konnector
@@ -58,7 +58,11 @@ class Seen:
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        following = [asyncio.create_task(self._follow(kind)) for kind in KINDS]
+        listings = [await self._live.cluster.list(kind) for kind in KINDS]
+        following = [
+            asyncio.create_task(self._follow(kind, listing.resource_version))
+            for kind, listing in zip(KINDS, listings, strict=True)
+        ]
         try:
             yield
         finally:
@@ -66,9 +70,7 @@ class Seen:
                 one.cancel()
             await asyncio.wait(following)
 
-    async def _follow(self, kind: Kind) -> None:
-        listing = await self._live.cluster.list(kind)
-        version = listing.resource_version
+    async def _follow(self, kind: Kind, version: str) -> None:
         async with self._live.cluster.watch(kind, resource_version=version) as events:
             async for event in events:
                 self.texts.append(json.dumps(event.object))
@@ -175,7 +177,7 @@ async def teams(scene: Scene) -> AsyncIterator[dict[str, tuple[End, End]]]:
     try:
         for name in names.values():
             made = scene.offer.instance("orders", namespace=name, spec={})
-            await app.create(made, scene.offer.kind, manager="developer")
+            await new(scene.app, made, scene.offer.kind, manager="developer")
         for team, name in names.items():
             service = await until(partial(mapping_of, scene, name))
             found[team] = (

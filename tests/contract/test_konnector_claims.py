@@ -111,12 +111,13 @@ async def test_credentials_cost_two_requests_and_nothing_when_they_lie(scene: Sc
 
 async def test_nothing_is_written_again_by_a_new_process(scene: Scene) -> None:
     async with scene.backend():
-        async with konnector(scene.app.connection):
+        async with konnector(scene.app.connection) as made:
             there, here = await bound(scene, DOWN, UP)
             await there.make(SECRET, "creds", **data("one"))
             await here.make(CONFIG_MAP, "settings", **data("one", "ConfigMap"))
             await until(lambda: here.holds(SECRET, "creds", "one"))
             await until(lambda: there.holds(CONFIG_MAP, "settings", "one"))
+            await eventually(lambda: is_idle(made))
         marks = there.mark(), here.mark()
         async with konnector(scene.app.connection) as made:
             await there.make(SECRET, "later", **data("one"))

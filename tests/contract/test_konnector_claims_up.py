@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.blueprints.objects import build
 from reconciler.core import keys
-from reconciler.core.errors import Rejected
+from reconciler.core.errors import Forbidden, Rejected
 from reconciler.core.manifest import Manifest, annotations_of, get_text, uid_of
 from reconciler.core.refs import CONFIG_MAP, EVENT, SECRET, Kind, Ref
 from tests.support.bound_scenes import Scene, b64, until
@@ -177,6 +178,16 @@ async def exhaust(end: End) -> None:
     ref = Ref(end.live.name, QUOTA, end.namespace, "none")
     status = {"status": {**hard, "used": {"count/secrets": "0"}}}
     await end.live.cluster.merge_patch(ref, status, manager="tests", subresource="status")
+    tried = build(SECRET, "tried", namespace=end.namespace)
+
+    async def is_heard_of() -> bool:
+        try:
+            await end.live.cluster.create(tried, SECRET, manager="tests", dry_run=True)
+        except Forbidden:
+            return True
+        return False
+
+    await eventually(is_heard_of)
 
 
 @pytest.mark.parametrize("owner", ["Provider", "Consumer"])

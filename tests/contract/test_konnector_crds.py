@@ -33,7 +33,7 @@ from tests.support.eventually import eventually
 from tests.support.faults import Faults, broken, forbidden, on
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import claim, is_idle, offer
-from tests.support.konnector_scenes import redefine
+from tests.support.konnector_scenes import equals, redefine
 from tests.support.konnector_ways import Listened, listened
 
 NOTHING_THERE: Final = "https://127.0.0.1:1/convert"
@@ -143,7 +143,8 @@ async def test_what_the_app_cluster_says_of_a_crd_is_said_of_the_export(scene: S
             ]
             await until(lambda: export_shows(scene, conflict))
             assert "already in use" in conditions(await scene.export())["NamesAccepted"]["message"]
-            assert await says(scene.binding(), "SchemaInSync", "False", "NamesNotAccepted")
+            # It is said in both clusters, in one after the other.
+            await until(lambda: says(scene.binding(), "SchemaInSync", "False", "NamesNotAccepted"))
 
             await remove(scene.app, CRD, "", other)
             well = [
@@ -258,10 +259,15 @@ async def test_a_version_that_goes_stays_unserved_while_it_may_be_stored(scene: 
         await define(scene, first)
         await until(lambda: serves(scene, v1=True, v2=False))
         await until(lambda: says(scene.binding(), "Ready"))
-        assert (await scene.export())["status"]["storedVersions"] == ["v1", "v2"]
+        await until(lambda: equals(stored_versions(scene), ["v1", "v2"]))
         await migrated(scene.app, scene)
         await until(lambda: serves(scene, v1=True))
         await until(lambda: says(scene.binding(), "Ready"))
+
+
+async def stored_versions(scene: Scene) -> Any:
+    """Return what the export says of the app cluster."""
+    return get(await scene.export(), "status", "storedVersions")
 
 
 def unserved(version: Manifest) -> Manifest:

@@ -33,6 +33,7 @@ from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import bound, claim, data, is_idle, mapping_of
+from tests.support.konnector_scenes import equals
 
 MANY: Final = 8
 DELETES, CREATES = "DeletesAllowed", "RecreationAllowed"
@@ -371,7 +372,7 @@ async def test_what_an_app_cluster_owns_is_kept_when_most_of_it_is_lost(scene: S
             there, here = await bound(scene, claim("configmaps", "Consumer"))
             for one in range(MANY):
                 await here.make(CONFIG_MAP, f"c{one}", **data("one", "ConfigMap"))
-            await until(lambda: there.holds(CONFIG_MAP, "c7", "one"))
+            await until(lambda: equals(there.all(CONFIG_MAP), [f"c{one}" for one in range(MANY)]))
         for one in range(MANY):
             await here.delete(CONFIG_MAP, f"c{one}")
         async with konnector(scene.app.connection):

@@ -355,7 +355,8 @@ async def test_a_right_to_create_what_is_named_is_enough_for_an_apply(app_cluste
 
         async def hears():
             held = await held_in(cluster, names.KLUTCH_NAMESPACE)
-            return Right("create", "", "secrets", own) in held
+            of_others = {Right("*", "*", "*"), Right("list", "", "secrets")}
+            return Right("create", "", "secrets", own) in held and not of_others & held
 
         await eventually(hears)
         for refused in (

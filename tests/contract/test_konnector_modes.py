@@ -36,6 +36,7 @@ from tests.support.bound_scenes import (
     conditions,
     gone,
     has,
+    new,
     read,
     remove,
     says,
@@ -98,7 +99,7 @@ class Beside:
     async def create(self, name: str = "orders") -> None:
         scene = self.scene
         made = scene.offer.instance(name, namespace=scene.app_namespace, spec={"size": "1Gi"})
-        await scene.app.cluster.create(made, scene.offer.kind, manager="developer")
+        await new(scene.app, made, scene.offer.kind, manager="developer")
 
 
 WELL = ("Ready", "Connected", "Heartbeating", "InformersSynced", "SchemaInSync", "SecretValid")

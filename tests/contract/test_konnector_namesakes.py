@@ -40,9 +40,11 @@ from tests.support.bound_scenes import (
     until,
 )
 from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
 from tests.support.faults import Faults, on, unreachable
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import USUAL, konnector
+from tests.support.konnector_claims import is_idle
 from tests.support.konnector_faults import mortal
 from tests.support.konnector_ways import Kubeconfigs, a_way, put
 from tests.support.offers import offered
@@ -131,7 +133,7 @@ async def test_two_secrets_of_one_space_share_a_provider(scene: Scene, namespace
         offered(plane, app, namespace=namespace) as offer,
         a_way(scene.plane) as (way, lists),
         scene.backend(),
-        konnector(scene.app.connection),
+        konnector(scene.app.connection) as made,
     ):
         await scene.bound(ACCEPTED)
         second = replace(scene, offer=offer)
@@ -140,7 +142,9 @@ async def test_two_secrets_of_one_space_share_a_provider(scene: Scene, namespace
         another = Kubeconfigs(scene).by(way.connection, await scene.token())
         await put(scene.app, BIND, own, another)
         await second.bind(ACCEPTED, secret=own)
-        await until(lambda: says(second.export(), "Ready"))
+        for one in (scene, second):
+            await until(lambda: says(one.export(), "Ready"))  # noqa: B023
+        await eventually(lambda: is_idle(made))
         before = [resource_version_of(await one.export()) for one in (scene, second)]
         for one, name in ((scene, "mine"), (second, "theirs"), (scene, "more")):
             await one.create_instance(name)

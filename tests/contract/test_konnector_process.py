@@ -19,7 +19,16 @@ from reconciler.blueprints.objects import build
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import SECRET
 from reconciler.core.secret import Secret
-from tests.support.bound_scenes import ACCEPTED, Managed, Scene, b64, says, served, until
+from tests.support.bound_scenes import (
+    ACCEPTED,
+    Managed,
+    Scene,
+    b64,
+    new,
+    says,
+    served,
+    until,
+)
 from tests.support.eventually import eventually
 from tests.support.konnector_ways import account, content
 from tests.support.replicas import Replicas, replicas
@@ -153,7 +162,7 @@ async def test_beside_the_control_plane_the_lease_is_given_back_too(
             assert await made.holder() == "konnector-7d9f-abcde"
             await until(lambda: served(managed.app, managed.offer.kind))
             made_here = managed.offer.instance("orders", namespace=managed.app_namespace, spec={})
-            await managed.app.cluster.create(made_here, managed.offer.kind, manager="developer")
+            await new(managed.app, made_here, managed.offer.kind, manager="developer")
             where = managed.service_namespace
             await until(lambda: managed.read(managed.offer.kind, "orders", where))
 

@@ -123,7 +123,7 @@ async def test_what_grows_too_large_for_one_side_is_told(scene: Scene) -> None:
         await until(lambda: there.read())
         await there.patch({"status": {"log": text(950_000)}}, subresource="status")
         await until(lambda: event(scene, "orders", "SyncDenied"))
-        assert "too large" in await refusal(scene)
+        assert "too large" in await until(lambda: refusal(scene))
 
         await there.patch({"status": {"log": "short"}}, subresource="status")
         await until(lambda: here.has_status({"log": "short"}))

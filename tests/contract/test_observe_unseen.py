@@ -29,7 +29,9 @@ from reconciler.kube.cluster import Listing
 from reconciler.kube.registry import Reached, Registry
 from reconciler.observe import Pace, observe
 from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
 from tests.support.faulty import FaultyCluster
+from tests.support.konnector_ways import may_read, with_token
 from tests.support.observing import (
     BIND,
     Hand,
@@ -131,6 +133,8 @@ async def robot(hand: Hand, namespace: str, *, without: tuple[str, ...] = ()) ->
         subjects=[{"kind": "ServiceAccount", "name": "robot", "namespace": namespace}],
     )
     token = await request_token(hand.live.cluster, namespace, seconds=600)
+    way = with_token(hand.live.connection, token)
+    await eventually(lambda: may_read(way, NAMESPACE))
     return context(hand.live, "robot", user={"token": token})
 
 
@@ -145,11 +149,11 @@ async def test_a_cluster_that_hangs_is_unseen_and_the_others_are_seen(
         fleet = replace(fleet, clusters={"a-first": hanging, **fleet.clusters})
 
         live = await seen_by(
-            fleet, file, control_plane.kubeconfig, pace=Pace(parallelism=1, timeout=6)
+            fleet, file, control_plane.kubeconfig, pace=Pace(parallelism=1, timeout=12)
         )
 
     assert live.clusters["a-first"] == Unseen(
-        "not read completely in 6 s: no answer yet to Namespace kube-system",
+        "not read completely in 12 s: no answer yet to Namespace kube-system",
         "Find out why the API server answers so slowly, or raise --timeout",
     )
     assert the_app(live).uid

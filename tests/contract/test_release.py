@@ -9,6 +9,7 @@ from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.fleet.values import Mode
 from tests.support.apply_runs import remove, wipe
 from tests.support.applying import Fleet, Scene
+from tests.support.bound_scenes import new
 from tests.support.eventually import eventually
 from tests.support.offers import offered
 
@@ -59,7 +60,7 @@ def written(marks):
 async def instance(scene):
     """Make an instance of the service, and wait until it has come up."""
     made = scene.offer.instance("db", namespace=scene.app_namespace, spec={"size": 1})
-    await scene.app.cluster.create(made, scene.offer.kind, manager="developer")
+    await new(scene.app, made, scene.offer.kind, manager="developer")
     copy = Ref(scene.plane.name, scene.offer.kind, scene.service_namespace, "db")
     await eventually(lambda: scene.plane.cluster.get(copy))
     return Ref(scene.app.name, scene.offer.kind, scene.app_namespace, "db"), copy

@@ -106,9 +106,9 @@ async def test_what_never_comes_is_named_at_the_deadline(
 async def test_what_is_there_and_does_not_work_is_explained_by_its_latest_warning(
     control_plane, namespace, group, monkeypatch
 ):
-    monkeypatch.setattr(manifests, "_DEADLINE", 1.0)
     first, second = crd(group, "Squid", "squids"), crd(group, "Squid", "calamari")
     await manifests.apply(control_plane.cluster, [at(1, first)])
+    monkeypatch.setattr(manifests, "_DEADLINE", 1.0)
     for minute, note in ((1, "too early"), (2, "the name is taken")):
         event = {
             "apiVersion": "events.k8s.io/v1",

@@ -11,7 +11,6 @@ from reconciler import apply as applying
 from reconciler.apply import Ears, Gate, Options, Report
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
-from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -39,6 +38,7 @@ from reconciler.observe import Clusters, Pace, answer, observe
 from reconciler.planning import planner
 from reconciler.planning.changes import Action, Change, Plan
 from tests.support.applying import Fleet, Scene
+from tests.support.bound_scenes import new
 from tests.support.clusters import LiveCluster
 from tests.support.cues import Cue
 from tests.support.eventually import eventually
@@ -212,10 +212,9 @@ async def inhabit(scene: Scene, name: str = "db") -> tuple[Ref, Ref]:
     claim = Ref(scene.app.name, scene.offer.kind, scene.app_namespace, name)
     copy = Ref(scene.plane.name, scene.offer.kind, scene.service_namespace, name)
     await established(scene.app.cluster, scene.offer.kind)
-    await eventually(lambda: _answers(scene, claim))
     if await scene.at(claim) is None:
         made = scene.offer.instance(name, namespace=scene.app_namespace, spec={"size": 1})
-        await scene.app.cluster.create(made, scene.offer.kind, manager="developer")
+        await new(scene.app, made, scene.offer.kind, manager="developer")
     elif await scene.at(copy) is not None:
         marks = {keys.BOUND: keys.BOUND_VALUE, keys.RELEASED: None}
         again: Manifest = {"metadata": {"annotations": marks}}
@@ -228,12 +227,3 @@ async def inhabit(scene: Scene, name: str = "db") -> tuple[Ref, Ref]:
 
     await eventually(held)
     return claim, copy
-
-
-async def _answers(scene: Scene, claim: Ref):
-    """Tell whether the API server has begun to serve the kind: a little after it says so."""
-    try:
-        await scene.at(claim)
-    except ClusterError:
-        return False
-    return True

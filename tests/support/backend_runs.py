@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from bind import program
+from reconciler.core.manifest import is_deleting, name_of, namespace_of
+from reconciler.core.refs import NAMESPACE, SERVICE_ACCOUNT
 from tests.support.apply_runs import Deeds
 from tests.support.backend import AGENT, backend, is_idle
-from tests.support.backend_states import end_state
+from tests.support.backend_states import end_state, found
 from tests.support.backend_stories import Act, Tenant
 from tests.support.clusters import Write
 from tests.support.cues import AFTER
@@ -15,6 +17,8 @@ from tests.support.eventually import eventually
 from tests.support.faults import Crash, Faults, survives
 
 State = dict[str, str]
+
+_USUAL: Final = "default"  # what that account is called
 
 _MANY_WRITES: Final = 60
 _LONG: Final = 60.0  # seconds; namespaces go slowly
@@ -84,7 +88,11 @@ async def writes_of_a_start(tenant: Tenant) -> list[Write]:
 
 
 async def _settled(made: program.Backend, tenant: Tenant) -> State:
-    """Return the state once neither the backend nor others change it."""
+    """Return the state once neither the backend nor others change it.
+
+    To each new namespace, a control plane adds an account of its own.
+    """
+    await eventually(lambda: _all_have_accounts(tenant), within=_LONG)
     last: State = {}
 
     async def same() -> bool:
@@ -96,6 +104,13 @@ async def _settled(made: program.Backend, tenant: Tenant) -> State:
 
     await eventually(same, within=_LONG)
     return last
+
+
+async def _all_have_accounts(tenant: Tenant) -> bool:
+    held = await found(tenant.plane.cluster, tenant.word)
+    there = {name_of(one) for kind, one in held if kind == NAMESPACE and not is_deleting(one)}
+    accounts = [one for kind, one in held if kind == SERVICE_ACCOUNT]
+    return there <= {namespace_of(one) for one in accounts if name_of(one) == _USUAL}
 
 
 async def _idle(made: program.Backend) -> None:

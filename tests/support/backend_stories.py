@@ -40,7 +40,7 @@ from tests.support.offers import Offer
 
 MANAGER: Final = "tests"
 APP: Final = "dev"
-_ACB: Final = "shop"
+ACB: Final = "shop"
 _INTERVAL: Final = "5m0s"
 
 
@@ -83,13 +83,13 @@ class Tenant:
     @property
     def space(self) -> str:
         """The space of the AppClusterBinding."""
-        return names.app_cluster_binding_space(self.team, _ACB)
+        return names.app_cluster_binding_space(self.team, ACB)
 
     async def at(self, kind: Kind, name: str, namespace: str = "") -> Any:
         return await self.plane.cluster.get(self._ref(kind, name, namespace))
 
     async def itself(self) -> Any:
-        return await self.at(APP_CLUSTER_BINDING, _ACB, self.team)
+        return await self.at(APP_CLUSTER_BINDING, ACB, self.team)
 
     async def make(self, manifest: Manifest, kind: Kind) -> None:
         await self.plane.cluster.create(manifest, kind, manager=MANAGER)
@@ -137,7 +137,7 @@ class Tenant:
     async def bind(self, *offers: Offer) -> None:
         """Apply the AppClusterBinding, with a konnector that the backend deploys."""
         made = blueprint.app_cluster_binding(
-            (self.team, _ACB),
+            (self.team, ACB),
             secret=(self.team, "shop-kubeconfig"),
             resources=[one.resource for one in offers],
             konnector={"deploy": True},
@@ -218,8 +218,8 @@ async def binds_the_other(tenant: Tenant) -> bool:
 async def it_is_deleted_with_its_data(tenant: Tenant) -> None:
     notes = {keys.DELETION_POLICY: "Delete"}
     body: Manifest = {"metadata": {"annotations": notes}}
-    await tenant.patch(APP_CLUSTER_BINDING, _ACB, tenant.team, body)
-    await tenant.remove(APP_CLUSTER_BINDING, _ACB, tenant.team)
+    await tenant.patch(APP_CLUSTER_BINDING, ACB, tenant.team, body)
+    await tenant.remove(APP_CLUSTER_BINDING, ACB, tenant.team)
 
 
 async def nothing_is_left(tenant: Tenant) -> bool:
@@ -241,7 +241,7 @@ async def is_healthy(tenant: Tenant) -> bool:
 
 
 async def it_is_deleted(tenant: Tenant) -> None:
-    await tenant.remove(APP_CLUSTER_BINDING, _ACB, tenant.team)
+    await tenant.remove(APP_CLUSTER_BINDING, ACB, tenant.team)
 
 
 async def the_konnector_may_let_go(tenant: Tenant) -> bool:
@@ -292,7 +292,7 @@ async def tenancy(
     finally:
         with suppress(Missing):
             nothing: Manifest = {"metadata": {"finalizers": None}}
-            await tenant.patch(APP_CLUSTER_BINDING, _ACB, tenant.team, nothing)
+            await tenant.patch(APP_CLUSTER_BINDING, ACB, tenant.team, nothing)
         homes = [names.service_namespace(one, APP) for one in (tenant.own_space, tenant.space)]
         for name in (tenant.team, tenant.own_space, tenant.space, *homes):
             await tenant.remove(NAMESPACE, name)
@@ -302,7 +302,7 @@ async def _binds(tenant: Tenant, *offers: Offer) -> bool:
     space, live = tenant.space, await tenant.itself()
     listing = await tenant.plane.cluster.list(API_SERVICE_BINDING, namespace=space)
     bound = {get_text(one, "metadata", "name") for one in listing.items}
-    deployment = await tenant.at(DEPLOYMENT, names.konnector_deployment(_ACB), space)
+    deployment = await tenant.at(DEPLOYMENT, names.konnector_deployment(ACB), space)
     complete = deployment is not None and bound == {one.name for one in offers}
     return complete and _holds(live, "SecretValid") and await tenant.exported(space, *offers)
 

@@ -25,8 +25,10 @@ from reconciler.core.manifest import (
     Manifest,
     drop,
     finalizers_of,
+    get_bool,
     get_int,
     get_map,
+    get_maps,
     get_text,
     is_deleting,
     ref_of,
@@ -46,6 +48,7 @@ CONTROL_PLANE: Final = "control-plane"
 APP_CLUSTER: Final = "app-cluster"
 SECOND_APP_CLUSTER: Final = "app-cluster-2"
 PROVIDER: Final = "catalogue"  # what every installation stands on
+_TOKEN: Final = "kubernetes.io/service-account-token"
 _WHATEVER: Final = Preconditions(uid=None)
 
 
@@ -231,9 +234,9 @@ class _Making:
         if is_deleting(filled):
             await _delete(live, ref)
         if kind == CRD:
-            plural = get_text(filled, "spec", "names", "plural")
-            defined = Kind(get_text(filled, "spec", "group"), "", "", plural)
-            await established(live.cluster, defined)
+            await established(live.cluster, _defined_by(made))
+        if get_text(filled, "type") == _TOKEN:
+            await self._token(live, ref)
 
     async def undo(self) -> None:
         """Take everything away, whatever holds it, and wait until it is gone."""
@@ -260,17 +263,35 @@ class _Making:
         live = self._places[way.place]
         ref = Ref(live.name, SECRET, way.namespace, way.account)
 
-        async def token() -> str:
-            return get_text(await live.cluster.get(ref), "data", "token")
-
         to = kubeconfig.Destination(
             server=live.connection.server,
             ca=live.connection.ca or "",
             tls_server_name="",
             namespace=way.namespace if way.place == CONTROL_PLANE else "",
         )
-        issued = base64.b64decode(await eventually(token)).decode()
+        issued = base64.b64decode(await self._token(live, ref)).decode()
         return base64.b64encode(kubeconfig.text(to, Secret(issued)).encode()).decode()
+
+    async def _token(self, live: LiveCluster, ref: Ref) -> str:
+        """Return the token in a Secret, once a controller has put it there."""
+
+        async def token() -> str:
+            return get_text(await live.cluster.get(ref), "data", "token")
+
+        return await eventually(token)
+
+
+def _defined_by(crd: Manifest) -> Kind:
+    """Return what a CRD defines, in a version that is served."""
+    spec = get_map(crd, "spec")
+    served = next(one for one in get_maps(spec, "versions") if get_bool(one, "served"))
+    return Kind(
+        get_text(spec, "group"),
+        get_text(served, "name"),
+        get_text(spec, "names", "kind"),
+        get_text(spec, "names", "plural"),
+        namespaced=get_text(spec, "scope") == "Namespaced",
+    )
 
 
 def _inverse(change: Manifest, before: Manifest) -> dict[str, JSON]:

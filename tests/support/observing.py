@@ -1,6 +1,7 @@
 """Fleets of real clusters, objects made by hand in them, and what `observe` sees of them."""
 
 import base64
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import yaml
 
 from reconciler.core import names
+from reconciler.core.errors import NotServed, Unreachable
 from reconciler.core.live import Live, Seen
 from reconciler.core.manifest import (
     Manifest,
@@ -125,6 +127,8 @@ def named(objects: Iterable[Manifest], namespace: str) -> dict[str, Manifest]:
 
 
 async def established(cluster: Cluster, kind: Kind) -> None:
+    """Wait until a kind is served, which is a little after its CRD says so."""
+
     async def is_established():
         crd = await cluster.get(Ref(cluster.name, CRD, "", kind.resource))
         conditions = {
@@ -133,4 +137,11 @@ async def established(cluster: Cluster, kind: Kind) -> None:
         }
         return conditions.get("Established") == "True"
 
+    async def is_served():
+        with contextlib.suppress(NotServed, Unreachable):
+            await cluster.first_page(kind, limit=1)
+            return True
+        return False
+
     await eventually(is_established)
+    await eventually(is_served)

@@ -8,7 +8,7 @@ from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints.objects import build
 from reconciler.core import names
-from reconciler.core.manifest import Manifest, labels_of
+from reconciler.core.manifest import Manifest, get_maps, labels_of
 from reconciler.core.refs import DEPLOYMENT, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT, Ref
 from tests.support.eventually import eventually
 from tests.support.served_spaces import Space, delete
@@ -65,6 +65,11 @@ class AppCluster:
         await self.space.cluster.create(made, APP_CLUSTER_BINDING, manager="tests")
         for ref in self.content:
             await self.space.has(ref)
+
+        async def is_looked_at():
+            return bool(get_maps(await self.space.at(self.space.binding), "status", "conditions"))
+
+        await eventually(is_looked_at)
 
     async def unbind(self) -> None:
         await delete(self.space.cluster, self.ref)

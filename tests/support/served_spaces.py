@@ -22,6 +22,7 @@ from reconciler.core.manifest import (
     get_map,
     get_maps,
     get_text,
+    get_texts,
     is_deleting,
     name_of,
     namespace_of,
@@ -115,7 +116,12 @@ class Space:
             mapping = await self.at(self.ref(API_SERVICE_NAMESPACE, APP))
             return get_text(mapping, "status", "namespace") == self.home
 
+        async def granted():
+            rules = get_maps(await self.at(self.role), "rules")
+            return any(self.offer.group in get_texts(rule, "apiGroups") for rule in rules)
+
         await eventually(told)
+        await eventually(granted)  # the role may be older than the export
 
     async def token(self) -> str:
         """Return what the konnector has in its kubeconfig, in base64."""
