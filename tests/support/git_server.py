@@ -78,7 +78,7 @@ class _Http(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Http
-    timeout = 10
+    timeout = 60
 
     def do_GET(self) -> None:
         if self.lets_in():

@@ -29,7 +29,7 @@ from tests.support.postgresql import Server
 SERVICES: Final = Path(__file__).parents[2] / "fleet-example" / "services"
 KINDS: Final = (RESTORE, BACKUP, BINDING, POSTGRESQL)
 GUARDED: Final = "a-row-that-nobody-else-reads"
-_LONG: Final = 30.0
+_LONG: Final = 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)

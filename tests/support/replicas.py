@@ -212,7 +212,7 @@ def _document(way: Connection, token: str) -> dict[str, Any]:
 
 def _page(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -62,7 +62,7 @@ class Watcher:
 def fetch(url: str) -> tuple[int, str]:
     """Return status and body."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
