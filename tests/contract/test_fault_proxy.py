@@ -1,12 +1,13 @@
 """The proxies in front of a real API server: TLS, real clients' credentials, real watches."""
 
 import asyncio
+import contextlib
 from dataclasses import replace
 
 import pytest
 
 from klutchctl.sandbox.layout import Layout
-from reconciler.core.errors import Expired, Unreachable
+from reconciler.core.errors import AlreadyExists, Expired, Unreachable
 from reconciler.core.manifest import get_text, name_of
 from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, SERVICE_ACCOUNT, Kind
 from reconciler.core.secret import Secret
@@ -14,6 +15,7 @@ from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import NoCredential, Token
 from reconciler.kube.limits import Limits
 from tests.support.cues import AFTER
+from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy, serving_tls
 from tests.support.http_faults import Body, Cut, gone, on
 from tests.support.raw import http_session
@@ -50,6 +52,19 @@ async def create(cluster, namespace, name):
     metadata = {"name": name, "namespace": namespace}
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     return await cluster.create(manifest, CONFIG_MAP, manager=MANAGER)
+
+
+async def created(cluster, namespace, name):
+    """Create it in as many tries as it takes: the client may be too impatient for a busy server."""
+
+    async def is_there():
+        with contextlib.suppress(Unreachable):
+            with contextlib.suppress(AlreadyExists):
+                await create(cluster, namespace, name)
+            return True
+        return False
+
+    await eventually(is_there)
 
 
 async def stored(control_plane, namespace):
@@ -150,13 +165,13 @@ async def distant(control_plane, line):
 async def test_a_silent_line_is_noticed_and_used_again_when_it_clears(
     line, distant, control_plane, namespace
 ):
-    await create(distant, namespace, "a")
+    await created(distant, namespace, "a")
     line.let(down=STALLED)
     with pytest.raises(Unreachable) as lost:
         await create(distant, namespace, "b")
     assert lost.value.outcome_unknown
     line.let(down=CLEAR)
-    await create(distant, namespace, "c")
+    await created(distant, namespace, "c")
     assert await stored(control_plane, namespace) == {"a", "b", "c"}
 
 
@@ -165,4 +180,9 @@ async def test_a_line_that_breaks_within_an_answer_gives_no_answer(line, distant
     with pytest.raises(Unreachable):
         await distant.list(CLUSTER_ROLE)
     line.let(down=CLEAR)
-    assert (await distant.list(CLUSTER_ROLE)).items
+
+    async def has_an_answer():
+        with contextlib.suppress(Unreachable):
+            return (await distant.list(CLUSTER_ROLE)).items
+
+    await eventually(has_an_answer)

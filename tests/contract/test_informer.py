@@ -13,6 +13,7 @@ from reconciler.kube import informer as informers
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.kube.informer import Informer
+from reconciler.kube.limits import Limits
 from tests.support.churn import (
     IMPATIENT,
     INDEXES,
@@ -120,9 +121,14 @@ async def proxy(control_plane):
 
 
 @pytest.fixture
-async def cluster(proxy):
-    async with KubeCluster(proxy.connection, limits=IMPATIENT) as cluster:
+async def cluster(proxy, limits):
+    async with KubeCluster(proxy.connection, limits=limits) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def limits():
+    return IMPATIENT
 
 
 @pytest.fixture
@@ -225,6 +231,7 @@ async def test_a_slow_consumer_is_owed_each_name_once(world):
         assert world.woken == {"a", "b", "c", ROOT_CA}
 
 
+@pytest.mark.parametrize("limits", [Limits()], ids=["patient"])
 async def test_a_later_run_goes_on_where_the_first_ended(world):
     lists = Tally()
     world.proxy.add(LISTS, lists)
