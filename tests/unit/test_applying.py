@@ -75,7 +75,7 @@ def test_an_interrupt_right_after_the_question_ends_it() -> None:
     terminal, end = pty.openpty()
     command = (sys.executable, "-c", INTERRUPTED)
     try:
-        run = subprocess.run(command, stdin=end, capture_output=True, timeout=20, check=False)
+        run = subprocess.run(command, stdin=end, capture_output=True, timeout=60, check=False)
     finally:
         os.close(end)
         os.close(terminal)

@@ -77,7 +77,7 @@ async def test_time_is_up_in_the_middle() -> None:
 
 async def test_waiting_for_others_is_not_a_clusters_own_time() -> None:
     """The second waits for longer than it has, and then still has it."""
-    lanes = Lanes(Pace(parallelism=1, timeout=0.05), patience=60)
+    lanes = Lanes(Pace(parallelism=1, timeout=1), patience=60)
     first_may_end, second_waits = asyncio.Event(), asyncio.Event()
 
     async def first() -> None:
@@ -95,7 +95,7 @@ async def test_waiting_for_others_is_not_a_clusters_own_time() -> None:
     await second_waits.wait()
     loop = asyncio.get_running_loop()
     passed = asyncio.Event()
-    loop.call_later(0.2, passed.set)
+    loop.call_later(1.2, passed.set)
     await passed.wait()
     first_may_end.set()
     await holding

@@ -177,7 +177,7 @@ async def test_two_runs_at_once_build_once_and_the_second_says_that_it_waits(wor
     finally:
         gate.touch()
         for run in runs:
-            run.join(timeout=30)
+            run.join(timeout=120)
     assert workshop.builds == 1
     assert workshop.entries() == {ENTRY}
 

@@ -127,7 +127,7 @@ async def test_processes_are_detached_and_found_by_their_sandbox_only(layouts, e
     assert mine.log.stat().st_mode & 0o777 == 0o600
     environment = psutil.Process(found.pid).environ()
     assert "HOME" not in environment
-    processes.stop([found], grace=5)
+    processes.stop([found], grace=60)
     assert processes.observe(ours) == ()
     assert len(processes.observe(other)) == 1
 
@@ -175,7 +175,7 @@ async def test_what_somebody_paused_goes_on_to_end_by_itself(layouts, etcd_stand
     await says_up(server)
     (paused,) = processes.observe(ours)
     os.kill(paused.pid, signal.SIGSTOP)
-    processes.stop([paused], grace=5)
+    processes.stop([paused], grace=60)
     assert server.log.read_text().split() == ["up", "bye"]
 
 
@@ -279,7 +279,7 @@ async def test_what_a_process_started_is_its_own_until_it_is_left_alone(layouts)
     assert processes.running(server, processes.observe(ours)) is None
     decision = processes.decide([server], processes.observe(ours))
     assert ([one.pid for one in decision.stop], decision.start) == ([child], (server,))
-    processes.stop(processes.observe(ours), grace=5)
+    processes.stop(processes.observe(ours), grace=60)
     assert processes.observe(ours) == ()
 
 

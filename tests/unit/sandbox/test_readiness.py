@@ -34,7 +34,7 @@ def answering(answer):
 
 
 def ready(probe, started=None):
-    return readiness.is_ready(probe, started=started, timeout=5.0)
+    return readiness.is_ready(probe, started=started, timeout=60.0)
 
 
 POSTGRESQL = {

@@ -108,6 +108,8 @@ async def test_a_server_that_hangs_is_restarted(layout, program, monkeypatch):
     os.kill(before.pid, signal.SIGSTOP)
     with pytest.raises(HostError, match="was not ready after"):
         ensure(layout, [hanging], program)
+    # The new process may be between its fork and its program: without a command line of its own.
+    await eventually(lambda: processes.observe(layout))
     (after,) = processes.observe(layout)
     assert after.pid != before.pid
 

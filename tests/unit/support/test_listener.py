@@ -19,7 +19,7 @@ async def test_a_connection_that_nobody_served_yet_ends_too(known: int) -> None:
     listener = Listener(never)
     await listener.accept()
     # The kernel connects; the loop hears of it in its next turns.
-    with socket.create_connection(("127.0.0.1", listener.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", listener.port), timeout=60) as client:
         while listener.accepted < known:  # noqa: ASYNC110 -- each turn of the loop counts here
             await asyncio.sleep(0)
         await listener.close()

@@ -103,7 +103,7 @@ class Story:
     async def run(self, interval=100.0):
         clock = Clock(now=lambda: self.time, dice=lambda: 0.5)
         terms = Terms(interval=interval, first_retry=4.0)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await Watch(self, self.make, terms=terms, clock=clock, ears=[self]).run(self.stop)
         return self.made
 
