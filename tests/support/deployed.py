@@ -213,8 +213,12 @@ class Hearing:
         return frozenset(self._rights())
 
     def refused(self) -> set[tuple[str, str]]:
-        """Return method and path of what was refused."""
-        return {(one.method, one.path) for one in self._proxy.log if one.status == 403}
+        """Return method and path of what was refused, and not answered later either.
+
+        Rights are given while accounts work, and an API server hears of them a moment later.
+        """
+        last = {(one.method, one.path): one.status for one in self._proxy.log if one.status}
+        return {request for request, status in last.items() if status == 403}
 
     def _rights(self) -> Iterator[Right]:
         for one in self._proxy.log:
