@@ -36,7 +36,7 @@ from reconciler.core.refs import (
     ROLE_BINDING,
     SECRET,
 )
-from tests.support.backend import backend, is_idle
+from tests.support.backend import backend, idle
 from tests.support.backend_stories import StandingClock
 from tests.support.bound_scenes import (
     MANAGER,
@@ -51,7 +51,6 @@ from tests.support.bound_scenes import (
     shown,
     until,
 )
-from tests.support.eventually import eventually
 from tests.support.faults import Faults, Meanwhile, on
 from tests.support.forward_clock import ForwardClock
 from tests.support.offers import define_again, offered, publish_template
@@ -231,11 +230,11 @@ async def test_a_second_start_writes_nothing(scene: Scene) -> None:
         await scene.create_instance()
         await until(lambda: scene.copy())
         await until(lambda: says(scene.on_plane(CLUSTER_BINDING, "cluster"), "Healthy"))
-        await eventually(lambda: is_idle(backend))
+        await idle(backend)
     audit = scene.plane.audit
     mark = audit.mark()
     async with scene.backend() as backend:
-        await eventually(lambda: is_idle(backend))
+        await idle(backend)
     assert [one for one in audit.writes_since(mark) if concerns(scene.space, one)] == []
 
 

@@ -4,6 +4,8 @@ If a new Kubernetes version breaks one of these, the contract between the progra
 each is asserted on a real API server, through our own client.
 """
 
+import uuid
+
 import pytest
 
 from reconciler.core import managed_fields
@@ -342,6 +344,12 @@ async def crd_of(cluster, suffix, owner):
     return ref(cluster, "", get_text(crd, "metadata", "name"), CRD)
 
 
+async def collector_has_seen_all(cluster, owner):
+    """Wait until the garbage collector has heard of every CRD that was made before this call."""
+    stranger = owner | {"metadata": {"name": "nobody", "uid": str(uuid.uuid4())}}
+    await gone(cluster, await crd_of(cluster, "seen", stranger))
+
+
 async def test_a_crd_goes_with_its_cluster_scoped_owner(cluster):
     owner = await cluster_scoped_owner(cluster, "facts-background")
     crd = await crd_of(cluster, "background", owner)
@@ -352,6 +360,7 @@ async def test_a_crd_goes_with_its_cluster_scoped_owner(cluster):
 async def test_orphaning_keeps_the_crd_and_strips_the_reference(cluster):
     owner = await cluster_scoped_owner(cluster, "facts-orphan")
     crd = await crd_of(cluster, "orphan", owner)
+    await collector_has_seen_all(cluster, owner)  # it orphans only what it knows of
     target = ref(cluster, "", "facts-orphan", CLUSTER_ROLE)
     await delete(cluster, target, propagation=Propagation.ORPHAN)
     await gone(cluster, target)

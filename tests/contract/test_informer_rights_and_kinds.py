@@ -200,6 +200,17 @@ class Widgets:
 
         await eventually(probe)
 
+    async def remove(self, name, version="v1"):
+        """Delete an object, as soon as the CRD lets that happen."""
+        kind = replace(self.kind, version=version)
+
+        async def probe():
+            with contextlib.suppress(*NOT_YET):
+                await delete(self.cluster, kind, self.namespace, name)
+                return True
+
+        await eventually(probe)
+
     async def close(self):
         """Delete the CRD, with all objects of the kind, and wait until it is gone."""
         live = await self.cluster.get(self.crd)
@@ -252,7 +263,7 @@ async def test_a_kind_that_is_not_served_for_a_while(informer, widgets):
         await follows(informer, widgets.cluster, widgets.namespace)
         await widgets.serve(v1=False)
         await eventually(lambda: "does not serve widgets." in informer.trouble)
-        await delete(widgets.cluster, replace(widgets.kind, version="v2"), widgets.namespace, "a")
+        await widgets.remove("a", version="v2")
         await widgets.create("b", version="v2")
         assert names(informer) == {"a"}
         await widgets.serve(v1=True)

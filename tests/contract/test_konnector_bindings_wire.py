@@ -6,7 +6,9 @@ no change is none.
 
 import asyncio
 import itertools
+from contextlib import AsyncExitStack
 
+from konnector.program import Konnector
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
@@ -31,6 +33,7 @@ from tests.support.cues import Delay
 from tests.support.eventually import eventually
 from tests.support.faults import Events, Faults, on
 from tests.support.konnector import in_space, konnector
+from tests.support.konnector_claims import is_idle
 
 AGENT = "konnector"
 
@@ -56,25 +59,26 @@ def statuses(live: LiveCluster, mark: int) -> list[tuple[str, str]]:
     ]
 
 
-async def silent(scene: Scene | Managed) -> bool:
-    """Tell whether the konnector has written nothing for a while."""
+async def silent(scene: Scene | Managed, made: Konnector) -> bool:
+    """Tell whether the konnector has written nothing for a while, and is about nothing."""
     marks = scene.app.audit.mark(), scene.plane.audit.mark()
     await asyncio.sleep(2)
-    return not written(scene.app, marks[0]) and not written(scene.plane, marks[1])
+    wrote = written(scene.app, marks[0]) or written(scene.plane, marks[1])
+    return is_idle(made) and not wrote
 
 
-async def bound(scene: Scene) -> None:
+async def bound(scene: Scene, made: Konnector) -> None:
     await scene.make_space()
     await scene.request()
     await scene.bind(ACCEPTED)
     await until(lambda: says(scene.export(), "Ready"))
-    await until(lambda: silent(scene))
+    await until(lambda: silent(scene, made))
 
 
 async def test_a_change_is_one_patch_to_where_the_binding_is(scene: Scene) -> None:
     """H31: touched by others, its conditions are not written anew."""
-    async with scene.backend(), konnector(scene.app.connection):
-        await bound(scene)
+    async with scene.backend(), konnector(scene.app.connection) as made:
+        await bound(scene, made)
         patch = ("patch", "apiservicebindings", BIND, scene.offer.name)
 
         marks = scene.app.audit.mark(), scene.plane.audit.mark()
@@ -82,7 +86,7 @@ async def test_a_change_is_one_patch_to_where_the_binding_is(scene: Scene) -> No
         body: Manifest = {"spec": {"providerPrettyName": "Shop AG"}}
         await scene.plane.cluster.merge_patch(ref, body, manager="provider")
         await until(lambda: has(scene.binding(), "Shop AG", "status", "providerPrettyName"))
-        await until(lambda: silent(scene))
+        await until(lambda: silent(scene, made))
         assert written(scene.app, marks[0]) == [patch]
         assert written(scene.plane, marks[1]) == []
 
@@ -95,13 +99,15 @@ async def test_a_change_is_one_patch_to_where_the_binding_is(scene: Scene) -> No
             (scene.app, Ref("", CRD, "", scene.offer.name)),
         ):
             await live.cluster.merge_patch(one, touched, manager="tests")
-        await until(lambda: silent(scene))
+        await until(lambda: silent(scene, made))
         assert written(scene.app, marks[0]) == []
         assert written(scene.plane, marks[1]) == []
-        await a_condition_changes(scene, patch)
+        await a_condition_changes(scene, made, patch)
 
 
-async def a_condition_changes(scene: Scene, patch: tuple[str, str, str, str]) -> None:
+async def a_condition_changes(
+    scene: Scene, made: Konnector, patch: tuple[str, str, str, str]
+) -> None:
     """Let one condition change, and others with it, to False and back: one patch each time."""
     mark = scene.app.audit.mark()
     for kind in (API_SERVICE_EXPORT_REQUEST, API_SERVICE_EXPORT):
@@ -111,18 +117,22 @@ async def a_condition_changes(scene: Scene, patch: tuple[str, str, str, str]) ->
     assert (told["Ready"], told["SchemaInSync"]) == ("False", "Unknown")
     await scene.request()
     await until(lambda: says(scene.binding(), "Ready"))
-    await until(lambda: silent(scene))
+    await until(lambda: silent(scene, made))
     assert written(scene.app, mark) == [patch, patch]
     assert statuses(scene.app, mark) == [("patch", "status")] * 2
 
 
 async def test_beside_the_control_plane_the_app_cluster_gets_no_status(managed: Managed) -> None:
-    async with managed.backend(), managed.konnector():
+    settings = in_space(managed.space, "shop-kubeconfig")
+    async with managed.backend(), AsyncExitStack() as opened:
         await managed.make_secret()
         await managed.apply(managed.offer.resource)
+        await until(managed.binding)
+        await until(lambda: managed.read(SECRET, "shop-kubeconfig"))
+        made = await opened.enter_async_context(konnector(managed.plane.connection, settings))
         await until(lambda: says(managed.binding(), "Ready"))
         await until(lambda: says(managed.export(), "Ready"))
-        await until(lambda: silent(managed))
+        await until(lambda: silent(managed, made))
         patch = ("patch", "apiservicebindings", managed.space, managed.offer.name)
 
         marks = managed.app.audit.mark(), managed.plane.audit.mark()
@@ -130,7 +140,7 @@ async def test_beside_the_control_plane_the_app_cluster_gets_no_status(managed: 
         body: Manifest = {"spec": {"providerPrettyName": "Shop AG"}}
         await managed.plane.cluster.merge_patch(ref, body, manager="provider")
         await until(lambda: has(managed.binding(), "Shop AG", "status", "providerPrettyName"))
-        await until(lambda: silent(managed))
+        await until(lambda: silent(managed, made))
         assert written(managed.plane, marks[1]) == [patch]
         assert statuses(managed.plane, marks[1]) == [("patch", "status")]
         assert written(managed.app, marks[0]) == []
@@ -138,9 +148,9 @@ async def test_beside_the_control_plane_the_app_cluster_gets_no_status(managed: 
 
 async def test_what_a_binding_costs(scene: Scene) -> None:
     """A CRD, its status, and the status of the export: nothing twice, and nothing replaced."""
-    async with scene.backend(), konnector(scene.app.connection):
+    async with scene.backend(), konnector(scene.app.connection) as made:
         marks = scene.app.audit.mark(), scene.plane.audit.mark()
-        await bound(scene)
+        await bound(scene, made)
         told = conditions(await scene.binding())
     assert {one["status"] for one in told.values()} == {"True"}
     here = written(scene.app, marks[0])
@@ -161,8 +171,8 @@ async def test_what_a_binding_costs(scene: Scene) -> None:
 
 
 async def test_a_missing_secret_is_made_under_exactly_its_name(scene: Scene) -> None:
-    async with scene.backend(), konnector(scene.app.connection):
-        await bound(scene)
+    async with scene.backend(), konnector(scene.app.connection) as made:
+        await bound(scene, made)
         before = await scene.in_app(SECRET, scene.secret)
         mark = scene.app.audit.mark()
         await remove(scene.app, SECRET, BIND, scene.secret)
@@ -172,7 +182,7 @@ async def test_a_missing_secret_is_made_under_exactly_its_name(scene: Scene) -> 
             return live is not None and uid_of(live) != uid_of(before)
 
         await until(again)
-        await until(lambda: silent(scene))
+        await until(lambda: silent(scene, made))
         secrets = [one for one in written(scene.app, mark) if one[1] == "secrets"]
         assert secrets == [("patch", "secrets", BIND, scene.secret)]
         live = await scene.in_app(SECRET, scene.secret)
@@ -193,12 +203,12 @@ async def test_nothing_is_decided_twice_while_views_lag(managed: Managed) -> Non
         await until(managed.binding)
         await until(managed.export)
         mark = managed.plane.audit.mark()
-        async with konnector(managed.plane.connection, settings, faults=late):
+        async with konnector(managed.plane.connection, settings, faults=late) as made:
             await until(lambda: says(managed.binding(), "Ready"))
             await until(lambda: says(managed.export(), "Ready"))
             touched: Manifest = {"metadata": {"annotations": {"tests": "touched"}}}
             crd = Ref("", CRD, "", managed.offer.name)
             await managed.app.cluster.merge_patch(crd, touched, manager="tests")
-            await until(lambda: silent(managed))
+            await until(lambda: silent(managed, made))
     audit = managed.plane.audit
     await eventually(lambda: audit.conflicts_since(mark, AGENT) == [])

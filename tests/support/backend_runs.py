@@ -7,7 +7,7 @@ from bind import program
 from reconciler.core.manifest import is_deleting, name_of, namespace_of
 from reconciler.core.refs import NAMESPACE, SERVICE_ACCOUNT
 from tests.support.apply_runs import Deeds
-from tests.support.backend import AGENT, backend, is_idle
+from tests.support.backend import AGENT, backend, idle, is_idle
 from tests.support.backend_states import end_state, found
 from tests.support.backend_stories import Act, Tenant
 from tests.support.clusters import Write
@@ -79,7 +79,7 @@ async def writes_of_a_start(tenant: Tenant) -> list[Write]:
     """Return what a new backend writes about the tenant until it is idle, Events aside."""
     mark = tenant.plane.audit.mark()
     async with backend(tenant.plane.connection, clock=tenant.clock) as made:
-        await _idle(made)
+        await idle(made)
     return [
         one
         for one in tenant.plane.audit.writes_since(mark)
@@ -111,17 +111,6 @@ async def _all_have_accounts(tenant: Tenant) -> bool:
     there = {name_of(one) for kind, one in held if kind == NAMESPACE and not is_deleting(one)}
     accounts = [one for kind, one in held if kind == SERVICE_ACCOUNT]
     return there <= {namespace_of(one) for one in accounts if name_of(one) == _USUAL}
-
-
-async def _idle(made: program.Backend) -> None:
-    looks = 0
-
-    def still() -> bool:
-        nonlocal looks
-        looks = looks + 1 if is_idle(made) else 0
-        return looks > 3  # between a key and its worker there is a moment
-
-    await eventually(still, within=_LONG)
 
 
 def _concerns(write: Write, word: str) -> bool:
