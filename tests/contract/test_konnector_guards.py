@@ -27,6 +27,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import CONFIG_MAP, EVENT, NAMESPACE, SECRET, Kind, Ref
 from reconciler.kube.cluster import Preconditions, Propagation
+from tests.support.backend_stories import StandingClock
 from tests.support.bound_scenes import BIND, Scene, conditions, gone, remove, secret, until
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
@@ -210,7 +211,7 @@ async def _lacks(many: Many, name: str) -> bool:
 async def test_a_loss_that_drips_in_is_seen_as_one(scene: Scene) -> None:
     """Five are few; with the sixth within a minute it is more than half of them."""
     many = Many(scene)
-    async with scene.backend(), konnector(scene.app.connection) as made:
+    async with scene.backend(), konnector(scene.app.connection, clock=StandingClock()) as made:
         await bound(scene)
         await many.make("orders")
         for name in many.names[:5]:
@@ -302,7 +303,7 @@ async def has_credentials(scene: Scene, wanted: bool = True) -> bool:
 async def test_copies_that_vanish_one_by_one_are_seen_as_one_loss(scene: Scene) -> None:
     """One alone is made again, as in the protocol (G 44); so are a few."""
     many = Many(scene)
-    async with scene.backend(), konnector(scene.app.connection):
+    async with scene.backend(), konnector(scene.app.connection, clock=StandingClock()):
         await bound(scene)
         await many.make("orders")
         for name in many.names[:5]:
