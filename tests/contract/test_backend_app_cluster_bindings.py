@@ -260,7 +260,7 @@ async def test_an_app_cluster_binding_that_is_deleted_lets_go_in_order(
             await until(lambda: says(managed.binding(), "Drained", "False", "DrainWaiting"))
             assert await managed.read(kind, "orders", managed.service_namespace) is not None
             await remove(managed.app, kind, managed.app_namespace, "orders")
-        await until(lambda: gone(managed.itself()), within=90)
+        await until(lambda: gone(managed.itself()), within=180)
 
     assert await managed.binding() is None
     space = await managed.read(NAMESPACE, managed.space)

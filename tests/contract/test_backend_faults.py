@@ -64,7 +64,7 @@ async def comes_to(tenant, end):
         assert not found, "\n".join(found)
         return True
 
-    await eventually(alike, within=90)
+    await eventually(alike, within=180)
 
 
 async def test_a_killed_leader_is_followed_by_the_other_which_goes_on(

@@ -127,7 +127,7 @@ class Drill:
         return str(await until(told))
 
     async def ended(self) -> None:
-        await until(lambda: gone(self.managed.itself()), within=90)
+        await until(lambda: gone(self.managed.itself()), within=180)
 
     async def space_is_released(self) -> bool:
         return keys.RELEASED in annotations_of(

@@ -207,7 +207,7 @@ async def test_what_one_side_refuses_is_told_and_tried_again(scene: Scene, owner
             event = await until(lambda: _event(here, live, "SyncDenied"))
             assert "quota" in event["note"]
         await copy.delete(QUOTA, "none")
-        await until(lambda: copy.holds(SECRET, "creds", "hidden-one"), within=90)
+        await until(lambda: copy.holds(SECRET, "creds", "hidden-one"), within=180)
         await until(lambda: _is_well(scene))
 
 

@@ -217,7 +217,7 @@ async def test_a_control_plane_that_is_away_for_long_is_told_and_comes_back(scen
         made.clock.put_forward(PULSE)
         reason = "ClusterBindingUpdateFailed"
         told = lambda: says(scene.binding(), "Heartbeating", "False", reason)  # noqa: E731
-        await until(told, within=90)
+        await until(told, within=180)
         await scene.create_instance("waiting")
         await made.way.accept()
         await until(lambda: says(scene.binding(), "Heartbeating"))

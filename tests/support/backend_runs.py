@@ -21,7 +21,7 @@ State = dict[str, str]
 _USUAL: Final = "default"  # what that account is called
 
 _MANY_WRITES: Final = 60
-_LONG: Final = 60.0  # seconds; namespaces go slowly
+_LONG: Final = 180.0  # seconds; namespaces go slowly
 
 
 async def undisturbed(tenant: Tenant, story: Sequence[Act]) -> list[State]:

@@ -30,7 +30,7 @@ from tests.support.faults import Faults, survives
 from tests.support.faulty import FaultyCluster
 from tests.support.konnector import konnector
 
-_LONG: Final = 90.0  # seconds; failures in a row make long pauses
+_LONG: Final = 180.0  # seconds; failures in a row make long pauses
 
 
 @contextlib.contextmanager
