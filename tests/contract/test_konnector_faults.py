@@ -20,6 +20,7 @@ from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.state import Role
 from konnector.decisions.cluster_binding import PULSE
 from konnector.decisions.guard import FEW
+from konnector.program import Konnector
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.durations import parse_time
@@ -51,6 +52,7 @@ from tests.support.faults import (
 )
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
+from tests.support.konnector_claims import is_idle
 from tests.support.konnector_faults import alike, mortal
 
 pytestmark = pytest.mark.timeout(900)
@@ -187,10 +189,10 @@ async def test_api_servers_that_die_in_turn_and_come_back_cost_nothing(
         await until(lambda: changed_alike(scene))
 
 
-async def rests(scene: Scene) -> bool:
+async def rests(scene: Scene, made: Konnector) -> bool:
     marks = scene.app.audit.mark(), scene.plane.audit.mark()
     await asyncio.sleep(3)
-    return not ours(scene, *marks)
+    return is_idle(made) and not ours(scene, *marks)
 
 
 def ours(scene: Scene, app: int, plane: int) -> list[Write]:
@@ -202,11 +204,11 @@ def ours(scene: Scene, app: int, plane: int) -> list[Write]:
 
 async def test_at_rest_it_writes_heartbeats_and_nothing_else(scene: Scene) -> None:
     clock = ForwardClock()
-    async with scene.backend(), konnector(scene.app.connection, clock=clock):
+    async with scene.backend(), konnector(scene.app.connection, clock=clock) as made:
         for deed, goal in STORY:
             await deed(scene)
             await until(partial(goal, scene))
-        await until(lambda: rests(scene))
+        await until(lambda: rests(scene, made))
         marks = scene.app.audit.mark(), scene.plane.audit.mark()
         beats, last = 0, await heart(scene)
         for _ in range(int(IDLE_SECONDS)):

@@ -108,7 +108,7 @@ async def test_drift_is_repaired_at_the_interval(scene, files):  # noqa: F811
 
 
 def folder_gone(files):
-    shutil.rmtree(files)
+    files.rename(files.with_name("gone"))
 
 
 def broken_yaml(files):
@@ -157,8 +157,14 @@ async def holds_still(scene, watch, files, spoil, says):  # noqa: F811
     """Spoil the files, see that nothing is written for long, and bring them back."""
     kept = files.with_name("kept")
     shutil.copytree(files, kept)
+    said = watch.text.count(says)  # a commit is a moment in which Git is writing, too
+
+    async def is_unreadable():
+        return await watch.metric("source_readable") == 0
+
     spoil(files)
-    await watch.says(says)
+    await watch.says(says, times=said + 1)
+    await eventually(is_unreadable)  # so no round is on its way
     marks = scene.marks()
     await scene.app.cluster.merge_patch(scene.binding, DRIFT, manager="someone")
     before = await watch.metric("source_failures_total")
@@ -166,13 +172,17 @@ async def holds_still(scene, watch, files, spoil, says):  # noqa: F811
     async def has_looked_often():
         return await watch.metric("source_failures_total") > before + 8
 
+    async def is_ill():  # after more than three times the interval
+        return (await watch.get("/healthz"))[0] == 503
+
     await eventually(has_looked_often)
+    await eventually(is_ill)
     assert await watch.metric("source_readable") == 0
-    # Longer than three times the interval.
-    assert (await watch.get("/healthz"))[0] == 503
     assert scene.writes(marks) == []
     assert await claims(scene) == 0
-    shutil.rmtree(files, ignore_errors=True)
+    # All at once: files that go one by one could pass for another fleet.
+    if files.exists():
+        files.rename(files.with_name(f"no-{spoil.__name__}"))
     kept.rename(files)
 
 

@@ -269,8 +269,9 @@ class Managed:
     async def answered(self) -> Any:
         """Return the one request, once it has succeeded."""
         kind = API_SERVICE_EXPORT_REQUEST
-        (request,) = (await self.plane.cluster.list(kind, namespace=self.space)).items
-        return request if get_text(request, "status", "phase") == "Succeeded" else None
+        found = (await self.plane.cluster.list(kind, namespace=self.space)).items
+        assert len(found) == 1
+        return found[0] if get_text(found[0], "status", "phase") == "Succeeded" else None
 
     async def binding(self, offer: Offer | None = None) -> Any:
         return await self.read(API_SERVICE_BINDING, (offer or self.offer).name)
