@@ -20,6 +20,7 @@ import pytest
 import pytest_asyncio
 from hypothesis import settings
 
+from klutchctl.sandbox import ports
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout, named
 from klutchctl.sandbox.state import Role
@@ -45,6 +46,17 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell's background jobs ignore it, and so would the programs that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_HOME] = Path(tempfile.mkdtemp(prefix="klutchctl-tests-"))
+    _take_ports_of_our_own()
+
+
+def _take_ports_of_our_own() -> None:
+    """Share the ports of sandboxes with the other workers of pytest-xdist.
+
+    What is free when one of them looks may be another's by the time that a server listens there.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ports._RANGE = ports._RANGE[number::workers]  # type: ignore[misc]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
