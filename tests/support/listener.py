@@ -33,6 +33,18 @@ async def let_go(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
+def _bound(port: int) -> socket.socket:
+    """Return a socket at a port, which takes no connections before it is told to listen."""
+    made = socket.socket()
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(("127.0.0.1", port))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
 class Listener:
     """Calls `serve` for each connection, in a task of its own.
 
@@ -43,6 +55,7 @@ class Listener:
     def __init__(self, serve: Serve, *, tls: ssl.SSLContext | None = None) -> None:
         self._serve, self._tls = serve, tls
         self._server: asyncio.Server | None = None
+        self._bound: socket.socket | None = None  # to the port, while it is refused
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._defects: list[BaseException] = []
         self.port = 0
@@ -50,21 +63,22 @@ class Listener:
 
     async def accept(self) -> None:
         """Take connections; on a free port at first, on the same one after `refuse`."""
+        bound, self._bound = self._bound or _bound(0), None
         self._server = await asyncio.start_server(
             self._connected,
-            "127.0.0.1",
-            self.port,
+            sock=bound,
             ssl=self._tls,
             # The wait for a peer's goodbye, which a stalled peer never says.
             ssl_shutdown_timeout=None if self._tls is None else 1.0,
         )
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = bound.getsockname()[1]
 
     def refuse(self) -> None:
-        """Refuse new connections. Those that are open go on."""
+        """Refuse new connections. Those that are open go on, and nobody else gets the port."""
         if self._server is not None:
             self._server.close()
             self._server = None
+            self._bound = _bound(self.port)
 
     def cut(self, how: How) -> None:
         """End all connections now."""
@@ -75,6 +89,9 @@ class Listener:
     async def close(self) -> None:
         """Refuse, end all connections and wait for them. Raises what `serve` should not have."""
         self.refuse()
+        if self._bound is not None:
+            self._bound.close()
+            self._bound = None
         tasks = list(self._open)
         for task in tasks:
             task.cancel()

@@ -27,3 +27,17 @@ async def test_a_connection_that_nobody_served_yet_ends_too(known: int) -> None:
         gc.collect()
         with contextlib.suppress(ConnectionResetError):
             assert await asyncio.to_thread(client.recv, 1) == b""
+
+
+async def test_nobody_else_gets_a_port_that_is_refused_for_a_while() -> None:
+    listener = Listener(never)
+    await listener.accept()
+    port = listener.port
+    listener.refuse()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", port))
+    await listener.accept()
+    assert listener.port == port
+    await listener.close()
