@@ -11,6 +11,7 @@ from klutchctl.sandbox.servers import HttpsProbe, Server
 from klutchctl.sandbox.state import Member, State
 
 _ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
+_AUDIT_MEGABYTES: Final = 4_096
 # Without these no token Secret is filled, no namespace finishes deleting, nothing is collected.
 # The others look after pods and nodes, and there are none.
 _CONTROLLERS: Final = (
@@ -166,6 +167,8 @@ def _audit_arguments(layout: Layout, cluster_id: str, tuning: Tuning) -> Sequenc
     return (
         f"--audit-policy-file={audit_policy_file(layout, cluster_id)}",
         f"--audit-log-path={audit_log(layout, cluster_id)}",
+        # One file: after 100 MB, which is what the server takes by itself, another would begin.
+        f"--audit-log-maxsize={_AUDIT_MEGABYTES}",
     )
 
 
