@@ -4,6 +4,7 @@ If a new Kubernetes version breaks one of these, the contract between the progra
 each is asserted on a real API server, through our own client.
 """
 
+import time
 import uuid
 
 import pytest
@@ -39,6 +40,7 @@ SELF_REVIEW = Kind(
     "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False
 )
 WHATEVER = Preconditions(uid=None)
+VERDICT = 10.0  # seconds for which a server keeps its verdict on a token
 
 
 def config_map(namespace, name="x", data=None, **metadata):
@@ -288,9 +290,12 @@ async def test_a_revoked_token_is_accepted_a_little_longer(control_plane, namesp
         async def refused():
             return not await accepted()
 
+        began = time.monotonic()
         assert await accepted()
         await delete(cluster, account)
-        assert await accepted(), "the server keeps its verdict for about ten seconds"
+        kept = await accepted()
+        # On a machine that took longer than that for three requests, nothing can be seen of it.
+        assert kept or time.monotonic() - began >= VERDICT
         await eventually(refused)
 
 
