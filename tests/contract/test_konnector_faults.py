@@ -320,13 +320,13 @@ async def test_what_was_deleted_meanwhile_makes_no_loss_of_what_was_in_between(
     kind, served = scene.offer.kind, [f"served-{number}" for number in range(14)]
     async with scene.backend():
         await begins(scene)
-        async with konnector(scene.app.connection):
+        async with konnector(scene.app.connection) as made:
             await until(lambda: says(scene.export(), "Ready"))
             for name in served:
                 await scene.create_instance(name)
             for name in served:
                 await until(partial(scene.copy, name))
-            await until(lambda: rests(scene))
+            await until(lambda: rests(scene, made))
         for number in range(7):
             await scene.create_instance(f"claim-{number}")
             ref = Ref(scene.app.name, kind, scene.app_namespace, f"claim-{number}")
