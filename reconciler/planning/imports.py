@@ -27,7 +27,7 @@ from reconciler.fleet.values import Fleet, UnitKey
 from reconciler.planning.changes import Action, Change, Plan
 from reconciler.planning.claims import ANY, title
 from reconciler.planning.placement import Misplaced
-from reconciler.planning.strangers import Stranger, standings, strangers
+from reconciler.planning.strangers import Stranger, standings, unnamed
 
 FileClaim: TypeAlias = Mapping[str, JSON]  # as in a Binding's spec.claims
 
@@ -58,15 +58,24 @@ class Imports:
 
 
 def imports(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Imports:
-    """Return what is bound beside the files in all app clusters, or `only` some."""
+    """Return what is bound beside the files in all app clusters, or `only` some.
+
+    What left the files is no stranger: a plan lets it go. But files that name no unit at all have
+    lost them, as a plan sees it too, which lets nothing go then (`prune.allowEmpty`).
+    """
     alike: dict[tuple[str, str, bytes], list[tuple[str, Import]]] = defaultdict(list)
     left = [
         (name, site.reason)
         for name, site in standings(fleet, live, only=only).items()
         if isinstance(site, Misplaced)
     ]
-    for stranger in strangers(fleet, live, only=only):
+    for stranger in unnamed(fleet, live, only=only):
         try:
+            if stranger.ours and fleet.units:
+                raise _Unsayable(
+                    "it left the files of this fleet, and a plan lets it go; to keep it, put its"
+                    " Binding back"
+                )
             one = _import(stranger)
         except _Unsayable as reason:
             left.append((str(stranger.unit), str(reason)))

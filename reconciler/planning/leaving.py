@@ -112,12 +112,13 @@ def interrupted(site: Site, cluster: str) -> tuple[Departure, ...]:
 
 def strangers(site: Site, cluster: str) -> list[Manifest]:
     """Return the bindings in an app cluster that nobody adopted and no file names."""
-    return [
-        one
-        for one in bindings(site.app)
-        if not is_of(one, site.fleet, cluster)
-        and unit_of(cluster, name_of(one)) not in site.fleet.units
-    ]
+    return [one for one in unnamed(site, cluster) if not is_of(one, site.fleet, cluster)]
+
+
+def unnamed(site: Site, cluster: str) -> list[Manifest]:
+    """Return the bindings in an app cluster that no file names, ours too."""
+    found = bindings(site.app)
+    return [one for one in found if unit_of(cluster, name_of(one)) not in site.fleet.units]
 
 
 def unmanaged(site: Site, cluster: str) -> set[str]:

@@ -1,6 +1,6 @@
-"""What is bound in the clusters of a fleet, and neither ours nor named by a file (mapping.md 0).
+"""What is bound in the clusters of a fleet and not named by a file (mapping.md 0, Ownership).
 
-Such bindings are listed and never touched; `klutchctl import` writes files for them.
+What is not ours of it is listed and never touched; `klutchctl import` writes files for it.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -13,6 +13,7 @@ from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import SECRET
 from reconciler.fleet.values import Fleet, Mode, UnitKey
 from reconciler.planning import app_cluster_bindings, leaving, placement, standing
+from reconciler.planning.compare import is_of
 from reconciler.planning.index import Index
 from reconciler.planning.leaving import unit_of
 from reconciler.planning.standing import Standing
@@ -21,7 +22,7 @@ from reconciler.planning.units import Site
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """A live binding that is not ours.
+    """A live binding that no file names. `ours`: it left the files.
 
     `binding` is the APIServiceBinding, None where the backend has not made it. `request` is its
     live request. `elsewhere`: its kubeconfig leads to another space than the cluster's own, ""
@@ -32,6 +33,7 @@ class Stranger:
     binding: Manifest | None
     request: Manifest | None
     elsewhere: str = ""
+    ours: bool = False
 
 
 def standings(
@@ -51,6 +53,13 @@ def strangers(
     fleet: Fleet, live: Live, *, only: Collection[str] | None = None
 ) -> tuple[Stranger, ...]:
     """Return what is bound beside the files, by unit. What left the files is ours, and not here."""
+    return tuple(one for one in unnamed(fleet, live, only=only) if not one.ours)
+
+
+def unnamed(
+    fleet: Fleet, live: Live, *, only: Collection[str] | None = None
+) -> tuple[Stranger, ...]:
+    """Return what is bound and no file names, by unit: beside the files, or since it left them."""
     found = [
         one
         for name, site in standings(fleet, live, only=only).items()
@@ -63,7 +72,7 @@ def strangers(
 def _of_site(fleet: Fleet, cluster: str, site: Site) -> Iterator[Stranger]:
     plane = fleet.control_planes[fleet.clusters[cluster].control_plane]
     if plane.mode is Mode.DIRECT:
-        yield from (_direct(site, one, cluster) for one in leaving.strangers(site, cluster))
+        yield from (_direct(site, one, cluster) for one in leaving.unnamed(site, cluster))
     else:
         yield from _listed(fleet, cluster, site)
 
@@ -73,11 +82,12 @@ def _direct(site: Site, binding: Manifest, cluster: str) -> Stranger:
     secret = site.app.get(SECRET, *placement.secret_of(binding))
     there = placement.leads_to(secret) or "a place that cannot be told"
     request = site.control_plane.get(API_SERVICE_EXPORT_REQUEST, space, unit.name)
-    return Stranger(unit, binding, request, "" if there == space else there)
+    ours = is_of(binding, site.fleet, cluster)
+    return Stranger(unit, binding, request, "" if there == space else there, ours)
 
 
 def _listed(fleet: Fleet, cluster: str, site: Site) -> Iterator[Stranger]:
-    """Yield what the cluster's AppClusterBinding lists and we did not write."""
+    """Yield what the cluster's AppClusterBinding lists."""
     live = app_cluster_bindings.live_of(
         fleet, fleet.clusters[cluster], site.control_plane, site.app
     )
@@ -86,6 +96,6 @@ def _listed(fleet: Fleet, cluster: str, site: Site) -> Iterator[Stranger]:
     ours = {one.key for one in app_cluster_bindings.departures(site, cluster)}
     for resource in app_cluster_bindings.resources_of(live):
         unit = UnitKey(cluster, resource.group, resource.plural)
-        if unit not in ours and unit not in fleet.units:
+        if unit not in fleet.units:
             bound = site.control_plane.get(API_SERVICE_BINDING, site.footing.space, unit.name)
-            yield Stranger(unit, bound, None)
+            yield Stranger(unit, bound, None, ours=unit in ours)

@@ -124,6 +124,24 @@ def test_what_files_cannot_say_is_left(wire, why):
     assert why in reason
 
 
+def test_files_that_lost_all_their_units_get_them_back():
+    (one,) = found(applied()).found
+    assert (one.group, one.resource, one.clusters) == (
+        "anynines.com",
+        "postgresqlinstances",
+        ("shop",),
+    )
+
+
+@pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
+def test_what_left_the_files_is_let_go_and_not_imported(mode):
+    made = found(applied(mode=mode), plane(mode=mode), cluster(), binding("searches"))
+    assert made.found == ()
+    ((name, reason),) = made.left
+    assert name == f"shop/{POSTGRES}"
+    assert "put its Binding back" in reason
+
+
 def test_clusters_that_are_bound_alike_share_a_binding():
     here = foreign(clusters=("shop", "web", "away"))
     one_more: Manifest = {**DOWN, "selector": {"owner": "Provider", "names": ["x"]}}
@@ -134,7 +152,7 @@ def test_clusters_that_are_bound_alike_share_a_binding():
 
 
 def test_what_is_ours_or_in_the_files_is_not_imported():
-    assert found(applied()) == Imports(())
+    assert found(applied(), *NOBODY, binding()) == Imports(())
     assert found(foreign(), *NOBODY, binding()) == Imports(())
 
 
