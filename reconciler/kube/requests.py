@@ -11,12 +11,13 @@ import orjson
 from reconciler.core.errors import Rejected
 from reconciler.core.manifest import JSON, Manifest, get_map
 from reconciler.core.refs import Kind, Ref
+from reconciler.kube.apply_text import as_yaml
 from reconciler.kube.cluster import Preconditions, Propagation, Verb
 
 ACCEPT_JSON: Final = "application/json"
 ACCEPT_METADATA: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 ACCEPT_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-# Server-side apply takes YAML by its media type; JSON is YAML.
+# Server-side apply takes YAML by its media type; most JSON is YAML.
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
@@ -208,7 +209,7 @@ def apply(  # noqa: PLR0913 - each is a parameter of the API
         method="PATCH",
         target=_target("apply", ref, subresource=subresource)
         + _write_query(manager, dry_run=dry_run, force=force),
-        body=_encode(manifest, ref, "apply"),
+        body=as_yaml(_encode(manifest, ref, "apply")),
         content_type=APPLY_PATCH,
         repeatable=dry_run,
     )

@@ -1,0 +1,42 @@
+"""Whatever JSON a claim comes to hold, its copy holds the same."""
+
+from functools import partial
+from typing import Any
+
+from reconciler.core.manifest import canonical
+from tests.support.bound_scenes import Scene, until
+from tests.support.konnector_scenes import Side, story
+
+# What a spec holds, and what comes to stand in its place.
+CHANGES: dict[str, tuple[Any, Any]] = {
+    "texts-that-yaml-has-not": ("x", "a\x7fb\x80c\ufffed\uffffe"),
+    "ends-of-lines": ("x", " a \x85 b \u2028 c \u2029 d \r\n e \ufefff"),
+    "characters": ("x", 'ä \xa0\U0001f600 "\\/ \x00\x1b\t'),
+    "a-long-key": (1, {"k" * 2000: {"l" * 2000: 1}}),
+    "odd-keys": ({".": 1}, {"": 1, ".": 2, "<<": {"a": 1}, "a\u2028b": 1, "true": 1, "~": 1}),
+    "large-numbers": (1, [2**53 + 1, 2**63 - 1, -(2**63), 2**64 - 1]),
+    "fractions": (1, [0.1, 1e300, 5e-324, 0.30000000000000004]),
+    "one-is-not-true": (True, 1),
+    "another-type": ({"a": 1}, [{"a": [[1]]}]),
+}
+
+
+async def test_a_change_arrives_as_it_is(scene: Scene) -> None:
+    """D.2: both specs are deeply equal."""
+    async with story(scene) as told:
+        for name, (before, _) in CHANGES.items():
+            await told.here.make(name, spec={"size": "1Gi", "value": before})
+        for name in CHANGES:
+            await until(partial(told.there.read, name))
+            assert await is_same(told.here, told.there, name)
+        for name, (_, after) in CHANGES.items():
+            change = {"op": "replace", "path": "/spec/value", "value": after}
+            cluster = told.here.live.cluster
+            await cluster.json_patch(told.here.ref(name), (change,), manager="developer")
+        for name in CHANGES:
+            await until(partial(is_same, told.here, told.there, name))
+
+
+async def is_same(here: Side, there: Side, name: str) -> bool:
+    assert canonical(await there.spec(name)) == canonical(await here.spec(name)), name
+    return True
