@@ -2,17 +2,18 @@
 
 A map may hold more than is stated, which is what others added. A list is one value, so that an
 item or a field of an item that is no longer stated has to go; but for lists whose items the server
-tells apart. Which those are shows in managedFields. Refuses to know whose objects these are.
+tells apart. Which those are shows in managedFields. What is empty is not absent: a custom resource
+keeps it, and `{}` may be all that somebody has to say. Refuses to know whose objects these are.
 """
 
 import json
 from collections.abc import Sequence
 from typing import Final
 
-from reconciler.core.manifest import JSON, Manifest, covers, get, get_map
+from reconciler.core.manifest import JSON, Manifest, get, get_map
+from reconciler.core.merge import are_equal
 
 _ITSELF: Final = "."
-_EMPTY: Final[tuple[JSON, ...]] = (None, {}, [])
 
 
 def agrees(live: JSON, stated: JSON, fields: Sequence[Manifest]) -> bool:
@@ -25,20 +26,20 @@ def agrees(live: JSON, stated: JSON, fields: Sequence[Manifest]) -> bool:
         return _map_agrees(live, stated, fields)
     if isinstance(stated, list):
         return _list_agrees(live, stated, fields)
-    return covers(live, stated)
+    return are_equal(live, stated)
 
 
 def _map_agrees(live: JSON, stated: Manifest, fields: Sequence[Manifest]) -> bool:
     if not isinstance(live, dict):
-        return covers(live, stated)
+        return False
     if stated and fields and not any(fields):  # written as one value, or while it was empty
-        return _equal(live, stated)
+        return are_equal(live, stated)
     for key, value in stated.items():
         found = live.get(key)
         if type(value) is str:  # most are, and they need no call of their own
             if found != value:
                 return False
-        elif not agrees(found, value, _below(fields, f"f:{key}")):
+        elif key not in live or not agrees(found, value, _below(fields, f"f:{key}")):
             return False
     return True
 
@@ -46,10 +47,10 @@ def _map_agrees(live: JSON, stated: Manifest, fields: Sequence[Manifest]) -> boo
 def _list_agrees(live: JSON, stated: Sequence[JSON], fields: Sequence[Manifest]) -> bool:
     steps = {step for one in fields for step in one if step != _ITSELF}
     if not steps or not isinstance(live, list):
-        return _equal(live, stated)
+        return are_equal(live, stated)
     keys = {key for step in steps if step.startswith("k:") for key in _keys(step)}
     if not keys:  # a set
-        return all(any(_equal(one, item) for one in live) for item in stated)
+        return all(any(are_equal(one, item) for one in live) for item in stated)
     return all(_has_item(live, item, keys, fields) for item in stated)
 
 
@@ -69,10 +70,3 @@ def _below(fields: Sequence[Manifest], step: str) -> list[Manifest]:
 
 def _keys(step: str) -> list[str]:
     return list(json.loads(step[2:]))
-
-
-def _equal(one: JSON, other: JSON) -> bool:
-    """Tell whether two values are the same, where absent, null and empty are one."""
-    if one in _EMPTY and other in _EMPTY:
-        return True
-    return covers(one, other) and covers(other, one)

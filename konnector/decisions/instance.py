@@ -290,7 +290,7 @@ def _paths_left(copy: Manifest, wanted: Manifest) -> bool:
         _travels(path)
         for writer in WRITERS
         if _wrote(copy, writer)
-        for path in unstated_paths(copy, manager=writer, stated=wanted)
+        for path in unstated_paths(copy, manager=writer, stated=wanted, empty_is_absent=False)
     )
 
 

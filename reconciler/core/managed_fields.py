@@ -28,6 +28,7 @@ Path = tuple[str, ...]
 _Items: TypeAlias = list[JSON] | tuple[JSON, ...]
 
 _ITSELF: Final = "."
+_NULL: Final[tuple[JSON, ...]] = (None,)
 _EMPTY: Final[tuple[JSON, ...]] = (None, {}, [])
 
 
@@ -68,15 +69,19 @@ def owned_paths(live: Manifest, manager: str) -> frozenset[Path]:
     return frozenset(path for fields in _fields_of(live, manager) for path in _paths(fields))
 
 
-def unstated_paths(live: Manifest, *, manager: str, stated: Manifest) -> frozenset[Path]:
+def unstated_paths(
+    live: Manifest, *, manager: str, stated: Manifest, empty_is_absent: bool = True
+) -> frozenset[Path]:
     """Return the owned paths that `stated` does not hold, and `live` does.
 
-    An empty object or array in `live` counts as absent. Since a POST `manager` also owns what
+    An empty object or array in `live` counts as absent, unless told otherwise: API servers drop
+    it of their own kinds, and keep it in custom resources. Since a POST `manager` also owns what
     the API server filled in then, so `stated` is best completed by `defaults.with_defaults`.
     """
     found: list[Path] = []
+    absent = _EMPTY if empty_is_absent else _NULL
     for fields in _fields_of(live, manager):
-        _find_unstated(found, fields, (), stated=stated, live=live)
+        _find_unstated(found, fields, (), stated=stated, live=live, absent=absent)
     return frozenset(found)
 
 
@@ -135,20 +140,26 @@ def _paths(fields: Manifest, at: Path = ()) -> Iterator[Path]:
 
 
 def _find_unstated(
-    found: list[Path], fields: Manifest, at: Path, *, stated: JSON, live: JSON
+    found: list[Path],
+    fields: Manifest,
+    at: Path,
+    *,
+    stated: JSON,
+    live: JSON,
+    absent: tuple[JSON, ...],
 ) -> None:
     """Add the paths below `at` to `found`; `stated` and `live` are what stands there."""
     indexes: _Indexes = {}
     for step, parts in fields.items():
         if step == _ITSELF:
-            if stated is None and live not in _EMPTY:
+            if stated is None and live not in absent:
                 found.append(at)
             continue
         wanted = _step(stated, step, indexes)
         if parts and isinstance(parts, Mapping):
             held = _step(live, step, indexes)
-            _find_unstated(found, parts, (*at, step), stated=wanted, live=held)
-        elif wanted is None and _step(live, step, indexes) not in _EMPTY:
+            _find_unstated(found, parts, (*at, step), stated=wanted, live=held, absent=absent)
+        elif wanted is None and _step(live, step, indexes) not in absent:
             found.append((*at, step))
 
 

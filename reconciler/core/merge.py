@@ -15,7 +15,7 @@ def merge_diff(before: Manifest, after: Manifest) -> dict[str, JSON]:
     }
     for key, value in after.items():
         held = before.get(key)
-        if value is None or _are_equal(value, held):
+        if value is None or are_equal(value, held):
             continue
         if isinstance(value, Mapping) and isinstance(held, Mapping):
             if inner := merge_diff(held, value):
@@ -25,7 +25,7 @@ def merge_diff(before: Manifest, after: Manifest) -> dict[str, JSON]:
     return changes
 
 
-def _are_equal(one: JSON, other: JSON) -> bool:
+def are_equal(one: JSON, other: JSON) -> bool:
     """Tell whether two values are the same in JSON, where 1 and true are not."""
     return one == other and not _mixes_bools(one, other)
 

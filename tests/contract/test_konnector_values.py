@@ -17,6 +17,14 @@ CHANGES: dict[str, tuple[Any, Any]] = {
     "large-numbers": (1, [2**53 + 1, 2**63 - 1, -(2**63), 2**64 - 1]),
     "fractions": (1, [0.1, 1e300, 5e-324, 0.30000000000000004]),
     "one-is-not-true": (True, 1),
+    "an-empty-map": ({}, {"a": {}}),
+    "an-empty-list": ({}, {"a": []}),
+    "an-empty-map-that-goes": ({"a": {}}, {}),
+    "an-empty-list-that-goes": ({"a": []}, {}),
+    "one-empty-for-another": ({}, []),
+    "an-empty-map-in-an-item": ([{"a": 1}], [{"a": 1, "b": {}}]),
+    "what-is-emptied-and-goes": ({"a": {"b": {"c": 1}}, "d": 1}, {"d": 1}),
+    "nulls": ({"a": 1}, {"a": None, "b": None, "c": [None, {"d": None}]}),
     "another-type": ({"a": 1}, [{"a": [[1]]}]),
 }
 

@@ -47,6 +47,7 @@ class Server:
         for path in before - _leaves(fields):
             if not any(path in _leaves(one["fieldsV1"]) for one in others):
                 _delete(self.live, path)
+                _delete_emptied(self.live, path, new, [one["fieldsV1"] for one in others])
         for path, value in _values(new):
             held = _get(self.live, path)
             if value == {} and not held:
@@ -266,6 +267,18 @@ def _delete(value, path):
         parents.append(value)
     if isinstance(value, dict):
         value.pop(last, None)
+
+
+def _delete_emptied(value, path, stated, others):
+    """Delete the maps above a path that hold nothing any more, and that nobody wants."""
+    for end in range(len(path) - 1, 0, -1):
+        above, owned = path[:end], [f"f:{key}" for key in path[:end]]
+        wanted = _get(stated, above) is not None or any(
+            _get(one, owned) is not None for one in others
+        )
+        if wanted or _get(value, above) != {}:
+            return
+        _delete(value, above)
 
 
 def _merge(into, patch):

@@ -228,6 +228,15 @@ def test_unstated_paths(fields, held, stated, want):
     assert sorted(map(readable, paths)) == want
 
 
+def test_an_empty_value_counts_where_it_is_no_absence():
+    fields = {"f:m": {}, "f:l": {}, "f:null": {}, "f:deep": {".": {}, "f:m": {}}, "f:kept": {}}
+    held: dict[str, Any] = {"m": {}, "l": [], "null": None, "deep": {"m": {}}, "kept": {}}
+    found = live(entry("us", "Update", fields), **held)
+    assert unstated_paths(found, manager="us", stated={}) == {("f:deep",)}
+    paths = unstated_paths(found, manager="us", stated={"kept": {}}, empty_is_absent=False)
+    assert sorted(map(readable, paths)) == ["deep", "deep.m", "l", "m"]
+
+
 def test_thousands_of_items_are_found_while_one_waits():
     """Anybody may write that many; looking for each among all would take minutes."""
     numbers = range(30_000)
