@@ -6,6 +6,7 @@ another app cluster the process has to start anew, which reads everything anew.
 
 import logging
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -68,10 +69,12 @@ async def working(
     while True:
         tried = await content(plane, mode)
         cluster = connect(tried, APP_CLUSTER)
-        found = await probing.namespace_of(cluster, names.KUBE_SYSTEM)
-        if not found.fault:
-            return cluster, InUse(secret.fingerprint(tried), found.uid)
-        await cluster.close()
+        async with AsyncExitStack() as opened:
+            opened.push_async_callback(cluster.close)
+            found = await probing.namespace_of(cluster, names.KUBE_SYSTEM)
+            if not found.fault:
+                opened.pop_all()
+                return cluster, InUse(secret.fingerprint(tried), found.uid)
         log.warning("the app cluster cannot be reached", extra={"error": found.fault})
         await clock.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)

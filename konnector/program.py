@@ -41,6 +41,7 @@ from reconciler.loop.lease import Lease, Times
 from reconciler.loop.manager import Manager, Worker
 from reconciler.loop.meters import Meters
 from reconciler.loop.pulse import Pulse
+from reconciler.loop.waiting import unless
 
 log = logging.getLogger(__name__)
 
@@ -82,27 +83,49 @@ async def serve(
         AsyncExitStack() as opened,
     ):
         clock, gate = SystemClock(), Gate()
-        app: Cluster = home_cluster
-        mode, in_use = settings.control_plane_mode, None
-        if mode is None:
-            kind = await own_crd.served(home_cluster, gate, clock)
-        else:
-            there, in_use = await app_kubeconfig.working(
-                home_cluster, mode, partial(connect, limits=limits), clock
-            )
-            app = await opened.enter_async_context(Switching(there))
-            kind = await own_crd.discovered(home_cluster, clock)
+        finding = _found(settings.control_plane_mode, home_cluster, limits, opened, gate, clock)
+        found = await unless(stop, finding)
+        if found is None:
+            return
         konnector = wired(
             settings,
             home_cluster,
-            app,
+            found.app or home_cluster,
             leases=leases,
-            kind=kind,
+            kind=found.kind,
             clock=clock,
             gate=gate,
-            in_use=in_use,
+            in_use=found.in_use,
         )
         await _run(konnector, settings, stop)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What has to be there before anything: what bindings are, and the way to the app cluster.
+
+    Without a way of its own, it is the cluster of the bindings.
+    """
+
+    kind: Kind
+    app: Cluster | None = None
+    in_use: InUse | None = None
+
+
+async def _found(
+    mode: ControlPlaneMode | None,
+    home: KubeCluster,
+    limits: Limits,
+    opened: AsyncExitStack,
+    gate: Gate,
+    clock: Clock,
+) -> _Found:
+    """Wait for it; what is opened for it, `opened` closes. Raises as `serve`."""
+    if mode is None:
+        return _Found(await own_crd.served(home, gate, clock))
+    there, in_use = await app_kubeconfig.working(home, mode, partial(connect, limits=limits), clock)
+    app = await opened.enter_async_context(Switching(there))
+    return _Found(await own_crd.discovered(home, clock), app, in_use)
 
 
 async def _run(konnector: "Konnector", settings: Settings, stop: asyncio.Event) -> None:

@@ -1,7 +1,10 @@
-"""Waiting for what must come to its end although the waiter is told to go."""
+"""Waiting: for what must end although the waiter is told to go, and for what must not."""
 
 import asyncio
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 async def ended(task: asyncio.Future[Any]) -> None:
@@ -17,3 +20,16 @@ async def ended(task: asyncio.Future[Any]) -> None:
             cancelled = error
     if cancelled is not None:
         raise cancelled
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return what the work comes to, or None where `stop` is set before, which cancels it."""
+    working = asyncio.create_task(work)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        working.cancel()
+        await ended(working)
+    return None if working.cancelled() else working.result()

@@ -167,6 +167,24 @@ async def test_beside_the_control_plane_the_lease_is_given_back_too(
             await until(lambda: managed.read(managed.offer.kind, "orders", where))
 
 
+async def test_a_start_that_waits_for_the_app_cluster_ends_at_the_first_signal(
+    managed: Managed, tmp_path: Path
+) -> None:
+    """A.1: a pod that is deleted meanwhile does not sit out its grace period."""
+    nowhere = kubeconfig_text.Destination("http://127.0.0.1:1", "", "", managed.namespace)
+    text = kubeconfig_text.text(nowhere, Secret("token"))
+    made = build(SECRET, "away", namespace=managed.namespace, data={"kubeconfig": b64(text)})
+    await managed.plane.cluster.create(made, SECRET, manager="tests")
+    command = of_control_plane(managed, "away")
+    command.append(f"--app-cluster-kubeconfig-secret-namespace={managed.namespace}")
+    async with replicas(managed.plane, managed.namespace, tmp_path, command=command) as started:
+        only = await started.start()
+        await eventually(lambda: "cannot be reached" in only.log.read_text())
+        only.send(signal.SIGTERM)
+        async with asyncio.timeout(10):
+            assert await only.ended() == 0
+
+
 async def with_another_key(managed: Managed, kubeconfig: str) -> list[str]:
     """Make a Secret of which one key leads to the app cluster, and `kubeconfig` nowhere."""
     name, data = "by-another-key", {"kubeconfig": b64("garbage"), "elsewhere": b64(kubeconfig)}

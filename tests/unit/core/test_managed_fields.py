@@ -229,7 +229,7 @@ def test_unstated_paths(fields, held, stated, want):
 
 
 def test_an_empty_value_counts_where_it_is_no_absence():
-    fields = {"f:m": {}, "f:l": {}, "f:null": {}, "f:deep": {".": {}, "f:m": {}}, "f:kept": {}}
+    fields: Any = {"f:m": {}, "f:l": {}, "f:null": {}, "f:deep": {".": {}, "f:m": {}}, "f:kept": {}}
     held: dict[str, Any] = {"m": {}, "l": [], "null": None, "deep": {"m": {}}, "kept": {}}
     found = live(entry("us", "Update", fields), **held)
     assert unstated_paths(found, manager="us", stated={}) == {("f:deep",)}
