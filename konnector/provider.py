@@ -39,6 +39,7 @@ class Reconciler(Protocol):
 
 LATE: Final = 150.0  # seconds after which what was not read yet is told (A.7)
 _HEART: Final = "cluster"
+_GIVING_WAY: Final = 5.0  # seconds between two tries to have bindings go to another provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Surroundings:
     `targets` are the Secrets in the app cluster that lead to it, `binding` its APIServiceBinding
     of a name, `rival` what other providers have for a place. `changed(name)` is called when there
     is news for a binding, with "" for all; `tell` tells developers what concerns all bindings.
+    `is_double` tells whether another serves the space already: then all bindings go to that one.
     """
 
     targets: Callable[[], Mapping[ObjectKey, Manifest | None]]
@@ -56,6 +58,7 @@ class Surroundings:
     probe: Callable[[bytes], Awaitable[Probed]]
     changed: Callable[[str], None]
     tell: Callable[[Note], None]
+    is_double: Callable[[], bool]
 
 
 class Provider:
@@ -163,6 +166,9 @@ class Provider:
             if self._trouble:
                 failures += 1
                 await self._tools.clock.sleep(pause(failures, asked=asked, jitter=0.5))
+        while self._around.is_double():
+            self._around.changed("")
+            await self._tools.clock.sleep(_GIVING_WAY)
         self._serving = _Serving(self, self._tools, self._around, outcome=self._has_beaten)
         self._serving.employ(self._children)
         self._around.changed("")

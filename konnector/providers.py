@@ -6,6 +6,7 @@ itself can tell, so the new kubeconfig is tried first. What does not work change
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -119,9 +120,9 @@ class Providers:
             probed = Probed()
             if self._is_news(key, place, judged) or self._is_another_way(key, judged):
                 probed = await self._tried(judged)
-                fault = probed.fault or await self._identified(judged.namespace)
-                if fault:
-                    return _refused(place, fault)
+                if probed.fault:
+                    return _refused(place, probed.fault)
+                await self._identify(judged.namespace)
             async with self._turn:
                 if await self._assigned(key, place, judged, probed):
                     return judged
@@ -130,6 +131,10 @@ class Providers:
     async def _assigned(self, key: str, place: ObjectKey, judged: Judged, probed: Probed) -> bool:
         """Let a binding belong where its Secret leads; False where that has to be tried first."""
         now = self._of(key)
+        if now is not None and (other := self._double_of(now)) is not None:
+            await self._leave(key)
+            other.serve(key, place, now.contents.get(place, judged.identity))
+            now = other
         if now is None:
             if self._is_another_way(key, judged) and not probed.uid:
                 return False
@@ -212,16 +217,24 @@ class Providers:
         served = [one for one in self._served.values() if one.provider.space == judged.namespace]
         return bool(served) and not any(judged.identity in one.contents.values() for one in served)
 
-    async def _identified(self, space: str) -> str:
-        """Have it known which spaces of a name are served; return why it is not, or ""."""
+    async def _identify(self, space: str) -> None:
+        """Have it known, where that can be, which spaces of a name are served.
+
+        Who does not even learn that serves nothing, and so is in nobody's way.
+        """
         for one in list(self._served.values()):
             guardian = one.provider.guardian
             if one.provider.space == space and not guardian.space_uid:
-                try:
+                with contextlib.suppress(KlutchError):
                     await guardian.look_at_space()
-                except KlutchError as error:
-                    return f"it is not known whether its space is served already: {error}"
-        return ""
+
+    def _double_of(self, served: _Served) -> _Served | None:
+        """Return who serves the space already that a provider, which serves none, has come to."""
+        space, uid = served.provider.space, served.provider.guardian.space_uid
+        if served.provider.syncs is not None:
+            return None
+        serving = (one for one in self._served.values() if one.provider.syncs is not None)
+        return next((one for one in serving if one.leads_to(space, uid)), None)
 
     def _start(self, judged: Judged) -> _Served:
         self._made += 1
@@ -240,6 +253,7 @@ class Providers:
             probe=probe,
             changed=lambda name: self._changed(set(bindings), name),
             tell=lambda note: _tell(self._tools, self._tools.app, bindings, self._binding, note),
+            is_double=lambda: self._double_of(served) is not None,
         )
         provider = Provider(self._tools, cluster, judged.namespace, around, in_use=judged.identity)
         served = self._served[name] = _Served(provider, cluster, bindings, contents)
@@ -344,6 +358,7 @@ def one_provider(
         probe=never,
         changed=lambda name: changed(set(bindings), name),
         tell=lambda note: _tell(tools, plane, bindings, binding, note),
+        is_double=lambda: False,
     )
     provider = Provider(tools, plane, space, around, in_use="")
     return OneProvider(provider, bindings, fault=fault, changed=changed)

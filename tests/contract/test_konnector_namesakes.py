@@ -30,6 +30,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
+from tests.support import http_faults
 from tests.support.bound_scenes import (
     ACCEPTED,
     BIND,
@@ -157,6 +158,41 @@ async def test_two_secrets_of_one_space_share_a_provider(scene: Scene, namespace
         assert [resource_version_of(await one.export()) for one in (scene, second)] == before
         # It is read by one of them, and watched by the way that was proved last.
         assert "apiserviceexports" not in " ".join(map(str, lists.listed))
+        await second.unbind()
+        await until(lambda: gone(second.binding()))
+        await remove(scene.app, SECRET, BIND, own)
+
+
+async def test_a_secret_that_never_worked_holds_up_no_other_of_its_space(
+    scene: Scene, namespace: str
+) -> None:
+    """When it works in the end, its binding goes to the provider that is there."""
+    plane, app, own = scene.plane.cluster, scene.app.cluster, f"{scene.secret}-own"
+    async with (
+        offered(plane, app, namespace=namespace) as offer,
+        a_way(scene.plane) as (way, _),
+        scene.backend(),
+        konnector(scene.app.connection),
+    ):
+        way.add(http_faults.on(), http_faults.answer(401))
+        await scene.make_space()
+        await scene.request()
+        kubeconfigs = Kubeconfigs(scene)
+        await app.create(build(SECRET, own, namespace=BIND), SECRET, manager="operator")
+        await put(scene.app, BIND, own, kubeconfigs.by(way.connection, await scene.token()))
+        await scene.bind(ACCEPTED, secret=own)
+        await until(lambda: says(scene.binding(), "Connected", "False", "Pending"))
+        second = replace(scene, offer=offer)
+        await second.request()
+        await second.bind(ACCEPTED)
+        await until(lambda: says(second.export(), "Ready"))
+        way.rules.clear()
+        await until(lambda: says(scene.export(), "Ready"))
+        asked = len(way.log)
+        for one in (scene, second):
+            await one.create_instance("orders")
+            await until(one.copy)
+        assert len(way.log) == asked
         await second.unbind()
         await until(lambda: gone(second.binding()))
         await remove(scene.app, SECRET, BIND, own)

@@ -210,6 +210,21 @@ async def test_a_revoked_token_is_told_and_a_new_one_mends_it(scene: Scene) -> N
         await until(lambda: says(scene.binding(), "Ready"))
 
 
+async def test_a_token_that_never_worked_is_mended_by_a_new_one(scene: Scene) -> None:
+    """As where it was revoked while no konnector ran; which space it led to is not known."""
+    async with scene.backend(), konnector(scene.app.connection):
+        await scene.make_space()
+        await scene.request()
+        kubeconfigs = Kubeconfigs(scene)
+        await kubeconfigs.place(kubeconfigs.by(scene.plane.connection, "a.b.c"))
+        await scene.bind(ACCEPTED)
+        await until(lambda: says(scene.binding(), "Connected", "False", "Pending"))
+        await kubeconfigs.place(await kubeconfigs.renewed())
+        await until(lambda: says(scene.binding(), "Ready"))
+        await scene.create_instance("waiting")
+        await until(lambda: scene.copy("waiting"))
+
+
 async def test_a_control_plane_that_is_away_for_long_is_told_and_comes_back(scene: Scene) -> None:
     async with bound(scene) as made:
         made.way.refuse()
