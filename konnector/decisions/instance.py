@@ -61,7 +61,8 @@ def trimmed_copy(copy: Manifest) -> Manifest:
     """Return what of a copy has to be kept: of managedFields only what konnectors wrote.
 
     Labels and annotations that others wrote as well are left out, because no apply of ours would
-    take them away. The original's apply made it an owner of all that it saw.
+    take them away. The original's apply made it an owner of all that it saw. What others wrote
+    inside of what is one value to us tells that it is none.
     """
     metadata = get_map(copy, "metadata")
     entries = get_maps(metadata, "managedFields")
@@ -79,7 +80,31 @@ def trimmed_copy(copy: Manifest) -> Manifest:
     ]
     if others:
         ours = [one for entry in ours if get_map(one := _without(entry, others), _FIELDS)]
+    ours += _inside_of_ours(entries, ours)
     return put(copy, ours, "metadata", "managedFields") if entries else copy
+
+
+def _inside_of_ours(entries: Sequence[Manifest], ours: Sequence[Manifest]) -> list[dict[str, JSON]]:
+    """Return what others wrote inside of what we wrote as one value, such as an empty map."""
+    return [
+        {"manager": entry.get("manager"), _FIELDS: inside}
+        for entry in entries
+        if entry.get("manager") not in WRITERS and not entry.get("subresource")
+        for one in ours
+        if (inside := _inside(get_map(one, _FIELDS), get_map(entry, _FIELDS)))
+    ]
+
+
+def _inside(ours: Manifest, theirs: Manifest) -> dict[str, JSON]:
+    found: dict[str, JSON] = {}
+    for step in ours.keys() & theirs.keys():
+        held, below = get_map(ours, step), get_map(theirs, step)
+        if held:
+            if inner := _inside(held, below):
+                found[step] = inner
+        elif first := next((one for one in below if one != _ITSELF), ""):
+            found[step] = {first: {}}  # one tells enough
+    return found
 
 
 def _without(entry: Manifest, others: Sequence[Manifest]) -> dict[str, JSON]:
@@ -241,7 +266,8 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
         return _decision(*tasks, (_joining(pair, copy),))
     wanted = stated(pair, claim)
     paths_left = _paths_left(copy, wanted)
-    if not paths_left and (seen.settled or agrees(copy, wanted, _written(copy))):
+    written = [*_written(copy), *_written(copy, by_konnectors=False)]
+    if not paths_left and (seen.settled or agrees(copy, wanted, written)):
         return _decision(*tasks)
     if paths_left and not seen.copy_whole:
         return Read.COPY

@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.core.manifest import canonical
 from tests.support.bound_scenes import Scene, until
-from tests.support.konnector_scenes import Side, story
+from tests.support.konnector_scenes import Side, redefine, story, working
 
 # What a spec holds, and what comes to stand in its place.
 CHANGES: dict[str, tuple[Any, Any]] = {
@@ -43,6 +43,74 @@ async def test_a_change_arrives_as_it_is(scene: Scene) -> None:
             await cluster.json_patch(told.here.ref(name), (change,), manager="developer")
         for name in CHANGES:
             await until(partial(is_same, told.here, told.there, name))
+
+
+TYPED: dict[str, list[Any]] = {
+    "keyed": [
+        [{"name": "a"}, {"name": "b", "labels": {"x": "1"}}],
+        [{"name": "b", "labels": {"x": "1"}}, {"name": "a"}],
+        [{"name": "c"}, {"name": "b", "labels": {}}],
+        [],
+    ],
+    "whole": [{"a": "1"}, {"b": "1"}, {}, {"c": "1"}],
+    "words": [["a", "b"], ["c", "b", "a"], ["a"], []],
+}
+
+
+def typed(version: dict[str, Any]) -> None:
+    """Let a version know lists whose items have keys or are a set, and a map that is one value."""
+    labels = {"type": "object", "additionalProperties": {"type": "string"}}
+    item = {"name": {"type": "string"}, "labels": labels}
+    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+    known = {
+        "size": {"type": "string"},
+        "labels": labels,
+        "whole": {**labels, "x-kubernetes-map-type": "atomic"},
+        "words": {
+            "type": "array",
+            "items": {"type": "string"},
+            "x-kubernetes-list-type": "set",
+        },
+        "keyed": {
+            "type": "array",
+            "items": {"type": "object", "properties": item, "required": ["name"]},
+            **keyed,
+        },
+    }
+    properties = version["schema"]["openAPIV3Schema"]["properties"]
+    properties["spec"] = {"type": "object", "properties": known}
+
+
+async def test_a_change_of_what_has_a_type_of_its_own_arrives(scene: Scene) -> None:
+    """Also what is emptied, of which an apply alone would make null, in an item too."""
+    await redefine(scene.plane, scene, typed)
+    async with story(scene) as told:
+        for field, (first, *_) in TYPED.items():
+            await told.here.make(field, spec={field: first})
+            await until(partial(told.there.read, field))
+        for turn in (1, 2, 3):
+            for field, values in TYPED.items():
+                change = {"op": "replace", "path": f"/spec/{field}", "value": values[turn]}
+                cluster = told.here.live.cluster
+                await cluster.json_patch(told.here.ref(field), (change,), manager="developer")
+            for field in TYPED:
+                await until(partial(is_same, told.here, told.there, field))
+
+
+async def test_what_a_provider_puts_into_what_is_empty_costs_nothing(scene: Scene) -> None:
+    await redefine(scene.plane, scene, typed)
+    added: Any = {"labels": {"a": "1"}, "keyed": [{"name": "a"}], "words": ["a"]}
+    async with scene.backend():
+        async with working(scene) as told:
+            await scene.bound()
+            await told.settle(spec={"size": "1Gi", "labels": {}, "keyed": [], "words": []})
+            await told.there.patch({"spec": added})
+            await told.there.patch({"status": {"phase": "Busy"}}, subresource="status")
+            await until(lambda: told.here.has_status({"phase": "Busy"}))
+            assert "patch there orders" not in await told.writes()
+        async with working(scene) as told:
+            assert await told.writes() == []
+            assert await told.there.spec() == {"size": "1Gi", **added}
 
 
 async def is_same(here: Side, there: Side, name: str) -> bool:

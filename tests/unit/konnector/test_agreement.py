@@ -65,7 +65,19 @@ CASES: dict[str, tuple[Any, Any, Any, bool]] = {
     "a map that is one value": (
         {"m": {"a": 1, "b": 2}}, {"m": {"a": 1}}, {"f:m": {}}, False,
     ),
-    "a map that was empty when we wrote it": ({"m": {"x": 1}}, {"m": {}}, {"f:m": {}}, True),
+    "a map that is one value is emptied": ({"m": {"x": 1}}, {"m": {}}, {"f:m": {}}, False),
+    "items with keys: in another order": (
+        {"l": [{"name": "b"}, {"name": "c"}, {"name": "a"}]},
+        {"l": [{"name": "a"}, {"name": "b"}]},
+        {"f:l": KEYED},
+        False,
+    ),
+    "items with keys: in that order": (
+        {"l": [{"name": "a"}, {"name": "c"}, {"name": "b"}]},
+        {"l": [{"name": "a"}, {"name": "b"}]},
+        {"f:l": KEYED},
+        True,
+    ),
     "a map of fields": (
         {"m": {"a": 1, "b": 2}}, {"m": {"a": 1}}, {"f:m": {"f:a": {}}}, True,
     ),
@@ -80,3 +92,11 @@ def test_agrees(live, stated, wrote, same):
 def test_one_of_two_writers_who_knew_more_is_enough():
     live, stated = {"m": {"a": 1, "b": 2}}, {"m": {"a": 1}}
     assert agrees(live, stated, [{"f:m": {}}, {"f:m": {"f:a": {}}}])
+
+
+def test_what_was_empty_when_we_wrote_it_is_no_single_value_where_others_wrote_inside():
+    live: Any = {"m": {"x": 1}, "l": [{"name": "a"}]}
+    stated: Any = {"m": {}, "l": []}
+    ours: Any = {"f:m": {}, "f:l": {}}
+    assert not agrees(live, stated, [ours])
+    assert agrees(live, stated, [ours, {"f:m": {"f:x": {}}, "f:l": {'k:{"name":"a"}': {}}}])

@@ -45,3 +45,30 @@ def test_what_an_empty_map_takes_along(wanted, ours, others, removed):
 def test_a_map_that_is_empty_already_has_nothing_to_remove():
     bare: Any = {"spec": {"notes": {}}}
     assert removals(bare, bare, ours=written({}), others=[]) == []
+
+
+ITEMS: Any = {
+    "l": [{"n": "a", "x": {"y": 1}}, {"n": "b"}, {"n": "c"}],
+    "s": ["p", "q", "r"],
+    "o": [1],
+}
+A_, B_ = 'k:{"n":"a"}', 'k:{"n":"b"}'
+OURS: Any = {
+    "f:l": {A_: {".": {}, "f:n": {}, "f:x": {"f:y": {}}}, B_: {".": {}, "f:n": {}}},
+    "f:s": {'v:"p"': {}, 'v:"r"': {}},
+    "f:o": {},
+}
+LISTS: dict[str, tuple[Any, Any, list[str]]] = {
+    "our items, the last first": ({"l": []}, {}, ["/l/1", "/l/0"]),
+    "but those of others": ({"l": []}, {"f:l": {A_: {"f:z": {}}}}, ["/l/1"]),
+    "of a set": ({"s": []}, {"f:s": {'v:"q"': {}}}, ["/s/2", "/s/0"]),
+    "what is one value": ({"o": []}, {}, []),
+    "a map in an item": ({"l": [{"n": "b"}, {"n": "a", "x": {}}]}, {}, ["/l/0/x/y"]),
+    "a map in an item without keys": ({"o": [{}]}, {}, []),
+}
+
+
+@pytest.mark.parametrize(("wanted", "others", "removed"), LISTS.values(), ids=LISTS)
+def test_what_an_empty_list_takes_along(wanted, others, removed):
+    found = removals(ITEMS, wanted, ours=[OURS], others=[others])
+    assert found == [{"op": "remove", "path": path} for path in removed]

@@ -91,6 +91,16 @@ def test_what_is_kept_of_a_copy_does_not_tell_of_others():
     assert trimmed_copy(copy()) == copy()
 
 
+def test_what_others_wrote_inside_of_what_was_empty_is_told_by_one_field():
+    ours: Any = {"f:spec": {"f:m": {}, "f:full": {"f:a": {}}, "f:alone": {}, "f:same": {}}}
+    inside: Any = {"f:m": {".": {}, "f:x": {}, "f:y": {}}, "f:full": {"f:b": {}}, "f:same": {}}
+    theirs: Any = {"f:spec": {**inside, "f:z": {"f:a": {}}}}
+    entries = [entry("klutch.anynines.com", **ours), entry("provider", **theirs)]
+    kept = get(trimmed_copy(copy({"managedFields": entries})), "metadata", "managedFields")
+    told_of: Any = {"f:spec": {"f:m": {"f:x": {}}}}
+    assert kept == [entries[0], {"manager": "provider", "fieldsV1": told_of}]
+
+
 def test_what_the_original_applied_with_all_it_saw_is_not_applied_again():
     labels = {"crossplane.io/claim-name": "orders"}
     fields: Any = {"f:metadata": {"f:labels": {"f:crossplane.io/claim-name": {}}}}
