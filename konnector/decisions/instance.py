@@ -12,6 +12,7 @@ from typing import Final
 
 from konnector.decisions import copies, emptied
 from konnector.decisions.agreement import agrees
+from konnector.decisions.difference import difference
 from konnector.decisions.pair import Pair
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.core import keys
@@ -46,7 +47,6 @@ from reconciler.core.manifest import (
     resource_version_of,
     uid_of,
 )
-from reconciler.core.merge import merge_diff
 from reconciler.core.refs import ObjectKey
 
 # Who wrote copies: we, and the original, whose creations count as updates by its own name (H10).
@@ -375,7 +375,7 @@ def _joining(pair: Pair, copy: Manifest) -> Patch:
 def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...]:
     """The whole status, as a patch of what differs. It is the copy's alone: the uid suffices."""
     before, after = {"status": claim.get("status")}, {"status": copy.get("status")}
-    change = merge_diff(before, after)
+    change = difference(before, after)
     if not change:
         return ()
     body: Manifest = {"metadata": {"uid": uid_of(claim)}, **change}

@@ -113,6 +113,26 @@ async def test_what_a_provider_puts_into_what_is_empty_costs_nothing(scene: Scen
             assert await told.there.spec() == {"size": "1Gi", **added}
 
 
+async def test_a_null_in_a_status_is_written_once_and_not_at_every_look(scene: Scene) -> None:
+    """In an item no merge patch can say it: so it is with conditions of programs in Go."""
+    status: Any = {"conditions": [{"type": "Ready", "lastProbeTime": None}], "none": None}
+    said = {"conditions": [{"type": "Ready"}]}
+    async with story(scene) as told:
+        await told.settle()
+        told.begin()
+        await told.there.patch({"status": {"phase": None}}, subresource="status")
+        change = {"op": "add", "path": "/status", "value": status}
+        cluster = told.there.live.cluster
+        ref = told.there.ref("orders")
+        await cluster.json_patch(ref, (change,), manager="provider", subresource="status")
+        assert (await told.there.read())["status"] == status
+        await until(lambda: told.here.has_status(said))
+        await told.writes()
+        told.begin()
+        await told.there.patch({"metadata": {"annotations": {"a": "b"}}})
+        assert await told.writes() == []
+
+
 async def is_same(here: Side, there: Side, name: str) -> bool:
     assert canonical(await there.spec(name)) == canonical(await here.spec(name)), name
     return True

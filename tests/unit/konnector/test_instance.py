@@ -291,6 +291,12 @@ def test_a_status_is_sent_as_what_differs_and_its_lists_as_wholes():
     }
 
 
+def test_a_null_in_a_status_says_no_more_than_absence():
+    one: Any = {"list": [{"x": 1}]}
+    other: Any = {"list": [{"x": 1, "y": None}], "none": None}
+    assert told(look(claim(status=one), copy(status=other))) == []
+
+
 def test_without_the_subresource_a_status_is_a_field_like_others():
     pair = Pair(KIND, "cluster-a1", "uid-of-space", has_status=False)
     found = decide(pair, Seen(PLACE, COPY_PLACE, claim(), copy(**READY)))
