@@ -21,6 +21,7 @@ LOGGING: Final = (
     "log-text-info-buffer-size",
     "log-text-split-stream",
 )
+_SWITCHES: Final = frozenset({"log-json-split-stream", "log-text-split-stream"})
 _BOOLEANS: Final = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
 
 
@@ -53,7 +54,11 @@ class Parser(argparse.ArgumentParser):
     def ignore(self, names: Iterable[str]) -> None:
         """Accept flags, without the dashes, that have no effect; `--help` does not show them."""
         for name in names:
-            self.add_argument(f"--{name}", default=None, help=argparse.SUPPRESS)
+            count = "?" if name in _SWITCHES else None
+            const = "true" if name in _SWITCHES else None
+            self.add_argument(
+                f"--{name}", nargs=count, const=const, default=None, help=argparse.SUPPRESS
+            )
 
 
 class _Version(argparse.Action):

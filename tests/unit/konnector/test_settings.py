@@ -66,6 +66,14 @@ GIVEN = {
         ("--vmodule=a=2", "--log-flush-frequency=5s", "--log-json-split-stream=true"),
         replace(PLAIN, unserved=("--vmodule", "--log-flush-frequency", "--log-json-split-stream")),
     ),
+    "switches of logging need no value": (
+        ("--log-json-split-stream", "--log-text-split-stream", "--lease-name=x"),
+        replace(
+            PLAIN,
+            lease_name="x",
+            unserved=("--log-json-split-stream", "--log-text-split-stream"),
+        ),
+    ),
     "flags of a mode that is off": (
         BESIDE[1:2],
         replace(PLAIN, unserved=("--app-cluster-kubeconfig-secret-name",)),
