@@ -56,7 +56,10 @@ def _take_ports_of_our_own() -> None:
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    ports._RANGE = ports._RANGE[number::workers]  # type: ignore[misc]
+    share = len(ports._RANGE) // workers
+    ours = ports._RANGE[number * share : (number + 1) * share]
+    ports._RANGE = ours  # type: ignore[misc]
+    os.environ[ports.VARIABLE] = f"{ours[0]}-{ours[-1]}"  # for programs that tests start
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

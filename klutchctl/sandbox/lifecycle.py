@@ -62,6 +62,7 @@ class Status:
 class Plan:
     """What `up` is asked for. `wanted` None keeps the clusters that are there.
 
+    New ports are of `ports`, None: of the usual ones.
     `kit` makes ready for its services, which `services.up` starts; without one, those that run are
     left alone, or stopped and forgotten with `without_services`.
     """
@@ -72,6 +73,7 @@ class Plan:
     tuning: Tuning = NORMAL
     kit: Kit | None = None
     without_services: bool = False
+    ports: range | None = None
 
 
 def app_clusters(count: int) -> tuple[Wanted, ...]:
@@ -103,7 +105,7 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
             wanted = app_clusters(2) if known is None else ()
         else:
             _refuse_to_lose(layout, known, wanted)
-        new_ports = _port_source(layout)
+        new_ports = _port_source(layout, plan.ports)
         target = state.extend(known, wanted, new_ports=new_ports)
         target = _with_services(target, plan, new_ports)
         target = _settle(layout, target, plan, new_ports)
@@ -209,7 +211,7 @@ def _refuse_to_lose(layout: Layout, known: State | None, wanted: Sequence[Wanted
         )
 
 
-def _port_source(layout: Layout) -> Callable[[int], Sequence[int]]:
+def _port_source(layout: Layout, within: range | None = None) -> Callable[[int], Sequence[int]]:
     """Return a source of free ports, each once, that leaves those of sleeping sandboxes alone."""
     given: set[int] = set()
 
@@ -222,7 +224,7 @@ def _port_source(layout: Layout) -> Callable[[int], Sequence[int]]:
                 )
             except (OSError, HostError):
                 continue  # another sandbox's trouble
-        found = ports.free(count, avoid=remembered)
+        found = ports.free(count, avoid=remembered, within=within)
         given.update(found)
         return found
 

@@ -9,17 +9,32 @@ from typing import Final
 
 import psutil
 
-from reconciler.core.errors import HostError
+from reconciler.core.errors import ConfigError, HostError
 
+# In the environment: from which ports a sandbox chooses, such as 21000-21999.
+VARIABLE: Final = "KLUTCHCTL_SANDBOX_PORTS"
 _LOOPBACK: Final = "127.0.0.1"
 # Below the range that systems hand out to outgoing connections: a remembered port must still be
 # free after a reboot.
 _RANGE: Final = range(20000, 30000)
 
 
-def free(count: int, *, avoid: Collection[int] = ()) -> list[int]:
-    """Return `count` different ports that nobody listens on now."""
-    candidates = random.sample(_RANGE, len(_RANGE))
+def chosen(said: str) -> range | None:
+    """Return the ports that VARIABLE says, None for the usual ones. Raises ConfigError."""
+    if not said:
+        return None
+    first, dash, last = said.partition("-")
+    if not dash or not all(one.isascii() and one.isdecimal() for one in (first, last)):
+        raise ConfigError(f"{said!r} is not FIRST-LAST, such as 21000-21999", where=VARIABLE)
+    if not 1024 <= int(first) <= int(last) <= 65_535:
+        raise ConfigError(f"{said!r} are no ports between 1024 and 65535", where=VARIABLE)
+    return range(int(first), int(last) + 1)
+
+
+def free(count: int, *, avoid: Collection[int] = (), within: range | None = None) -> list[int]:
+    """Return `count` different ports that nobody listens on now. Raises HostError."""
+    within = _RANGE if within is None else within
+    candidates = random.sample(within, len(within))
     found: list[int] = []
     with ExitStack() as held:
         for port in candidates:
@@ -29,7 +44,7 @@ def free(count: int, *, avoid: Collection[int] = ()) -> list[int]:
                 found.append(port)
     if len(found) < count:
         raise HostError(
-            f"no free port between {_RANGE.start} and {_RANGE.stop - 1} on {_LOOPBACK}",
+            f"no free port between {within[0]} and {within[-1]} on {_LOOPBACK}",
             hint="Stop what listens there; `klutchctl sandbox down --name NAME` stops a sandbox",
         )
     return found

@@ -102,7 +102,9 @@ class Place:
             if one.identity == identity and one.arguments:
                 return int(one.arguments[-1].rpartition(":")[2])
         if name not in self._ports:
-            (self._ports[name],) = ports.free(1, avoid=self._ports.values())
+            within = ports.chosen(os.environ.get(ports.VARIABLE, ""))
+            found = ports.free(1, avoid=self._ports.values(), within=within)
+            (self._ports[name],) = found
         return self._ports[name]
 
     def _kubeconfig(self, context: str) -> Path:

@@ -13,6 +13,7 @@ import yaml
 
 from klutchctl import main, outcome, settings
 from klutchctl.exit_codes import ExitCode
+from klutchctl.sandbox import ports
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -39,8 +40,8 @@ def home(tmp_path, programs):
         "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
         "XDG_CACHE_HOME": str(settings.read(os.environ).cache_home),
     }
-    if "KUBEBUILDER_ASSETS" in os.environ:
-        environ["KUBEBUILDER_ASSETS"] = os.environ["KUBEBUILDER_ASSETS"]
+    kept = ("KUBEBUILDER_ASSETS", ports.VARIABLE)
+    environ |= {name: os.environ[name] for name in kept if name in os.environ}
     yield environ
     command = ["klutchctl", "sandbox", "down", "--delete"]
     subprocess.run(command, env=environ, check=True, capture_output=True)

@@ -16,6 +16,7 @@ from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.lifecycle import Health, Status
 from klutchctl.sandbox.progress import Lines, Terminal
 from klutchctl.sandbox.state import Member, Role, State
+from reconciler.core.errors import ConfigError, HostError
 
 LAYOUT = Layout(Path("/state/default"))
 STATE = State(20001, 20002, (Member("control-plane", Role.CONTROL_PLANE, 20003),))
@@ -165,3 +166,20 @@ def test_free_ports_are_different_and_avoid_those_of_others():
     assert len(set(first)) == 20
     assert not set(ports.free(20, avoid=first)) & set(first)
     assert all(ports.is_free(port) for port in first)
+
+
+def test_ports_can_be_chosen():
+    within = ports.chosen("21000-21009")
+    assert within is not None
+    assert set(ports.free(5, within=within)) < set(range(21000, 21010))
+    with pytest.raises(HostError, match="no free port between 21000 and 21009"):
+        ports.free(11, within=within)
+    assert ports.chosen("") is None
+
+
+@pytest.mark.parametrize(
+    "said", ["21000", "21000-", "a-b", "21000-20999", "80-90", "60000-70000", "²1000-21999"]
+)
+def test_what_are_no_ports_is_refused(said):
+    with pytest.raises(ConfigError, match="KLUTCHCTL_SANDBOX_PORTS"):
+        ports.chosen(said)
