@@ -71,6 +71,9 @@ class Listener:
             # The wait for a peer's goodbye, which a stalled peer never says.
             ssl_shutdown_timeout=None if self._tls is None else 1.0,
         )
+        # A connection that was taken in the turn before a server is closed meets a closed one, in
+        # which CPython 3.11 has it fail, and stay open. We know our connections ourselves.
+        self._server._attach = self._server._detach = lambda *_: None  # type: ignore[attr-defined]
         self.port = bound.getsockname()[1]
 
     def refuse(self) -> None:

@@ -41,3 +41,20 @@ async def test_nobody_else_gets_a_port_that_is_refused_for_a_while() -> None:
     await listener.accept()
     assert listener.port == port
     await listener.close()
+
+
+async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_in_whichever_turn_of_the_loop_it_is_closed_no_connection_stays(turns: int) -> None:
+    listener = Listener(silent)
+    await listener.accept()
+    with socket.create_connection(("127.0.0.1", listener.port), timeout=60) as client:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await listener.close()
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.to_thread(client.recv, 1) == b""
+        gc.collect()
