@@ -62,6 +62,7 @@ DELETE: Final = "Delete"  # the one policy that is not a release
 BATCH: Final = 200  # objects of one look
 AT_ONCE: Final = timedelta()
 SOON: Final = timedelta(seconds=1)
+SOMEWHAT_LATER: Final = timedelta(seconds=5)  # while something goes, which no event tells here
 RECHECK: Final = timedelta(seconds=30)
 
 # Ours, on APIServiceBinding while it is let go.
@@ -209,7 +210,8 @@ def _in_use(seen: Seen) -> Decision:
         f" the control plane are left ({_first(left)}): delete them, or annotate this binding"
         f" with {keys.DELETION_POLICY}=Release to keep them"
     )
-    return _waits(message, RECHECK)
+    goes = any(is_deleting(one) for _, one in left)
+    return _waits(message, SOMEWHAT_LATER if goes else RECHECK)
 
 
 def _deleted(seen: Seen) -> Decision:
@@ -220,7 +222,7 @@ def _deleted(seen: Seen) -> Decision:
     if leaving:
         return _batch(leaving, "copied objects to delete")
     if ours:
-        return _waits(f"Copied objects are still being deleted ({_first(ours)})", RECHECK)
+        return _waits(f"Copied objects are still being deleted ({_first(ours)})", SOMEWHAT_LATER)
     return _ends(seen)
 
 

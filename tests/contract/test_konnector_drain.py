@@ -279,8 +279,7 @@ async def test_deletions_that_are_waited_for_go_on_in_another_version(scene: Sce
         await scene.unbind()
         await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
         async with konnector(scene.app.connection):
-            # This takes half a minute even where nobody is in its way.
-            await until(lambda: gone(scene.binding()), within=180)
+            await until(lambda: gone(scene.binding()))
         assert await read(scene.plane, newer, scene.service_namespace, "orders") is None
         assert await scene.in_app(CRD, scene.offer.name) is None
 

@@ -7,7 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from konnector.decisions import drain
-from konnector.decisions.drain import BATCH, Seen, decide, is_held, syncs
+from konnector.decisions.drain import (
+    BATCH,
+    RECHECK,
+    SOMEWHAT_LATER,
+    Seen,
+    decide,
+    is_held,
+    syncs,
+)
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
@@ -312,6 +320,20 @@ def test_a_space_that_goes_waits_for_its_instances(facts):
     assert syncs(look)
     # A released space keeps its data, so there is nothing to wait for.
     assert not syncs(seen(leaving("Release", draining=True), **facts))
+
+
+def test_what_goes_is_looked_at_more_often_than_what_stays():
+    """No event tells here that the last one is gone."""
+    kind, stays = held()
+    goes = kind, deleting(stays)
+    looks = [
+        decide(
+            seen(leaving("Delete", draining=True), crd=crd(), syncing=True, instances=found),
+            now=NOW,
+        ).again
+        for found in ([held("b"), goes], [held("b")])
+    ]
+    assert looks == [SOMEWHAT_LATER, RECHECK]
 
 
 def test_a_space_that_goes_without_instances_is_no_different():
