@@ -56,11 +56,14 @@ def bereft_places(
 
 def _claims(sides: BothSides, index: str) -> Iterator[tuple[ObjectKey, bool]]:
     """Yield each claim whose other side was seen, and whether it has a copy there."""
+    keys = sides.view.store.values(index)
+    if not keys:
+        return
     copies = {
         app: set(recent.view.store.values(service_views.NAME))
         for app, recent in sides.all().items()
     }
-    for key in sides.view.store.values(index):
+    for key in keys:
         place = ObjectKey(*key.split("/", 1))
         there = copies.get(place.namespace)
         if there is not None:
