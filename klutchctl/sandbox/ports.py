@@ -2,6 +2,7 @@
 
 import errno
 import random
+import re
 import socket
 from collections.abc import Collection
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ from reconciler.core.errors import ConfigError, HostError
 
 # In the environment: from which ports a sandbox chooses, such as 21000-21999.
 VARIABLE: Final = "KLUTCHCTL_SANDBOX_PORTS"
+_NUMBER: Final = re.compile("[0-9]{1,5}")
 _LOOPBACK: Final = "127.0.0.1"
 # Below the range that systems hand out to outgoing connections: a remembered port must still be
 # free after a reboot.
@@ -23,8 +25,8 @@ def chosen(said: str) -> range | None:
     """Return the ports that VARIABLE says, None for the usual ones. Raises ConfigError."""
     if not said:
         return None
-    first, dash, last = said.partition("-")
-    if not dash or not all(one.isascii() and one.isdecimal() for one in (first, last)):
+    first, _, last = said.partition("-")
+    if not all(_NUMBER.fullmatch(one) for one in (first, last)):
         raise ConfigError(f"{said!r} is not FIRST-LAST, such as 21000-21999", where=VARIABLE)
     if not 1024 <= int(first) <= int(last) <= 65_535:
         raise ConfigError(f"{said!r} are no ports between 1024 and 65535", where=VARIABLE)

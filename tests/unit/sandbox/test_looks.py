@@ -178,7 +178,17 @@ def test_ports_can_be_chosen():
 
 
 @pytest.mark.parametrize(
-    "said", ["21000", "21000-", "a-b", "21000-20999", "80-90", "60000-70000", "²1000-21999"]
+    "said",
+    [
+        "21000",
+        "21000-",
+        "a-b",
+        "21000-20999",
+        "80-90",
+        "60000-70000",
+        "²1000-21999",
+        f"2000-{'9' * 5000}",
+    ],
 )
 def test_what_are_no_ports_is_refused(said):
     with pytest.raises(ConfigError, match="KLUTCHCTL_SANDBOX_PORTS"):
