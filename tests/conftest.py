@@ -53,11 +53,13 @@ def _take_ports_of_our_own() -> None:
     """Share the ports of sandboxes with the other workers of pytest-xdist.
 
     What is free when one of them looks may be another's by the time that a server listens there.
+    Several runs on one machine are given a range each, by the environment.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    share = len(ports._RANGE) // workers
-    ours = ports._RANGE[number * share : (number + 1) * share]
+    given = ports.chosen(os.environ.get(ports.VARIABLE, "")) or ports._RANGE
+    share = len(given) // workers
+    ours = given[number * share : (number + 1) * share]
     ports._RANGE = ours  # type: ignore[misc]
     os.environ[ports.VARIABLE] = f"{ours[0]}-{ours[-1]}"  # for programs that tests start
 
