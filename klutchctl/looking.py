@@ -1,7 +1,7 @@
 """One look at a fleet: its documents, what is live, and the plan that these make."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from klutchctl.reach import Reach
 
 if TYPE_CHECKING:
     from reconciler.core.live import Live
+    from reconciler.core.problems import Problem
     from reconciler.core.tree import Tree
     from reconciler.fleet.load import Loaded
     from reconciler.fleet.values import Fleet
@@ -65,11 +66,21 @@ async def planned(
 
 def documents(tree: "Tree") -> "Loaded":
     """Return a fleet with its documents. Raises InvalidRepository."""
-    from reconciler.core.problems import InvalidRepository, Problem
-    from reconciler.fleet.load import allowed, load_what_is_right
+    from reconciler.core.problems import InvalidRepository
+
+    loaded, denied = documents_with_denials(tree)
+    if denied:
+        raise InvalidRepository(denied)
+    return loaded
+
+
+def documents_with_denials(tree: "Tree") -> "tuple[Loaded, Sequence[Problem]]":
+    """Return a fleet with its documents, and what Policies deny. Raises InvalidRepository."""
+    from reconciler.core.problems import InvalidRepository, Problem, Severity
+    from reconciler.fleet.load import load_what_is_right
 
     problems: list[Problem] = []
     loaded = load_what_is_right(tree, problems)
-    if loaded is None or not allowed(problems):
+    if loaded is None or any(one.severity is Severity.INVALID for one in problems):
         raise InvalidRepository(problems)
-    return loaded
+    return loaded, [one for one in problems if one.severity is Severity.DENIED]

@@ -20,6 +20,7 @@ spec:
     - templates/*.yaml
     - bindings/**/*.yaml
     - policies/*.yaml
+  policies: {{default: Deny}} # what no Policy has a path for
   prune:
     mode: report # show what left the files; `auto` also releases it
 """,
@@ -96,7 +97,12 @@ def live_files(
     """
     patterns = ("controlplanes", "clusters", "templates", "bindings/**", "policies")
     include: list[JSON] = [{"glob": f"{one}/*.yaml", "optional": True} for one in patterns]
-    spec: dict[str, JSON] = {"include": include, "prune": {"mode": "report"}}
+    # What is live is imported as it is, and no Policy knows of it yet.
+    spec: dict[str, JSON] = {
+        "include": include,
+        "policies": {"default": "Allow"},
+        "prune": {"mode": "report"},
+    }
     at: dict[str, JSON] = {"access": {"kubeconfigContext": plane.context}, "mode": plane.mode}
     found = {
         "fleet.yaml": _document("Fleet", name, spec),

@@ -64,11 +64,15 @@ def run(path: Path, out: Path | None, how: Reach, settings: Settings) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What is imported, and the file that says so. `blind`: no app cluster could be read."""
+    """What is imported, and the file that says so.
+
+    `blind`: no app cluster could be read. `denied`: no Policy allows the file, or not all of it.
+    """
 
     imports: "Imports"
     text: str
     blind: bool = False
+    denied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +137,13 @@ class _Import:
         while made.found:
             text = self._text(made)
             files = {**self.tree.files, target: text.encode()}
-            fleet = looking.documents(replace(self.tree, files=files)).fleet
+            loaded, denied = looking.documents_with_denials(replace(self.tree, files=files))
+            fleet = loaded.fleet
             only = {name for one in made.found for name in one.clusters}
             seen = await looking.planned(fleet, live, clusters, self.how, only=only)
             kept = settled(made, seen.plan)
             if kept == made:
-                return _Made(made, text)
+                return _Made(made, text, denied=bool(denied))
             made = kept
         return _Made(made, "")
 
@@ -180,6 +185,8 @@ def _told(made: _Made, path: Path, *, whole: bool) -> str:
     if found:
         count = plural(units_of(found), "unit")
         lines.append(f"Wrote {path}: {plural(len(found), 'Binding')} for {count}")
+        if made.denied:
+            lines.append("The Policies deny some of it: `klutchctl validate` names what to allow")
         lines.append("`klutchctl plan` shows what taking them over writes: labels and annotations")
     else:
         where = "" if whole else " in the clusters that were read"

@@ -64,6 +64,7 @@ CODES: Final[Mapping[str, str]] = {
     "policy-limit": "a Policy's limit is exceeded",
     "policy-kind": "a document of another kind than Binding stands where a Policy matches",
     # Warnings
+    "policy-default": "the files do not say what holds where no Policy has a path",
     "long-space-name": "the name of a binding space leaves little room for namespaces",
     "dependency-elsewhere": "a Binding depends on one that no cluster shares with it",
 }

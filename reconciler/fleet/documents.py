@@ -103,6 +103,14 @@ class Prune(Strict):
     on_cluster_leave: Literal["Release", "Delete", "Block"] = "Release"
 
 
+class PolicyDefault(Strict):
+    """What holds for Bindings in files that no Policy is about."""
+
+    default: Literal["Deny", "Allow"] = Field(
+        description="Deny: they may bind nothing. Allow: they may bind anything."
+    )
+
+
 class FleetSpec(Strict):
     """Which files belong to the fleet, and what holds for all of it."""
 
@@ -115,6 +123,9 @@ class FleetSpec(Strict):
     vars: dict[StrictStr, StrictStr] = Field(default={}, description="Texts for ${vars.NAME}.")
     konnector: KonnectorDefaults = KonnectorDefaults()
     prune: Prune = Prune()
+    policies: PolicyDefault | None = Field(
+        default=None, description="Absent: Allow, with a warning."
+    )
 
 
 class SecretRef(Strict):

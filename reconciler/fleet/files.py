@@ -98,7 +98,11 @@ def _what_is_right(written: Written) -> Document[FleetDocument]:
         "apiVersion": API_VERSION,
         "kind": "Fleet",
         "metadata": {"name": written.name or "unnamed"},
-        "spec": {"include": include, "vars": parse.variables_of(written)},
+        "spec": {
+            "include": include,
+            "vars": parse.variables_of(written),
+            "policies": {"default": "Allow"},
+        },
     }
     return Document(written, FleetDocument.model_validate(right))
 

@@ -1,8 +1,8 @@
 """Patterns for paths: `*` and `?` inside one name, `[...]` sets, `**` for any number of folders.
 
 A wildcard does not match a name that begins with a dot, as in a shell: `.git` and `.github` are
-never meant. Matching goes name by name, so that a folder which no pattern can reach is never
-opened.
+never meant. Where a pattern forbids (`dots`), it does: no name may escape it. Matching goes name
+by name, so that a folder which no pattern can reach is never opened.
 """
 
 import re
@@ -60,8 +60,11 @@ class Reach:
     named: bool
 
 
-def step(patterns: Iterable[Pattern], name: str) -> Reach:
-    """Return how far the patterns reach when `name` is the next name of a path."""
+def step(patterns: Iterable[Pattern], name: str, *, dots: bool = False) -> Reach:
+    """Return how far the patterns reach when `name` is the next name of a path.
+
+    `dots`: wildcards match names that begin with a dot.
+    """
     below: set[Pattern] = set()
     whole = named = False
     todo = list(patterns)
@@ -70,11 +73,11 @@ def step(patterns: Iterable[Pattern], name: str) -> Reach:
         if head == "**":
             if rest:
                 todo.append(tuple(rest))
-            if name.startswith("."):
+            if name.startswith(".") and not dots:
                 continue
             below.add((head, *rest))
             whole = whole or not rest
-        elif _matches(head, name):
+        elif _matches(head, name, dots=dots):
             if rest:
                 below.add(tuple(rest))
             else:
@@ -82,16 +85,18 @@ def step(patterns: Iterable[Pattern], name: str) -> Reach:
     return Reach(frozenset(below), whole, named)
 
 
-def matches(pattern: Pattern, path: str) -> bool:
+def matches(pattern: Pattern, path: str, *, dots: bool = False) -> bool:
     """Tell whether `pattern` names the file at `path`."""
     *folders, name = path.split("/")
     patterns = frozenset({pattern})
     for folder in folders:
-        patterns = step(patterns, folder).below
-    return step(patterns, name).whole
+        patterns = step(patterns, folder, dots=dots).below
+    return step(patterns, name, dots=dots).whole
 
 
-def _matches(segment: str, name: str) -> bool:
+def _matches(segment: str, name: str, *, dots: bool) -> bool:
     if _WILD.isdisjoint(segment):
         return segment == name
-    return not (name.startswith(".") and not segment.startswith(".")) and fnmatchcase(name, segment)
+    if name.startswith(".") and not (dots or segment.startswith(".")):
+        return False
+    return fnmatchcase(name, segment)

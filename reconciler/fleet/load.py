@@ -94,9 +94,15 @@ class _Loader:
         bound = self._bound(templates, scene)
         rules = self._of("Policy", PolicyDocument, scene)
         found = [policies.policy(one, scene=scene, problems=self.problems) for one in rules]
-        self.problems.extend(policies.check(found, bound, self.repository.documents))
+        self._deny(found, bound)
         fleet = self._fleet(scene, bound, self.repository.paths | ca_files.used)
         return Loaded(fleet, self.repository, scene, bound, templates, rules)
+
+    def _deny(self, found: Sequence[policies.Policy], bound: Sequence[Bound]) -> None:
+        fleet, documents = self.repository.fleet, self.repository.documents
+        deny = policies.denies_by_default(fleet)
+        self.problems.extend(policies.check(found, bound, documents, deny=deny))
+        self.problems.extend(policies.unsaid_default(fleet))
 
     def _fleet(self, scene: Scene, bound: Sequence[Bound], paths: Iterable[str]) -> Fleet:
         document = self.repository.fleet

@@ -1,17 +1,19 @@
 """Who may bind what: Policies over the paths in which Bindings stand.
 
-Where no Policy matches a path, everything is allowed. Where one does, only what some matching
-Policy allows is, and only Bindings may stand there: a Template or Policy in the same place would
-let its writer allow anything. Limits hold for each matching Policy.
+Where no Policy matches a path, `Fleet.spec.policies.default` says whether Bindings are allowed.
+Where one does, only what some matching Policy allows is, and only Bindings may stand there: a
+Template or Policy in the same place would let its writer allow anything. Limits hold for each
+matching Policy. A wildcard of a Policy matches names that begin with a dot too.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem, Severity
 from reconciler.fleet import globs, select
 from reconciler.fleet.bindings import Bound
-from reconciler.fleet.documents import PolicyDocument
+from reconciler.fleet.documents import FleetDocument, PolicyDocument
 from reconciler.fleet.forms import Document
 from reconciler.fleet.globs import Pattern
 from reconciler.fleet.parse import Written
@@ -29,7 +31,7 @@ class Policy:
 
     def governs(self, path: str) -> bool:
         """Tell whether the Policy is about the documents in this file."""
-        return any(globs.matches(pattern, path) for pattern in self.patterns)
+        return any(globs.matches(pattern, path, dots=True) for pattern in self.patterns)
 
 
 def policy(document: Document[PolicyDocument], *, scene: Scene, problems: list[Problem]) -> Policy:
@@ -54,21 +56,51 @@ def policy(document: Document[PolicyDocument], *, scene: Scene, problems: list[P
     )
 
 
+def denies_by_default(fleet: Document[FleetDocument]) -> bool:
+    """Tell whether a Binding that no Policy is about is denied."""
+    policies = fleet.model.spec.policies
+    return policies is not None and policies.default == "Deny"
+
+
+def unsaid_default(fleet: Document[FleetDocument]) -> Iterable[Problem]:
+    """Yield a warning where the files do not say what holds without a Policy."""
+    if fleet.model.spec.policies is None:
+        yield Problem(
+            fleet.written.at("spec"),
+            "policy-default",
+            "spec.policies.default is absent: what no Policy has a path for is allowed",
+            "Write `policies: {default: Deny}`, or Allow if that is meant",
+            Severity.WARNING,
+        )
+
+
 def check(
-    policies: Sequence[Policy], bindings: Sequence[Bound], documents: Iterable[Written]
+    policies: Sequence[Policy],
+    bindings: Sequence[Bound],
+    documents: Iterable[Written],
+    *,
+    deny: bool,
 ) -> Iterable[Problem]:
-    """Yield what the Policies deny."""
+    """Yield what the Policies deny. `deny`: so does a file that none of them is about."""
     everywhere = PerCluster()
     for binding in bindings:
         governing = [one for one in policies if one.governs(binding.document.origin.path)]
         if governing:
             _deny(binding, governing, everywhere)
+        elif deny:
+            yield _ungoverned(binding.document.origin)
     for each in policies:
         _limit(each, bindings, everywhere)
     yield from everywhere.problems()
     for document in documents:
         if document.kind != "Binding":
             yield from _misplaced(document, policies)
+
+
+def _ungoverned(origin: Origin) -> Problem:
+    message = "no Policy has a path for this file, and Fleet.spec.policies.default is Deny"
+    hint = "Add a Policy whose spec.paths match it, or move it to where one does"
+    return Problem(origin, "policy-denied", message, hint, Severity.DENIED)
 
 
 def _deny(binding: Bound, governing: Sequence[Policy], everywhere: PerCluster) -> None:

@@ -3,9 +3,9 @@
 Else whoever writes the files could grant themselves what they ask for. From the protected branch,
 the base, come:
 
-- the Policies, and the labels of its clusters, by which Policies allow. A cluster that is new has
-  the labels that the pull request gives it. The Policies of the pull request hold beside them:
-  after the merge they will be all there is.
+- the Policies with their default, and the labels of its clusters, by which Policies allow. A
+  cluster that is new has the labels that the pull request gives it. The Policies of the pull
+  request hold beside them: after the merge they will be all there is.
 - the guards: of each, the stricter one holds.
 - the way to each cluster: where it is new or another one, the cluster must not be contacted.
 """
@@ -103,7 +103,8 @@ def _denied(base: Base, head: Loaded, known: Iterable[Problem]) -> list[Problem]
     judged = replace(scene, labels={**head.scene.labels, **scene.labels})
     mended: list[Problem] = []  # the base has none, and new clusters make none
     rules = [policies.policy(one, scene=judged, problems=mended) for one in base.loaded.policies]
-    found = policies.check(rules, head.bound, head.repository.documents)
+    deny = policies.denies_by_default(base.loaded.repository.fleet)
+    found = policies.check(rules, head.bound, head.repository.documents, deny=deny)
     said = f"So says {base.ref}; what is changed here counts once it is merged"
     return [
         replace(one, hint=f"{one.hint}. {said}" if one.hint else said)

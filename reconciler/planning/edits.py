@@ -4,24 +4,29 @@ This is about files alone; what of it would happen where is for the plan to say.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from pydantic.alias_generators import to_camel
 
 from reconciler.core.diff import FieldChange, pointer
 from reconciler.core.manifest import JSON, Manifest, canonical, digest
 from reconciler.core.origin import Origin
 from reconciler.fleet import parts
+from reconciler.fleet.documents import FleetDocument
+from reconciler.fleet.forms import Document
 from reconciler.fleet.load import Loaded
 from reconciler.fleet.strict import Strict
 from reconciler.fleet.values import (
+    Access,
     AppCluster,
     Claim,
     ControlPlane,
     DeletionPolicy,
     Fleet,
-    Guards,
     Unit,
+    UnitKey,
 )
 from reconciler.planning import claims
 
@@ -73,12 +78,18 @@ _LEAVING: Final = {
     DeletionPolicy.RELEASE: Effect.RELEASE,
     DeletionPolicy.BLOCK: Effect.BLOCK,
 }
-# Keys that decide over rights or trust. Of the other kinds, every key does.
+# Fields that decide over no rights and no trust. All others do, also those that come later.
 _HARMLESS: Final[Mapping[str, frozenset[str]]] = {
-    "Fleet": frozenset(),
     "ControlPlane": frozenset({"prettyName"}),
     "Cluster": frozenset({"suspended"}),
+    "Binding": frozenset({"binding", "template", "deletionPolicy", "dependsOn", "labels"}),
 }
+# What is said elsewhere in an edit, or of a Fleet, where it arrives: in clusters and units.
+_TOLD_ELSEWHERE: Final = frozenset({"name", "origin", "key"})
+_OF_OTHERS: Final = frozenset({"konnector", "vars"})
+_NAMES: Final = {"ca": "caFile"}
+# What lets others do something by only being there.
+_GRANTING: Final = frozenset({"Policy", "Template"})
 _NOWHERE: Final = Origin("")
 _GRAVITY: Final = tuple(Effect)
 _DIGEST_SHOWN: Final = 8
@@ -101,31 +112,29 @@ def _of_documents(base: Loaded, head: Loaded) -> Iterator[Edit]:
         old, new = before.get((kind, name)), after.get((kind, name))
         if old is None:
             assert new is not None
-            effect = Effect.RIGHTS if kind == "Policy" else Effect.ADD
+            effect = Effect.RIGHTS if kind in _GRANTING else Effect.ADD
             yield Edit(effect, kind, name, new[0])
         elif new is None:
             effect = {"Cluster": leave, "Policy": Effect.RIGHTS}.get(kind, Effect.REMOVE)
             yield Edit(effect, kind, name, old[0])
-        elif fields := _fields(old[1], new[1]):
-            yield Edit(_changed(kind, fields), kind, name, new[0], fields=fields)
+        elif changed := _fields(old[1], new[1]):
+            yield Edit(_changed(kind, changed), kind, name, new[0], fields=changed)
 
 
-def _changed(kind: str, fields: tuple[FieldChange, ...]) -> Effect:
-    keys = {one.path.split("/")[1] for one in fields}
-    harmless = keys <= _HARMLESS.get(kind, frozenset())
+def _changed(kind: str, changed: tuple[FieldChange, ...]) -> Effect:
+    keys = {one.path.split("/")[1] for one in changed}
+    harmless = keys and keys <= _HARMLESS.get(kind, frozenset())
     return Effect.CHANGE if harmless else Effect.RIGHTS
 
 
 def _things(loaded: Loaded) -> _Things:
     """Return the documents other than Bindings, as far as the difference is about them."""
     fleet = loaded.fleet
-    found: dict[tuple[str, str], tuple[Origin, Manifest]] = {
-        ("Fleet", ""): (fleet.origin, {"name": fleet.name, "prune": _guards(fleet.guards)})
-    }
+    found = {("Fleet", ""): (fleet.origin, _of_fleet(loaded.repository.fleet))}
     for name, plane in fleet.control_planes.items():
-        found["ControlPlane", name] = plane.origin, _control_plane(plane)
+        found["ControlPlane", name] = plane.origin, _stated(plane)
     for name, cluster in fleet.clusters.items():
-        found["Cluster", name] = cluster.origin, _cluster(cluster)
+        found["Cluster", name] = cluster.origin, _stated(cluster)
     for template in loaded.templates:
         found["Template", template.name] = template.origin, _spec(template.model.spec)
     for policy in loaded.policies:
@@ -137,46 +146,38 @@ def _spec(spec: Strict) -> Manifest:
     return spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
-def _guards(guards: Guards) -> Manifest:
+def _of_fleet(fleet: Document[FleetDocument]) -> Manifest:
+    spec = fleet.model.spec.model_dump(mode="json", by_alias=True)
+    of_all = {key: value for key, value in spec.items() if key not in _OF_OTHERS}
+    include = [
+        one.glob + ("" if one.optional else " (required)") for one in fleet.model.spec.include
+    ]
+    return {**of_all, "name": fleet.name, "include": list[JSON](include)}
+
+
+def _stated(thing: ControlPlane | AppCluster | Unit) -> dict[str, JSON]:
+    """Return all that a document states, by the keys of its fields.
+
+    It is asked of the dataclass, so that no field which comes later is unseen by reviewers.
+    """
+    values = {one.name: getattr(thing, one.name) for one in fields(thing)}
     return {
-        "mode": guards.mode.value,
-        "maxDeletes": guards.max_deletes,
-        "maxDeletePercent": guards.max_delete_percent,
-        "allowEmpty": guards.allow_empty,
-        "keepIfInUse": guards.keep_if_in_use,
-        "onClusterLeave": guards.on_cluster_leave.value,
+        _NAMES.get(name) or to_camel(name): _shown(value) if name == "ca" else _json(value)
+        for name, value in values.items()
+        if name not in _TOLD_ELSEWHERE
     }
 
 
-def _control_plane(plane: ControlPlane) -> Manifest:
-    return {
-        "access": str(plane.access),
-        "mode": plane.mode.value,
-        "endpoint": plane.endpoint,
-        "caFile": _shown(plane.ca),
-        "namespace": plane.namespace,
-        "prettyName": plane.pretty_name,
-    }
-
-
-def _cluster(cluster: AppCluster) -> Manifest:
-    konnector = cluster.konnector
-    return {
-        "labels": dict(cluster.labels),
-        "access": str(cluster.access),
-        "controlPlane": cluster.control_plane,
-        "identity": cluster.identity,
-        "endpoint": cluster.endpoint,
-        "caFile": _shown(cluster.ca),
-        "konnector": {
-            "deploy": konnector.deploy,
-            "image": konnector.image,
-            "rbac": konnector.rbac.value,
-            "overrides": konnector.overrides,
-        },
-        "suspended": cluster.suspended,
-        "appClusterBinding": "/".join(cluster.app_cluster_binding),
-    }
+def _json(value: Any) -> JSON:
+    """Return a value of a fleet as JSON, what has a text of its own as that text."""
+    if isinstance(value, Mapping):
+        return {str(key): _json(one) for key, one in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_json(one) for one in value]
+    if is_dataclass(value) and not isinstance(value, Access | UnitKey):
+        return {to_camel(one.name): _json(getattr(value, one.name)) for one in fields(value)}
+    plain = value is None or type(value) in (str, bool, int, float)
+    return value if plain else str(value)
 
 
 def _shown(certificates: str) -> str:
@@ -203,18 +204,23 @@ def _of_unit(before: Unit | None, after: Unit | None) -> Iterator[Edit]:
     elif before is None:
         yield _edit(Effect.ADD, after, _fields({"claims": {}}, {"claims": _claims(after)}))
     elif _bare(before) != _bare(after):
-        fields = _fields(_content(before), _content(after))
-        replaced = any(one.path.startswith("/parameters") for one in fields)
-        others = tuple(one for one in fields if not one.path.startswith("/claims"))
-        if others:
-            yield _edit(Effect.REPLACE if replaced else Effect.CHANGE, after, others)
-        if claimed := tuple(one for one in fields if one.path.startswith("/claims")):
-            widened = _widened(before.claims, after.claims)
-            yield _edit(Effect.WIDEN if widened else Effect.CHANGE, after, claimed)
+        yield from _of_changed(before, after)
 
 
-def _edit(effect: Effect, unit: Unit, fields: tuple[FieldChange, ...] = ()) -> Edit:
-    return Edit(effect, "Binding", unit.binding, unit.origin, unit.key.name, (), fields)
+def _of_changed(before: Unit, after: Unit) -> Iterator[Edit]:
+    changed = _fields(_content(before), _content(after))
+    claimed = tuple(one for one in changed if one.path.startswith("/claims"))
+    others = tuple(one for one in changed if one not in claimed)
+    if others or not claimed:
+        replaced = any(one.path.startswith("/parameters") for one in others)
+        yield _edit(Effect.REPLACE if replaced else _changed("Binding", others), after, others)
+    if claimed:
+        widened = _widened(before.claims, after.claims)
+        yield _edit(Effect.WIDEN if widened else Effect.CHANGE, after, claimed)
+
+
+def _edit(effect: Effect, unit: Unit, changed: tuple[FieldChange, ...] = ()) -> Edit:
+    return Edit(effect, "Binding", unit.binding, unit.origin, unit.key.name, (), changed)
 
 
 def _bare(unit: Unit) -> Unit:
@@ -225,15 +231,7 @@ def _bare(unit: Unit) -> Unit:
 
 def _content(unit: Unit) -> Manifest:
     depends_on: list[JSON] = [one.name for one in unit.depends_on]
-    return {
-        "binding": unit.binding,
-        "template": unit.template,
-        "parameters": unit.parameters,
-        "claims": _claims(unit),
-        "deletionPolicy": unit.deletion_policy.value,
-        "dependsOn": depends_on,
-        "labels": dict(unit.labels),
-    }
+    return {**_stated(unit), "claims": _claims(unit), "dependsOn": depends_on}
 
 
 def _claims(unit: Unit) -> Manifest:

@@ -30,6 +30,7 @@ def files() -> Mapping[str, str]:
         "fleet.yaml": f"""{_API}kind: Fleet
 metadata: {{name: bench}}
 spec:
+  policies: {{default: Deny}}
   include: [clusters/**/*.yaml, templates/*.yaml, bindings/**/*.yaml, policies/*.yaml]
 ---
 {_API}kind: ControlPlane

@@ -11,6 +11,7 @@ FLEET = f"""\
 {V1}
 kind: Fleet
 metadata: {{name: doctored}}
+spec: {{policies: {{default: Allow}}}}
 ---
 {V1}
 kind: ControlPlane

@@ -34,6 +34,7 @@ apiVersion: fleet.klutchctl.dev/v1alpha1
 kind: Fleet
 metadata: {name: FLEETNAME}
 spec:
+  policies: {default: Allow}
   prune: {allowEmpty: true}
 ---
 apiVersion: fleet.klutchctl.dev/v1alpha1

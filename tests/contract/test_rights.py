@@ -33,6 +33,7 @@ FLEET = f"""\
 kind: Fleet
 metadata: {{name: NAME}}
 spec:
+  policies: {{default: Allow}}
   konnector: {{image: registry.example.com/konnector:1}}
 ---
 {V1}

@@ -27,6 +27,7 @@ FLEET = f"""\
 {V1}
 kind: Fleet
 metadata: {{name: NAME}}
+spec: {{policies: {{default: Allow}}}}
 ---
 {V1}
 kind: ControlPlane

@@ -33,6 +33,7 @@ apiVersion: fleet.klutchctl.dev/v1alpha1
 kind: Fleet
 metadata: {{name: {fleet}}}
 spec:
+  policies: {{default: Allow}}
   prune: {{{prune}}}
 ---
 apiVersion: fleet.klutchctl.dev/v1alpha1

@@ -9,7 +9,12 @@ API: Final = "apiVersion: fleet.klutchctl.dev/v1alpha1\n"
 
 
 def document(kind: str, name: str, spec: str, *, labels: str = "") -> str:
-    """Return a document whose `spec` begins in line 4, column 7."""
+    """Return a document whose `spec` begins in line 4, column 7.
+
+    A Fleet that is no test of it says at the end what holds without a Policy.
+    """
+    if kind == "Fleet" and spec.endswith("}") and "policies" not in spec:
+        spec = spec[:-1] + ("" if spec == "{}" else ", ") + "policies: {default: Allow}}"
     more = f", labels: {labels}" if labels else ""
     return f"{API}kind: {kind}\nmetadata: {{name: {name}{more}}}\nspec: {spec}\n"
 

@@ -19,7 +19,8 @@ HELD = {Action.BLOCKED, Action.UNKNOWN, Action.NOOP}
 
 def fleet_head(prune: str = "allowEmpty: true", name: str = "acme") -> str:
     budget = f"prune: {{maxDeletes: 100, maxDeletePercent: 100, {prune}}}"
-    return f"{V1}kind: Fleet\nmetadata: {{name: {name}}}\nspec: {{{budget}}}\n"
+    spec = f"{{policies: {{default: Allow}}, {budget}}}"
+    return f"{V1}kind: Fleet\nmetadata: {{name: {name}}}\nspec: {spec}\n"
 
 
 def plane(name: str = "eu", mode: str = "Direct") -> str:

@@ -18,6 +18,7 @@ FLEET = """\
 apiVersion: fleet.klutchctl.dev/v1alpha1
 kind: Fleet
 metadata: {name: acme}
+spec: {policies: {default: Allow}}
 ---
 apiVersion: fleet.klutchctl.dev/v1alpha1
 kind: ControlPlane
@@ -62,7 +63,7 @@ def test_text_is_yaml_with_the_place_of_each_object(capsys, repository):
     assert answer.out.endswith(
         """\
 ---
-# cluster shop, on its control plane eu; fleet.yaml:17:18
+# cluster shop, on its control plane eu; fleet.yaml:18:18
 apiVersion: klutch.anynines.com/v1alpha1
 kind: APIServiceExportRequest
 metadata:
@@ -77,7 +78,7 @@ spec:
   - group: shop.example
     resource: databases
 ---
-# cluster shop, in it; fleet.yaml:17:18
+# cluster shop, in it; fleet.yaml:18:18
 apiVersion: klutch.anynines.com/v1alpha1
 kind: APIServiceBinding
 metadata:

@@ -87,6 +87,7 @@ ELSEWHERE = {
     "dependency-elsewhere",
     "long-space-name",
     "not-a-file",
+    "policy-default",
     "policy-denied",
     "policy-kind",
     "policy-limit",

@@ -239,7 +239,7 @@ DOCUMENTS = {
     "a Template more": (
         {},
         {"templates/x.yaml": TEMPLATE.replace("name: pg", "name: x")},
-        ["add Template x"],
+        ["rights Template x"],
     ),
     "a Template less": (
         {"templates/x.yaml": TEMPLATE.replace("name: pg", "name: x")},
