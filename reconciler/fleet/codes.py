@@ -63,6 +63,7 @@ CODES: Final[Mapping[str, str]] = {
     "policy-denied": "a Policy does not allow what a Binding asks for",
     "policy-limit": "a Policy's limit is exceeded",
     "policy-kind": "a document of another kind than Binding stands where a Policy matches",
+    "fleet-renamed": "a pull request gives the Fleet another name",
     # Warnings
     "policy-default": "the files do not say what holds where no Policy has a path",
     "long-space-name": "the name of a binding space leaves little room for namespaces",

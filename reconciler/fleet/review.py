@@ -6,6 +6,7 @@ the base, come:
 - the Policies with their default, and the labels of its clusters, by which Policies allow. A
   cluster that is new has the labels that the pull request gives it. The Policies of the pull
   request hold beside them: after the merge they will be all there is.
+- the name of the fleet, by which objects are known as its own: another one is denied.
 - the guards: of each, the stricter one holds.
 - the way to each cluster: where it is new or another one, the cluster must not be contacted.
 """
@@ -72,6 +73,7 @@ def load_against(base: Base, tree: Tree) -> tuple[Review | None, tuple[Problem, 
     head = load_what_is_right(tree, problems)
     if head is not None:
         problems.extend(_denied(base, head, problems))
+        problems.extend(_other_name(base, head))
     if head is None or not allowed(problems):
         return None, in_order(problems)
     guards = _stricter(base.loaded.fleet.guards, head.fleet.guards)
@@ -111,6 +113,19 @@ def _denied(base: Base, head: Loaded, known: Iterable[Problem]) -> list[Problem]
         for one in found
         if (one.origin, one.code, one.message) not in told
     ]
+
+
+def _other_name(base: Base, head: Loaded) -> Iterable[Problem]:
+    before, after = base.loaded.fleet.name, head.fleet.name
+    if before != after:
+        yield Problem(
+            head.fleet.origin,
+            "fleet-renamed",
+            f"the Fleet is {before} in {base.ref}, and {after} here: what the clusters hold of"
+            f" {after} would be taken for its own",
+            f"Name it {before}",
+            Severity.DENIED,
+        )
 
 
 def _stricter(base: Guards, head: Guards) -> Guards:

@@ -40,19 +40,49 @@ def standings(
     Suspended clusters are left out, and those whose control plane is not among `planes`.
     """
     twins, homes = _twins(fleet, live), _homes(fleet, planes.values())
+    renamed = _renamed(fleet, live, planes.values())
     found: dict[str, Standing] = {}
     for name in wanted:
         cluster, seen = fleet.clusters[name], live.clusters.get(name)
         plane = planes.get(cluster.control_plane)
         if cluster.suspended is not None or not isinstance(seen, Seen) or plane is None:
             continue
-        if name in twins:
+        if renamed is not None:
+            found[name] = renamed
+        elif name in twins:
             others = ", ".join(sorted(twins[name] - {name}))
             reason = f"{others} leads to the same cluster (kube-system {seen.uid})"
             found[name] = Misplaced("identity", reason)
         else:
             found[name] = _standing(fleet, cluster, plane, Index(name, seen), homes)
     return found | _sharing(found)
+
+
+def _renamed(fleet: Fleet, live: Live, planes: Iterable[Index]) -> Misplaced | None:
+    """Refuse a fleet that is new here by its name, while another owns clusters of its files.
+
+    Most likely it is that fleet under another name, which would bind everything a second time.
+    """
+    owned: set[tuple[str, str]] = set()
+    for plane in planes:
+        for kind in (NAMESPACE, APP_CLUSTER_BINDING):
+            for one in plane.all(kind):
+                owner, cluster = (labels_of(one).get(key, "") for key in (keys.FLEET, keys.CLUSTER))
+                if owner == fleet.name:
+                    return None
+                if owner and keys.RELEASED not in annotations_of(one):
+                    seen = live.clusters.get(cluster) if cluster in fleet.clusters else None
+                    uid = annotations_of(one).get(keys.APP_CLUSTER_UID)
+                    if isinstance(seen, Seen) and uid in (None, seen.uid):
+                        owned.add((cluster, owner))
+    if not owned:
+        return None
+    cluster, owner = min(owned)
+    reason = (
+        f"cluster {cluster} belongs to fleet {owner}, and of fleet {fleet.name} nothing is here: "
+        f"if the Fleet was renamed, name it {owner} again; else release {cluster} there first"
+    )
+    return Misplaced("foreign-fleet", reason)
 
 
 @dataclass(frozen=True, slots=True)

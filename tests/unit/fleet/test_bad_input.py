@@ -85,6 +85,7 @@ def test_hints(row, hint):
 # Of files that are fetched (tests/unit/source), of Policies and warnings (test_policies.py).
 ELSEWHERE = {
     "dependency-elsewhere",
+    "fleet-renamed",
     "long-space-name",
     "not-a-file",
     "policy-default",

@@ -130,7 +130,7 @@ RIGHTS = {
 
 @pytest.mark.parametrize(("changes", "paths"), RIGHTS.values(), ids=RIGHTS.keys())
 def test_what_reviewers_are_shown_as_rights(changes, paths):
-    before, after = (load_what_is_right(tree(one), []) for one in ({}, changes))
+    before, after = load_what_is_right(tree(), []), load_what_is_right(tree(changes), [])
     assert before is not None
     assert after is not None
     (edit,) = (one for one in edits(before, after) if one.kind != "Binding")

@@ -33,7 +33,7 @@ OTHER: dict[str, Any] = {
     "deletion_policy": DeletionPolicy.BLOCK,
     "depends_on": (UnitKey("shop", "x", "ys"),),
 }
-THINGS = {
+THINGS: dict[Any, tuple[Any, set[str]]] = {
     AppCluster: (fleets.app_cluster(), {"suspended"}),
     ControlPlane: (fleets.control_plane(), {"pretty_name"}),
     Unit: (
@@ -85,7 +85,10 @@ class LaterUnit(Unit):
     trusts_more: str = ""
 
 
-LATER = {"cluster": (LaterCluster, AppCluster), "unit": (LaterUnit, Unit)}
+LATER: dict[str, tuple[Any, Any]] = {
+    "cluster": (LaterCluster, AppCluster),
+    "unit": (LaterUnit, Unit),
+}
 
 
 @pytest.mark.parametrize(("later", "kind"), LATER.values(), ids=LATER.keys())

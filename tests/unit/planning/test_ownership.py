@@ -105,8 +105,11 @@ def test_an_object_of_another_fleet_is_not_taken_from_it(kind):
 
 def test_a_space_of_another_fleet_is_not_taken_from_it():
     here = applied()
+    here.clusters["mall"] = []  # by which the other is known here
+    mall = fleet(plane(), cluster("mall"), binding(clusters="mall"), name="other")
+    here.apply(here.plan(mall))
     plan = here.plan(fleet(plane(), cluster(), binding(), name="other"))
-    assert actions(plan) == {Action.BLOCKED}
+    assert {one.action for one in plan.changes if one.cluster == "shop"} == {Action.BLOCKED}
     assert guards(plan) == ["foreign-space"]
 
 

@@ -1,0 +1,88 @@
+"""T13: a Fleet that is given another name reaches nothing of another fleet."""
+
+import pytest
+
+from klutchctl import main
+from reconciler.core import keys
+from reconciler.core.refs import NAMESPACE
+from reconciler.fleet import review
+from reconciler.planning import planner
+from tests.support import scenes
+from tests.support.checkouts import Checkout
+from tests.support.fleet_texts import GOOD, tree
+from tests.support.scenes import HELD, applied, binding, change, cluster, fleet, plane, space_of
+
+
+def renamed(mode="Direct", name="beta"):
+    return fleet(plane(mode=mode), cluster(), binding(), name=name)
+
+
+@pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
+def test_a_renamed_fleet_is_blocked(mode):
+    here = applied(mode=mode)
+    made = here.plan(renamed(mode))
+    assert scenes.actions(made) <= HELD
+    assert scenes.guards(made) == ["foreign-fleet"]
+    assert "cluster shop belongs to fleet acme" in made.held[0].message
+    assert "name it acme again" in made.held[0].message
+
+
+def test_so_is_all_else_that_its_files_name():
+    here = applied()
+    here.clusters["mall"] = []
+    both = fleet(plane(), cluster(), cluster("mall"), binding(clusters="shop, mall"), name="beta")
+    assert scenes.actions(here.plan(both)) <= HELD
+
+
+ELSE = {
+    "what was released there": ("2026-11-21T00:00:00Z", "annotations", keys.RELEASED),
+    "a cluster of that name that is another one": ("other", "annotations", keys.APP_CLUSTER_UID),
+    "a cluster of another name": ("mall", "labels", keys.CLUSTER),
+}
+
+
+@pytest.mark.parametrize(("value", "field", "key"), ELSE.values(), ids=ELSE.keys())
+def test_nobody_owns(value, field, key):
+    here = applied()
+    change(here, "control-plane/eu", NAMESPACE, space_of(here), value, "metadata", field, key)
+    assert "foreign-fleet" not in scenes.guards(here.plan(renamed()))
+
+
+def test_a_fleet_that_has_something_here_is_known():
+    here = applied()
+    here.clusters["mall"] = []
+    mall = fleet(plane(), cluster("mall"), binding(clusters="mall"), name="beta")
+    here.apply(here.plan(mall))
+    both = fleet(plane(), cluster(), cluster("mall"), binding(clusters="shop, mall"), name="beta")
+    assert "foreign-fleet" not in scenes.guards(here.plan(both))
+
+
+def test_a_cluster_that_was_not_read_owns_nothing():
+    here = applied()
+    here.unseen.add("shop")
+    made = planner.plan(renamed(), here.live(renamed()))
+    assert scenes.guards(made) == []
+    assert scenes.actions(made) <= HELD
+
+
+def test_a_pull_request_cannot_rename():
+    base = review.base("main", tree())
+    other = {"fleet.yaml": GOOD["fleet.yaml"].replace("acme", "beta")}
+    found, (problem,) = review.load_against(base, tree(other))
+    assert found is None
+    assert str(problem) == (
+        "fleet.yaml:3:18: the Fleet is acme in main, and beta here: what the clusters hold of beta"
+        " would be taken for its own. Name it acme [fleet-renamed]"
+    )
+
+
+@pytest.mark.parametrize("command", ["validate", "plan"])
+def test_exit_code_4_and_nobody_is_contacted(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    made = Checkout(tmp_path)
+    made.write(GOOD)
+    made.commit()
+    made.write({"fleet.yaml": GOOD["fleet.yaml"].replace("acme", "beta")})
+    assert main.run([command, "repo", "--base", "main"]) == 4
+    answer = capsys.readouterr()
+    assert "the Fleet is acme in main" in answer.out + answer.err
