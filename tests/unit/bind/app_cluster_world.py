@@ -5,7 +5,6 @@ resourceVersions that are live. It does no more than fold decisions into what is
 """
 
 import base64
-import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -101,7 +100,7 @@ class World:
 
     def __init__(self, *, spec: Any = None, name="shop", **metadata: Any) -> None:
         self.objects: dict[tuple[Kind, str, str], Any] = {}
-        self._counter = itertools.count(1)
+        self._count = 0
         self.now = NOW
         self.terms = TERMS
         self.written: list[Step] = []
@@ -124,8 +123,9 @@ class World:
 
     def put(self, kind: Kind, manifest: Any) -> Any:
         metadata = {**manifest["metadata"]}
-        metadata.setdefault("uid", f"uid-{next(self._counter)}")
-        metadata["resourceVersion"] = str(next(self._counter))
+        self._count += 1
+        metadata.setdefault("uid", f"uid-{self._count}")
+        metadata["resourceVersion"] = str(self._count)
         typed = {"apiVersion": kind.api_version, "kind": kind.kind}
         stored = {**typed, **manifest, "metadata": metadata}
         self.objects[kind, metadata.get("namespace", ""), metadata["name"]] = stored
