@@ -1,7 +1,7 @@
 """Records which failed tests may run once more, and names those that passed then. For `.ci/run`.
 
-Once more run tests that failed in their own body, of a run that ended. What failed in a fixture,
-at collection or with its process is no matter of timing.
+Once more run tests that failed, in a fixture of theirs too, of a run that ended. What failed at
+collection or with its process is no matter of timing.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 _FILE: Final = "--second-chance"
+_PHASES: Final = frozenset({"setup", "call", "teardown"})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,13 +31,13 @@ class FirstRun:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._failed: list[str] = []
+        self._failed: dict[str, None] = {}
         self._is_broken = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and report.when == "call":
-            self._failed.append(report.nodeid)
-        elif report.failed:  # a fixture, or pytest-xdist tells that a worker is dead
+        if report.failed and report.when in _PHASES:
+            self._failed[report.nodeid] = None  # in order, once: body and teardown may both fail
+        elif report.failed:  # pytest-xdist says so that a worker is dead
             self._is_broken = True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -58,6 +59,8 @@ class SecondRun:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.passed and report.when == "call":
             self._passed.add(report.nodeid)
+        elif report.failed:  # in its teardown, after its body has passed
+            self._passed.discard(report.nodeid)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self._passed != self._first:  # a test that is skipped now did not pass

@@ -110,10 +110,33 @@ def test_a_test_that_is_skipped_the_second_time_did_not_pass(project: Project) -
 
 
 @pytest.mark.parametrize(
+    "phase",
+    {
+        "setup": "assert was_here('fixture')",
+        "teardown": "yield; assert was_here('fixture')",
+    }.items(),
+    ids=lambda each: each[0],
+)
+def test_what_is_flaky_in_a_fixture_runs_once_more(
+    project: Project, phase: tuple[str, str]
+) -> None:
+    name, text = phase
+    code, lines = project.run(**{name: FLAKY + IN_FIXTURE.replace("{}", text)})
+    assert code == 0
+    assert f"flaky: test_{name}.py::test_with_it" in lines
+
+
+@pytest.mark.parametrize("text", ["assert False", "yield; assert False"])
+def test_a_fixture_that_fails_twice_fails(project: Project, text: str) -> None:
+    (project.home / "test_fixture.py").write_text(IN_FIXTURE.replace("{}", text))
+    code, lines = project.run(passes=PASSES)
+    assert code != 0
+    assert not any(line.startswith("flaky:") for line in lines)
+
+
+@pytest.mark.parametrize(
     "broken",
     {
-        "setup": IN_FIXTURE.replace("{}", "assert False"),
-        "teardown": IN_FIXTURE.replace("{}", "yield; assert False"),
         "collection": "import nothing_of_this_name\n",
         "crash": "import os\ndef test_crashes(): os._exit(1)\n",
         "interrupt": "def test_stops(): raise KeyboardInterrupt\n",
