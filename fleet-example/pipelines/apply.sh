@@ -7,7 +7,7 @@ plan=${1:?"usage: apply.sh PLANFILE"}
 left=${LOCK_TRIES:-20}
 while :; do
     code=0
-    klutchctl apply "$plan" --wait -o text -o junit=apply.xml || code=$?
+    klutchctl apply "$plan" --repository . --wait -o text -o junit=apply.xml || code=$?
     left=$((left - 1))
     if [ "$code" -ne 8 ] || [ "$left" -le 0 ]; then
         break

@@ -47,6 +47,14 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
     force: Annotated[
         bool, typer.Option("--force", help="Release without the proof that sync has stopped.")
     ] = False,
+    repository: Annotated[
+        Path | None,
+        typer.Option(
+            "--repository",
+            metavar="PATH",
+            help="With a saved plan: where the fleet repository is, whatever the plan says.",
+        ),
+    ] = None,
     output: Annotated[
         list[str] | None,
         outputs.option(FORMATS),
@@ -103,25 +111,29 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
             wait_timeout=wait_timeout,
         )
         refused = {"--wait": wait, "--break-lock": break_lock, "--force": force, "-o": output}
+        refused["--repository"] = repository
         return watching.run(context, options, refused=refused)
     if any(one is not None for one in (git, ref, listen)):
         raise typer.BadParameter("--git, --ref and --listen need --watch")
     settings, how = of(context), reach.of(context)
+    if repository is not None and not _is_plan(target):
+        raise typer.BadParameter("--repository needs a saved plan")
     if _is_plan(target) and (how.clusters or how.selector):
         raise typer.BadParameter(
             f"{target} is a saved plan, which is applied as a whole: narrow the plan instead, with "
             "--cluster or --selector and `plan --out`"
         )
     terms = Terms(wait=wait, wait_timeout=wait_timeout, force=force, break_lock=break_lock)
-    asked = _Asked(target, terms, wanted, auto_approve=auto_approve)
+    asked = _Asked(target, repository, terms, wanted, auto_approve=auto_approve)
     return uvloop.run(_run(asked, how, settings))
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What this run of the command is to do."""
+    """What this run of the command is to do. `repository`: where the files of a saved plan are."""
 
     target: Path
+    repository: Path | None
     terms: "Terms"
     outputs: tuple[outputs.Output, ...]
     auto_approve: bool
@@ -133,7 +145,7 @@ async def _run(asked: _Asked, how: Reach, settings: Settings) -> int:
     from reconciler.kube import registry
 
     if _is_plan(asked.target):
-        fleet, approved = _saved(asked.target, settings)
+        fleet, approved = _saved(asked.target, asked.repository, settings)
     else:
         fleet = repository.fleet_in(asked.target, check_owner=settings.git_owner_check)
         approved = None
@@ -160,14 +172,14 @@ def _is_plan(target: Path) -> bool:
     return target.is_file() and target.suffix not in _DOCUMENTS
 
 
-def _saved(target: Path, settings: Settings) -> "tuple[Fleet, Plan]":
+def _saved(target: Path, where: Path | None, settings: Settings) -> "tuple[Fleet, Plan]":
     """Return a saved plan, and the fleet that it was made from. Raises StalePlan."""
     from klutchctl import repository
     from reconciler.core.errors import ConfigError, StalePlan
     from reconciler.planning import planfile
 
     plan = planfile.parse(target.read_bytes(), str(target))
-    here = Path(plan.repository) if plan.repository else Path()
+    here = where or Path(plan.repository)  # that of "" is the current folder
     # It may have been made from a commit that is not checked out, or is being edited.
     places = [None, plan.revision] if _COMMIT.fullmatch(plan.revision) else [None]
     broken: list[ConfigError] = []

@@ -70,11 +70,12 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
         made, seconds = uvloop.run(_planned(subject, how, settings, chosen))
     else:
         made = planner.plan(subject.fleet, _from_file(snapshot), only=chosen)
+    if out is not None:
+        made = planfile.identified(replace(made, repository=str(path.resolve())))
     shown = _Shown(made, subject.against(), seconds)
     _print(shown, wanted, color=settings.color)
     if out is not None:
-        saved = replace(made, repository=str(path.resolve()))
-        files.write(out, planfile.dump(saved))
+        files.write(out, planfile.dump(made))
     return exit_code(made, detailed=detailed_exitcode, allow_unreachable=how.allow_unreachable)
 
 

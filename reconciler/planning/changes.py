@@ -146,7 +146,7 @@ class UnseenCluster:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that would happen. `id` is a digest of all but `revision` and `repository`.
+    """Everything that would happen. `id` is a digest of all of it.
 
     `changes` are sorted by cluster, then by the order of application; noops are counted, and
     listed too. `sections` maps an app cluster to its control plane. `warnings` and `notes` are

@@ -28,8 +28,8 @@ MINOR: Final = 0
 MAX_BYTES: Final = 512 << 20
 ID_LENGTH: Final = 32
 
-# Facts of one run beside what the plan says: they are in the document and not in its id.
-_NOT_IDENTITY: Final = frozenset({"format", "version", "id", "revision", "repository", "summary"})
+# What is in the document and not in its id. Where the files are is: an apply reads them there.
+_NOT_IDENTITY: Final = frozenset({"format", "version", "id", "summary"})
 # Digests of values, and of the tokens and CAs in kubeconfigs.
 _DIGEST: Final = re.compile(r"[0-9a-f]{16}|[0-9a-f]{32}")
 # What may stand in the place of a Secret's value: these words, digests, and kubeconfig facts.
@@ -46,8 +46,8 @@ def identified(plan: Plan) -> Plan:
 def plan_id(plan: Plan) -> str:
     """Return the digest of what the plan says, in hex.
 
-    Not in it: the revision, and why a cluster could not be read, which may be told in other
-    words the next time. Raises ValueError for a plan that holds the value of a Secret.
+    Not in it: why a cluster could not be read, which may be told in other words the next time.
+    Raises ValueError for a plan that holds the value of a Secret.
     """
     return _identity(_content(plan))
 
@@ -60,8 +60,6 @@ def document(plan: Plan) -> dict[str, JSON]:
         "version": f"{MAJOR}.{MINOR}",
         "id": _identity(content),
     }
-    if plan.repository:
-        head["repository"] = plan.repository
     return {**head, **content}
 
 
@@ -145,7 +143,9 @@ def _identity(found: Manifest) -> str:
 
 
 def _content(plan: Plan) -> dict[str, JSON]:
+    repository: dict[str, JSON] = {"repository": plan.repository} if plan.repository else {}
     return {
+        **repository,
         "revision": plan.revision,
         "fleet": plan.fleet,
         "files": plan.digest,

@@ -70,7 +70,7 @@ def _renamed(fleet: Fleet, live: Live, planes: Iterable[Index]) -> Misplaced | N
                 owner, cluster = (labels_of(one).get(key, "") for key in (keys.FLEET, keys.CLUSTER))
                 if owner == fleet.name:
                     return None
-                if owner and keys.RELEASED not in annotations_of(one):
+                if owner and keys.RELEASED not in annotations_of(one) and not is_deleting(one):
                     seen = live.clusters.get(cluster) if cluster in fleet.clusters else None
                     uid = annotations_of(one).get(keys.APP_CLUSTER_UID)
                     if isinstance(seen, Seen) and uid in (None, seen.uid):

@@ -45,7 +45,7 @@ def stub(tmp_path):
 def test_who_holds_the_lock_is_waited_for(stub):
     code, calls, told = stub([8, 8, 0])
     assert (code, told) == (0, "")
-    assert calls == ["apply fleet.plan --wait -o text -o junit=apply.xml"] * 3
+    assert calls == ["apply fleet.plan --repository . --wait -o text -o junit=apply.xml"] * 3
 
 
 def test_nobody_is_waited_for_for_ever(stub):

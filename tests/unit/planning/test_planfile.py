@@ -40,12 +40,13 @@ PLAN = planfile.identified(
 )
 
 SAME_ID = {
-    "another commit": replace(PLAN, revision="def+dirty"),
     "another reason why a cluster is unseen": replace(
         PLAN, unseen=(UnseenCluster("edge", "connection reset", ""),)
     ),
 }
 OTHER_ID = {
+    "another commit": replace(PLAN, revision="def+dirty"),
+    "another repository": replace(PLAN, repository="/elsewhere"),
     "other files": replace(PLAN, digest="d2"),
     "another cluster unseen": replace(PLAN, unseen=(UnseenCluster("other", "timeout", "look"),)),
     "a change less": replace(PLAN, changes=()),

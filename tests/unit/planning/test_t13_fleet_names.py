@@ -35,16 +35,17 @@ def test_so_is_all_else_that_its_files_name():
 
 
 ELSE = {
-    "what was released there": ("2026-11-21T00:00:00Z", "annotations", keys.RELEASED),
+    "what was released there": (scenes.GONE, "annotations", keys.RELEASED),
+    "what is being deleted": (scenes.GONE, "deletionTimestamp"),
     "a cluster of that name that is another one": ("other", "annotations", keys.APP_CLUSTER_UID),
     "a cluster of another name": ("mall", "labels", keys.CLUSTER),
 }
 
 
-@pytest.mark.parametrize(("value", "field", "key"), ELSE.values(), ids=ELSE.keys())
-def test_nobody_owns(value, field, key):
-    here = applied()
-    change(here, "control-plane/eu", NAMESPACE, space_of(here), value, "metadata", field, key)
+@pytest.mark.parametrize("row", ELSE.values(), ids=ELSE.keys())
+def test_nobody_owns(row):
+    here, (value, *path) = applied(), row
+    change(here, "control-plane/eu", NAMESPACE, space_of(here), value, "metadata", *path)
     assert "foreign-fleet" not in scenes.guards(here.plan(renamed()))
 
 
