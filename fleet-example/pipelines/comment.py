@@ -1,6 +1,8 @@
 """Put a file under a pull request (GitHub) or merge request (GitLab), as one comment.
 
-After each push that comment is brought up to date instead of adding one. Needs nothing but Python.
+After each push that comment is brought up to date instead of adding one. Anybody can write what it
+begins with, so it is ours only by its author as well: on GitLab that of the token, on GitHub
+github-actions[bot], or COMMENT_AUTHOR where another token is used. Needs nothing but Python.
 """
 
 import json
@@ -46,13 +48,27 @@ def place(environ: Mapping[str, str]) -> tuple[str, str, str, tuple[str, str]]:
     return f"{issues}/{environ['PULL_REQUEST']}/comments", f"{issues}/comments", "PATCH", token
 
 
-def find(comments: str, header: tuple[str, str]) -> int | None:
+def author_of(comment: Mapping[str, Any]) -> str:
+    """Return by whom a comment is, "" where that is not told."""
+    github, gitlab = comment.get("user") or {}, comment.get("author") or {}
+    return github.get("login") or gitlab.get("username") or ""
+
+
+def ourselves(environ: Mapping[str, str], header: tuple[str, str]) -> str:
+    """Return the name by which our comments are shown."""
+    if "GITLAB_CI" in environ:
+        return str(call("GET", f"{environ['CI_API_V4_URL']}/user", header)["username"])
+    # A token of GitHub Actions may not ask who it is.
+    return environ.get("COMMENT_AUTHOR") or "github-actions[bot]"
+
+
+def find(comments: str, us: str, header: tuple[str, str]) -> int | None:
     """Return the number of the comment that an earlier run has made."""
     page = 1
     while True:
         found = call("GET", f"{comments}?per_page={PAGE}&page={page}", header)
         for one in found:
-            if (one["body"] or "").startswith(MARK):
+            if (one["body"] or "").startswith(MARK) and author_of(one) == us:
                 return int(one["id"])
         if len(found) < PAGE:
             return None
@@ -64,7 +80,7 @@ def main() -> None:
     text = f"{MARK}\n{Path(sys.argv[1]).read_text(encoding='utf-8')}"
     try:
         comments, one, change, header = place(os.environ)
-        number = find(comments, header)
+        number = find(comments, ourselves(os.environ, header), header)
         if number is None:
             call("POST", comments, header, text)
         else:

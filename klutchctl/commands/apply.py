@@ -110,8 +110,13 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
             listen=watching.address(listen),
             wait_timeout=wait_timeout,
         )
-        refused = {"--wait": wait, "--break-lock": break_lock, "--force": force, "-o": output}
-        refused["--repository"] = repository
+        refused = {
+            "--wait": wait,
+            "--break-lock": break_lock,
+            "--force": force,
+            "--repository": repository,
+            "-o": output,
+        }
         return watching.run(context, options, refused=refused)
     if any(one is not None for one in (git, ref, listen)):
         raise typer.BadParameter("--git, --ref and --listen need --watch")

@@ -90,15 +90,53 @@ def forge(request, tmp_path):
 
 def test_there_is_one_comment_and_it_is_kept_up_to_date(forge):
     api, comment, change, place = forge
-    api.comments += [{"id": n, "body": None if n == 3 else "from a person"} for n in range(1, 151)]
+    api.comments += (
+        {"id": n, "body": None if n == 3 else "from a person", **api.by("person")}
+        for n in range(1, 151)
+    )
     for text in ("### Plan 1\n", "### Plan 2 \u2026\n"):
         done = comment(text)
         assert (done.returncode, done.stderr) == (0, "")
         (ours,) = [one for one in api.comments if "### Plan" in (one["body"] or "")]
         assert ours["body"].endswith(text)
-    assert [verb for verb, _, _ in api.asked] == ["GET", "GET", "POST", "GET", "GET", change]
-    assert all(path.startswith(place) for _, path, _ in api.asked)
+    asked = [(verb, path) for verb, path, _ in api.asked if not path.endswith("/user")]
+    assert [verb for verb, _ in asked] == ["GET", "GET", "POST", "GET", "GET", change]
+    assert all(path.startswith(place) for _, path in asked)
     assert all("canary" in token for _, _, token in api.asked)
+
+
+MARK = "<!-- klutchctl plan -->"
+STRANGERS = {
+    "a person": {"body": f"{MARK}\nI wrote this."},
+    "the mark alone": {"body": MARK},
+    "somebody who is gone": {"body": f"{MARK}\nx", "user": None, "author": None},
+}
+
+
+@pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS.keys())
+def test_t20_a_comment_of_somebody_else_is_left_alone(forge, stranger):
+    api, comment, change, _ = forge
+    theirs = {"id": 1, **api.by("mallory"), **stranger}
+    api.comments.append(dict(theirs))
+    for text in ("### Plan 1\n", "### Plan 2\n"):
+        assert comment(text).returncode == 0
+    assert api.comments[0] == theirs
+    assert [one["body"] for one in api.comments[1:]] == [f"{MARK}\n### Plan 2\n"]
+    assert [verb for verb, _, _ in api.asked if verb != "GET"] == ["POST", change]
+
+
+def test_t20_the_name_of_another_token_of_github(tmp_path):
+    with serving(Forge()) as api:
+        api.comments.append({"id": 1, "body": f"{MARK}\nold", **api.by("acme-fleet[bot]")})
+        (tmp_path / "plan.md").write_text("### Plan\n")
+        for environ, number in (({}, 2), ({"COMMENT_AUTHOR": "acme-fleet[bot]"}, 1)):
+            subprocess.run(
+                [sys.executable, str(COMMENT), str(tmp_path / "plan.md")],
+                env=on_github(api) | environ,
+                check=True,
+            )
+            assert api.comments[number - 1]["body"] == f"{MARK}\n### Plan\n"
+        assert len(api.comments) == 2
 
 
 @pytest.mark.parametrize("answer", [302, 403, 500])

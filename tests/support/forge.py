@@ -19,16 +19,24 @@ class Forge:
     answer: int = 200
     url: str = ""
 
+    def by(self, name: str) -> dict[str, Any]:
+        """Return what tells the author of a comment, as both of them would."""
+        return {"user": {"login": name}, "author": {"username": name}}
+
 
 @contextmanager
 def serving(forge: Forge) -> Iterator[Forge]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if self.path.endswith("/user"):
+                return self.reply({"username": "fleet-bot"})
             page = int(re.findall(r"[?&]page=(\d+)", self.path)[0])
             self.reply(forge.comments[(page - 1) * 100 : page * 100])
 
         def do_POST(self) -> None:
-            made = {"id": len(forge.comments) + 1, "body": self.sent()}
+            token = self.headers["PRIVATE-TOKEN"]
+            us = forge.by("fleet-bot" if token else "github-actions[bot]")
+            made = {"id": len(forge.comments) + 1, "body": self.sent(), **us}
             forge.comments.append(made)
             self.reply(made)
 
