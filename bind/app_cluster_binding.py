@@ -64,7 +64,7 @@ def _serve(seen: Seen, terms: Terms, now: datetime) -> Decision:
         return decision(live, unusable, judged=(causes.SECRET_VALID, own_causes.SPACE_READY))
     here = _proven(seen)
     if here is None or here.cluster_binding is None:
-        made = space.claim(seen)
+        made = space.claim(seen, terms)
         return decision(live, made, judged=(causes.SECRET_VALID, *_types(made)))
     parts = (
         space.content(seen, here, terms),

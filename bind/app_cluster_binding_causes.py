@@ -29,6 +29,7 @@ REQUEST_WAITING: Final = Cause(EXPORTS_READY, WARNING, "APIServiceExportRequestW
 REQUEST_REFUSED: Final = Cause(EXPORTS_READY, ERROR, "APIServiceExportRequestFailed")
 EXPORT_FAILED: Final = Cause(EXPORTS_READY, ERROR, "APIServiceExportFailed")
 
+OVERRIDE_NOT_ALLOWED: Final = Cause(KONNECTOR_DEPLOYED, ERROR, "OverrideNotAllowed")
 KONNECTOR_PROGRESSING: Final = Cause(KONNECTOR_DEPLOYED, INFO, "KonnectorProgressing")
 
 CLEANUP_WAITING: Final = Cause(CLEANED_UP, INFO, "Waiting")

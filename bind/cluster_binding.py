@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from bind import granting
+from bind.bounds import UNBOUNDED, Bounds, is_space, pod_security
 from reconciler.blueprints import access
 from reconciler.blueprints.export import Scope
 from reconciler.core import causes, conditions
@@ -52,8 +53,8 @@ class Seen:
     obstacles: Sequence[Obstacle] = ()
 
 
-def decide(seen: Seen, *, scope: Scope, now: datetime) -> Decision:
-    """Return the rights that are to be written, and the conditions.
+def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDED) -> Decision:
+    """Return the rights and bounds that are to be written, and the conditions.
 
     `again` is when Healthy changes unless a beat comes. In any scope but `Cluster` the
     ClusterRoleBinding is taken away before anything else, and never made (F1). Only objects that
@@ -62,8 +63,14 @@ def decide(seen: Seen, *, scope: Scope, now: datetime) -> Decision:
     if is_deleting(seen.binding):
         return NOTHING
     healthy, again = _health(seen.binding, now)
-    told = [healthy, *_permissions(seen), *_service_namespaces(seen)]
-    return Decision(tasks=_tasks(seen, scope), conditions=tuple(told), again=again)
+    told = [
+        healthy,
+        *_permissions(seen),
+        *_mended(seen.binding, causes.SPACE_BOUNDED),
+        *_service_namespaces(seen),
+    ]
+    tasks = (*_tasks(seen, scope), *_bounds(seen, bounds))
+    return Decision(tasks=tasks, conditions=tuple(told), again=again)
 
 
 def _health(binding: Manifest, now: datetime) -> tuple[Condition, timedelta | None]:
@@ -108,6 +115,14 @@ def _tasks(seen: Seen, scope: Scope) -> tuple[Task, ...]:
         plans.append(granting.role_binding(seen.cluster, ROLE_BINDING, seen.role_binding, wanted))
         plans.append(_granted(seen, space, scope))
     return tuple(Task(steps, causes.PERMISSIONS_UPDATE_FAILED) for steps in plans if steps)
+
+
+def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
+    space = seen.space
+    if space is None or is_deleting(space) or not is_space(space, seen.binding):
+        return ()
+    plans = [pod_security(seen.cluster, space) if bounds.restricted else ()]
+    return tuple(Task(steps, causes.BOUNDS_UPDATE_FAILED) for steps in plans if steps)
 
 
 def _revoked(seen: Seen, space: Manifest) -> tuple[Step, ...]:

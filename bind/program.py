@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from bind import app_cluster_binding
+from bind.bounds import Bounds
 from bind.controllers.acting import Acting, Queue
 from bind.controllers.app_cluster_bindings import AppClusterBindings
 from bind.controllers.binder_role import BinderRole
@@ -204,9 +205,10 @@ def _controllers(
 
 def _reconcilers(settings: Settings, world: World, acting: Acting) -> dict[str, Reconciler]:
     scope, isolation = settings.consumer_scope, settings.isolation
+    bounds = Bounds(restricted=not settings.all_overrides)
     made: dict[str, Reconciler] = {
         "binderrole": BinderRole(world, acting),
-        "clusterbinding": ClusterBindings(world, acting, scope=scope),
+        "clusterbinding": ClusterBindings(world, acting, scope=scope, bounds=bounds),
         "serviceexportrequest": ExportRequests(world, acting, terms=Terms(scope, isolation)),
         "serviceexport": Exports(world, acting, isolation=isolation, grace=settings.export_grace),
         "servicenamespace": ServiceNamespaces(world, acting, scope=scope),
@@ -216,6 +218,7 @@ def _reconcilers(settings: Settings, world: World, acting: Acting) -> dict[str, 
             control_plane=world.cluster.name,
             konnector_image=settings.konnector_image,
             allow_cross_namespace_secrets=settings.allow_cross_namespace_secrets,
+            all_overrides=settings.all_overrides,
             drain_deadline=settings.drain_deadline,
         )
         made["appclusterbinding"] = AppClusterBindings(world, acting, terms=terms)

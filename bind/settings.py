@@ -16,6 +16,8 @@ from reconciler.loop import flags
 from reconciler.loop.flags import LogFormat
 
 _SCOPES: Final = {"namespaced": "Namespaced", "cluster": "Cluster"}
+# Which fields spec.konnector.overrides of an AppClusterBinding may set.
+_OVERRIDES: Final = {"restricted": "Restricted", "all": "All"}
 _ISOLATIONS: Final = {"prefixed": "Prefixed", "namespaced": "Namespaced", "none": "None"}
 # What the original deploys where nothing is said (F48).
 DEFAULT_IMAGE: Final = names.konnector_image("v1.4.0")
@@ -53,6 +55,7 @@ class Settings:
     control_plane_mode: bool = False
     konnector_image: str = DEFAULT_IMAGE
     allow_cross_namespace_secrets: bool = False
+    all_overrides: bool = False
     export_grace: timedelta = timedelta(minutes=10)
     drain_deadline: timedelta = timedelta(minutes=10)
     leader_election: bool = True
@@ -83,6 +86,8 @@ def parse(arguments: Sequence[str]) -> Settings:
         control_plane_mode=given.control_plane_mode,
         konnector_image=given.konnector_image,
         allow_cross_namespace_secrets=given.allow_cross_namespace_secrets,
+        all_overrides=_one_of(given.konnector_overrides, _OVERRIDES, "--konnector-overrides")
+        == "All",
         export_grace=_seconds(given.export_grace, "--export-grace"),
         drain_deadline=_seconds(given.drain_deadline, "--drain-deadline"),
         leader_election=given.leader_election,
@@ -113,6 +118,11 @@ def _parser() -> flags.Parser:
         "--allow-cross-namespace-secrets",
         default=False,
         help="let an AppClusterBinding name a Secret of any namespace, without its grant",
+    )
+    text(
+        "--konnector-overrides",
+        default="Restricted",
+        help="Restricted, or All: whoever may create an AppClusterBinding runs any container here",
     )
     text("--export-grace", type=float, default=600, metavar="SECONDS", help=_GRACE)
     text("--drain-deadline", type=float, default=600, metavar="SECONDS", help=_DRAIN)

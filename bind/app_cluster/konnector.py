@@ -5,12 +5,13 @@ are is decided once, and then by whoever scales it (F34). Whether it is deployed
 Deployment says of itself (F48).
 """
 
+import itertools
 from typing import Final
 
 from bind import app_cluster_binding_causes as own_causes
 from bind.app_cluster.part import Part, Problem
 from bind.app_cluster.seen import Seen, Space, Terms
-from reconciler.blueprints import space_konnector
+from reconciler.blueprints import allowed_overrides, space_konnector
 from reconciler.core import causes, conditions, keys
 from reconciler.core.decision import Apply, Patch, Step, Task, preconditions_of
 from reconciler.core.defaults import with_defaults
@@ -31,6 +32,7 @@ from reconciler.core.normalize import normalize
 from reconciler.core.refs import DEPLOYMENT
 
 _FAILED: Final = causes.KONNECTOR_DEPLOYMENT_FAILED
+_FEW: Final = 5  # fields that a message names
 _PROGRESSING: Final = own_causes.KONNECTOR_PROGRESSING
 
 
@@ -38,17 +40,10 @@ def deployed(seen: Seen, space: Space, terms: Terms) -> Part:
     """Return the part that makes the Deployment as spec.konnector has it, or takes it away."""
     if not seen.deploys:
         return removed(space, terms)
-    if not seen.deployments_served:
-        return _problem(
-            "The control plane serves no Deployments (apps/v1): run the konnector elsewhere and"
-            " set spec.konnector.deploy to false."
-        )
     overrides = get_map(seen.app_cluster_binding, "spec", "konnector", "overrides")
-    if not space_konnector.image_of(overrides, terms.konnector_image):
-        return _problem(
-            "No image is known: set spec.konnector.overrides.image, or start the backend with"
-            " --konnector-image."
-        )
+    obstacle = _obstacle(seen, terms, overrides)
+    if obstacle is not None:
+        return Part(problems=(obstacle,))
     live = space.deployment
     if live is not None and is_deleting(live):
         return Part(problems=((_PROGRESSING, "Waiting until the former konnector is gone."),))
@@ -58,6 +53,29 @@ def deployed(seen: Seen, space: Space, terms: Terms) -> Part:
         return Part(problems=() if found is None else (found,))
     task = Task(_apply(stated, live, terms), _FAILED)
     return Part(tasks=(task,), problems=((_PROGRESSING, "Waiting for the konnector to start."),))
+
+
+def _obstacle(seen: Seen, terms: Terms, overrides: Manifest) -> Problem | None:
+    """Return why nothing is deployed, or None. What is deployed already stays as it is."""
+    if not seen.deployments_served:
+        return _FAILED, (
+            "The control plane serves no Deployments (apps/v1): run the konnector elsewhere and"
+            " set spec.konnector.deploy to false."
+        )
+    if not space_konnector.image_of(overrides, terms.konnector_image):
+        return _FAILED, (
+            "No image is known: set spec.konnector.overrides.image, or start the backend with"
+            " --konnector-image."
+        )
+    found = () if terms.all_overrides else allowed_overrides.refused(overrides, seen.secret_name)
+    refused = [f"spec.konnector.overrides.{path}" for path in itertools.islice(found, _FEW)]
+    if not refused:
+        return None
+    return own_causes.OVERRIDE_NOT_ALLOWED, (
+        f"Not allowed: {', '.join(refused)}. Overrides may set {allowed_overrides.ALLOWED}, and"
+        f" variables may come from Secret {seen.secret_name} alone. Take that out, or have the"
+        " operator of the control plane start klutch-bind with --konnector-overrides=All."
+    )
 
 
 def removed(space: Space, terms: Terms) -> Part:
@@ -99,6 +117,7 @@ def _stated(seen: Seen, terms: Terms, overrides: Manifest, live: Manifest | None
         image=terms.konnector_image,
         overrides=overrides,
         replicas=space_konnector.REPLICAS if scaled is None else scaled,
+        confined=not terms.all_overrides,
     )
 
 
@@ -128,7 +147,3 @@ def _apply(stated: Manifest, live: Manifest | None, terms: Terms) -> tuple[Step,
         Patch(terms.ref(DEPLOYMENT, live), {"metadata": fields}),
         Apply(DEPLOYMENT, put(stated, uid_of(live), "metadata", "uid")),
     )
-
-
-def _problem(message: str) -> Part:
-    return Part(problems=((_FAILED, message),))

@@ -120,13 +120,15 @@ class Terms:
     """What the operator of the backend decided.
 
     `control_plane` is the name of the cluster in refs. `konnector_image` is for konnectors
-    without an image of their own; "" for none. After `drain_deadline` a deletion that does not
+    without an image of their own; "" for none. `all_overrides` lets spec.konnector.overrides say
+    anything, as the original does. After `drain_deadline` a deletion that does not
     get on is an error in the conditions, and still waits.
     """
 
     control_plane: str
     konnector_image: str
     allow_cross_namespace_secrets: bool = False
+    all_overrides: bool = False
     drain_deadline: timedelta = timedelta(minutes=10)
 
     def ref(self, kind: Kind, live: Manifest) -> Ref:

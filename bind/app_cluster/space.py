@@ -6,7 +6,7 @@ Steps 2 and 3 of protocol-bind.md C.6.
 from collections.abc import Iterator
 
 from bind import app_cluster_binding_causes as own_causes
-from bind import granting
+from bind import bounds, granting
 from bind.app_cluster.part import Part
 from bind.app_cluster.seen import Seen, Space, Terms
 from reconciler.api.cluster_binding import CLUSTER_BINDING
@@ -32,14 +32,15 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import NAMESPACE, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
 
 
-def claim(seen: Seen) -> Part:
+def claim(seen: Seen, terms: Terms) -> Part:
     """Return the part that makes the Namespace and its ClusterBinding, which proves whose it is.
 
     Whoever comes second fails at the ClusterBinding and has written nothing into the Namespace.
     """
     steps: list[Step] = []
     if seen.space is None:
-        steps.append(Create(NAMESPACE, spaces.namespace(seen.space_name)))
+        labels = {} if terms.all_overrides else bounds.RESTRICTED
+        steps.append(Create(NAMESPACE, spaces.namespace(seen.space_name, marks=Marks(labels))))
     made = spaces.cluster_binding(
         seen.space_name,
         kubeconfig_name=seen.secret_name,

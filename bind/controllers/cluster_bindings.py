@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from bind import cluster_binding, service_namespace
+from bind.bounds import Bounds
 from bind.controllers.acting import Acting, Queue
 from bind.controllers.service_namespaces import known
 from bind.world import NAME, SPACE, World
@@ -15,8 +16,9 @@ from reconciler.core.manifest import name_of
 class ClusterBindings:
     """The controller `clusterbinding` of protocol-bind.md C.1."""
 
-    def __init__(self, world: World, acting: Acting, *, scope: Scope) -> None:
-        self._world, self._acting, self._scope = world, acting, scope
+    def __init__(self, world: World, acting: Acting, *, scope: Scope, bounds: Bounds) -> None:
+        self._world, self._acting = world, acting
+        self._scope, self._bounds = scope, bounds
 
     def subscribe(self, queue: Queue) -> None:
         """Have the keys added that a change concerns."""
@@ -51,7 +53,9 @@ class ClusterBindings:
             cluster_role_binding=world.cluster_role_bindings.get("", role),
             obstacles=self._obstacles(space),
         )
-        decision = cluster_binding.decide(seen, scope=self._scope, now=self._acting.now())
+        decision = cluster_binding.decide(
+            seen, scope=self._scope, bounds=self._bounds, now=self._acting.now()
+        )
         return await self._acting.carry_out(
             space, binding, cluster_bindings, decision, queue=self._queue
         )

@@ -10,7 +10,7 @@ from typing import Final
 from reconciler.blueprints import overrides as containers
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names
-from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.manifest import JSON, Manifest, drop, get_map
 from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, DEPLOYMENT, SERVICE_ACCOUNT
 
 _REPLICAS: Final = 2
@@ -60,22 +60,46 @@ def deployment(
 
     `confined` is for an image of ours, which needs no more than that allows.
     """
-    environment = (*_ENVIRONMENT, _ENCLOSED) if confined else _ENVIRONMENT
-    base: Manifest = {"image": image, "env": list(environment), "readinessProbe": _PROBE}
-    pod: Manifest = {
-        "restartPolicy": "Always",
-        "serviceAccountName": names.KONNECTOR,
-        "containers": [
-            _container({**base, **_confinement(overrides)} if confined else base, overrides)
-        ],
-        **(_GRACE if confined else {}),
-    }
+    beside: Manifest = {}
+    if confined:
+        beside = {**_confinement(overrides), "env": [*_ENVIRONMENT, _ENCLOSED]}
+    inside = {**pod(image, overrides, beside=beside), **(_GRACE if confined else {})}
     spec: Manifest = {
         "replicas": _REPLICAS,
         "selector": {"matchLabels": _POD_LABELS},
-        "template": {"metadata": {"labels": _POD_LABELS}, "spec": pod},
+        "template": {"metadata": {"labels": _POD_LABELS}, "spec": inside},
     }
     return _deployment(spec, marks)
+
+
+def pod(image: str, overrides: Manifest, *, beside: Manifest) -> Manifest:
+    """Return what a Pod of it is. `beside` are fields of the container that overrides change."""
+    base: Manifest = {"env": list(_ENVIRONMENT), "readinessProbe": _PROBE, **beside, "image": image}
+    return {
+        "restartPolicy": "Always",
+        "serviceAccountName": names.KONNECTOR,
+        "containers": [_container(base, overrides)],
+    }
+
+
+def confinement(overrides: Manifest) -> Manifest:
+    """Return what protects the control plane from a container, whatever overrides say beside it.
+
+    They may name other probes and other resources: a probe of ours is in the way where they put
+    one elsewhere, and so is a request beside a limit or a request of theirs.
+    """
+    probes = [get_map(overrides, field) for field in _PROBES]
+    elsewhere = any(containers.HANDLERS & probe.keys() for probe in probes)
+    kept = {
+        field: value for field, value in _CONFINED.items() if not (elsewhere and field in _PROBES)
+    }
+    ours = get_map(_CONFINED, "resources")
+    said = {
+        name for part in ("limits", "requests") for name in get_map(overrides, "resources", part)
+    }
+    requests = {k: v for k, v in get_map(ours, "requests").items() if k not in said}
+    resources = {**ours, "requests": requests} if requests else drop(ours, "requests")
+    return {**kept, "resources": resources}
 
 
 def image_and_overrides(image: str, overrides: Manifest, *, marks: Marks) -> Manifest:

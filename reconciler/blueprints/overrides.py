@@ -17,9 +17,11 @@ _KEYED: Final = {
     "volumeMounts": "mountPath",
     "volumeDevices": "devicePath",
 }
+# How a probe asks, or what a hook does.
+HANDLERS: Final = frozenset({"exec", "grpc", "httpGet", "sleep", "tcpSocket"})
 # Of these fields of one object there can be only one.
 _EXCLUSIVE: Final = (
-    frozenset({"exec", "grpc", "httpGet", "sleep", "tcpSocket"}),
+    HANDLERS,
     frozenset({"value", "valueFrom"}),
 )
 

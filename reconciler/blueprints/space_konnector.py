@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.blueprints import konnector
-from reconciler.blueprints.objects import UNMARKED, Marks, build
+from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names
 from reconciler.core.keys import KLUTCH_GROUP
-from reconciler.core.manifest import JSON, Manifest, get_map, get_text
+from reconciler.core.manifest import JSON, Manifest, get_text
 from reconciler.core.refs import DEPLOYMENT, LEASE, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 
 REPLICAS: Final = 2
 
 _HANDLE: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 _BINDINGS: Final = "apiservicebindings"
-_POD: Final = ("spec", "template", "spec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +47,31 @@ def image_of(overrides: Manifest, default: str) -> str:
 
 
 def deployment(
-    home: Home, *, image: str, overrides: Manifest, replicas: int = REPLICAS
+    home: Home,
+    *,
+    image: str,
+    overrides: Manifest,
+    replicas: int = REPLICAS,
+    confined: bool = True,
 ) -> Manifest:
     """Return the Deployment. `image` is for overrides without one.
+
+    `confined` is with the security context, limits and probes of konnector/deploy; without, it is
+    the original's, and what overrides name is theirs.
 
     Overrides with `args` replace all arguments, also those without which a konnector does not
     know its place.
     """
     said = {key: value for key, value in overrides.items() if value is not None}
     laid_over: dict[str, JSON] = {"args": _arguments(home), **said, "image": image_of(said, image)}
-    inside = konnector.deployment(image, laid_over, marks=UNMARKED)
+    beside = konnector.confinement(said) if confined else {}
+    inside = konnector.pod(image, laid_over, beside=beside)
+    # The account of the space, not that of a konnector in an app cluster.
+    pod: Manifest = {**inside, "serviceAccountName": names.BINDER}
     spec: Manifest = {
         "replicas": replicas,
         "selector": {"matchLabels": home.labels},
-        "template": {"metadata": {"labels": home.labels}, "spec": _pod(inside)},
+        "template": {"metadata": {"labels": home.labels}, "spec": pod},
     }
     return build(
         DEPLOYMENT,
@@ -88,11 +98,6 @@ def role_binding(space: str) -> Manifest:
     subject = {"kind": SERVICE_ACCOUNT.kind, "name": names.BINDER, "namespace": space}
     to = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": name}
     return build(ROLE_BINDING, name, namespace=space, subjects=[subject], roleRef=to)
-
-
-def _pod(deployed: Manifest) -> Manifest:
-    """Return the Pod of a konnector in an app cluster, under the account of a space."""
-    return {**get_map(deployed, *_POD), "serviceAccountName": names.BINDER}
 
 
 def _arguments(home: Home) -> Sequence[str]:

@@ -21,9 +21,10 @@ INFORMERS_SYNCED: Final = "InformersSynced"
 HEARTBEATING: Final = "Heartbeating"
 SCHEMA_IN_SYNC: Final = "SchemaInSync"
 KONNECTOR_DEPLOYED: Final = "KonnectorDeployed"
-# Ours: a space's rights, and room for its app namespaces (on ClusterBinding); whether a template
-# still offers what is exported (on APIServiceExport).
+# Ours: a space's rights, its bounds, and room for its app namespaces (on ClusterBinding); whether a
+# template still offers what is exported (on APIServiceExport).
 PERMISSIONS_GRANTED: Final = "PermissionsGranted"
+SPACE_BOUNDED: Final = "SpaceBounded"
 SERVICE_NAMESPACES_READY: Final = "ServiceNamespacesReady"
 OFFERED: Final = "Offered"
 # Ours, on APIServiceBinding: whether accepted claims are served, whether each instance is, and
@@ -43,10 +44,12 @@ HEARTBEAT_TIME_DRIFT: Final = Cause(HEALTHY, WARNING, "HeartbeatTimeDrift")
 PROVIDER_SECRET_NOT_FOUND: Final = Cause(SECRET_VALID, WARNING, "ProviderSecretNotFound")
 PROVIDER_SECRET_INVALID: Final = Cause(SECRET_VALID, WARNING, "ProviderSecretInvalid")
 VERSION_PARSE_ERROR: Final = Cause(VALID_VERSION, WARNING, "ParseError")
-# Ours: RBAC could not be written; its name belongs to somebody else (protocol-bind.md F6); so does
-# the name of a service namespace; an app namespace's name makes too long a one.
+# Ours: RBAC could not be written; its name belongs to somebody else (protocol-bind.md F6); what
+# bounds a space could not be written; the name of a service namespace belongs to somebody else; an
+# app namespace's name makes too long a one.
 PERMISSIONS_UPDATE_FAILED: Final = Cause(PERMISSIONS_GRANTED, ERROR, "PermissionsUpdateFailed")
 PERMISSIONS_FOREIGN: Final = Cause(PERMISSIONS_GRANTED, ERROR, "ForeignPermissions")
+BOUNDS_UPDATE_FAILED: Final = Cause(SPACE_BOUNDED, WARNING, "BoundsUpdateFailed")
 NAMESPACE_COLLISION: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "NamespaceCollision")
 NAMESPACE_NAME_INVALID: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "NamespaceNameInvalid")
 # Ours (H4): a cluster or space is not the one that was recorded; nobody knows which one it is;

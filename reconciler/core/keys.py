@@ -34,6 +34,10 @@ BOOTSTRAP_CREATE_ONLY: Final = "bootstrap.klutch.anynines.com/create-only"
 BOOTSTRAP_BATTERY: Final = "bootstrap.klutch.anynines.com/battery"
 SERVICE_ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
 
+# Kubernetes: the Pods that a Namespace admits.
+POD_SECURITY_ENFORCE: Final = "pod-security.kubernetes.io/enforce"
+POD_SECURITY_RESTRICTED: Final = "restricted"
+
 # Klutch: labels.
 APP_CLUSTER_BINDING_NAME: Final = f"{KLUTCH_GROUP}/appclusterbinding-name"
 APP_CLUSTER_BINDING_NAMESPACE: Final = f"{KLUTCH_GROUP}/appclusterbinding-namespace"

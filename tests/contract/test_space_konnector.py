@@ -1,4 +1,7 @@
-"""What becomes of a konnector's Deployment in a real cluster: made, taken over, changed."""
+"""What becomes of a konnector's Deployment in a real cluster: made, taken over, changed.
+
+As the original has it, with any overrides; contract/trust/test_t05_overrides.py has the usual way.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +38,7 @@ class Deployed:
     space: str
 
     def __post_init__(self) -> None:
-        self.terms = Terms(control_plane=self.plane.name, konnector_image="x:1")
+        self.terms = Terms(control_plane=self.plane.name, konnector_image="x:1", all_overrides=True)
         self.ref = Ref(self.plane.name, DEPLOYMENT, self.space, "konnector-shop")
 
     async def live(self) -> Manifest | None:
@@ -43,7 +46,7 @@ class Deployed:
 
     async def original(self, overrides: Manifest) -> None:
         home = space_konnector.Home("a", "shop", self.space, "s")
-        made = space_konnector.deployment(home, image="x:1", overrides=overrides)
+        made = space_konnector.deployment(home, image="x:1", overrides=overrides, confined=False)
         await self.plane.cluster.create(made, DEPLOYMENT, manager="example-backend")
 
     async def look(self, overrides: Manifest) -> list[Step]:

@@ -1,5 +1,6 @@
 """One AppClusterBinding from its creation on: what is made, in which order, and what is said."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def untimed(manifest: Any) -> Any:
 
 def test_what_is_made_is_what_the_original_made():
     world = World(finalizers=[])
+    world.terms = replace(world.terms, all_overrides=True)
     world.serve()
     made = {(kind.kind, name): one for (kind, place, name), one in world.objects.items()}
     made["Secret", "shop-kubeconfig"] = world.get(SECRET, "shop-kubeconfig")

@@ -93,9 +93,42 @@ TAKEN_OVER = {
 
 @pytest.mark.parametrize(("live", "laid_over", "writes"), TAKEN_OVER.values(), ids=TAKEN_OVER)
 def test_the_originals_is_taken_over(live, laid_over, writes):
-    world = deployed(**laid_over)
+    world = deployed()
+    world.terms = replace(world.terms, all_overrides=True)
+    overrides(world, laid_over)
     world.put(DEPLOYMENT, {**live, "status": {}})
     assert len(world.look().tasks) == writes
+
+
+@pytest.mark.parametrize("live", [ORIGINAL, OVERRIDDEN], ids=["plain", "with overrides"])
+def test_the_originals_is_confined(live):
+    world = deployed()
+    world.put(DEPLOYMENT, {**live, "status": {}})
+    world.serve()
+    container = get_map(world.get(DEPLOYMENT, NAME), "spec", "template", "spec", "containers", 0)
+    assert get(container, "securityContext", "runAsNonRoot") is True
+    assert get(container, "resources", "limits", "memory") == "512Mi"
+    assert world.serve() == 0
+
+
+def test_overrides_that_are_not_allowed_change_nothing():
+    world = deployed()
+    before = world.get(DEPLOYMENT, NAME)
+    refused = {"workingDir": "/", "securityContext": {"privileged": True}, "image": "x:1"}
+    overrides(world, refused)
+    world.serve()
+    assert world.get(DEPLOYMENT, NAME) == before
+    assert world.conditions()["KonnectorDeployed"] == "Error OverrideNotAllowed"
+    told = world.message("KonnectorDeployed")
+    assert "spec.konnector.overrides.securityContext, spec.konnector.overrides.workingDir." in told
+    assert "image," in told
+    assert "spec.konnector.overrides.image" not in told
+
+
+def test_of_many_that_are_not_allowed_some_are_named():
+    secret = {"secretKeyRef": {"name": "klutch-binder", "key": "token"}}
+    world = deployed(env=[{"name": f"A{n}", "valueFrom": secret} for n in range(5000)])
+    assert len(world.message("KonnectorDeployed")) < 1000
 
 
 def test_its_fields_become_ours_before_they_are_changed():
@@ -143,12 +176,12 @@ def test_a_change_of_ours_does_not_scale():
 
 
 def test_an_override_that_is_dropped_goes():
-    world = deployed(env=[{"name": "A", "value": "1"}], workingDir="/tmp")
-    overrides(world, {"env": None, "workingDir": None})
+    world = deployed(env=[{"name": "A", "value": "1"}], imagePullPolicy="Always")
+    overrides(world, {"env": None, "imagePullPolicy": None})
     world.serve()
     container = get_map(world.get(DEPLOYMENT, NAME), "spec", "template", "spec", "containers", 0)
     assert [one["name"] for one in get_maps(container, "env")] == ["POD_NAME", "POD_NAMESPACE"]
-    assert "workingDir" not in container
+    assert "imagePullPolicy" not in container
     assert world.serve() == 0
 
 

@@ -8,7 +8,7 @@ import yaml
 from reconciler.blueprints import space_konnector
 from reconciler.blueprints.space_konnector import Home
 from reconciler.core.defaults import with_defaults
-from reconciler.core.manifest import covers, drop, get
+from reconciler.core.manifest import covers, drop, get, get_map
 from reconciler.core.normalize import normalize
 
 RECORDED = Path(__file__).with_name("data").joinpath("space_konnector.yaml").read_text()
@@ -35,7 +35,7 @@ def container(**overrides):
 
 @pytest.mark.parametrize(("overrides", "recorded"), RECORDED_AS.values(), ids=RECORDED_AS)
 def test_it_is_the_originals_field_by_field(overrides, recorded):
-    made = space_konnector.deployment(HOME, image=IMAGE, overrides=overrides)
+    made = space_konnector.deployment(HOME, image=IMAGE, overrides=overrides, confined=False)
     ours, theirs = normalize(with_defaults(made)), normalize(drop(recorded, "status"))
     # The original loses a false on the way.
     lost = ("spec", "template", "spec", "containers", "konnector", "securityContext")
@@ -61,11 +61,6 @@ OVERLAID = {
         "volumeMounts",
         [{"name": "a", "mountPath": "/a"}],
     ),
-    "another port of the probe": (
-        {"readinessProbe": {"httpGet": {"path": "/ready", "port": 9}}},
-        "readinessProbe",
-        {"httpGet": {"path": "/ready", "port": 9}},
-    ),
 }
 
 
@@ -75,3 +70,48 @@ def test_overrides(overrides, field, want):
     assert made[field] == want
     untouched = container().keys() - {field}
     assert {key: made[key] for key in untouched} == {key: container()[key] for key in untouched}
+
+
+PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+
+
+def test_a_probe_elsewhere_tells_that_all_are():
+    made = container(readinessProbe={"httpGet": {"path": "/ready", "port": 9}})
+    assert {one: made[one] for one in PROBES if one in made} == {
+        "readinessProbe": {"httpGet": {"path": "/ready", "port": 9}}
+    }
+
+
+def test_a_probe_that_asks_more_seldom_stays_where_it_is():
+    made = container(livenessProbe={"periodSeconds": 60})
+    assert made["livenessProbe"]["periodSeconds"] == 60
+    assert {made[one]["httpGet"]["port"] for one in PROBES} == {8080}
+
+
+LIMIT = {"memory": "512Mi"}
+REQUESTS = {"cpu": "50m", "memory": "128Mi"}
+RESOURCES = {
+    "none": ({}, {"limits": LIMIT, "requests": REQUESTS}),
+    "a limit lower than our request": (
+        {"limits": {"memory": "64Mi"}},
+        {"limits": {"memory": "64Mi"}, "requests": {"cpu": "50m"}},
+    ),
+    "a request of theirs": (
+        {"requests": {"cpu": "2"}},
+        {"limits": LIMIT, "requests": {"cpu": "2", "memory": "128Mi"}},
+    ),
+    "limits of all": (
+        {"limits": {"cpu": "1", "memory": "1Gi"}},
+        {"limits": {"cpu": "1", "memory": "1Gi"}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("resources", "want"), RESOURCES.values(), ids=RESOURCES)
+def test_memory_is_limited_whatever_resources_say(resources, want):
+    assert container(resources=resources)["resources"] == want
+
+
+def test_a_konnector_as_the_original_has_it_is_not_confined():
+    plain = space_konnector.deployment(HOME, image=IMAGE, overrides={}, confined=False)
+    assert get_map(plain, *CONTAINER).keys() == {"name", "image", "args", "env", "readinessProbe"}
