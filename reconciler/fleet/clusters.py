@@ -100,6 +100,7 @@ def app_cluster(
         konnector=konnector,
         suspended=spec.suspend.reason if spec.suspend else None,
         app_cluster_binding=(named.namespace or home.namespace, named.name or document.name),
+        adopt=spec.adopt.space if spec.adopt else "",
     )
 
 

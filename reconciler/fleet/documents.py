@@ -183,6 +183,12 @@ class AppClusterBindingName(Strict):
     name: DnsLabel | None = None
 
 
+class Adopt(Strict):
+    """What the files give to a cluster that nothing else proves to be its own."""
+
+    space: DnsLabel = Field(description="A binding space that exists on the control plane.")
+
+
 class ClusterSpec(Strict):
     """An app cluster."""
 
@@ -190,6 +196,9 @@ class ClusterSpec(Strict):
     control_plane: Name
     identity: Uid | None = Field(
         default=None, description="uid of its namespace kube-system: refuses a swapped kubeconfig."
+    )
+    adopt: Adopt | None = Field(
+        default=None, description="The binding space to give it: after a rename, or a release."
     )
     endpoint: Url | None = Field(default=None, description="Where the control plane reaches it.")
     ca_file: FilePath | None = Field(

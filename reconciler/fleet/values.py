@@ -90,7 +90,10 @@ class ControlPlane:
 
 @dataclass(frozen=True, slots=True)
 class AppCluster:
-    """`identity` is the uid that its kube-system must have, or "". `suspended`: why, or None."""
+    """`identity` is the uid that its kube-system must have, or "". `suspended`: why, or None.
+
+    `adopt` names the binding space that the files give to it, or is "".
+    """
 
     name: str
     origin: Origin
@@ -103,6 +106,7 @@ class AppCluster:
     konnector: Konnector
     suspended: str | None
     app_cluster_binding: tuple[str, str]  # namespace, name; defaults are already in it
+    adopt: str = ""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -4,12 +4,12 @@ A control plane holds as much for each of hundreds of clusters. What is decided 
 looks at its binding space, at what else may be that, and at what is there for all clusters.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from reconciler.core import keys, names
 from reconciler.core.live import Seen, Unseen
-from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
+from reconciler.core.manifest import Manifest, labels_of, name_of
 from reconciler.core.refs import SECRET
 from reconciler.fleet import formats
 from reconciler.fleet.values import AppCluster, Fleet, Mode
@@ -46,10 +46,12 @@ def spaces(
     `namespaces` are those of its control plane, at least all that bear the fleet's label; `app`
     is what is known of the cluster itself.
     """
-    uid = app.uid if isinstance(app, Seen) else ""
-    own = {name_of(one) for one in namespaces if _is_own(one, fleet, cluster, uid)}
+    document = fleet.clusters[cluster]
+    uids = {document.identity, app.uid if isinstance(app, Seen) else ""} - {""}
+    own = {name_of(one) for one in namespaces if _is_own(one, fleet, cluster, uids)}
+    own |= {document.adopt} - {""}
     # Where another document binds the same cluster, it is held back.
-    noted = {name_of(one) for one in namespaces if _notes(one, fleet, uid)}
+    noted = {name_of(one) for one in namespaces if _notes(one, fleet, uids)}
     if own:
         return frozenset(own | noted)
     # mapping.md 4: what bindings that are there lead to, else a new one.
@@ -57,21 +59,21 @@ def spaces(
     return frozenset({names.direct_space(fleet.name, cluster), *noted, *led})
 
 
-def _is_own(namespace: Manifest, fleet: Fleet, cluster: str, uid: str) -> bool:
-    """The cluster may have been called otherwise: then its identity tells."""
+def _is_own(namespace: Manifest, fleet: Fleet, cluster: str, uids: Collection[str]) -> bool:
+    """The cluster may have been called otherwise: then its space notes its identity."""
     labels = labels_of(namespace)
     if labels.get(keys.FLEET) != fleet.name:
         return False
     owner = labels.get(keys.CLUSTER, "")
     if owner in fleet.clusters:
         return owner == cluster
-    return _notes(namespace, fleet, uid)
+    return _notes(namespace, fleet, uids)
 
 
-def _notes(namespace: Manifest, fleet: Fleet, uid: str) -> bool:
-    """Tell whether a space of ours is for the cluster of this identity; "" is that of none."""
+def _notes(namespace: Manifest, fleet: Fleet, uids: Collection[str]) -> bool:
+    """Tell whether a space of ours is for a cluster of one of these identities."""
     ours = labels_of(namespace).get(keys.FLEET) == fleet.name
-    return ours and bool(uid) and annotations_of(namespace).get(keys.APP_CLUSTER_UID) == uid
+    return ours and placement.recorded(namespace) in uids
 
 
 def _led_to(app: Index) -> Iterator[str]:

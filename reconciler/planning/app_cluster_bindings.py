@@ -3,7 +3,7 @@
 Where such a cluster stands, what its units come to, and which of them left (mapping.md 8, 9).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,6 +18,7 @@ from reconciler.core.manifest import (
     annotations_of,
     get_maps,
     get_text,
+    identity_of,
     labels_of,
     name_of,
     namespace_of,
@@ -35,7 +36,13 @@ from reconciler.planning.index import Index
 from reconciler.planning.leaving import Departure, let_go, unit_of
 from reconciler.planning.objects import owned_changes
 from reconciler.planning.offers import offer_of
-from reconciler.planning.placement import Misplaced, belongs_to_another
+from reconciler.planning.placement import (
+    Misplaced,
+    belongs_to_another,
+    is_claimed,
+    recorded,
+    unproved,
+)
 from reconciler.planning.units import (
     Site,
     UnitPlan,
@@ -59,6 +66,8 @@ def place(
             reason = f"the control plane has no CRD {kind.resource}; `klutchctl doctor` tells how"
             return Misplaced("missing-crd", reason)
     found = _candidates(fleet, cluster, control_plane, app)
+    if isinstance(found, Misplaced):
+        return found
     if len(found) > 1:
         several = ", ".join(f"{namespace_of(one)}/{name_of(one)}" for one in found)
         return Misplaced("ambiguous-space", f"several AppClusterBindings are its own: {several}")
@@ -93,24 +102,45 @@ def place(
 
 def live_of(fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index) -> Manifest | None:
     """Return the cluster's AppClusterBinding, the first where several are its own."""
-    return next(iter(_candidates(fleet, cluster, control_plane, app)), None)
+    found = _candidates(fleet, cluster, control_plane, app)
+    return None if isinstance(found, Misplaced) else next(iter(found), None)
 
 
 def _candidates(
     fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
-) -> Sequence[Manifest]:
-    """Return what is the cluster's by our labels, else by its uid, else by its name."""
+) -> Sequence[Manifest] | Misplaced:
+    """Return what is the cluster's: what the files adopt, else by our labels, else by its name."""
     everything = control_plane.all(APP_CLUSTER_BINDING)
+    if cluster.adopt:
+        return _adopted(cluster, everything)
     labelled = [o for o in everything if is_ours(o, fleet=fleet.name, cluster=cluster.name)]
-    renamed = [
+    current = [one for one in labelled if keys.RELEASED not in annotations_of(one)]
+    if current:
+        return sorted(current, key=identity_of)
+    named = control_plane.get(APP_CLUSTER_BINDING, *cluster.app_cluster_binding)
+    former = labelled or [
         one
         for one in everything
         if is_of(one, fleet, cluster.name)
-        and annotations_of(one).get(keys.APP_CLUSTER_UID) == app.seen.uid
+        and (one is named or recorded(one) in {app.seen.uid, cluster.identity} - {""})
     ]
-    named = control_plane.get(APP_CLUSTER_BINDING, *cluster.app_cluster_binding)
-    found = labelled or renamed or ([] if named is None else [named])
-    return sorted(found, key=lambda one: (namespace_of(one), name_of(one)))
+    former.sort(key=identity_of)
+    given = [one for one in former if is_claimed(cluster, one, _space(one))]
+    if former and not given:
+        return unproved(cluster, former[0], _space(former[0]))
+    return given or ([] if named is None else [named])
+
+
+def _adopted(cluster: AppCluster, everything: Iterable[Manifest]) -> Sequence[Manifest] | Misplaced:
+    found = [one for one in everything if _space(one) == cluster.adopt]
+    if found or cluster.adopt == names.app_cluster_binding_space(*cluster.app_cluster_binding):
+        return sorted(found, key=identity_of)
+    reason = f"no AppClusterBinding has the space {cluster.adopt}, which spec.adopt names"
+    return Misplaced("unknown-space", reason)
+
+
+def _space(app_cluster_binding: Manifest) -> str:
+    return names.app_cluster_binding_space(*identity_of(app_cluster_binding))
 
 
 def resources_of(app_cluster_binding: Manifest) -> frozenset[Resource]:

@@ -35,6 +35,8 @@ def place(
 ) -> Footing | Misplaced:
     """Find the binding space of a cluster in Direct mode, or name a new one."""
     found = _spaces(fleet, cluster, control_plane, app)
+    if isinstance(found, Misplaced):
+        return found
     if len(found) > 1:
         listed = ", ".join(sorted(map(name_of, found)))
         return Misplaced("ambiguous-space", f"several binding spaces fit this cluster: {listed}")
@@ -56,35 +58,82 @@ def wrong_identity(cluster: AppCluster, app: Index) -> Misplaced | None:
 
 def belongs_to_another(what: str, live: Manifest, app: Index) -> Misplaced | None:
     """Refuse an object that was made for an app cluster with another identity."""
-    recorded = annotations_of(live).get(keys.APP_CLUSTER_UID, "")
-    if not recorded or recorded == app.seen.uid:
+    known = recorded(live)
+    if not known or known == app.seen.uid:
         return None
     return Misplaced(
         "identity",
-        f"{what} belongs to the app cluster with the identity {recorded}, and the one reached "
+        f"{what} belongs to the app cluster with the identity {known}, and the one reached "
         f"has {app.seen.uid}",
+    )
+
+
+def recorded(carrier: Manifest) -> str:
+    """Return the identity of the app cluster that a space or AppClusterBinding is for, or ""."""
+    return annotations_of(carrier).get(keys.APP_CLUSTER_UID, "")
+
+
+def is_claimed(cluster: AppCluster, carrier: Manifest, space: str) -> bool:
+    """Tell whether the files give a cluster what stands for `space`.
+
+    The identity that a cluster reports never does: any cluster may report any (trust.md T1).
+    """
+    known = recorded(carrier)
+    return cluster.adopt == space or (bool(known) and cluster.identity == known)
+
+
+def unproved(cluster: AppCluster, carrier: Manifest, space: str) -> Misplaced:
+    """Hold a cluster that only says itself that it is the one a space was made for."""
+    released = keys.RELEASED in annotations_of(carrier)
+    was = "was released" if released else f"is that of {labels_of(carrier)[keys.CLUSTER]}"
+    return Misplaced(
+        "unproved-space",
+        f"binding space {space} {was}, and nothing but its own word says that {cluster.name} is "
+        f"the cluster that it was made for; add `adopt: {{space: {space}}}` to the spec of its "
+        f"Cluster document, or `identity: {recorded(carrier)}`, if it is",
     )
 
 
 def _spaces(
     fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
-) -> Sequence[Manifest]:
+) -> Sequence[Manifest] | Misplaced:
     """Return the spaces that are this cluster's, by the first rule that finds any."""
+    if cluster.adopt:
+        return _adopted(fleet, cluster, control_plane)
     by_cluster = control_plane.labelled(NAMESPACE, keys.CLUSTER)
     labelled = [
         one
         for one in by_cluster.get(cluster.name, ())
         if labels_of(one).get(keys.FLEET) == fleet.name
     ]
-    if labelled:
-        return labelled
-    renamed = [
+    current = [one for one in labelled if keys.RELEASED not in annotations_of(one)]
+    if current:
+        return current
+    former = labelled or [
         one
         for one in control_plane.labelled(NAMESPACE, keys.FLEET).get(fleet.name, ())
         if labels_of(one).get(keys.CLUSTER) not in fleet.clusters
-        and annotations_of(one).get(keys.APP_CLUSTER_UID) == app.seen.uid
+        and recorded(one) in {app.seen.uid, cluster.identity} - {""}
     ]
-    return renamed or _taken_over(control_plane, app)
+    proved = _taken_over(control_plane, app)
+    given = [one for one in former if one in proved or is_claimed(cluster, one, name_of(one))]
+    if former and not given:
+        first = min(former, key=name_of)
+        return unproved(cluster, first, name_of(first))
+    return given or proved
+
+
+def _adopted(
+    fleet: Fleet, cluster: AppCluster, control_plane: Index
+) -> Sequence[Manifest] | Misplaced:
+    """Return the space that the files name; none where that is the name of a new one."""
+    live = control_plane.get(NAMESPACE, "", cluster.adopt)
+    if live is not None:
+        return [live]
+    if cluster.adopt == names.direct_space(fleet.name, cluster.name):
+        return []
+    reason = f"there is no binding space {cluster.adopt}, which spec.adopt names"
+    return Misplaced("unknown-space", reason)
 
 
 def _taken_over(control_plane: Index, app: Index) -> Sequence[Manifest]:
@@ -164,6 +213,8 @@ def _new(
                 "foreign-space",
                 f"namespace {space} exists on the control plane with another identity",
             )
+        if keys.RELEASED in annotations_of(live) and not is_claimed(cluster, live, space):
+            return unproved(cluster, live, space)
         return _known(fleet, cluster, live, control_plane, app)
     return replace(
         default_footing(fleet, cluster),

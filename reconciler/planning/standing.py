@@ -39,7 +39,7 @@ def standings(
 
     Suspended clusters are left out, and those whose control plane is not among `planes`.
     """
-    twins, homes = _twins(fleet, live), _homes(fleet, planes.values())
+    homes = _homes(fleet, planes.values())
     renamed = _renamed(fleet, live, planes.values())
     found: dict[str, Standing] = {}
     for name in wanted:
@@ -47,14 +47,9 @@ def standings(
         plane = planes.get(cluster.control_plane)
         if cluster.suspended is not None or not isinstance(seen, Seen) or plane is None:
             continue
-        if renamed is not None:
-            found[name] = renamed
-        elif name in twins:
-            others = ", ".join(sorted(twins[name] - {name}))
-            reason = f"{others} leads to the same cluster (kube-system {seen.uid})"
-            found[name] = Misplaced("identity", reason)
-        else:
-            found[name] = _standing(fleet, cluster, plane, Index(name, seen), homes)
+        found[name] = renamed or _standing(fleet, cluster, plane, Index(name, seen), homes)
+    if renamed is None:
+        found |= _twins(fleet, live, found)
     return found | _sharing(found)
 
 
@@ -122,10 +117,7 @@ def _standing(
     if isinstance(footing, Misplaced):
         return footing
     site = Site(fleet, footing, plane, app)
-    if direct:
-        carrier = Ref(plane.name, NAMESPACE, "", footing.space)
-    else:
-        carrier = Ref(plane.name, APP_CLUSTER_BINDING, *footing.app_cluster_binding)
+    carrier = _carrier(site)
     return (
         _going(site, carrier)
         or _foreign(site, carrier)
@@ -133,6 +125,27 @@ def _standing(
         or (_left_behind(site, carrier) or _wrong_secret(site) if direct else _mode_changed(site))
         or site
     )
+
+
+def _carrier(site: Site) -> Ref:
+    """Return what stands for the cluster on its control plane, or would."""
+    if _is_direct(site):
+        return Ref(site.control_plane.name, NAMESPACE, "", site.footing.space)
+    return Ref(site.control_plane.name, APP_CLUSTER_BINDING, *site.footing.app_cluster_binding)
+
+
+def _is_direct(site: Site) -> bool:
+    cluster = site.fleet.clusters[site.app.name]
+    return site.fleet.control_planes[cluster.control_plane].mode is Mode.DIRECT
+
+
+def _is_proved(site: Site) -> bool:
+    """Tell whether more than its own word says which cluster this is (trust.md T14)."""
+    if site.fleet.clusters[site.app.name].identity:
+        return True
+    live = site.control_plane.at(_carrier(site))
+    # A space is given for a proof only, an AppClusterBinding for its name as well.
+    return live is not None and (_is_direct(site) or is_of(live, site.fleet, site.app.name))
 
 
 def _going(site: Site, carrier: Ref) -> Misplaced | None:
@@ -165,24 +178,25 @@ def _foreign(site: Site, carrier: Ref) -> Misplaced | None:
 
 def _moved(site: Site, carrier: Ref, homes: Iterable[_Home]) -> Misplaced | None:
     """Data does not move: what lives elsewhere has to be released there first."""
-    found = []
+    found, proved = [], _is_proved(site)
     for home in homes:
         # Two documents may name one control plane.
         same = home.plane.seen.uid == site.control_plane.seen.uid
         here = same and replace(home.ref, cluster=carrier.cluster) == carrier
-        if not here and _is_of_cluster(site, home.live) and _lives(home):
+        if not here and _is_of_cluster(site, home.live, proved=proved) and _lives(home):
             found.append(f"{home.ref.object} in {home.ref.cluster}")
     if not found:
         return None
     return Misplaced("moved", f"units of it live at {min(found)}; release them first")
 
 
-def _is_of_cluster(site: Site, carrier: Manifest) -> bool:
-    annotations = annotations_of(carrier)
-    if keys.RELEASED in annotations:
+def _is_of_cluster(site: Site, carrier: Manifest, *, proved: bool) -> bool:
+    """Tell whether a home is the cluster's, by its name, or by what else stops it alone."""
+    if keys.RELEASED in annotations_of(carrier):
         return False
-    same = annotations.get(keys.APP_CLUSTER_UID) == site.app.seen.uid
-    return same or labels_of(carrier).get(keys.CLUSTER) == site.app.name
+    if labels_of(carrier).get(keys.CLUSTER) == site.app.name:
+        return True
+    return not proved and placement.recorded(carrier) == site.app.seen.uid
 
 
 def _lives(home: _Home) -> bool:
@@ -251,12 +265,23 @@ def _sharing(found: Mapping[str, Standing]) -> dict[str, Standing]:
     return refused
 
 
-def _twins(fleet: Fleet, live: Live) -> dict[str, set[str]]:
-    """Return, for each cluster that another document leads to as well, all their names."""
+def _twins(fleet: Fleet, live: Live, found: Mapping[str, Standing]) -> dict[str, Standing]:
+    """Hold the clusters that another document leads to as well.
+
+    Those of which more is known than what they report are not held: anybody may report their uid.
+    """
     by_uid: dict[str, set[str]] = defaultdict(set)
     for name, cluster in fleet.clusters.items():
         seen = live.clusters.get(name)
         uid = seen.uid if isinstance(seen, Seen) else cluster.identity
         if uid:
             by_uid[uid].add(name)
-    return {name: names for names in by_uid.values() if len(names) > 1 for name in names}
+    refused: dict[str, Standing] = {}
+    for uid, twins in by_uid.items():
+        for name in twins & found.keys() if len(twins) > 1 else ():
+            site = found[name]
+            if isinstance(site, Misplaced) or not _is_proved(site):
+                others = ", ".join(sorted(twins - {name}))
+                reason = f"{others} leads to the same cluster (kube-system {uid})"
+                refused[name] = Misplaced("identity", reason)
+    return refused

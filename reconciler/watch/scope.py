@@ -50,6 +50,7 @@ def _way(cluster: AppCluster) -> object:
         cluster.access,
         cluster.control_plane,
         cluster.identity,
+        cluster.adopt,
         cluster.app_cluster_binding,
         cluster.suspended,
     )
