@@ -30,7 +30,7 @@ from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.kube.in_cluster import in_cluster
 from reconciler.kube.informer import Informer
-from reconciler.kube.limits import Limits
+from reconciler.kube.limits import Limits, of_app_cluster
 from reconciler.loop import listener, log_lines
 from reconciler.loop.clock import Clock, SystemClock
 from reconciler.loop.controller import Controller
@@ -150,7 +150,8 @@ async def _run(konnector: "Konnector", settings: Settings, stop: asyncio.Event) 
 def connect(content: bytes, name: str, *, limits: Limits) -> Cluster:
     """Return a cluster over the kubeconfig from a Secret. Raises ConfigError."""
     way = kubeconfig.from_secret(content, name=name, environ={})
-    return KubeCluster(way, limits=limits, agent=_AGENT)
+    bounds = of_app_cluster(limits) if name == APP_CLUSTER else limits
+    return KubeCluster(way, limits=bounds, agent=_AGENT)
 
 
 @dataclass(frozen=True, slots=True)

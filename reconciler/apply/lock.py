@@ -22,7 +22,7 @@ from reconciler.kube.cluster import Cluster
 from reconciler.loop.clock import SystemClock
 from reconciler.loop.events import Source, event_of
 from reconciler.loop.gate import Gate
-from reconciler.loop.lease import TIMES, Lease, Lost, duration_of, holder_of
+from reconciler.loop.lease import TIMES, Again, Lease, Lost, duration_of, holder_of
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +32,16 @@ _ONE_RENEWAL: Final = 2 * TIMES.period
 
 
 class Lock:
-    """The lease of one control plane. `now` is the time in UTC."""
+    """The lease of one control plane. `now` is the time in UTC, `again` as in `Lease`."""
 
     def __init__(
-        self, cluster: Cluster, fleet: str, *, holder: str, now: Callable[[], datetime]
+        self,
+        cluster: Cluster,
+        fleet: str,
+        *,
+        holder: str,
+        now: Callable[[], datetime],
+        again: Again | None = None,
     ) -> None:
         self._cluster, self._holder, self._now = cluster, holder, now
         self._lease = Lease(
@@ -44,6 +50,7 @@ class Lock:
             holder=holder,
             manager=keys.MANAGER_CLI,
             clock=SystemClock(now),
+            again=again,
         )
         self._in_doubt = False  # whether a write of ours may have made it ours
 
@@ -57,7 +64,7 @@ class Lock:
             await self._take(break_it=break_it)
             renewing = asyncio.create_task(self._keep(gate))
             try:
-                with gate.fenced(lambda: self._silent() if self._lease.lapsed else ""):
+                with gate.fenced(self._lapsed):
                     yield
             finally:
                 renewing.cancel()
@@ -66,13 +73,19 @@ class Lock:
             await self._lease.release()
 
     async def _keep(self, gate: Gate) -> None:
-        if await self._lease.keep() is Lost.TAKEN:
-            gate.lose_lock(f"{self._cluster.name}: another run took the lock over")
-        else:
-            gate.lose_lock(self._silent())
+        gate.lose_lock(self._lost(await self._lease.keep()))
 
-    def _silent(self) -> str:
-        return f"{self._cluster.name}: the lock could not be renewed"
+    def _lapsed(self) -> str:
+        if not self._lease.lapsed:
+            return ""
+        return self._lost(Lost.TAKEN if self._lease.taken else Lost.SILENT)
+
+    def _lost(self, how: Lost) -> str:
+        how_lost = {
+            Lost.TAKEN: "another run took the lock over",
+            Lost.SILENT: "the lock could not be renewed",
+        }
+        return f"{self._cluster.name}: {how_lost[how]}"
 
     async def _take(self, *, break_it: bool) -> None:
         for pause in _PATIENCE:

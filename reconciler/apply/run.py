@@ -123,7 +123,13 @@ class _Run:
             try:
                 reached = await self._clusters.control_plane(plane)
                 holder, now = options.holder, options.now
-                lock = Lock(reached.cluster, self._fleet.name, holder=holder, now=now)
+                lock = Lock(
+                    reached.cluster,
+                    self._fleet.name,
+                    holder=holder,
+                    now=now,
+                    again=reached.again,
+                )
                 held = lock.held(self._gate, break_it=options.break_lock)
                 await locks.enter_async_context(held)
             except Locked:

@@ -13,6 +13,7 @@ from reconciler.core.live import Unseen
 from reconciler.fleet.values import Access, Fleet
 from reconciler.health import reading
 from reconciler.health.board import Board, Definitions, Scene, board, scene
+from reconciler.kube.limits import one_look
 from reconciler.observe import Clusters, Pace, observe, unseen
 from reconciler.observe.lanes import Lanes
 from reconciler.observe.leaving import Leaver, leavers
@@ -50,7 +51,8 @@ async def _definitions(
         try:
             async with lanes.turn() as turn, turn.slot():
                 reached = await clusters.app_cluster(name, access, control_plane=plane)
-                return await reading.definitions(reached.cluster, asked[name])
+                with one_look():
+                    return await reading.definitions(reached.cluster, asked[name])
         except TimeoutError:
             return Unseen(f"its CRDs were not read in {pace.timeout:g} s", "Raise --timeout")
         except KlutchError as error:

@@ -25,13 +25,17 @@ from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
 from reconciler.core.refs import LEASE, Kind
 from reconciler.kube.credentials import Auth
 from reconciler.kube.failures import failure, parse_status
-from reconciler.kube.json_text import loads
-from reconciler.kube.limits import Limits, TokenBucket
-from reconciler.kube.no_answer import NoAnswer
+from reconciler.kube.limits import Limits, TokenBucket, current_look
+from reconciler.kube.no_answer import Excess, NoAnswer
 from reconciler.kube.recovery import Recovery
 from reconciler.kube.requests import Request
 from reconciler.kube.retries import delay_before_retry, retry_after_of
 from reconciler.kube.transport import Answer, Transport
+from reconciler.kube.values import value_of
+
+
+class Oversized(Unreachable):
+    """The cluster answered, with more than is read of it."""
 
 
 class Caller:
@@ -49,12 +53,34 @@ class Caller:
 
     async def call(self, request: Request) -> bytes:
         """Return the body of a successful answer."""
+        if (look := current_look()) is not None and look.over:
+            raise Oversized(look.over, ref=request.ref, verb=request.verb)
         if request.ref.kind == LEASE:
             # A lock that waits its turn behind the work that it guards is renewed too late.
             return await self._served(request)
         await self._bucket.take()
         async with self._slots:
             return await self._served(request)
+
+    async def answer(self, request: Request) -> dict[str, JSON]:
+        """Return the JSON object in a successful answer."""
+        return await self.decode(await self.call(request), request)
+
+    async def decode(self, body: bytes, request: Request) -> dict[str, JSON]:
+        """Return the JSON object in a body. Raises Unreachable where it is none."""
+        answer: JSON = None
+        excess: Excess | None = None
+        try:
+            answer = await value_of(body, self._limits)
+        except Excess as error:
+            excess = error
+        except orjson.JSONDecodeError:
+            pass
+        if excess is not None:
+            raise _error(request, excess)
+        if not isinstance(answer, dict):
+            raise garbled(request, "the answer is not a JSON object")
+        return answer
 
     async def _served(self, request: Request) -> bytes:
         try:
@@ -195,21 +221,10 @@ class Caller:
 
     async def _discover(self, request: Request, path: str, wanted: str) -> Manifest:
         probe = Request(verb="get", ref=request.ref, method="GET", target=path, repeatable=True)
-        answer = decode(await self._call(probe), probe)
+        answer = await self.decode(await self._call(probe), probe)
         if answer.get("kind") != wanted:
             raise garbled(probe, "discovery answers with something else")
         return answer
-
-
-def decode(body: bytes, request: Request) -> dict[str, JSON]:
-    """Return the JSON object in a successful answer. Raises Unreachable where it is none."""
-    try:
-        answer = loads(body)
-    except orjson.JSONDecodeError:
-        answer = None
-    if not isinstance(answer, dict):
-        raise garbled(request, "the answer is not a JSON object")
-    return answer
 
 
 def garbled(request: Request, message: str) -> Unreachable:
@@ -230,7 +245,12 @@ def _error(request: Request, outcome: Answer | NoAnswer) -> ClusterError:
             answer=parse_status(outcome.body),
             retry_after=retry_after_of(outcome),
         )
-    return Unreachable(
+    kind = Unreachable
+    if isinstance(outcome, Excess):
+        kind = Oversized
+        if (look := current_look()) is not None:
+            look.over = outcome.message
+    return kind(
         outcome.message,
         ref=request.ref,
         verb=request.verb,

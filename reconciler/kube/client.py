@@ -11,7 +11,7 @@ from reconciler.core.errors import Expired, Missing, NotServed, Unreachable
 from reconciler.core.manifest import Manifest, get, get_bool, get_int, get_maps, get_text
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube import paging, requests
-from reconciler.kube.calls import Caller, decode, garbled
+from reconciler.kube.calls import Caller, Oversized, garbled
 from reconciler.kube.cluster import Listing, Page, Preconditions, Propagation, WatchEvent
 from reconciler.kube.connection import Connection
 from reconciler.kube.credentials import credential_source
@@ -34,7 +34,7 @@ class KubeCluster:
         self, connection: Connection, *, limits: Limits = _DEFAULTS, agent: str = "klutchctl"
     ) -> None:
         self._name = connection.name
-        self._limits = limits
+        self._connection, self._limits, self._agent = connection, limits, agent
         self._transport = Transport(
             connection, credentials=credential_source(connection), limits=limits, agent=agent
         )
@@ -49,6 +49,10 @@ class KubeCluster:
     def recovery(self) -> Recovery:
         """Who tells when the cluster answers again after it did not."""
         return self._caller.recovery
+
+    def again(self) -> "KubeCluster":
+        """Return another client of the same server, for use within another event loop."""
+        return KubeCluster(self._connection, limits=self._limits, agent=self._agent)
 
     def __repr__(self) -> str:
         return f"KubeCluster({self._name!r})"
@@ -119,7 +123,7 @@ class KubeCluster:
         ref = Ref(self._name, kind, namespace, "")
         query = ListQuery(limit=limit, metadata_only=metadata_only)
         request = requests.list_page(ref, query)
-        answer = decode(await self._caller.call(request), request)
+        answer = await self._caller.answer(request)
         return Page(
             items=_items(answer, request),
             resource_version=get_text(answer, "metadata", "resourceVersion"),
@@ -131,7 +135,7 @@ class KubeCluster:
         """Return the kind that is served as this resource. Raises NotServed."""
         asked = Kind(group, version, plural, plural)
         request = requests.resources(self._name, asked)
-        answer = decode(await self._caller.call(request), request)
+        answer = await self._caller.answer(request)
         for one in get_maps(answer, "resources"):
             if get_text(one, "name") == plural:
                 namespaced = get_bool(one, "namespaced")
@@ -142,7 +146,7 @@ class KubeCluster:
     async def versions(self, group: str) -> Sequence[str]:
         """Return the versions in which a named group is served; none where it is not."""
         request = requests.groups(self._name, group)
-        answer = decode(await self._caller.call(request), request)
+        answer = await self._caller.answer(request)
         if answer.get("kind") != "APIGroupList":
             raise garbled(request, "discovery answers with something else")
         return [
@@ -242,7 +246,7 @@ class KubeCluster:
             ref, preconditions=preconditions, propagation=propagation, dry_run=dry_run
         )
         try:
-            answer = decode(await self._caller.call(request), request)
+            answer = await self._caller.answer(request)
         except Missing:
             return False
         done = (get_text(answer, "kind"), get_text(answer, "status")) == ("Status", "Success")
@@ -273,13 +277,13 @@ class KubeCluster:
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         async with (
             self._caller.stream(request, read_timeout=read_timeout) as chunks,
-            contextlib.aclosing(events_of(chunks, request, limit=self._limits.max_body)) as events,
+            contextlib.aclosing(events_of(chunks, request, self._limits)) as events,
         ):
             yield events
 
     async def _object(self, request: Request) -> Manifest:
         """Make a call that answers with the object it is about."""
-        answer = decode(await self._caller.call(request), request)
+        answer = await self._caller.answer(request)
         wanted = request.ref.name
         if wanted and get_text(answer, "metadata", "name") != wanted:
             raise garbled(request, "the answer is another object")
@@ -299,9 +303,19 @@ class KubeCluster:
         query = replace(query, limit=paging.first(at_most))
         while True:
             request = requests.list_page(ref, query)
-            body = await self._caller.call(request)
-            answer = decode(body, request)
+            try:
+                body = await self._caller.call(request)
+                answer = await self._caller.decode(body, request)
+            except Oversized:
+                # Objects of the size that etcd takes make a page that is larger than an answer.
+                if query.limit <= paging.FEWEST:
+                    raise
+                query = replace(query, limit=paging.FEWEST)
+                continue
             items = _items(answer, request)
+            if len(items) > self._limits.max_items:
+                message = f"answered more than {self._limits.max_items} objects to one call"
+                raise Oversized(message, ref=ref, verb=request.verb)
             count, size = count + len(items), size + len(body)
             token = get_text(answer, "metadata", "continue")
             yield Listing(items, get_text(answer, "metadata", "resourceVersion"))

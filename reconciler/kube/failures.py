@@ -28,7 +28,6 @@ from reconciler.core.errors import (
 from reconciler.core.manifest import JSON, Manifest, get_int, get_map, get_maps, get_text
 from reconciler.core.refs import SECRET
 from reconciler.core.secret import HIDDEN, scrub
-from reconciler.kube.json_text import loads
 from reconciler.kube.requests import JSON_PATCH, Request
 
 _MESSAGE_LIMIT: Final = 1000
@@ -80,7 +79,7 @@ def failure(
 def parse_status(body: bytes) -> Manifest | None:
     """Return the Status object in an answer, or None where a stranger answered."""
     try:
-        answer = loads(body)
+        answer = orjson.loads(body)
     except orjson.JSONDecodeError:
         return None
     return answer if isinstance(answer, dict) and answer.get("kind") == "Status" else None

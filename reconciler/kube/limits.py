@@ -1,8 +1,18 @@
-"""How much one cluster may be asked at once, and how long an answer may take."""
+"""How much one cluster may be asked at once, how long an answer may take, and how much it holds.
+
+What an app cluster answers is for whoever runs it to choose, and its reader serves others too.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Final
+
+from reconciler.kube.no_answer import Excess
+
+_MIB: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,7 +21,8 @@ class Limits:
 
     `deadline` bounds one call with all its repetitions, from when it is first sent: waiting
     for a free slot, for the rate or for a credential plug-in does not count. `read_timeout`
-    bounds the silence inside an answer. `max_body` bounds one answer, `max_list` all pages of a
+    bounds the silence inside an answer. `max_body` bounds one answer without its compression,
+    `max_items` the objects in it, `max_memory` what is made of it, and `max_list` all pages of a
     list together.
     """
 
@@ -21,8 +32,61 @@ class Limits:
     connect_timeout: float = 10.0
     read_timeout: float = 30.0
     deadline: float = 60.0
-    max_body: int = 256 * 2**20
-    max_list: int = 2**30
+    max_body: int = 256 * _MIB
+    max_items: int = 1_000_000
+    max_memory: int = 4096 * _MIB
+    max_list: int = 1024 * _MIB
+
+
+def of_app_cluster(limits: Limits) -> Limits:
+    """Return these limits with the bounds for answers of a cluster that may lie."""
+    return replace(limits, max_body=16 * _MIB, max_items=50_000, max_memory=160 * _MIB)
+
+
+class Look:
+    """What all answers of one cluster, in one look at it, may still hold.
+
+    `over` is why nothing more is asked: whoever answers too much once would do so each time.
+    """
+
+    def __init__(self, *, octets: int = 64 * _MIB, memory: int = 320 * _MIB) -> None:
+        self._most, self._octets, self._memory = octets, octets, memory
+        self.over = ""
+
+    def take(self, octets: int) -> None:
+        """Count a part of an answer. Raises Excess."""
+        self._octets -= octets
+        if self._octets < 0:
+            raise Excess(f"answered more than {size(self._most)} in one look")
+
+    def hold(self, memory: int) -> None:
+        """Count what is made of an answer. Raises Excess."""
+        self._memory -= memory
+        if self._memory < 0:
+            raise Excess("answered more values in one look than are read of one cluster")
+
+
+_look: ContextVar[Look | None] = ContextVar("look", default=None)
+
+
+@contextmanager
+def one_look() -> Iterator[None]:
+    """Count all answers that are read within the block, by this task and its own, as one look."""
+    before = _look.set(Look())
+    try:
+        yield
+    finally:
+        _look.reset(before)
+
+
+def current_look() -> Look | None:
+    """Return the look that answers count for, if any."""
+    return _look.get()
+
+
+def size(octets: int) -> str:
+    """Return a number of octets for people."""
+    return f"{octets // _MIB} MiB" if octets >= _MIB else f"{octets} bytes"
 
 
 class TokenBucket:

@@ -21,6 +21,13 @@ class NoAnswer(Exception):
         self.message, self.sent, self.permanent = message, sent, permanent
 
 
+class Excess(NoAnswer):
+    """The answer is more than is read: to ask for the same again is no use."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, sent=True, permanent=True)
+
+
 # The first that fits is taken: subclasses stand before their bases.
 _BEFORE_SENDING: Final[tuple[tuple[type[Exception], str, bool], ...]] = (
     (
@@ -39,7 +46,7 @@ _BEFORE_SENDING: Final[tuple[tuple[type[Exception], str, bool], ...]] = (
 )
 _AFTER_SENDING: Final[tuple[tuple[type[Exception], str], ...]] = (
     (TimeoutError, "no answer in time"),
-    (aiohttp.ClientPayloadError, "the answer was cut short or is too large"),
+    (aiohttp.ClientPayloadError, "the answer was cut short"),
     (aiohttp.ServerDisconnectedError, "the connection was cut before the answer"),
     (ConnectionError, "the connection was cut before the answer"),
     (aiohttp.ClientResponseError, "the answer is not HTTP"),

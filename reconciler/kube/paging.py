@@ -7,6 +7,7 @@ list may differ in size.
 
 from typing import Final
 
+FEWEST: Final = 5  # objects whose page is small enough, however large they are
 _FIRST: Final = 25
 _AIM: Final = 8 * 2**20  # octets
 

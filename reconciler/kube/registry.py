@@ -8,7 +8,7 @@ import asyncio
 import base64
 import binascii
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -27,17 +27,21 @@ from reconciler.kube.connection import Connection
 from reconciler.kube.in_cluster import SERVICE_ACCOUNT as POD_ACCOUNT
 from reconciler.kube.in_cluster import in_cluster
 from reconciler.kube.kubeconfig_entries import Kubeconfig
-from reconciler.kube.limits import Limits
+from reconciler.kube.limits import Limits, of_app_cluster
 
 _HOST: Final = "in-cluster/"  # no document can be named so
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """One cluster, and the address by which we reach it ourselves."""
+    """One cluster, and the address by which we reach it ourselves.
+
+    `again` opens a connection of its own there, for another event loop.
+    """
 
     cluster: Cluster
     address: Address
+    again: Callable[[], KubeCluster] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +91,7 @@ class Registry:
                     if access.secret is None
                     else await self._by_secret(own, access.secret, (await self._host()).cluster)
                 )
-                self._add(connection)
+                self._add(connection, self._around.limits)
         return self._reached(own)
 
     async def app_cluster(self, name: str, access: Access, *, control_plane: str) -> Reached:
@@ -99,7 +103,7 @@ class Registry:
                 else:
                     holder = (await self.control_plane(control_plane)).cluster
                     connection = await self._by_secret(name, access.secret, holder)
-                self._add(connection)
+                self._add(connection, of_app_cluster(self._around.limits))
         return self._reached(name)
 
     async def close(self, name: str) -> None:
@@ -114,19 +118,19 @@ class Registry:
             self._kubeconfig = kubeconfig.merged(self._around.kubeconfigs)
         return self._kubeconfig
 
-    def _add(self, connection: Connection) -> None:
-        cluster = KubeCluster(connection, limits=self._around.limits)
+    def _add(self, connection: Connection, limits: Limits) -> None:
+        cluster = KubeCluster(connection, limits=limits)
         self._open[connection.name] = cluster, address_of(connection)
 
     def _reached(self, name: str) -> Reached:
         cluster, address = self._open[name]
-        return Reached(cluster, address)
+        return Reached(cluster, address, cluster.again)
 
     async def _host(self) -> Reached:
         """Return the cluster that klutchctl runs in, for the Secrets of control planes."""
         async with self._locks[_HOST]:
             if _HOST not in self._open:
-                self._add(self._in_cluster(_HOST))
+                self._add(self._in_cluster(_HOST), self._around.limits)
         return self._reached(_HOST)
 
     def _direct(self, name: str, access: Access) -> Connection:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -17,10 +18,11 @@ from aiohttp.client import _RequestContextManager
 from multidict import CIMultiDictProxy
 from yarl import URL
 
+from reconciler.kube.answer_body import ENCODING, Body
 from reconciler.kube.connection import ClientCertificate, Connection
 from reconciler.kube.credentials import Auth, CredentialSource
-from reconciler.kube.limits import Limits
-from reconciler.kube.no_answer import NoAnswer, explain
+from reconciler.kube.limits import Limits, current_look
+from reconciler.kube.no_answer import Excess, NoAnswer, explain
 from reconciler.kube.requests import ACCEPT_JSON, Request
 from reconciler.kube.tls import ssl_context
 
@@ -29,6 +31,7 @@ log = logging.getLogger(__name__)
 # kube-apiserver closes idle connections later; ours must be the first to give up, or a write
 # could meet a closing connection and its outcome would be unknown.
 _IDLE_SECONDS: Final = 30.0
+_LARGEST_REFUSAL: Final = 2**20  # octets of an answer that tells what was wrong
 
 
 class Answer(NamedTuple):
@@ -97,7 +100,7 @@ class Transport:
         try:
             async with self._request(pool, request, auth, clock) as response:
                 with self._reading(response):
-                    body = await _read(response, self._limits.max_body)
+                    body = await self._read(response)
             if "Warning" in response.headers:
                 _log_warnings(response.headers, request)
             return Answer(response.status, response.headers, body)
@@ -122,6 +125,8 @@ class Transport:
             async with response:
                 with self._reading(response):
                     refusal = await self._refusal(response)
+                    if "Content-Encoding" in response.headers and refusal is None:
+                        raise Excess("a stream is compressed, which was not asked for")
                     yield refusal, _chunks(response)
         finally:
             await self._release(pool)
@@ -151,10 +156,27 @@ class Transport:
         problem: NoAnswer
         try:
             async with asyncio.timeout(self._limits.deadline):
-                body = await _read(response, self._limits.max_body)
+                body = await self._read(response)
             return Answer(response.status, response.headers, body)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             problem = explain(error)
+        raise problem
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        limit = self._limits.max_body
+        if response.status >= 300:
+            limit = min(limit, _LARGEST_REFUSAL)
+        body = Body(response.headers.get("Content-Encoding", ""), limit=limit, look=current_look())
+        problem: NoAnswer
+        try:
+            async for part in response.content.iter_any():
+                body.take(part)
+            return body.whole()
+        except Excess as error:
+            problem = error
+        except zlib.error:
+            problem = NoAnswer("the answer was cut short", sent=True)
+        response.close()  # the rest of it is not waited for
         raise problem
 
     def _clock(
@@ -170,6 +192,8 @@ class Transport:
         self, pool: _Pool, request: Request, auth: Auth, clock: aiohttp.ClientTimeout
     ) -> _RequestContextManager:
         headers: dict[str, str] = {}
+        if request.verb == "watch":
+            headers["Accept-Encoding"] = "identity"
         if request.accept != ACCEPT_JSON:
             headers["Accept"] = request.accept
         if request.content_type:
@@ -213,7 +237,12 @@ class Transport:
         session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": self._agent, "Accept": ACCEPT_JSON},
+            headers={
+                "User-Agent": self._agent,
+                "Accept": ACCEPT_JSON,
+                "Accept-Encoding": ENCODING,
+            },
+            auto_decompress=False,  # that knows no bound for what it reads
         )
         # aiohttp repeats a GET or DELETE whose kept connection was cut, unasked. The DELETE may
         # have been done, and the second would meet an object made since. No option turns it off.
@@ -230,20 +259,6 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made
-
-
-async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    length = response.content_length
-    if length is not None and length <= limit and "Content-Encoding" not in response.headers:
-        return await response.read()
-    parts, size = [], 0
-    async for part in response.content.iter_any():
-        size += len(part)
-        if size > limit:
-            response.close()
-            raise aiohttp.ClientPayloadError(f"the answer is larger than {limit} bytes")
-        parts.append(part)
-    return b"".join(parts)
 
 
 async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""The lines of a watch as events. Pure but for reading the given chunks."""
+"""The lines of a watch as events."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
@@ -9,9 +9,10 @@ from reconciler.core.errors import ClusterError, Unreachable
 from reconciler.core.manifest import get, get_int
 from reconciler.kube.cluster import WatchEvent
 from reconciler.kube.failures import failure
-from reconciler.kube.json_text import loads
-from reconciler.kube.no_answer import NoAnswer
+from reconciler.kube.limits import Limits, size
+from reconciler.kube.no_answer import Excess, NoAnswer
 from reconciler.kube.requests import Request
+from reconciler.kube.values import value_of
 
 _TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 
@@ -36,7 +37,7 @@ class Lines:
             self._rest.append(last)
             self._size += len(last)
             if self._size > self._limit:
-                raise NoAnswer(f"a watch event is larger than {self._limit} bytes", sent=True)
+                raise Excess(f"sent a watch event of more than {size(self._limit)}")
         return lines
 
     def end(self) -> None:
@@ -46,16 +47,16 @@ class Lines:
 
 
 async def events_of(
-    chunks: AsyncIterator[bytes], request: Request, *, limit: int
+    chunks: AsyncIterator[bytes], request: Request, limits: Limits
 ) -> AsyncGenerator[WatchEvent]:
     """Yield the events. Raises Expired (410), Unreachable, and what else the server says."""
     problem: NoAnswer
-    lines = Lines(limit=limit)
+    lines = Lines(limit=limits.max_body)
     try:
         async for chunk in chunks:
             for line in lines.take(chunk):
                 if line and not line.isspace():
-                    yield event_of(line, request)
+                    yield await event_of(line, request, limits)
         lines.end()
         return
     except NoAnswer as error:
@@ -63,10 +64,10 @@ async def events_of(
     raise Unreachable(problem.message, ref=request.ref, verb=request.verb) from None
 
 
-def event_of(line: bytes, request: Request) -> WatchEvent:
-    """Return the event on one line, or raise what it reports."""
+async def event_of(line: bytes, request: Request, limits: Limits) -> WatchEvent:
+    """Return the event on one line, or raise what it reports, or Excess."""
     try:
-        event = loads(line)
+        event = await value_of(line, limits)
     except orjson.JSONDecodeError:
         raise _garbled(request) from None
     kind, content = get(event, "type"), get(event, "object")

@@ -97,7 +97,9 @@ class Leadership:
         self._gate.lose_lock(self._taken() if how is Lost.TAKEN else self._silent())
 
     def _lapsed(self) -> str:
-        return self._silent() if self._lease.lapsed else ""
+        if not self._lease.lapsed:
+            return ""
+        return self._taken() if self._lease.taken else self._silent()
 
     def _taken(self) -> str:
         return f"{self._lease.ref}: another holder took it over"

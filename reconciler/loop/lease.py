@@ -3,25 +3,27 @@
 Decides when our hold counts as lost; refuses to know when another's may be taken away. Times are
 compared on one clock only, ours: those in the object are for people. Every write tests who holds
 it in the same patch, so that no two holders can come out of one Lease, and writers of other
-fields are in nobody's way.
+fields are in nobody's way. It is renewed from a thread of its own, so that no answer that takes
+long to read costs it.
 """
 
 import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from reconciler.core.errors import AlreadyExists, ClusterError, Conflict, Unreachable
 from reconciler.core.manifest import JSON, Manifest, get_int, get_map, get_text, uid_of
 from reconciler.core.refs import LEASE, Ref
 from reconciler.kube.cluster import Cluster, Verb
 from reconciler.loop.clock import Clock
+from reconciler.loop.elsewhere import in_thread
 
 _NEVER: Final = float("-inf")
 _BREATH: Final = 0.02  # seconds between two tries of a write that others keep crossing
@@ -55,6 +57,19 @@ class Lost(Enum):
     SILENT = "silent"
 
 
+# Opens a connection of its own to the cluster of a Lease, for another event loop.
+Again: TypeAlias = Callable[[], AbstractAsyncContextManager[Cluster]]
+
+
+@dataclass(slots=True)
+class _Hold:
+    """Our hold, as far as we know. Read by all threads, written by whichever writes the Lease."""
+
+    uid: str = ""
+    renewed: float = _NEVER  # when our last write was sent that succeeded
+    taken: bool = False  # by another
+
+
 def holder_here() -> str:
     """Return a name for this process that no other has had.
 
@@ -66,10 +81,11 @@ def holder_here() -> str:
 class Lease:
     """One Lease. `holder` names us beyond doubt; `manager` is the field manager.
 
+    `again`: without it, renewals go through `cluster` and this event loop, as all else does.
     Methods raise ClusterErrors, Unreachable also where an answer does not come in time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each says one thing about it
         self,
         cluster: Cluster,
         ref: Ref,
@@ -78,21 +94,27 @@ class Lease:
         manager: str,
         clock: Clock,
         times: Times = TIMES,
+        again: Again | None = None,
     ) -> None:
         self.ref, self.holder, self.times = ref, holder, times
         self._cluster, self._manager, self._clock = cluster, manager, clock
-        self._uid = ""
-        self._renewed = _NEVER  # when our last write was sent that succeeded
+        self._again = again
+        self._hold = _Hold()
 
     @property
     def since_renewal(self) -> float:
         """Seconds since others last saw us renew it, at least; infinite where it is not ours."""
-        return self._clock.monotonic() - self._renewed
+        return self._clock.monotonic() - self._hold.renewed
 
     @property
     def lapsed(self) -> bool:
         """Whether we may not rely on it any more."""
-        return self.since_renewal >= self.times.deadline
+        return self._hold.taken or self.since_renewal >= self.times.deadline
+
+    @property
+    def taken(self) -> bool:
+        """Whether another holds what was ours."""
+        return self._hold.taken
 
     async def look(self) -> Manifest | None:
         """Return the Lease as it is, or None."""
@@ -110,17 +132,36 @@ class Lease:
         began = self._clock.monotonic()
         async with self._in_time("create"):
             made = await self._cluster.create(lease, LEASE, manager=self._manager)
-        self._uid, self._renewed = uid_of(made), began
+        self._hold.uid, self._hold.renewed = uid_of(made), began
 
     async def take(self, live: Manifest) -> None:
         """Make it ours, if its hold is still as in `live`. Raises Conflict."""
         transitions = get_int(live, "spec", "leaseTransitions") or 0
         spec = self._spec(transitions=transitions + 1)
-        self._uid = uid_of(live)
+        self._hold.uid = uid_of(live)
         await self._write(_test("/spec", get_map(live, "spec")), _set("/spec", spec))
 
     async def keep(self) -> Lost:
         """Renew it until it is lost, and return how."""
+        if self._again is None:
+            return await self._keep()
+        return await in_thread(self._keep_there, name="lease")
+
+    async def _keep_there(self) -> Lost:
+        assert self._again is not None
+        async with self._again() as cluster:
+            there = Lease(
+                cluster,
+                self.ref,
+                holder=self.holder,
+                manager=self._manager,
+                clock=self._clock,
+                times=self.times,
+            )
+            there._hold = self._hold
+            return await there._keep()
+
+    async def _keep(self) -> Lost:
         pause = self.times.period
         while True:
             await self._clock.sleep(min(pause, self._left))
@@ -129,6 +170,7 @@ class Lease:
             try:
                 async with asyncio.timeout(self._left):
                     if not await self._renew():
+                        self._hold.taken = True
                         return Lost.TAKEN
                 pause = self.times.period
             except (ClusterError, TimeoutError):
@@ -136,7 +178,7 @@ class Lease:
 
     async def release(self) -> None:
         """Give it back, if it is still ours and that can be done; else it runs out by itself."""
-        if self._renewed == _NEVER:
+        if self._hold.renewed == _NEVER:
             return
         nobody = _set("/spec/holderIdentity", "")
         try:
@@ -144,7 +186,7 @@ class Lease:
         except ClusterError:
             return
         finally:
-            self._renewed = _NEVER
+            self._hold.renewed = _NEVER
 
     @property
     def _left(self) -> float:
@@ -166,19 +208,19 @@ class Lease:
                     continue
             if holder_of(live) != self.holder:
                 return False
-            self._uid = uid_of(live)
+            self._hold.uid = uid_of(live)
             await asyncio.sleep(_BREATH)
 
     def _ours(self) -> Manifest:
         return _test("/spec/holderIdentity", self.holder)
 
     async def _write(self, *operations: Manifest) -> None:
-        patch = [_test("/metadata/uid", self._uid), *operations]
+        patch = [_test("/metadata/uid", self._hold.uid), *operations]
         # Others may see the renewal as soon as it is sent, so that is when our time begins.
         began = self._clock.monotonic()
         async with self._in_time("patch"):
             await self._cluster.json_patch(self.ref, patch, manager=self._manager)
-        self._renewed = began
+        self._hold.renewed = began
 
     @asynccontextmanager
     async def _in_time(self, verb: Verb) -> AsyncIterator[None]:

@@ -14,6 +14,7 @@ from reconciler.core.errors import ClusterError, ConfigError
 from reconciler.core.live import Live, Questions, Seen, Unseen, control_plane_ref_name
 from reconciler.core.refs import NAMESPACE, Kind, Ref
 from reconciler.fleet.values import Access, AppCluster, Fleet, Mode
+from reconciler.kube.limits import one_look
 from reconciler.kube.registry import Reached
 from reconciler.observe import narrow, reads, unseen
 from reconciler.observe.lanes import Lanes, Pace, Turn
@@ -170,12 +171,13 @@ class _Observer:
     async def app(self, cluster: AppCluster | Leaver, read: _Reader) -> Verdict:
         name, access, plane = cluster.name, cluster.access, cluster.control_plane
         try:
-            return await self._guarded(
-                access,
-                read,
-                open_=lambda: self._clusters.app_cluster(name, access, control_plane=plane),
-                width=_CLUSTER_WIDTH,
-            )
+            with one_look():
+                return await self._guarded(
+                    access,
+                    read,
+                    open_=lambda: self._clusters.app_cluster(name, access, control_plane=plane),
+                    width=_CLUSTER_WIDTH,
+                )
         finally:
             # There may be very many, and open connections are files and memory.
             await self._clusters.close(name)

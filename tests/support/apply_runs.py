@@ -79,7 +79,8 @@ class FaultyClusters:
         await self._real.close(name)
 
     def _faulty(self, reached: Reached) -> Reached:
-        return replace(reached, cluster=FaultyCluster(reached.cluster, self._faults))
+        # The lock is renewed by way of the faults, too.
+        return replace(reached, cluster=FaultyCluster(reached.cluster, self._faults), again=None)
 
 
 @dataclass

@@ -1,10 +1,12 @@
 """Objects of any depth are read, and one that was cut cannot be written back."""
 
+import tracemalloc
+
 import orjson
 import pytest
 
 from reconciler.core.manifest import JSON
-from reconciler.kube.json_text import loads
+from reconciler.kube.json_text import loads, weight
 
 
 def nested(levels: int, inside: str = "1") -> str:
@@ -75,3 +77,62 @@ GARBAGE = {
 def test_what_is_no_json_raises(text):
     with pytest.raises(orjson.JSONDecodeError):
         loads(text.encode())
+
+
+MIB = 2**20
+# What stands for the most memory in the fewest octets.
+DENSE = {
+    "empty objects": b"{},",
+    "objects": b'{"a":1},',
+    "objects in objects": b'{"a":{}},',
+    "empty lists": b"[],",
+    "lists": b"[0],",
+    "numbers": b"1000,",
+    "fractions": b"1.5,",
+    "texts": b'"ab",',
+    "texts that are not ASCII": '"é",'.encode(),
+    "texts with an emoji": ('"' + "a" * 60 + '😀",').encode(),
+}
+
+
+@pytest.mark.parametrize("item", DENSE.values(), ids=DENSE)
+def test_no_value_takes_more_memory_than_its_weight(item):
+    text = b"[" + item * (MIB // len(item)) + b"0]"
+    tracemalloc.start()
+    value = orjson.loads(text)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    del value
+    assert taken <= weight(text, most=10**12)
+
+
+def test_names_that_are_all_different_are_weighed_too():
+    text = orjson.dumps({f"{n:x}": {} for n in range(100_000)})
+    tracemalloc.start()
+    value = orjson.loads(text)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    del value
+    assert taken <= weight(text, most=10**12)
+
+
+def test_objects_as_api_servers_send_them_are_light():
+    labels = {"f:labels": {".": {}, "f:kubernetes.io/metadata.name": {}, "f:app": {}}}
+    managed = {
+        "manager": "kubectl",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "time": "2026-01-01T00:00:00Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": labels, "f:spec": {"f:finalizers": {}}},
+    }
+    metadata = {
+        "name": "x" * 20,
+        "uid": "0" * 36,
+        "resourceVersion": "123456",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {"kubernetes.io/metadata.name": "x" * 20},
+        "managedFields": [managed],
+    }
+    text = orjson.dumps({"items": [{"kind": "Namespace", "metadata": metadata}] * 1000})
+    assert weight(text, most=10**12) < 10 * len(text)

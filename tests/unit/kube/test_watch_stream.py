@@ -8,6 +8,7 @@ from reconciler.core.manifest import Manifest, get
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube import requests
 from reconciler.kube.cluster import WatchEvent
+from reconciler.kube.limits import Limits
 from reconciler.kube.requests import ListQuery
 from reconciler.kube.watch_stream import events_of
 
@@ -24,7 +25,8 @@ async def chunks(*parts):
 
 
 async def read(*parts, limit=1000):
-    return [event async for event in events_of(chunks(*parts), REQUEST, limit=limit)]
+    limits = Limits(max_body=limit)
+    return [event async for event in events_of(chunks(*parts), REQUEST, limits)]
 
 
 A: Manifest = {"metadata": {"name": "a"}}
@@ -74,7 +76,7 @@ BROKEN = {
         Unreachable,
         "no",
     ),
-    "a flood without an end": (b"x" * 2000, Unreachable, "larger than 1000 bytes"),
+    "a flood without an end": (b"x" * 2000, Unreachable, "more than 1000 bytes"),
 }
 
 

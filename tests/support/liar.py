@@ -1,0 +1,157 @@
+"""An API server that lies: it says who it is, and answers all else with what harms a reader.
+
+A process of its own, so that it costs the test's event loop nothing: `python -m
+tests.support.liar LIE CERTIFICATE KEY` prints its port, and serves until it is ended.
+"""
+
+import asyncio
+import gzip
+import ssl
+import subprocess
+import sys
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import yaml
+
+from klutchctl.sandbox import certificates
+
+MIB: Final = 2**20
+_UID: Final = "11111111-2222-4333-8444-555555555555"
+_SYSTEM: Final = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "kube-system", "uid": _UID, "resourceVersion": "1"},
+}
+_HEAD: Final = b'{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":['
+
+_Parts = AsyncIterator[bytes]
+
+
+async def _brackets() -> _Parts:
+    for _ in range(48):
+        yield b"[" * MIB
+
+
+async def _items() -> _Parts:
+    yield _HEAD
+    for _ in range(200):
+        yield b"{}," * (MIB // 3)
+
+
+async def _fitting_items() -> _Parts:
+    yield _HEAD
+    for _ in range(15):
+        yield b"{}," * (MIB // 3)
+    yield b"{}]}"
+
+
+async def _levels() -> _Parts:
+    yield b'{"":' * (2 * MIB)
+
+
+async def _gzip_bomb() -> _Parts:
+    packed = gzip.compress(b"[" * (64 * MIB))
+    for _ in range(32):
+        yield packed
+
+
+async def _gzip_of_nothing() -> _Parts:
+    while True:
+        yield gzip.compress(b"") * 50_000
+
+
+async def _deflate_bomb() -> _Parts:
+    yield zlib.compress(b" " * (1024 * MIB))
+
+
+async def _a_byte_a_second() -> _Parts:
+    while True:
+        yield b" "
+        await asyncio.sleep(1)
+
+
+LIES: Final[dict[str, tuple[Callable[[], _Parts], str]]] = {
+    "48 MiB of brackets": (_brackets, ""),
+    "200 MiB of items": (_items, ""),
+    "15 MiB of items": (_fitting_items, ""),
+    "2 million levels": (_levels, ""),
+    "a gzip bomb": (_gzip_bomb, "gzip"),
+    "gzip of nothing": (_gzip_of_nothing, "gzip"),
+    "a deflate bomb": (_deflate_bomb, "deflate"),
+    "a byte a second": (_a_byte_a_second, ""),
+}
+
+
+async def _serve(lie: str, certificate: str, key: str) -> None:
+    made, encoding = LIES[lie]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while request := await reader.readuntil(b"\r\n\r\n"):
+                if b"/namespaces/kube-system" in request.split(b"\r\n", 1)[0]:
+                    body = orjson.dumps(_SYSTEM)
+                    writer.write(_head(f"Content-Length: {len(body)}") + body)
+                    continue
+                packed = f"Content-Encoding: {encoding}\r\n" if encoding else ""
+                writer.write(_head(f"{packed}Transfer-Encoding: chunked"))
+                async for part in made():
+                    writer.write(b"%x\r\n%s\r\n" % (len(part), part))
+                    await writer.drain()
+                writer.write(b"0\r\n\r\n")
+        except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+            pass
+        finally:
+            writer.close()
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+def _head(more: str) -> bytes:
+    return f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{more}\r\n\r\n".encode()
+
+
+@contextmanager
+def lying(lie: str, folder: Path) -> Iterator[str]:
+    """Run the server; yield its URL."""
+    now = datetime.now(UTC)
+    authority = certificates.authority("liar", now=now)
+    pair = certificates.issue(authority, "liar", use=certificates.Use.SERVER, now=now)
+    certificate, key = folder / "liar.pem", folder / "liar.key"
+    certificate.write_bytes(pair.certificate_pem)
+    key.write_bytes(pair.key_pem)
+    command = [sys.executable, "-m", __name__, lie, str(certificate), str(key)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"https://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
+
+
+def kubeconfig(url: str, context: str) -> str:
+    """Return a kubeconfig with one context, which leads to the liar."""
+    document: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": context, "cluster": {"server": url, "insecure-skip-tls-verify": True}}
+        ],
+        "users": [{"name": context, "user": {"token": "t"}}],
+        "contexts": [{"name": context, "context": {"cluster": context, "user": context}}],
+        "current-context": context,
+    }
+    return yaml.safe_dump(document)
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(*sys.argv[1:]))
