@@ -84,8 +84,10 @@ async def test_a_flood_of_one_cluster_holds_up_no_other(
 async def test_a_flood_under_the_lock_costs_neither_the_lock_nor_the_others(
     control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str, lie: str, tmp_path: Path
 ) -> None:
-    where = {"namespace": namespace, "mode": Mode.DIRECT, "folder": tmp_path}
-    async with staged(control_plane, app_cluster, **where) as scene, scene.peers():
+    staging = staged(
+        control_plane, app_cluster, namespace=namespace, mode=Mode.DIRECT, folder=tmp_path
+    )
+    async with staging as scene, scene.peers():
         with liar.lying(lie, tmp_path) as url:
             document = yaml.safe_load(control_plane.kubeconfig.read_text())
             for entries in ("clusters", "users", "contexts"):

@@ -117,7 +117,7 @@ def test_names_that_are_all_different_are_weighed_too():
 
 
 def test_objects_as_api_servers_send_them_are_light():
-    labels = {"f:labels": {".": {}, "f:kubernetes.io/metadata.name": {}, "f:app": {}}}
+    labels: JSON = {"f:labels": {".": {}, "f:kubernetes.io/metadata.name": {}, "f:app": {}}}
     managed = {
         "manager": "kubectl",
         "operation": "Update",
