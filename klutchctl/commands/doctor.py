@@ -132,10 +132,10 @@ def _manifests(
 
 def _rights(fleet: "Fleet", side: "Side", task: "Task", chosen: frozenset[str] | None) -> str:
     from reconciler.core.names import KLUTCH_NAMESPACE
-    from reconciler.health import roles
+    from reconciler.health import policies, rights, roles
     from reconciler.health.rights import scope_of_fleet
 
-    account = f"{KLUTCH_NAMESPACE}/{roles.account(fleet.name, task)}"
+    account = f"{KLUTCH_NAMESPACE}/{rights.account(fleet.name, task)}"
     kind = side.replace("-", " ")
     head = (
         f"# What ServiceAccount {account} may do on each {kind} of fleet {fleet.name}: all\n"
@@ -144,7 +144,9 @@ def _rights(fleet: "Fleet", side: "Side", task: "Task", chosen: frozenset[str] |
     )
     if chosen is not None:
         head += f"# Only for {', '.join(sorted(chosen))}.\n"
-    return head + _documents(roles.manifests(task, side, scope_of_fleet(fleet, chosen)))
+    scope = scope_of_fleet(fleet, chosen)
+    made = (*roles.manifests(task, side, scope), *policies.manifests(task, side, scope))
+    return head + _documents(made)
 
 
 def _documents(manifests: "Sequence[Manifest]") -> str:

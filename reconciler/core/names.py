@@ -32,6 +32,7 @@ CONTROL_PLANE_CONNECTOR: Final = "control-plane-connector"
 EXPORT_GENERATE_NAME: Final = "export-"
 
 # Elsewhere on the control plane.
+BACKEND: Final = "klutch-bind"  # Deployment, ServiceAccount and roles
 BACKEND_LEASE: Final = "klutch-bind-backend"  # a konnector may lead in the same namespace
 FLEET_NAMESPACE: Final = "klutch-fleet"  # where AppClusterBindings live, unless the fleet says
 DEFAULT_SPACE_PREFIX: Final = "cluster"

@@ -97,13 +97,16 @@ def konnector_rules(cluster: AppCluster, units: Iterable[Unit]) -> tuple[Manifes
         return None
     listed = list(units)
     bound = [(unit.key.group, unit.key.resource) for unit in listed]
-    claimed = [
+    return rights.minimal(bound, [one for unit in listed for one in claimed(unit)])
+
+
+def claimed(unit: Unit) -> tuple[Claimed, ...]:
+    """Return the kinds that the accepted permission claims of a unit name."""
+    return tuple(
         Claimed(claim.group, claim.resource, down=claim.owner is Owner.PROVIDER)
-        for unit in listed
         for claim in unit.claims
         if claim.accepted
-    ]
-    return rights.minimal(bound, claimed)
+    )
 
 
 def wire_claims(claims: Sequence[Claim], required: Collection[Claim]) -> list[Manifest]:

@@ -49,6 +49,7 @@ class Check(StrEnum):
     CLOCK = "clock"
     CRDS = "crds"
     RIGHTS = "rights"
+    POLICIES = "policies"
 
 
 class Mend(StrEnum):
@@ -158,6 +159,24 @@ def rights(task: Task, refused: Collection[Question], asked: int) -> Finding:
         Level.PROBLEM,
         told,
         "Grant them, or use credentials that have them",
+        Mend.RIGHTS,
+    )
+
+
+def policies(missing: Collection[str], *, served: bool = True) -> Finding:
+    """Judge which admission policies are absent, or do not say what they should."""
+    if not served:
+        told = "this API server has no ValidatingAdmissionPolicies (Kubernetes 1.30 has): whoever "
+        told += "steals the token of an account that klutchctl or a konnector runs as may get "
+        return Finding(Check.POLICIES, Level.WARNING, f"{told}all rights by it")
+    if not missing:
+        return Finding(Check.POLICIES, Level.OK, "no admission policy is missing")
+    return Finding(
+        Check.POLICIES,
+        Level.WARNING,
+        f"admission policies are missing or out of date: {', '.join(sorted(missing))}; whoever "
+        "steals the token of an account that they are about may get all rights by it",
+        "Let an administrator apply them",
         Mend.RIGHTS,
     )
 

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from reconciler.blueprints.policies import Policy
 from reconciler.core import durations, keys
 from reconciler.core.errors import ClusterError, ConfigError, Forbidden, NotServed, Rejected
 from reconciler.core.live import Unseen
 from reconciler.core.manifest import Manifest, get, get_text, name_of
-from reconciler.core.refs import CRD, Kind
+from reconciler.core.refs import ADMISSION_POLICY, ADMISSION_POLICY_BINDING, CRD, Kind, Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, AppCluster, ControlPlane, Fleet
-from reconciler.health import diagnosis
+from reconciler.health import diagnosis, policies
 from reconciler.health.diagnosis import Check, Examination, Finding, Level, Question
 from reconciler.health.rights import Right, Scope, Side, Task, needed, scope_of
 from reconciler.kube.cluster import Cluster
@@ -150,6 +151,8 @@ async def _look(
     else:
         there = set(map(name_of, listing.items))
         findings.insert(2, diagnosis.crds(patient.side, patient.scope.modes, there))
+    if task is Task.APPLY:
+        findings += await _policies(cluster, policies.expected(patient.side, patient.scope, user))
     return Examination(
         patient.name,
         patient.side,
@@ -160,6 +163,23 @@ async def _look(
         server=reached.address.server,
         readable=not to_plan & {*refused},
     )
+
+
+async def _policies(cluster: Cluster, expected: Sequence[Policy]) -> Sequence[Finding]:
+    """Return what to say of these admission policies, nothing where none is expected."""
+    missing = list[str]()
+    try:
+        for one in expected:
+            live, binding = [
+                await cluster.get(Ref(cluster.name, kind, "", one.name))
+                for kind in (ADMISSION_POLICY, ADMISSION_POLICY_BINDING)
+            ]
+            missing += [] if policies.in_force(one, live, binding) else [one.name]
+    except Forbidden:
+        return ()  # the rights tell it
+    except NotServed:
+        return (diagnosis.policies((), served=False),)
+    return (diagnosis.policies(missing),) if expected else ()
 
 
 def _unreached(patient: _Patient, why: Unseen) -> Examination:

@@ -20,8 +20,11 @@ from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints.binding import Resource
+from reconciler.blueprints.rights import Claimed
 from reconciler.core import names
 from reconciler.core.refs import (
+    ADMISSION_POLICY,
+    ADMISSION_POLICY_BINDING,
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     CRD,
@@ -33,7 +36,16 @@ from reconciler.core.refs import (
     SERVICE_ACCOUNT,
     Kind,
 )
-from reconciler.fleet.values import AppCluster, ControlPlane, DeletionPolicy, Fleet, Mode, Unit
+from reconciler.fleet import parts
+from reconciler.fleet.values import (
+    AppCluster,
+    ControlPlane,
+    DeletionPolicy,
+    Fleet,
+    Mode,
+    Rbac,
+    Unit,
+)
 
 
 class Task(StrEnum):
@@ -67,8 +79,9 @@ class Scope:
 
     `services` are what is bound. `kubeconfigs` are namespace and name of the Secrets beside
     AppClusterBindings, `secrets` those in namespace klutch-bind that `spec.access` names.
-    `deploys`: klutchctl makes a konnector, or its account, with rights of its own. `deletes`:
-    something that leaves the files may be deleted.
+    `deploys`: klutchctl makes a konnector, or its account, with rights of its own. `full`: with
+    all rights; else with those for `services` and `claimed`. `named` are the namespaces that
+    permission claims name. `deletes`: something that leaves the files may be deleted.
     """
 
     fleet: str
@@ -76,7 +89,10 @@ class Scope:
     modes: frozenset[Mode] = frozenset()
     kubeconfigs: frozenset[tuple[str, str]] = frozenset()
     secrets: frozenset[str] = frozenset()
+    claimed: frozenset[Claimed] = frozenset()
+    named: frozenset[str] = frozenset()
     deploys: bool = False
+    full: bool = False
     deletes: bool = False
 
 
@@ -102,7 +118,10 @@ def scope_of(
             for name in whole
         ),
         secrets=frozenset(secret[0] for secret in accesses if secret is not None),
+        claimed=frozenset(one for unit in units for one in parts.claimed(unit)),
+        named=frozenset(name for unit in units for one in unit.claims for name in one.namespaces),
         deploys=bool(whole) or any(one.konnector.deploy for one in chosen.values()),
+        full=any(one.konnector.rbac is Rbac.FULL for one in chosen.values()),
         deletes=DeletionPolicy.DELETE in policies,
     )
 
@@ -128,11 +147,16 @@ _SPACE_SECRETS: Final = (names.BINDER, names.KUBECONFIG)
 _BIND: Final = names.KLUTCH_NAMESPACE
 
 
+def account(fleet: str, task: Task) -> str:
+    """Return the ServiceAccount in namespace klutch-bind, and its roles, and admission policies."""
+    return f"klutchctl-{fleet}-{task}"
+
+
 def needed(task: Task, side: Side, scope: Scope) -> tuple[Right, ...]:
     """Return every right, each once, in order."""
     rows = [*_to_plan(side, scope)]
     if task is Task.APPLY:
-        rows += _to_apply(side, scope)
+        rows += [*_to_apply(side, scope), *_to_examine(side, scope)]
     return tuple(merged(rows))
 
 
@@ -153,6 +177,14 @@ def _to_plan(side: Side, scope: Scope) -> Iterator[Right]:
 
 def _to_apply(side: Side, scope: Scope) -> Iterator[Right]:
     return _apply_on_plane(scope) if side is Side.CONTROL_PLANE else _apply_in_app(scope)
+
+
+def _to_examine(side: Side, scope: Scope) -> Iterator[Right]:
+    """Yield what a doctor looks at: whether the admission policies of an apply are there."""
+    konnectors = (names.KONNECTOR_CLUSTER_ROLE,) if side is Side.APP_CLUSTER else ()
+    named = (*konnectors, account(scope.fleet, Task.APPLY))
+    for kind in (ADMISSION_POLICY, ADMISSION_POLICY_BINDING):
+        yield _right(kind, "get", only=named)
 
 
 def _plan_on_plane(scope: Scope) -> Iterator[Right]:

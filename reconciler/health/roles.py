@@ -14,12 +14,7 @@ from reconciler.core.refs import (
     SERVICE_ACCOUNT,
     Kind,
 )
-from reconciler.health.rights import Right, Scope, Side, Task, needed
-
-
-def account(fleet: str, task: Task) -> str:
-    """Return the name of the ServiceAccount in namespace klutch-bind, and of its roles."""
-    return f"klutchctl-{fleet}-{task}"
+from reconciler.health.rights import Right, Scope, Side, Task, account, needed
 
 
 def manifests(task: Task, side: Side, scope: Scope) -> tuple[Manifest, ...]:

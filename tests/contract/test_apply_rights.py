@@ -25,7 +25,7 @@ from reconciler.core.refs import (
     Ref,
 )
 from reconciler.fleet.values import Mode
-from reconciler.health import roles
+from reconciler.health import rights
 from reconciler.health.rights import Side, Task
 from reconciler.kube.client import KubeCluster
 from tests.support.apply_runs import inhabit, remove, staged
@@ -64,7 +64,7 @@ class Held:
 
     def refused(self) -> list[tuple[str, str]]:
         """Return (verb, URI) of all writes that were refused to a holder."""
-        user = f"system:serviceaccount:{BIND}:{roles.account(self.scene.fleet.name, Task.APPLY)}"
+        user = f"system:serviceaccount:{BIND}:{rights.account(self.scene.fleet.name, Task.APPLY)}"
         return [
             (event["verb"], event["requestURI"])
             for audit, mark in self.marks
@@ -212,7 +212,7 @@ async def test_a_service_is_deleted_and_secrets_out_of_reach_are_the_konnectors(
 @asynccontextmanager
 async def may_list_secrets(scene: Scene) -> AsyncIterator[None]:
     """Give the holder, beside its roles, the Secrets of the namespace that has instances."""
-    place, account = scene.app_namespace, roles.account(scene.fleet.name, Task.APPLY)
+    place, account = scene.app_namespace, rights.account(scene.fleet.name, Task.APPLY)
     rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "get", "delete"]}
     role = build(ROLE, "secrets", namespace=place, rules=[rule])
     subject = {"kind": SERVICE_ACCOUNT.kind, "name": account, "namespace": BIND}

@@ -31,7 +31,6 @@ from reconciler.core.manifest import (
     namespace_of,
 )
 from reconciler.core.refs import (
-    CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     DEPLOYMENT,
     NAMESPACE,
@@ -155,7 +154,7 @@ def test_all_that_is_named_is_there(folder):
             role = get_map(one, "roleRef")
             assert (role["kind"], namespace_of(one), role["name"]) in there
             assert get_maps(one, "subjects") == [subject]
-        if one["kind"] not in (NAMESPACE.kind, CLUSTER_ROLE.kind, CLUSTER_ROLE_BINDING.kind):
+        if KINDS[one["kind"]].namespaced:
             assert namespace_of(one) == names.KLUTCH_NAMESPACE
     assert (SERVICE_ACCOUNT.kind, names.KLUTCH_NAMESPACE, account) in there
 

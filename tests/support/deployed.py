@@ -25,6 +25,8 @@ from reconciler.core.manifest import (
     ref_of,
 )
 from reconciler.core.refs import (
+    ADMISSION_POLICY,
+    ADMISSION_POLICY_BINDING,
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     DEPLOYMENT,
@@ -38,6 +40,7 @@ from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster, Preconditions, Propagation
 from reconciler.kube.connection import Connection, Token
+from tests.support import policed
 from tests.support.cues import Cue
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
@@ -62,6 +65,8 @@ KINDS: Final = {
         CLUSTER_ROLE_BINDING,
         DEPLOYMENT,
         PDB,
+        ADMISSION_POLICY,
+        ADMISSION_POLICY_BINDING,
     )
 }
 _MANAGER: Final = "operator"
@@ -144,6 +149,7 @@ async def installed(
         token = Token(Secret(get_text(answer, "status", "token")))
         way = replace(connection, credential=token)
         await _held(way, granted(applied))
+        await policed.in_force(connection, policed.user_of(names.KLUTCH_NAMESPACE, ACCOUNT))
         yield way
     finally:
         for one in applied:

@@ -24,7 +24,7 @@ from reconciler.core.refs import (
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection, NoCredential, Token
-from tests.support import deployed
+from tests.support import deployed, policed
 from tests.support.bound_scenes import BIND, Scene, b64, says, until
 from tests.support.clusters import LiveCluster
 from tests.support.cues import Cue
@@ -103,7 +103,10 @@ def text_of(live: Any) -> str:
 
 @asynccontextmanager
 async def account(live: LiveCluster, rules: Iterable[Manifest]) -> AsyncIterator[str]:
-    """Make an account with these rights everywhere, wait until they hold, and yield its token."""
+    """Make an account with these rights everywhere, wait until they hold, and yield its token.
+
+    It is held to what a konnector is held to.
+    """
     cluster, name = live.cluster, f"konnector-{uuid.uuid4().hex[:8]}"
     subject = {"kind": SERVICE_ACCOUNT.kind, "name": name, "namespace": "default"}
     to = {"apiGroup": CLUSTER_ROLE.group, "kind": CLUSTER_ROLE.kind, "name": name}
@@ -117,7 +120,10 @@ async def account(live: LiveCluster, rules: Iterable[Manifest]) -> AsyncIterator
     try:
         token = await token_of(live, "default", name)
         await eventually(lambda: may_read(with_token(live.connection, token), NAMESPACE))
-        yield token
+        policy = policed.konnector_policy("default", name).manifests()
+        user = policed.user_of("default", name)
+        async with policed.enforced(live.cluster, live.connection, policy, user):
+            yield token
     finally:
         for kind, one in made:
             await deployed.remove(cluster, kind, one)

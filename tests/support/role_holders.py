@@ -22,13 +22,14 @@ from reconciler.core.refs import (
 )
 from reconciler.core.secret import Secret
 from reconciler.fleet.values import Fleet
-from reconciler.health import roles
+from reconciler.health import policies, rights, roles
 from reconciler.health.diagnosis import Question, questions
 from reconciler.health.examine import ACCESS_REVIEW
 from reconciler.health.rights import Side, Task, needed, scope_of_fleet
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.kube.connection import Token
+from tests.support import policed
 from tests.support.eventually import eventually
 from tests.support.observing import context
 
@@ -54,13 +55,19 @@ _MANAGER: Final = "tests"
 async def role_holder(
     live: "LiveCluster", fleet: Fleet, task: Task, side: Side
 ) -> AsyncIterator[str]:
-    """Give the roles to their ServiceAccount, and take them away again; yield a token of it."""
-    made = roles.manifests(task, side, scope_of_fleet(fleet))
+    """Give the roles to their ServiceAccount, and take them away again; yield a token of it.
+
+    The admission policies that are printed with them are in force as long.
+    """
+    scope = scope_of_fleet(fleet)
+    made = roles.manifests(task, side, scope)
+    policy = policies.manifests(task, side, scope)
+    user = policed.user_of(names.KLUTCH_NAMESPACE, rights.account(fleet.name, task))
     try:
         for manifest in made:
             kind = _KINDS[get_text(manifest, "kind")]
             await live.cluster.apply(manifest, kind, manager=_MANAGER, force=True)
-        token = await _token(live, roles.account(fleet.name, task))
+        token = await _token(live, rights.account(fleet.name, task))
         asked = questions(needed(task, side, scope_of_fleet(fleet)))
         async with as_holder(live, token) as holder:
 
@@ -68,7 +75,8 @@ async def role_holder(
                 return all([await _may(holder, question) for question in asked])
 
             await eventually(hears)
-        yield token
+        async with policed.enforced(live.cluster, live.connection, policy, user):
+            yield token
     finally:
         for manifest in made:
             await _remove(live, manifest)

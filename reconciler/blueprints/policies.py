@@ -1,0 +1,323 @@
+"""Admission policies: what RBAC cannot say of the accounts of bindings.
+
+Which namespaces, which types of Secrets, which roles for whom. A policy is for accounts by name
+and concerns nobody else. It fails closed. bind/deploy and konnector/deploy hold those that are
+here, klutchctl prints them beside its own.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.blueprints import cel
+from reconciler.blueprints.objects import build
+from reconciler.core import keys, names
+from reconciler.core.keys import KLUTCH_GROUP
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import (
+    ADMISSION_POLICY,
+    ADMISSION_POLICY_BINDING,
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CONFIG_MAP,
+    CRD,
+    DEPLOYMENT,
+    EVENT,
+    LEASE,
+    NAMESPACE,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+)
+
+# Asking what one may do is not a write.
+_REVIEWS: Final = ("authentication.k8s.io", "authorization.k8s.io")
+_BIND: Final = cel.text(names.KLUTCH_NAMESPACE)
+_HERE: Final = "request.namespace"
+_NS: Final = "namespaceObject"
+_MARK: Final = cel.annotation(_NS, keys.API_SERVICE_NAMESPACE)
+# Whether the request is about something in a binding space, or in a service namespace.
+PLACES: Final = tuple(
+    (name, f"{cel.CLUSTER_SCOPED} ? false : ({cel.both(cel.is_no_system(_HERE), found)})")
+    for name, found in (("space", cel.is_space(_NS)), ("service", cel.is_service_namespace(_NS)))
+)
+# Whether a Namespace is made as one of these, or was one before.
+MARKED: Final = f"oldObject == null ? ({cel.is_marked('object')}) : ({cel.is_marked('oldObject')})"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What must hold of a write, and the sentence for whose write it does not hold of."""
+
+    expression: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What must hold of all that some accounts write. `accounts` is a condition on the request."""
+
+    name: str
+    accounts: str
+    rules: Sequence[Rule]
+    variables: Sequence[tuple[str, str]] = ()
+
+    def manifests(self) -> tuple[Manifest, Manifest]:
+        """Return the policy and what puts it in force."""
+        everything = {"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
+        spec: Manifest = {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{**everything, "operations": ["*"]}]},
+            "matchConditions": [
+                {"name": "accounts", "expression": self.accounts},
+                {
+                    "name": "writes",
+                    "expression": f"!(request.resource.group in {cel.texts(_REVIEWS)})",
+                },
+            ],
+            "variables": list(self._variables()),
+            "validations": [
+                {
+                    "expression": one.expression,
+                    "message": f"{self.name}: {one.message}",
+                    "reason": "Forbidden",
+                }
+                for one in self.rules
+            ],
+        }
+        binding: Manifest = {"policyName": self.name, "validationActions": ["Deny"]}
+        return (
+            build(ADMISSION_POLICY, self.name, spec=spec),
+            build(ADMISSION_POLICY_BINDING, self.name, spec=binding),
+        )
+
+    def _variables(self) -> Iterator[JSON]:
+        for name, expression in (("what", cel.WHAT), ("name", cel.NAME), *self.variables):
+            yield {"name": name, "expression": expression}
+
+
+def accounts(*users: str) -> str:
+    """Return the condition for ServiceAccounts of namespace klutch-bind."""
+    return f"request.userInfo.username in {cel.texts(map(user_of, users))}"
+
+
+def user_of(account: str) -> str:
+    """Return how an API server calls a ServiceAccount of namespace klutch-bind."""
+    return f"system:serviceaccount:{names.KLUTCH_NAMESPACE}:{account}"
+
+
+def of_kind(condition: str, *, must: str, message: str) -> Rule:
+    """Return the rule for requests of which `condition` holds."""
+    return Rule(cel.either(f"!({condition})", must), message)
+
+
+def backend() -> Policy:
+    """Return what holds of klutch-bind, which holds all that it hands out to konnectors."""
+    roles = (names.BINDER, names.CONTROL_PLANE_CONNECTOR)
+    own = f"{names.BINDER}-"
+    legacy = f"{names.legacy_konnector_cluster_role('', '')[:-2]}-"
+    return Policy(
+        names.BACKEND,
+        accounts(names.BACKEND),
+        (
+            Rule(
+                cel.either(
+                    cel.both(
+                        cel.CLUSTER_SCOPED,
+                        cel.about(NAMESPACE, CLUSTER_ROLE, CLUSTER_ROLE_BINDING),
+                    ),
+                    cel.both(f"!({cel.CLUSTER_SCOPED})", "variables.space || variables.service"),
+                    cel.about(EVENT),
+                    f"request.resource.group == {cel.text(KLUTCH_GROUP)}",
+                    cel.both(f"{_HERE} == {_BIND}", cel.about(LEASE)),
+                ),
+                "it writes in binding spaces and service namespaces only",
+            ),
+            of_kind(
+                cel.about(SECRET),
+                must=cel.both(
+                    "variables.space", cel.no_credential_type(but=cel.token_of(names.BINDER))
+                ),
+                message="it writes Secrets in binding spaces only, and no token but that of "
+                "klutch-binder",
+            ),
+            of_kind(
+                cel.about(NAMESPACE),
+                must=cel.both(
+                    MARKED,
+                    cel.security_kept(),
+                ),
+                message="it makes, marks and deletes only binding spaces and service namespaces, "
+                "and lowers no Pod Security label",
+            ),
+            of_kind(
+                cel.about(ROLE_BINDING, ROLE),
+                must=cel.either(
+                    cel.IS_DELETE,
+                    cel.both(
+                        f"variables.name in {cel.texts(roles)}",
+                        cel.either(
+                            cel.about(ROLE),
+                            cel.both(
+                                f"object.roleRef.name in {cel.texts(roles)} || "
+                                f"object.roleRef.name.startsWith({cel.text(own)})",
+                                cel.subjects(
+                                    names.BINDER,
+                                    namespace=f"[{_HERE}, variables.mark.split('/')[0]]",
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+                message="it gives roles of its own only, to the account of the binding space only",
+            ),
+            of_kind(
+                cel.about(CLUSTER_ROLE, CLUSTER_ROLE_BINDING),
+                must=cel.both(
+                    f"variables.name == {cel.text(names.BINDER)} || "
+                    f"variables.name.startsWith({cel.text(own)}) || "
+                    f"({cel.IS_DELETE} && variables.name.startsWith({cel.text(legacy)}))",
+                    cel.either(
+                        cel.IS_DELETE,
+                        cel.both(cel.about(CLUSTER_ROLE), cel.NOT_AGGREGATED),
+                        cel.both(
+                            cel.about(CLUSTER_ROLE_BINDING),
+                            "object.roleRef.name == variables.name",
+                            f"variables.name != {cel.text(names.BINDER)}",
+                            cel.subjects(
+                                names.BINDER,
+                                namespace=f"[variables.name.substring({len(own)})]",
+                            ),
+                        ),
+                    ),
+                ),
+                message="it writes the roles klutch-binder and klutch-binder-<space> only",
+            ),
+            of_kind(
+                cel.about(SERVICE_ACCOUNT),
+                must=cel.both("variables.space", f"variables.name == {cel.text(names.BINDER)}"),
+                message="it makes account klutch-binder of binding spaces only",
+            ),
+            of_kind(
+                cel.about(DEPLOYMENT),
+                must=cel.both("variables.space", cel.is_harmless(names.BINDER)),
+                message="it deploys konnectors in binding spaces only: as klutch-binder, without "
+                "volumes, privileges and the node's namespaces",
+            ),
+        ),
+        (
+            ("mark", f"{cel.CLUSTER_SCOPED} ? '' : {_MARK}"),
+            *PLACES,
+        ),
+    )
+
+
+def binder() -> Policy:
+    """Return what holds of the account of each binding space, whose token an app cluster has."""
+    pattern = f"^system:serviceaccount:[^:]+:{names.BINDER}$"
+    return Policy(
+        names.BINDER,
+        f"request.userInfo.username.matches({cel.text(pattern)})",
+        (
+            Rule(
+                cel.either(
+                    cel.CLUSTER_SCOPED,
+                    f"{_HERE} == variables.own",
+                    cel.both(f"{_MARK}.startsWith(variables.own + '/')", cel.is_no_system(_HERE)),
+                ),
+                "it writes in its own binding space and service namespaces only",
+            ),
+            Rule(
+                cel.either(f"!({cel.CLUSTER_SCOPED})", f"!({cel.BUILT_IN})"),
+                "of what is in no namespace it writes services only",
+            ),
+            of_kind(
+                cel.about(SECRET),
+                must=cel.no_credential_type(),
+                message="it writes no token of a ServiceAccount and no bootstrap token",
+            ),
+        ),
+        (("own", "request.userInfo.username.split(':')[2]"),),
+    )
+
+
+def konnector(named: Collection[str] = (), *, anywhere: bool = True) -> Policy:
+    """Return what holds of a konnector in its app cluster, wherever it runs.
+
+    `named` are the namespaces that permission claims name by their names. `anywhere`: some name
+    all, which those of the cluster itself are not among.
+    """
+    claimed = f"{_HERE} in {cel.texts(named)}"
+    if anywhere:
+        claimed = cel.either(claimed, f"!{_HERE}.startsWith('kube-')")
+    inside = cel.either(cel.about(SECRET, LEASE), f"!({cel.BUILT_IN})")
+    content = [
+        f"object.?{field} == oldObject.?{field}" for field in ("data", "binaryData", "immutable")
+    ]
+    return Policy(
+        names.KONNECTOR_CLUSTER_ROLE,
+        accounts(names.KONNECTOR, names.AGENTLESS_SERVICE_ACCOUNT),
+        (
+            Rule(
+                cel.either(
+                    cel.CLUSTER_SCOPED,
+                    cel.about(EVENT),
+                    f"!({cel.BUILT_IN})",
+                    f"{_HERE} == {_BIND} ? ({inside}) : ({claimed})",
+                ),
+                "it writes only where permission claims reach, in kube-* only where they name it, "
+                "and in klutch-bind what is its own only",
+            ),
+            Rule(
+                cel.either(
+                    f"!({cel.CLUSTER_SCOPED})",
+                    f"!({cel.BUILT_IN})",
+                    cel.about(CRD),
+                    cel.about(EVENT),
+                ),
+                "of what is in no namespace it writes CRDs and services only",
+            ),
+            of_kind(
+                cel.about(SECRET),
+                must=cel.no_credential_type(),
+                message="it writes no token of a ServiceAccount and no bootstrap token",
+            ),
+            of_kind(
+                cel.both(
+                    f"!({cel.CLUSTER_SCOPED})",
+                    cel.BUILT_IN,
+                    f"!({cel.about(EVENT, LEASE)})",
+                    cel.IS_DELETE,
+                ),
+                must="variables.brought",
+                message="it deletes only what it brought "
+                f"(annotation {keys.RESOURCE_OWNER}: {keys.OWNER_PROVIDER})",
+            ),
+            of_kind(
+                cel.both(
+                    cel.about(SECRET, CONFIG_MAP),
+                    f"{_HERE} != {_BIND}",
+                    "request.operation == 'UPDATE'",
+                ),
+                must=cel.either("variables.brought", cel.both(*content)),
+                message="it changes the content only of what it brought "
+                f"(annotation {keys.RESOURCE_OWNER}: {keys.OWNER_PROVIDER})",
+            ),
+            of_kind(
+                cel.both(cel.about(CRD), "request.operation == 'CREATE'"),
+                must="authorizer.group('apiextensions.k8s.io')"
+                ".resource('customresourcedefinitions').name(variables.name)"
+                ".check('patch').allowed()",
+                message="it makes only CRDs that it may also change: those of bound services",
+            ),
+        ),
+        (
+            (
+                "brought",
+                "oldObject == null ? false : "
+                f"{cel.annotation('oldObject', keys.RESOURCE_OWNER)}"
+                f" == {cel.text(keys.OWNER_PROVIDER)}",
+            ),
+        ),
+    )
