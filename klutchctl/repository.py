@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from klutchctl.reach import Reach
+from klutchctl.render.visible import visible
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import InvalidRepository, Problem
 from reconciler.core.tree import Tree
@@ -65,7 +66,7 @@ def _usable(found: T | None, problems: Sequence[Problem]) -> T:
     if found is None:
         raise InvalidRepository(problems)
     for problem in problems:
-        print(f"Warning: {problem}", file=sys.stderr)
+        print(f"Warning: {visible(str(problem))}", file=sys.stderr)
     return found
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from klutchctl.render.visible import visible
+from klutchctl.render.visible import line, visible
 from reconciler.core.manifest import JSON
 from reconciler.core.problems import Problem, Severity
 from reconciler.fleet.codes import CODES
@@ -112,7 +112,7 @@ def _line(findings: Findings, problem: Problem, *, color: bool) -> str:
     severity = problem.severity.value
     if color:
         severity = f"{_COLORS[problem.severity]}{severity}{_RESET}"
-    return f"{visible(place)}: {severity}: {visible(problem.message)} [{problem.code}]"
+    return f"{line(place)}: {severity}: {visible(problem.message)} [{problem.code}]"
 
 
 def _summary(findings: Findings) -> str:

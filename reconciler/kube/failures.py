@@ -27,11 +27,11 @@ from reconciler.core.errors import (
 )
 from reconciler.core.manifest import JSON, Manifest, get_int, get_map, get_maps, get_text
 from reconciler.core.refs import SECRET
-from reconciler.core.secret import HIDDEN, scrub
+from reconciler.core.secret import scrub
+from reconciler.kube import refusals
 from reconciler.kube.requests import JSON_PATCH, Request
 
 _MESSAGE_LIMIT: Final = 1000
-_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 # In turn: patch, delete, and apply to an object that is gone.
 _OTHER_UID: Final = re.compile(
     r"UID in precondition|UID in the precondition|uid mismatch: the provided object specified uid"
@@ -60,7 +60,7 @@ def failure(
         reason = ""
     else:
         kind = _classify(request, status, answer)
-        message = _readable(request, get_text(answer, "message") or f"HTTP {status}")
+        message = _readable(request, refusals.unquoted(answer) or f"HTTP {status}")
         reason = get_text(answer, "reason")
         if retry_after is None:
             seconds = get_int(answer, "details", "retryAfterSeconds")
@@ -137,8 +137,6 @@ def _readable(request: Request, message: str) -> str:
     text = " ".join(message.split())
     if request.ref.kind == SECRET and request.body is not None:
         text = scrub(text, tuple(_payload(request.body)))
-        # Validation quotes the offending value, possibly re-encoded, after "Invalid value:".
-        text = re.sub(r"(Invalid value: )" + _QUOTED.pattern, rf"\1{HIDDEN}", text)
     return text if len(text) <= _MESSAGE_LIMIT else f"{text[:_MESSAGE_LIMIT]}..."
 
 
