@@ -34,6 +34,7 @@ from reconciler.core.durations import format_duration
 from reconciler.core.manifest import (
     JSON,
     Manifest,
+    annotations_of,
     canonical,
     get_list,
     get_map,
@@ -150,6 +151,18 @@ def _new_offer(seen: Seen) -> Sequence[Manifest] | None:
     return None if _alike(claims) == _alike(held) else claims
 
 
+def _carries(seen: Seen) -> dict[str, JSON]:
+    """Return the annotation by which the export names what the template lets go up, if it differs.
+
+    It is of no matter to a backend: konnectors read it.
+    """
+    if seen.template is None:
+        return {}
+    wanted = annotations_of(seen.template).get(keys.CARRIES)
+    held = annotations_of(seen.export).get(keys.CARRIES)
+    return {} if wanted == held else {keys.CARRIES: wanted}
+
+
 def _alike(claims: Iterable[Manifest]) -> frozenset[bytes]:
     return frozenset(canonical(normalize_claim(one)) for one in claims)
 
@@ -158,18 +171,20 @@ def _written(
     seen: Seen, change: Manifest, spec_hash: str
 ) -> tuple[tuple[Task, ...], tuple[Note, ...]]:
     """Return the one write with all that differs, and what is told of it."""
-    offer = _new_offer(seen)
-    if not change and offer is None:
+    offer, annotations = _new_offer(seen), _carries(seen)
+    if not change and offer is None and not annotations:
         return (), ()
     metadata, spec = preconditions_of(seen.export), dict(change)
     if spec_hash:
-        metadata["annotations"] = {keys.SOURCE_SPEC_HASH: spec_hash}
+        annotations[keys.SOURCE_SPEC_HASH] = spec_hash
+    if annotations:
+        metadata["annotations"] = annotations
     notes = list[Note]()
     if offer is not None:
         spec["permissionClaims"] = list(offer) or None
         notes.append(Note("OfferChanged", _sentence(offer)))
     ref = ref_of(seen.cluster, API_SERVICE_EXPORT, seen.export)
-    step = Patch(ref, {"metadata": metadata, "spec": spec})
+    step = Patch(ref, {"metadata": metadata, **({"spec": spec} if spec else {})})
     return (Task((step,), causes.EXPORT_UPDATE_FAILED),), tuple(notes)
 
 

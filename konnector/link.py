@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from konnector.decisions.reserved import is_reserved
 from konnector.hands import Hands
 from konnector.homes import Homes
 from reconciler.core.decision import Note
@@ -111,7 +112,8 @@ class Guards(Protocol):
 class Link:
     """The two clusters, the space, and the hands that write. `want` asks for a mapping.
 
-    `namespaces` are those of the app cluster, of which metadata are held.
+    `namespaces` are those of the app cluster, of which metadata are held, `own_namespace` is the
+    konnector's there.
     """
 
     app: Cluster
@@ -120,6 +122,7 @@ class Link:
     space_uid: str
     homes: Homes
     namespaces: Store
+    own_namespace: str
     want: Callable[[str], None]
     guards: Guards
     hands: Hands
@@ -128,6 +131,10 @@ class Link:
     meters: Meters
     workers: int
     troubles: "Troubles" = field(default_factory=lambda: Troubles())
+
+    def is_reserved(self, app_namespace: str) -> bool:
+        """Tell whether an app namespace is one of the cluster's own programs."""
+        return is_reserved(app_namespace, self.own_namespace)
 
     def now(self) -> datetime:
         """Return the time, aware and in UTC."""

@@ -202,6 +202,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         meters=meters,
         workers=settings.workers,
         control_plane_mode=mode is not None,
+        own_namespace=settings.namespace if mode is None else "",
     )
     workers = _workers(tools, home, view, mode, in_use)
     leadership = Leadership(_lease(settings, leases, clock), gate, clock=clock, meters=meters)

@@ -267,6 +267,7 @@ def _link(provider: Provider, tools: Tools, hands: Hands) -> Link:
         space_uid=provider.guardian.space_uid,
         homes=Homes(provider.views.mappings, provider.space),
         namespaces=tools.namespaces,
+        own_namespace=tools.own_namespace,
         want=provider.look_at_namespace,
         guards=provider.guardian,
         hands=hands,

@@ -50,7 +50,8 @@ class Settings:
     with "" those of all; that has no meaning for cluster-scoped ones, nor beside the control plane.
     `probes` is where health and metrics are served, with the host "" on every address; None:
     nowhere. `workers` are objects of one kind that are worked on at once; `qps` and `burst` hold
-    for each cluster. `unserved` are flags that were given and have no effect.
+    for each cluster. `namespace` is the pod's own. `unserved` are flags that were given and have
+    no effect.
     """
 
     kubeconfig: str | None = None
@@ -59,6 +60,7 @@ class Settings:
     leader_election: bool = True
     lease_name: str = names.KONNECTOR_LEASE
     lease_namespace: str = names.KUBE_SYSTEM
+    namespace: str = ""
     lease_identity: str
     probes: tuple[str, int] | None = _PROBES
     workers: int = _WORKERS
@@ -88,6 +90,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         lease_namespace=given.lease_namespace
         or environ.get("POD_NAMESPACE", "")
         or names.KUBE_SYSTEM,
+        namespace=environ.get("POD_NAMESPACE", ""),
         lease_identity=environ.get("POD_NAME", "") or holder_here(),
         probes=flags.address(given.probe_address, "--probe-address"),
         workers=flags.at_least(1, given.workers, "--workers"),

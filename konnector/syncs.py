@@ -62,7 +62,8 @@ class Syncs:
             else:
                 self._wanted[binding] = wanted
                 if binding not in self._instances:
-                    made = self._instances[binding] = Instances(wanted.pair, self._link)
+                    made = Instances(wanted.pair, self._link, moved=self._look_again)
+                    self._instances[binding] = made
                     self._children.employ(f"instances/{binding}", made)
             await self._regroup()
 
@@ -78,6 +79,11 @@ class Syncs:
     def needs(self, app_namespace: str) -> bool:
         """Tell whether there are claims in an app namespace."""
         return any(one.has_claims(app_namespace) for one in self._instances.values())
+
+    def living(self, app_namespace: str) -> frozenset[str]:
+        """Return the bindings of which developers have instances in an app namespace that stay."""
+        found = self._instances.items()
+        return frozenset(name for name, one in found if one.live_in(app_namespace))
 
     @property
     def settled(self) -> bool:
@@ -113,6 +119,11 @@ class Syncs:
         for claim in self._claims.values():
             claim.look_again()
 
+    def _look_again(self, app_namespace: str) -> None:
+        """Have all looked at that may come down into an app namespace, or may no more."""
+        for claim in self._claims.values():
+            claim.look_again_in(app_namespace)
+
     def stop(self) -> None:
         """Begin nothing new."""
         self._children.stop()
@@ -133,7 +144,13 @@ class Syncs:
         for kind, all_of_it in rules.items():
             claim = self._claims.get(kind)
             if claim is None:
-                claim = Claim(kind, self._link, rival=self._rival, changed=self._changed)
+                claim = Claim(
+                    kind,
+                    self._link,
+                    rival=self._rival,
+                    living=self.living,
+                    changed=self._changed,
+                )
                 self._claims[kind] = claim
                 self._children.employ(_name(kind), claim)
             claim.follow(all_of_it)

@@ -34,6 +34,7 @@ class Tools:
     """The app cluster with the views of it that all share, and what writes, tells and counts.
 
     Of Namespaces and CRDs only metadata are held (H28); `bodies` are those of the CRDs.
+    `own_namespace` is where the konnector runs in the app cluster, "" where it does elsewhere.
     """
 
     app: Cluster
@@ -47,3 +48,4 @@ class Tools:
     meters: Meters
     workers: int
     control_plane_mode: bool
+    own_namespace: str

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from konnector.controllers import draining
-from konnector.decisions import binding, claims, crd, drain, secret
+from konnector.decisions import binding, claims, copies, crd, drain, secret
 from konnector.decisions.binding import Seen
 from konnector.decisions.pair import Pair
 from konnector.decisions.secret import Judged
@@ -217,8 +217,9 @@ class Bindings:
         if kind is not None and seen.crd is not None:
             link = provider.link
             has_status = crd.has_status(seen.crd, kind.version)
-            pair = Pair(kind, link.space, link.space_uid, has_status)
-            wanted = Wanted(key_of(live), pair, claims.rules_of(live).rules)
+            named = copies.carried(seen.export)
+            pair = Pair(kind, link.space, link.space_uid, has_status, named)
+            wanted = Wanted(key_of(live), pair, claims.rules_of(live, seen.export).rules)
         await provider.want(key_of(live), wanted)
 
     async def _write(self, live: Manifest, decision: Decision, provider: Provider | None) -> None:

@@ -4,7 +4,7 @@ One for each kind, whoever claims it: exports share the views and the work (H29)
 """
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -46,8 +46,9 @@ _METADATA: Final = ("apiVersion", "kind", "metadata", "type")
 class Claimed:
     """The sync of one kind that both clusters serve; run it once.
 
-    `rival` tells whether another provider has something for the same place (E.2). `changed` is
-    called when there is something else to say in `troubles`.
+    `rival` tells whether another provider has something for the same place (E.2), `living` of which
+    bindings there are instances in an app namespace. `changed` is called when there is something
+    else to say in `troubles`.
     """
 
     def __init__(
@@ -56,9 +57,11 @@ class Claimed:
         link: Link,
         *,
         rival: Callable[[Kind, ObjectKey], Rival],
+        living: Callable[[str], Set[str]],
         changed: Callable[[], None],
     ) -> None:
         self._kind, self._link, self._rival, self._changed = kind, link, rival, changed
+        self._living = living
         self._rules: tuple[Rule, ...] = ()
         self._controller = Controller(
             f"claims/{kind.resource}",
@@ -164,8 +167,10 @@ class Claimed:
             self._rules,
             place,
             copy_place,
-            consumer,
-            provider,
+            self._living(place.namespace),
+            self._link.is_reserved(place.namespace),
+            consumer=consumer,
+            provider=provider,
             consumer_partial=consumer is not None and not owner_of(consumer),
             rival=self._rival(kind, place),
             space_uid=self._link.space_uid,
@@ -222,6 +227,10 @@ class Claimed:
         if await self._link.app.get(origin) is not None:
             return _SOON
         return _HELD if await self._ward.deletes_still_held(seen.claim_place) else None
+
+    def wake_all(self, app_namespace: str) -> None:
+        """Have all looked at that belongs to an app namespace."""
+        self._sides.wake_all(app_namespace)
 
     @property
     def pending(self) -> bool:
@@ -284,9 +293,11 @@ class Claim:
         link: Link,
         *,
         rival: Callable[[Kind, ObjectKey], Rival],
+        living: Callable[[str], Set[str]],
         changed: Callable[[], None],
     ) -> None:
         self._resource, self._link, self._rival, self._changed = resource, link, rival, changed
+        self._living = living
         self._rules: tuple[Rule, ...] = ()
         self._sync: Claimed | None = None
         self._problem = ""
@@ -322,6 +333,11 @@ class Claim:
         if self._sync is not None:
             self._sync.wake_everything()
 
+    def look_again_in(self, app_namespace: str) -> None:
+        """Have everything looked at that belongs to an app namespace."""
+        if self._sync is not None:
+            self._sync.wake_all(app_namespace)
+
     def stop(self) -> None:
         """Begin nothing new."""
         self._children.stop()
@@ -336,7 +352,9 @@ class Claim:
         while (kind := await self._served()) is None:
             failures += 1
             await self._link.clock.sleep(pause(failures, asked=None, jitter=random.random()))
-        self._sync = Claimed(kind, self._link, rival=self._rival, changed=self._changed)
+        self._sync = Claimed(
+            kind, self._link, rival=self._rival, living=self._living, changed=self._changed
+        )
         self._sync.follow(self._rules)
         self._children.employ("sync", self._sync)
 

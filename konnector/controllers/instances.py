@@ -1,6 +1,6 @@
 """Syncs the claims of one exported kind with their copies: views -> Seen -> decide -> writes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -24,26 +24,32 @@ from reconciler.core.manifest import (
     digest,
     identity_of,
     is_deleting,
+    namespace_of,
     ref_of,
 )
 from reconciler.core.refs import ObjectKey, Ref
 from reconciler.kube.recent import Recent
-from reconciler.kube.store import Index, without_managed_fields
+from reconciler.kube.store import Index
 from reconciler.loop.children import Children
 from reconciler.loop.controller import Controller
 
 _BOUND: Final = "bound"
 _MARKED: Final = "marked"
 _LEAVING: Final = "leaving"
+_LIVING: Final = "living"
 _HELD: Final = timedelta(minutes=1)  # until a guard is asked again
 _SOON: Final = timedelta(seconds=1)
 
 
 class Instances:
-    """The sync of one kind; run it once. Serial for each object, concurrent across objects."""
+    """The sync of one kind; run it once. Serial for each object, concurrent across objects.
 
-    def __init__(self, pair: Pair, link: Link) -> None:
-        self.pair, self._link = pair, link
+    `moved` is called with an app namespace when `live_in` says something else of it.
+    """
+
+    def __init__(self, pair: Pair, link: Link, *, moved: Callable[[str], None]) -> None:
+        self.pair, self._link, self._moved = pair, link, moved
+        self._lived_in: set[str] = set()
         resource = pair.kind.resource
         self._controller = Controller(
             f"instances/{resource}",
@@ -56,7 +62,11 @@ class Instances:
         names = name if pair.kind.namespaced else self._claim_name
         self._sides = BothSides(
             link,
-            Sort(pair.kind, without_managed_fields, {_MARKED: _marked, _LEAVING: _leaving}),
+            Sort(
+                pair.kind,
+                copies.trimmed_claim,
+                {_MARKED: _marked, _LEAVING: _leaving, _LIVING: _living},
+            ),
             Sort(pair.kind, instance.trimmed_copy, {NAME: names, _BOUND: self._bound(names)}),
             wake=self._controller.add,
             look=self._controller.add_behind,
@@ -71,6 +81,7 @@ class Instances:
         )
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
         self._ward = link.guards.over(resource, self)
+        self._sides.view.store.subscribe(_LIVING, self._look_who_lives)
         self._children = Children()
         self._children.employ("sides", self._sides)
         self._children.employ("controller", self._controller)
@@ -83,6 +94,16 @@ class Instances:
     def has_claims(self, app_namespace: str) -> bool:
         """Tell whether there are claims in an app namespace."""
         return bool(self._sides.view.store.names(app_namespace))
+
+    def live_in(self, app_namespace: str) -> bool:
+        """Tell whether a developer has an instance in an app namespace that is to stay."""
+        return self._sides.view.store.has(_LIVING, app_namespace)
+
+    def _look_who_lives(self, app_namespace: str) -> None:
+        lives = self.live_in(app_namespace)
+        if lives != (app_namespace in self._lived_in):
+            (self._lived_in.add if lives else self._lived_in.discard)(app_namespace)
+            self._moved(app_namespace)
 
     def stop(self) -> None:
         """Begin nothing new."""
@@ -221,6 +242,8 @@ class Instances:
     def _is_homeless(self, place: ObjectKey) -> bool:
         if not self.pair.kind.namespaced:
             return False
+        if self._link.is_reserved(place.namespace):
+            return True
         namespace = self._link.namespaces.get("", place.namespace)
         return namespace is None or is_deleting(namespace)
 
@@ -315,6 +338,12 @@ def _marked(claim: Manifest) -> Sequence[str]:
 def _leaving(claim: Manifest) -> Sequence[str]:
     """Return the place of such a claim that is being deleted, as an index does."""
     return _leaving_or_marked(claim) if is_deleting(claim) else ()
+
+
+def _living(claim: Manifest) -> Sequence[str]:
+    """Return the app namespace where a developer wants something, as an index does."""
+    stays = not is_deleting(claim) and not copies.is_providers(claim)
+    return (namespace_of(claim),) if stays else ()
 
 
 def _leaving_or_marked(claim: Manifest) -> Sequence[str]:

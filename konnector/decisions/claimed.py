@@ -2,7 +2,8 @@
 
 protocol-konnector.md E.2, restricted by mapping.md 0 "Direction of claims": an object goes only
 where an accepted claim lets it go, whatever annotations say. So what the claims do not let up is
-never sent to the control plane (H1), and what they do not let down is not brought (H2).
+never sent to the control plane (H1), and what they do not let down is not brought (H2). What comes
+down has to be asked for, too: by an instance of a developer in that app namespace.
 
 A copy is deleted if its origin is gone or on its way out, and a claim of that direction still
 reaches its name. It was made under a claim that its labels may no longer meet, and nobody else
@@ -10,12 +11,12 @@ would ever collect it; but no claim at all means that claims were withdrawn, whi
 where they are (E.3). Refuses to know where objects come from, and how many there are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
-from konnector.decisions.claims import Rule
+from konnector.decisions.claims import Rule, carried_by
 from konnector.decisions.copies import (
     content,
     is_managed,
@@ -59,10 +60,14 @@ Rival: TypeAlias = Literal["alone", "none", "perhaps", "there", "unasked"]
 _PROVIDER: Final = keys.OWNER_PROVIDER
 _CONSUMER: Final = keys.OWNER_CONSUMER
 # Credentials of one cluster itself: the other deletes them again, without end, or lets somebody in.
+# A release belongs where it was made: elsewhere, Helm takes it for one of its own.
 _OF_ONE_CLUSTER: Final = frozenset(
-    {"kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"}
+    {
+        "kubernetes.io/service-account-token",
+        "bootstrap.kubernetes.io/token",
+        "helm.sh/release.v1",
+    }
 )
-_NEVER_UP: Final = _OF_ONE_CLUSTER | {"helm.sh/release.v1"}  # of which a release was made
 # What each cluster makes in every namespace: carried over, two controllers would fight over it.
 _OF_THE_CLUSTER: Final = frozenset(
     {
@@ -79,8 +84,10 @@ _CAN_BE_IMMUTABLE: Final = frozenset(
 class Seen:
     """All that concerns one name in one mapped app namespace; None for an object that is absent.
 
-    `rules` are those of this kind of all bindings of this provider. `claim_place` is in the app
-    cluster, `copy_place` on the control plane. `consumer` is the object in the app cluster,
+    `rules` are those of this kind of all bindings of this provider. `living` are the bindings of
+    which a developer has an instance in this app namespace that is not being deleted; `reserved`:
+    it is one of a cluster's own programs. `claim_place` is in the app cluster, `copy_place` on the
+    control plane. `consumer` is the object in the app cluster,
     `provider`, always whole, that on the control plane. `consumer_partial`: of `consumer` there
     is only metadata, because it is in a view that does not hold the content of what no konnector
     made (H28).
@@ -95,6 +102,8 @@ class Seen:
     rules: Sequence[Rule]
     claim_place: ObjectKey
     copy_place: ObjectKey
+    living: Set[str] = frozenset()
+    reserved: bool = False
     consumer: Manifest | None = field(default=None, repr=False)
     provider: Manifest | None = field(default=None, repr=False)
     consumer_partial: bool = False
@@ -237,13 +246,15 @@ def _reached(seen: Seen, *, down: bool) -> bool:
 
 
 def _taking_down(seen: Seen, origin: Manifest) -> list[Rule]:
-    """Return the rules under which the provider's object comes down."""
+    """Return the rules under which the object comes down: to where developers use the service."""
     place = seen.claim_place
     named_only = _is_of_the_cluster(seen) or get_text(origin, "type") in _OF_ONE_CLUSTER
     return [
         rule
         for rule in seen.rules
         if rule.goes_down
+        and rule.binding in seen.living
+        and not (seen.reserved and place.namespace not in rule.literal_namespaces)
         and rule.selects(place, origin)
         and not (named_only and place.name not in rule.literal)
     ]
@@ -271,7 +282,7 @@ def _may_go_up(seen: Seen, origin: Manifest) -> bool:
 def _is_kept(seen: Seen, origin: Manifest) -> bool:
     """Tell whether an object stays in the app cluster unless its very name is claimed."""
     return (
-        get_text(origin, "type") in _NEVER_UP
+        get_text(origin, "type") in _OF_ONE_CLUSTER
         or _is_of_the_cluster(seen)
         or keys.SPACE_UID in annotations_of(origin)  # a kubeconfig of a konnector
     )
@@ -292,12 +303,12 @@ def _steps(seen: Seen, way: _Way) -> tuple[Step, ...]:
     if way is _Way.DOWN and provider is not None:
         return (
             *_marked(there, provider, _PROVIDER),
-            *_brought(here, provider, consumer, _marks_of_copy(seen, _PROVIDER)),
+            *_brought(here, provider, consumer, _travel(seen, _PROVIDER)),
         )
     if way is _Way.UP and consumer is not None:
         return (
             *_marked(here, consumer, _CONSUMER),
-            *_brought(there, consumer, provider, _marks_of_copy(seen, _CONSUMER)),
+            *_brought(there, consumer, provider, _travel(seen, _CONSUMER)),
         )
     return ()
 
@@ -309,6 +320,17 @@ def _marked(ref: Ref, origin: Manifest, owner: str) -> tuple[Step, ...]:
     return (Patch(ref, {"metadata": metadata}),)
 
 
+class _Travel(NamedTuple):
+    """What a copy is annotated with, and what goes along beside what always does."""
+
+    marks: Mapping[str, str]
+    more: Set[str]
+
+
+def _travel(seen: Seen, owner: str) -> _Travel:
+    return _Travel(_marks_of_copy(seen, owner), carried_by(seen.rules, down=owner == _PROVIDER))
+
+
 def _marks_of_copy(seen: Seen, owner: str) -> dict[str, str]:
     """Return what a copy says of its origin. On the control plane, its namespace says the rest."""
     marks = {keys.RESOURCE_OWNER: owner}
@@ -318,23 +340,23 @@ def _marks_of_copy(seen: Seen, owner: str) -> dict[str, str]:
 
 
 def _brought(
-    ref: Ref, origin: Manifest, copy: Manifest | None, marks: Mapping[str, str]
+    ref: Ref, origin: Manifest, copy: Manifest | None, travel: _Travel
 ) -> tuple[Step, ...]:
     """Return what makes the object at `ref` the copy of its origin."""
     if copy is None:
-        return (_made(ref, origin, marks),)
+        return (_made(ref, origin, travel),)
     changed = difference(content(copy), content(origin))
     if changed and _must_be_made_anew(ref.kind, origin, copy):
-        return (deletion(ref.cluster, ref.kind, copy), _made(ref, origin, marks))
-    metadata = _metadata_changes(origin, copy, marks)
+        return (deletion(ref.cluster, ref.kind, copy), _made(ref, origin, travel))
+    metadata = _metadata_changes(origin, copy, travel)
     if not changed and not metadata:
         return ()
     return (Patch(ref, {"metadata": {**preconditions_of(copy), **metadata}, **changed}),)
 
 
-def _made(ref: Ref, origin: Manifest, marks: Mapping[str, str]) -> Create:
+def _made(ref: Ref, origin: Manifest, travel: _Travel) -> Create:
     place = ObjectKey(ref.namespace, ref.name)
-    return Create(ref.kind, moved(origin, ref.kind, place, marks), ref.cluster)
+    return Create(ref.kind, moved(origin, ref.kind, place, *travel), ref.cluster)
 
 
 def _must_be_made_anew(kind: Kind, origin: Manifest, copy: Manifest) -> bool:
@@ -344,12 +366,12 @@ def _must_be_made_anew(kind: Kind, origin: Manifest, copy: Manifest) -> bool:
     return get_bool(copy, "immutable") or get_text(copy, "type") != get_text(origin, "type")
 
 
-def _metadata_changes(
-    origin: Manifest, copy: Manifest, marks: Mapping[str, str]
-) -> dict[str, JSON]:
-    held = annotations_of(copy)
-    labels = difference(travelling_labels(copy), travelling_labels(origin))
-    annotations = difference(travelling_annotations(copy), travelling_annotations(origin))
+def _metadata_changes(origin: Manifest, copy: Manifest, travel: _Travel) -> dict[str, JSON]:
+    held, (marks, more) = annotations_of(copy), travel
+    labels = difference(travelling_labels(copy, more), travelling_labels(origin, more))
+    annotations = difference(
+        travelling_annotations(copy, more), travelling_annotations(origin, more)
+    )
     annotations |= {key: value for key, value in marks.items() if held.get(key) != value}
     changes = {"labels": labels, "annotations": annotations}
     return {name: change for name, change in changes.items() if change}

@@ -6,10 +6,11 @@ the claim select nothing. Refuses to know which objects there are, and what is d
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
+from konnector.decisions import copies
 from reconciler.core import keys, names
 from reconciler.core.manifest import (
     JSON,
@@ -71,8 +72,10 @@ class Rule:
     whether it serves them. `owner` says which way objects may go: the provider's only down, the
     consumer's only up; "" is a claim that does not say. `names` None stands for all; `literal`
     are those that the claim spells out, also beside a `*`. `namespaces` are app namespaces, None
-    for all, none at all for objects without a namespace. An object needs all labels of one item of
-    `labels`, and all of `fields`. `binding` is the APIServiceBinding's name.
+    for all, none at all for objects without a namespace; `literal_namespaces` are as `literal`. An
+    object needs all labels of one item of `labels`, and all of `fields`. `binding` is the
+    APIServiceBinding's name. `up` and `down` are the labels and annotations that go that way
+    beside those that always do.
     """
 
     group: str
@@ -83,11 +86,14 @@ class Rule:
     names: frozenset[str] | None = None
     literal: frozenset[str] = frozenset()
     namespaces: frozenset[str] | None = None
+    literal_namespaces: frozenset[str] = frozenset()
     labels: tuple[frozenset[tuple[str, str]], ...] = ()
     fields: tuple[Term, ...] = ()
     required: bool = False
     recreate_when_consumer_side_deleted: bool = True
     replace_existing: bool = False
+    up: frozenset[str] = frozenset()
+    down: frozenset[str] = frozenset()
 
     @property
     def goes_down(self) -> bool:
@@ -138,10 +144,21 @@ class _Refused(ValueError):
     """Why a claim cannot be followed."""
 
 
-def rules_of(binding: Manifest) -> Claims:
+def carried_by(rules: Iterable[Rule], *, down: bool) -> frozenset[str]:
+    """Return the labels and annotations that go along one way beside those that always do."""
+    named = [
+        rule.down if down else rule.up
+        for rule in rules
+        if (rule.goes_down if down else rule.goes_up)
+    ]
+    return frozenset().union(*named)
+
+
+def rules_of(binding: Manifest, export: Manifest | None = None) -> Claims:
     """Return what the accepted claims of an APIServiceBinding mean. Never raises.
 
     A claim says the same with the CRD's defaults and without them. Rejected ones say nothing.
+    Which more labels and annotations go along, says each side for what comes to it.
     """
     rules: list[Rule] = []
     unsupported: list[str] = []
@@ -151,10 +168,11 @@ def rules_of(binding: Manifest) -> Claims:
             continue
         subject = _subject(number, claim)
         try:
-            rules.append(_rule(claim, name_of(binding)))
+            rule = _rule(claim, name_of(binding))
         except _Refused as refused:
             unsupported.append(f"{subject} is not followed: {refused}")
             continue
+        rules.append(replace(rule, up=copies.carried(export), down=copies.carried(binding)))
         unsupported += [
             f"{subject} is followed without {'.'.join(path)}, which is not supported"
             for path in _IGNORED
@@ -195,6 +213,7 @@ def _rule(claim: Manifest, binding: str) -> Rule:
         names=frozenset(listed) if listed and _ANY not in listed else None,
         literal=frozenset(listed or ()) - {_ANY},
         namespaces=None if spaces is None or _ANY in spaces else frozenset(spaces),
+        literal_namespaces=frozenset(spaces or ()) - {_ANY},
         labels=tuple(_labels(selector)),
         fields=tuple(_terms(selector)),
         required=get_bool(claim, "required"),

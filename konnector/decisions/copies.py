@@ -1,9 +1,10 @@
 """What of an object goes to the other side: its content, and the labels that are meant to travel.
 
-Of protocol-konnector.md D.2, E.2 and H12. Refuses to know which way an object goes.
+Of protocol-konnector.md D.2, E.2 and H12: an allow list, and what the two sides name beside it; for
+what comes down, the app cluster alone. Refuses to know which way an object goes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Final
 
 from reconciler.core import keys
@@ -11,12 +12,18 @@ from reconciler.core.manifest import (
     JSON,
     Manifest,
     annotations_of,
+    drop,
     get_map,
+    get_maps,
     get_text,
     labels_of,
+    put,
 )
 from reconciler.core.refs import Kind, ObjectKey
 
+# Who wrote copies: we, and the original, whose creations count as updates by its own name (H10).
+WRITERS: Final = (keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR)
+_MANAGED_FIELDS: Final = ("metadata", "managedFields")
 _NOT_CONTENT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 # What tools write to find their own objects again, on the other side finds the wrong ones: they
 # would be pruned there. The rest is ours, or says how one side alone handles the object.
@@ -34,6 +41,10 @@ _STAYS: Final = (
     "objectset.rio.cattle.io/",
     "applyset.kubernetes.io/",
 )
+# What only describes. Other keys may be orders to a program of the other side.
+_TRAVELS: Final = ("app.kubernetes.io/", "servicebinding.io/")
+_NAMED: Final = 100  # keys that an annotation may name
+NO_MORE: Final[frozenset[str]] = frozenset()
 
 
 def content(live: Manifest) -> dict[str, JSON]:
@@ -41,22 +52,63 @@ def content(live: Manifest) -> dict[str, JSON]:
     return {key: value for key, value in live.items() if key not in _NOT_CONTENT}
 
 
-def travels(key: str) -> bool:
-    """Tell whether a label or an annotation with this key goes to the other side."""
-    return not key.startswith(_STAYS)
+def carried(live: Manifest | None) -> frozenset[str]:
+    """Return the keys that an object names as going along: exact, or with `*` at the end."""
+    named = annotations_of(live or {}).get(keys.CARRIES, "").split(",")[:_NAMED]
+    return frozenset(filter(None, (one.strip() for one in named)))
 
 
-def travelling_labels(live: Manifest) -> dict[str, str]:
+def travels(key: str, more: Set[str] = NO_MORE) -> bool:
+    """Tell whether a label or an annotation with this key goes to the other side.
+
+    `more` is what `carried` returned.
+    """
+    if key.startswith(_STAYS):
+        return False
+    return key.startswith(_TRAVELS) or any(_names(one, key) for one in more)
+
+
+def is_left(key: str, more: Set[str] = NO_MORE) -> bool:
+    """Tell whether what a copy has under this key stays as it is: nobody carries it any more."""
+    return not key.startswith(_STAYS) and not travels(key, more)
+
+
+def travelling_labels(live: Manifest, more: Set[str] = NO_MORE) -> dict[str, str]:
     """Return the labels that go to the other side."""
-    return {key: value for key, value in labels_of(live).items() if travels(key)}
+    return {key: value for key, value in labels_of(live).items() if travels(key, more)}
 
 
-def travelling_annotations(live: Manifest) -> dict[str, str]:
+def travelling_annotations(live: Manifest, more: Set[str] = NO_MORE) -> dict[str, str]:
     """Return the annotations that go to the other side."""
-    return {key: value for key, value in annotations_of(live).items() if travels(key)}
+    return {key: value for key, value in annotations_of(live).items() if travels(key, more)}
 
 
-def moved(live: Manifest, kind: Kind, to: ObjectKey, marks: Mapping[str, str]) -> dict[str, JSON]:
+def as_left(
+    copy: Manifest, wanted: Manifest, written: Iterable[Manifest], more: Set[str]
+) -> dict[str, JSON]:
+    """Return labels and annotations with those that went up before, and would not any more.
+
+    `wanted` says those that go up, `written` what konnectors wrote of the copy, as FieldsV1. In an
+    apply only what is said again stays; and a service may be found by an annotation ever since.
+    """
+    fields = list(written)
+    found: dict[str, JSON] = {}
+    for group in ("labels", "annotations"):
+        held = get_map(copy, "metadata", group)
+        said = {key for one in fields for key in get_map(one, "f:metadata", f"f:{group}")}
+        ours = {key.removeprefix("f:") for key in said} & held.keys()
+        if left := {key: held[key] for key in ours if is_left(key, more)}:
+            found[group] = {**left, **get_map(wanted, "metadata", group)}
+    return found
+
+
+def moved(
+    live: Manifest,
+    kind: Kind,
+    to: ObjectKey,
+    marks: Mapping[str, str],
+    more: Set[str] = NO_MORE,
+) -> dict[str, JSON]:
     """Return the object as it is made on the other side, annotated with `marks`.
 
     Nothing in it is the server's; owners and finalizers of one side mean nothing, or worse, on
@@ -65,15 +117,32 @@ def moved(live: Manifest, kind: Kind, to: ObjectKey, marks: Mapping[str, str]) -
     metadata: dict[str, JSON] = {"name": to.name}
     if to.namespace:
         metadata["namespace"] = to.namespace
-    if labels := travelling_labels(live):
+    if labels := travelling_labels(live, more):
         metadata["labels"] = labels
-    metadata["annotations"] = {**travelling_annotations(live), **marks}
+    metadata["annotations"] = {**travelling_annotations(live, more), **marks}
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
         "metadata": metadata,
         **content(live),
     }
+
+
+def trimmed_claim(live: Manifest) -> Manifest:
+    """Return an instance of the app cluster without who wrote it; but that nobody there did, stays.
+
+    Such a one was brought from the control plane (D.4), and no developer has touched it since.
+    """
+    entries = get_maps(live, "metadata", "managedFields")
+    writers = {get_text(one, "manager") for one in entries if not one.get("subresource")}
+    if writers and writers <= set(WRITERS):
+        return put(live, [{"manager": one} for one in sorted(writers)], *_MANAGED_FIELDS)
+    return drop(live, *_MANAGED_FIELDS)
+
+
+def is_providers(claim: Manifest) -> bool:
+    """Tell whether an instance that `trimmed_claim` has trimmed is not a developer's."""
+    return bool(get_maps(claim, *_MANAGED_FIELDS))
 
 
 def is_managed(live: Manifest) -> bool:
@@ -84,3 +153,7 @@ def is_managed(live: Manifest) -> bool:
 def owner_of(live: Manifest | None) -> str:
     """Return which side owns a claimed object, as its annotation says; "" for no word of it."""
     return get_text(live, "metadata", "annotations", keys.RESOURCE_OWNER)
+
+
+def _names(pattern: str, key: str) -> bool:
+    return key.startswith(pattern[:-1]) if pattern.endswith("*") else key == pattern

@@ -12,6 +12,7 @@ from typing import Final
 
 from konnector.decisions import copies, emptied
 from konnector.decisions.agreement import agrees
+from konnector.decisions.copies import WRITERS
 from konnector.decisions.difference import difference
 from konnector.decisions.pair import Pair
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
@@ -49,8 +50,6 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import ObjectKey
 
-# Who wrote copies: we, and the original, whose creations count as updates by its own name (H10).
-WRITERS: Final = (keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR)
 _FIELDS: Final = "fieldsV1"
 _METADATA: Final = "f:metadata"
 _ITSELF: Final = "."
@@ -169,9 +168,9 @@ def decide(pair: Pair, seen: Seen) -> Decision | Read:
 def stated(pair: Pair, claim: Manifest) -> dict[str, JSON]:
     """Return the fields of the copy that the claim decides about, without identity."""
     metadata: dict[str, JSON] = {
-        "annotations": {**copies.travelling_annotations(claim), **pair.marks}
+        "annotations": {**copies.travelling_annotations(claim, pair.carries), **pair.marks}
     }
-    if labels := copies.travelling_labels(claim):
+    if labels := copies.travelling_labels(claim, pair.carries):
         metadata["labels"] = labels
     return {"metadata": metadata, **copies.content(claim)}
 
@@ -231,7 +230,7 @@ def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
         return Decision(notes=(_taken(seen),))
     if copies.is_managed(claim) and seen.creates_held:
         return Decision(notes=(Note("RecreationHeld", seen.creates_held, "Warning"),))
-    made = copies.moved(claim, pair.kind, seen.copy_place, pair.marks)
+    made = copies.moved(claim, pair.kind, seen.copy_place, pair.marks, pair.carries)
     if owners := pair.owners:
         made["metadata"] = {**get_map(made, "metadata"), "ownerReferences": owners}
     made_there = Create(pair.kind, made, CONTROL_PLANE)
@@ -265,7 +264,7 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
     if not copies.is_managed(copy) or keys.RELEASED in annotations_of(copy):
         return _decision(*tasks, (_joining(pair, copy),))
     wanted = stated(pair, claim)
-    paths_left = _paths_left(copy, wanted)
+    paths_left = _paths_left(pair, copy, wanted)
     written = [*_written(copy), *_written(copy, by_konnectors=False)]
     if not paths_left and (seen.settled or agrees(copy, wanted, written)):
         return _decision(*tasks)
@@ -280,27 +279,28 @@ def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
     What we, or the original, wrote by creating can be taken back only once it counts as applied.
     """
     steps: list[Step] = []
-    if before := _before_apply(copy, wanted):
+    if before := _before_apply(pair, copy, wanted):
         steps.append(JsonPatch(ref_of(CONTROL_PLANE, pair.kind, copy), tuple(before)))
     identity: dict[str, JSON] = {"name": name_of(copy), **preconditions_of(copy)}
     if namespace := namespace_of(copy):
         identity["namespace"] = namespace
     if owners := pair.owners:
         identity["ownerReferences"] = owners
+    left = copies.as_left(copy, wanted, _written(copy), pair.carries)
     body: dict[str, JSON] = {
         "apiVersion": pair.kind.api_version,
         "kind": pair.kind.kind,
         **wanted,
-        "metadata": {**identity, **get_map(wanted, "metadata")},
+        "metadata": {**identity, **get_map(wanted, "metadata"), **left},
     }
     return (*steps, Apply(pair.kind, body, CONTROL_PLANE))
 
 
-def _before_apply(copy: Manifest, wanted: Manifest) -> Sequence[Manifest]:
+def _before_apply(pair: Pair, copy: Manifest, wanted: Manifest) -> Sequence[Manifest]:
     """Return the JSON Patch without which an apply would not take back what it has to."""
     writer, *others = WRITERS
     taken_over = created_to_applied(copy, manager=writer, from_managers=others)
-    if taken_over is None or not _paths_left(_as_created(copy), wanted):
+    if taken_over is None or not _paths_left(pair, _as_created(copy), wanted):
         taken_over = []
     ours, theirs = _written(copy), _written(copy, by_konnectors=False)
     removed = emptied.removals(copy, wanted, ours=ours, others=theirs)
@@ -310,10 +310,10 @@ def _before_apply(copy: Manifest, wanted: Manifest) -> Sequence[Manifest]:
     return [*taken_over, *removed]
 
 
-def _paths_left(copy: Manifest, wanted: Manifest) -> bool:
+def _paths_left(pair: Pair, copy: Manifest, wanted: Manifest) -> bool:
     """Tell whether the copy holds fields that a konnector wrote and the claim does not state."""
     return any(
-        _travels(path)
+        _travels(pair, path)
         for writer in WRITERS
         if _wrote(copy, writer)
         for path in unstated_paths(copy, manager=writer, stated=wanted, empty_is_absent=False)
@@ -341,11 +341,11 @@ def _written(copy: Manifest, *, by_konnectors: bool = True) -> list[Manifest]:
     ]
 
 
-def _travels(path: tuple[str, ...]) -> bool:
+def _travels(pair: Pair, path: tuple[str, ...]) -> bool:
     """Tell whether the claim decides about a field; finalizers, owners and status are others'."""
     match path:
         case ("f:metadata", "f:labels" | "f:annotations", key):
-            return copies.travels(key.removeprefix("f:"))
+            return copies.travels(key.removeprefix("f:"), pair.carries)
         case ("f:metadata" | "f:status", *_):
             return False
         case _:

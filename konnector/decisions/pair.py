@@ -19,12 +19,14 @@ class Pair:
     """`kind` is the same on both sides. `space_uid` is of the space's Namespace.
 
     `has_status`: the kind has a status subresource, so that its status is written there.
+    `carries`: the labels and annotations that go up beside those that always do.
     """
 
     kind: Kind
     space: str
     space_uid: str
     has_status: bool
+    carries: frozenset[str] = frozenset()
 
     @property
     def marks(self) -> Mapping[str, str]:

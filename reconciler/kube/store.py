@@ -118,6 +118,10 @@ class Store:
         """Return the values that objects have in this index."""
         return list(self._found[self._positions[index]])
 
+    def has(self, index: str, value: str) -> bool:
+        """Tell whether any object has this value in this index."""
+        return value in self._found[self._positions[index]]
+
     def count(self, index: str) -> int:
         """Return how many values objects have in this index."""
         return len(self._found[self._positions[index]])

@@ -25,11 +25,11 @@ async def owner(side: Side) -> Any:
 async def test_what_is_born_on_the_control_plane_comes_down_and_goes_from_here(
     scene: Scene,
 ) -> None:
-    """G 33, 34, 56; golden 02/40, 41, 06/30, 31, with H5 mended: no owner, no finalizer."""
+    """G 33, 34, 56; golden 02/40, 41, 06/30, 31, with H5 mended: no owner, no finalizer; and T4."""
     async with story(scene) as told:
         await told.settle("first")
         metadata = {
-            "labels": {"from": "provider"},
+            "labels": {"from": "provider", "app.kubernetes.io/name": "orders"},
             "annotations": {LAST_APPLIED: "{}", "note.example/x": "1"},
             "finalizers": [HOLD],
             "ownerReferences": [await owner(told.there)],
@@ -41,8 +41,8 @@ async def test_what_is_born_on_the_control_plane_comes_down_and_goes_from_here(
         await until(told.is_ready)
         adopted = await told.here.read()
         assert adopted["spec"] == {"size": "1Gi"}
-        assert adopted["metadata"]["labels"] == {"from": "provider"}
-        assert annotations_of(adopted) == {**BOUND, "note.example/x": "1"}
+        assert adopted["metadata"]["labels"] == {"app.kubernetes.io/name": "orders"}
+        assert annotations_of(adopted) == BOUND
         assert finalizers_of(adopted) == [keys.SYNCER]
         assert "ownerReferences" not in adopted["metadata"]
         assert await told.writes() == [

@@ -17,6 +17,8 @@ from tests.support.konnector import konnector
 from tests.support.konnector_claims import End, bound, claim, data, is_idle
 
 OWNER = keys.RESOURCE_OWNER
+NAME, PART = "app.kubernetes.io/name", "app.kubernetes.io/part-of"
+NOTE = "servicebinding.io/provider"
 DOWN = claim("secrets", "Provider")
 UP = claim("configmaps", "Consumer")
 WAYS = {
@@ -34,22 +36,22 @@ async def test_a_claimed_object_follows_its_origin_and_nothing_else(scene: Scene
         there, here = await bound(scene, accepted)
         origin, copy = (there, here) if owner == "Provider" else (here, there)
         metadata = {
-            "labels": {"made-by": "service", "argocd.argoproj.io/instance": "x"},
-            "annotations": {"note.example/rotation": "1"},
+            "labels": {PART: "service", "argocd.argoproj.io/instance": "x", "team": "a"},
+            "annotations": {NOTE: "1", "note.example/rotation": "1"},
             "finalizers": ["service.example/hold"],
         }
         await origin.make(kind, "creds", metadata=metadata, **data("one", kind.kind))
 
         made = await until(lambda: copy.holds(kind, "creds", "one"))
-        assert made["metadata"]["labels"] == {"made-by": "service"}
-        assert annotations_of(made) == {"note.example/rotation": "1", OWNER: owner}
+        assert made["metadata"]["labels"] == {PART: "service"}
+        assert annotations_of(made) == {NOTE: "1", OWNER: owner}
         assert finalizers_of(made) == []
         assert annotations_of(await origin.read(kind, "creds"))[OWNER] == owner
 
-        edited = {**data("mine", kind.kind), "metadata": {"labels": {"made-by": "me", "and": "x"}}}
+        edited = {**data("mine", kind.kind), "metadata": {"labels": {PART: "me", NAME: "x"}}}
         await copy.patch(kind, "creds", **edited)
         back = await until(lambda: copy.holds(kind, "creds", "one"))
-        assert back["metadata"]["labels"] == {"made-by": "service"}
+        assert back["metadata"]["labels"] == {PART: "service"}
 
         await origin.patch(kind, "creds", **data("two", kind.kind))
         await until(lambda: copy.holds(kind, "creds", "two"))

@@ -16,6 +16,7 @@ from tests.support.konnector_scenes import (
 )
 
 HOLD = "provider.example/cleanup"
+NAME = "app.kubernetes.io/name"
 
 
 def marks(space: str) -> dict[str, Any]:
@@ -33,13 +34,13 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
     async with story(wide, CLUSTER_WIDE) as told:
         await told.settle("first")
         told.begin()
-        metadata = {"labels": {"team": "a", "argocd.argoproj.io/instance": "x"}}
+        metadata = {"labels": {NAME: "a", "argocd.argoproj.io/instance": "x"}}
         await told.settle(metadata=metadata)
         created = ["patch here orders", "patch/status here orders", "create there orders"]
         assert await told.writes() == created
         copy = await told.there.read()
         assert copy["metadata"]["name"] == f"{wide.space}-orders"
-        assert labels_of(copy) == {"team": "a"}
+        assert labels_of(copy) == {NAME: "a"}
         assert annotations_of(copy) == {
             keys.BOUND: "true",
             keys.CLUSTER_NAMESPACE: wide.space,

@@ -23,6 +23,8 @@ from tests.support.konnector_scenes import (
     working,
 )
 
+NAME, PART = "app.kubernetes.io/name", "app.kubernetes.io/part-of"
+NOTE = "servicebinding.io/provider"
 TOOLS = {
     "kubectl.kubernetes.io/last-applied-configuration": "{}",
     "argocd.argoproj.io/tracking-id": "x",
@@ -93,17 +95,17 @@ async def test_what_is_in_order_is_written_by_no_restart(scene: Scene) -> None:
 
 
 async def test_what_each_side_gets_of_metadata(scene: Scene) -> None:
-    """Golden 02/20 and 25, with H12 mended: labels and annotations travel, those of tools stay."""
+    """Golden 02/20 and 25, with H12 mended: what describes travels, the rest stays."""
     async with story(scene) as told:
         metadata = {
-            "labels": {"team": "orders", "app.kubernetes.io/managed-by": "argocd"},
-            "annotations": {"note.example/owner": "anna", **TOOLS},
+            "labels": {NAME: "orders", "app.kubernetes.io/managed-by": "argocd", "team": "x"},
+            "annotations": {NOTE: "anna", **TOOLS},
             "finalizers": ["somebody.example/x"],
         }
         await told.here.make(metadata=metadata)
         copy = await until(told.there.read)
-        assert labels_of(copy) == {"team": "orders"}
-        assert annotations_of(copy) == {"note.example/owner": "anna", keys.BOUND: "true"}
+        assert labels_of(copy) == {NAME: "orders"}
+        assert annotations_of(copy) == {NOTE: "anna", keys.BOUND: "true"}
         assert finalizers_of(copy) == []
         assert "ownerReferences" not in copy["metadata"]
         assert managers(copy) == {(keys.MANAGER_KONNECTOR, "Update", "")}
@@ -112,18 +114,18 @@ async def test_what_each_side_gets_of_metadata(scene: Scene) -> None:
         assert annotations_of(instance)[keys.BOUND] == "true"
 
         told.begin()
-        await told.here.patch({"metadata": {"labels": {"team": "billing", "tier": "small"}}})
-        await until(lambda: equals(told.there.labels(), {"team": "billing", "tier": "small"}))
-        note = {"annotations": {"note.example/owner": None}, "labels": {"tier": None}}
+        await told.here.patch({"metadata": {"labels": {NAME: "billing", PART: "small"}}})
+        await until(lambda: equals(told.there.labels(), {NAME: "billing", PART: "small"}))
+        note = {"annotations": {NOTE: None}, "labels": {PART: None}}
         await told.here.patch({"metadata": note})
-        await until(lambda: equals(told.there.labels(), {"team": "billing"}))
+        await until(lambda: equals(told.there.labels(), {NAME: "billing"}))
         await until(lambda: equals(told.there.annotations(), {keys.BOUND: "true"}))
         await told.there.patch({"metadata": {"labels": {"made-by": "provider"}}})
         changed = {"annotations": {next(iter(TOOLS)): "{...}"}}
         await told.here.patch({"metadata": changed})
         applied = ["patch there orders"] * 3  # once as a JSON patch of managedFields
         assert await told.writes() == applied
-        assert await told.there.labels() == {"team": "billing", "made-by": "provider"}
+        assert await told.there.labels() == {NAME: "billing", "made-by": "provider"}
         await told.here.hold()
 
 

@@ -45,11 +45,21 @@ def rules(*selectors, **more):
         {"resource": "secrets", "version": "v1", "state": "Accepted", "selector": one, **more}
         for one in selectors
     ]
-    return rules_of({"metadata": {"name": "b"}, "spec": {"permissionClaims": claims}}).rules
+    metadata = {"name": "b", "annotations": {"klutchctl.dev/carries": "*"}}
+    both_ways: Any = {"metadata": metadata, "spec": {"permissionClaims": claims}}
+    return rules_of(both_ways, both_ways).rules
 
 
 def looked(claims, provider, consumer, **more):
-    facts = {"kind": SECRET, "rules": claims, "claim_place": APP, "copy_place": PLANE, **more}
+    """Return what is seen where a developer has an instance, unless `more` says otherwise."""
+    facts = {
+        "kind": SECRET,
+        "rules": claims,
+        "claim_place": APP,
+        "copy_place": PLANE,
+        "living": {"b"},
+        **more,
+    }
     return Seen(**facts, provider=provider, consumer=consumer)
 
 

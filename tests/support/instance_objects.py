@@ -10,7 +10,7 @@ from reconciler.core.manifest import annotations_of, get_map, get_texts
 from reconciler.core.refs import Kind, ObjectKey
 
 KIND = Kind("shop.example", "v1", "Database", "databases")
-PAIR = Pair(KIND, "cluster-a1", "uid-of-space", has_status=True)
+PAIR = Pair(KIND, "cluster-a1", "uid-of-space", True, frozenset({"team", "note"}))
 PLACE, COPY_PLACE = ObjectKey("dev", "orders"), ObjectKey("cluster-a1-dev", "orders")
 BOUND, OWNER = "klutch.anynines.com/bound", "klutch.anynines.com/resource-owner"
 SYNCER = "klutch.anynines.com/syncer"

@@ -8,7 +8,7 @@ from bind.export import Seen, decide
 from reconciler.blueprints.export import Terms, Unexportable, exported, source_hash
 from reconciler.core import causes
 from reconciler.core.decision import NOTHING, Delete, Patch
-from reconciler.core.manifest import annotations_of
+from reconciler.core.manifest import annotations_of, put
 from tests.support.space_objects import (
     CONFIG_MAPS,
     CONTROL_PLANE,
@@ -26,6 +26,7 @@ from tests.support.space_objects import (
 )
 
 GRACE = timedelta(minutes=10)
+CARRIES = "klutchctl.dev/carries"
 EVERYWHERE = Terms("Cluster", "Prefixed")
 
 
@@ -180,6 +181,34 @@ def test_claims_are_those_of_the_template(held, offered, want):
 def test_claims_that_are_all_withdrawn_leave_no_list():
     body = patch_of(look(seen(export(claims=[SECRETS]), template=template(claims=[]))))
     assert body["spec"] == {"permissionClaims": None}
+
+
+# What the export names, what the template does, what is written.
+NAMED = {
+    "nothing": (None, None, None),
+    "the same": ("team", "team", None),
+    "more": (None, "team", {"klutchctl.dev/carries": "team"}),
+    "no more": ("team", None, {"klutchctl.dev/carries": None}),
+}
+
+
+@pytest.mark.parametrize(("held", "offered", "want"), NAMED.values(), ids=NAMED.keys())
+def test_what_goes_up_is_named_by_the_template(held, offered, want):
+    live, source = (
+        one if value is None else put(one, value, "metadata", "annotations", CARRIES)
+        for one, value in ((export(), held), (template(), offered))
+    )
+    decision = look(seen(live, template=source))
+    if want is None:
+        assert decision.tasks == ()
+        return
+    body = patch_of(decision)
+    assert body["metadata"]["annotations"] == want
+    assert "spec" not in body
+    assert (
+        look(seen(put(export(), "x", "metadata", "annotations", CARRIES), template=None)).tasks
+        == ()
+    )
 
 
 def test_crd_and_claims_are_one_write():

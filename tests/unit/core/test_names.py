@@ -168,6 +168,7 @@ OWN_KEYS = {
     keys.BINDING: "binding",
     keys.APP_CLUSTER_UID: "app-cluster-uid",
     keys.SPACE_UID: "space-uid",
+    keys.CARRIES: "carries",
     keys.ORIGIN_SPACE_UID: "origin-space-uid",
     keys.ACCESS: "access",
     keys.PARAMETERS: "parameters",

@@ -1,8 +1,11 @@
 """Which way claimed objects go (protocol-konnector.md E.2, E.5, G 35-41, 45-48, 54, 55, H)."""
 
+from typing import Any
+
 import pytest
 
 from konnector.decisions.claimed import decide
+from konnector.decisions.reserved import is_reserved
 from reconciler.core.decision import NOTHING, Delete
 from reconciler.core.refs import CONFIG_MAP, ObjectKey
 from tests.support.claimed_objects import (
@@ -202,13 +205,52 @@ def test_some_go_up_only_if_they_are_named(more, owner):
 
 
 @pytest.mark.parametrize(
-    "kind", ["kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"]
+    "kind",
+    ["kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token", "helm.sh/release.v1"],
 )
 def test_credentials_of_the_control_plane_come_down_only_if_they_are_named(kind):
     for owner in ("", "Provider"):
         assert decide(looked((*ANY, *DOWN), plane(owner, type=kind), None)) is NOTHING
     named = rules({"owner": "Provider", "names": ["*", "creds"]})
     assert told(decide(looked(named, plane(type=kind), None))) == CREATED_DOWN
+
+
+NAMESPACED = rules({"owner": "Provider", "namespaces": ["*", "team-a"]})
+# Claims, what is seen beside the two, whether the provider's object comes down.
+ASKED: Any = {
+    "by an instance of the binding": (DOWN, {}, True),
+    "by one of another binding": (DOWN, {"living": {"c"}}, False),
+    "by none": (DOWN, {"living": frozenset()}, False),
+    "by none, though all is spelled out": (NAMED, {"living": frozenset()}, False),
+    "in a namespace of the cluster's": (DOWN, {"reserved": True}, False),
+    "in one that the claim spells out": (NAMESPACED, {"reserved": True}, True),
+    "in one of those, by none": (NAMESPACED, {"reserved": True, "living": frozenset()}, False),
+}
+
+
+@pytest.mark.parametrize(("claims", "facts", "comes"), ASKED.values(), ids=ASKED.keys())
+def test_what_was_not_asked_for_does_not_come_down(claims, facts, comes):
+    assert bool(told(decide(looked(claims, plane(), None, **facts)))) is comes
+    # What came before stays as it is, until its origin goes.
+    changed = plane("Provider", TWO)
+    assert bool(told(decide(looked(claims, changed, app("Provider"), **facts)))) is comes
+    gone = decide(looked(claims, None, app("Provider"), **facts))
+    assert told(gone) == ["delete app-cluster"]
+
+
+RESERVED = ["kube-system", "kube-public", "kube-node-lease", "kube-x", "klutch-bind", "own"]
+
+
+@pytest.mark.parametrize("namespace", RESERVED)
+def test_namespaces_of_the_cluster_itself(namespace):
+    assert is_reserved(namespace, "own")
+    assert not is_reserved(namespace, "") or namespace != "own"
+
+
+@pytest.mark.parametrize("namespace", ["team-a", "kubernetes", "klutch-bind-x", ""])
+def test_namespaces_of_developers(namespace):
+    assert not is_reserved(namespace, "own")
+    assert not is_reserved(namespace, "")
 
 
 def test_what_each_cluster_makes_for_itself_goes_nowhere_unless_named():

@@ -58,13 +58,19 @@ READ = {
         replace(ALL, names=frozenset({"creds-*"}), literal=frozenset({"creds-*"})),
     ),
     "app namespaces": (
-        selecting(namespaces=["team-a"]), replace(ALL, namespaces=frozenset({"team-a"})),
+        selecting(namespaces=["team-a"]), replace(
+            ALL, namespaces=frozenset({"team-a"}), literal_namespaces=frozenset({"team-a"})
+        ),
     ),
     "the provider's": (selecting(owner="Provider"), replace(ALL, owner="Provider")),
     "the consumer's": (selecting(owner="Consumer"), replace(ALL, owner="Consumer")),
     "labels": (
         selecting(labelSelectors=[{"a": "1", "b": "2"}, {"c": "3"}]),
         replace(ALL, labels=(labels(a="1", b="2"), labels(c="3"))),
+    ),
+    "a namespace beside a * stays spelled out": (
+        selecting(namespaces=["*", "kube-system"]),
+        replace(ALL, literal_namespaces=frozenset({"kube-system"})),
     ),
     "fields": (
         selecting(fieldSelectors=["metadata.name=x,type!=Opaque", "metadata.namespace == y"]),

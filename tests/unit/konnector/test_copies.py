@@ -24,17 +24,76 @@ STAYS = [
     "objectset.rio.cattle.io/hash",
     "applyset.kubernetes.io/part-of",
 ]
-TRAVELS = ["team", "note.example/owner", "app.kubernetes.io/name", "crossplane.io/external-name"]
+DESCRIBES = ["app.kubernetes.io/name", "app.kubernetes.io/part-of", "servicebinding.io/provider"]
+# What may be an order to a program of the other side goes along only where it is named.
+ORDERS = [
+    "team",
+    "note.example/owner",
+    "crossplane.io/external-name",
+    "crossplane.io/paused",
+    "reflector.v1.k8s.emberstack.com/reflection-auto-enabled",
+    "servicebinding.io",
+]
 
 
 @pytest.mark.parametrize("key", STAYS)
 def test_what_tools_and_konnectors_write_stays(key):
     assert not copies.travels(key)
+    assert not copies.travels(key, {"*", key})
+    assert not copies.is_left(key, {"*", key})
 
 
-@pytest.mark.parametrize("key", TRAVELS)
-def test_all_else_travels(key):
+@pytest.mark.parametrize("key", DESCRIBES)
+def test_what_describes_travels(key):
     assert copies.travels(key)
+
+
+@pytest.mark.parametrize("key", ORDERS)
+def test_all_else_travels_where_it_is_named(key):
+    assert not copies.travels(key)
+    assert copies.is_left(key)
+    for named in (key, "*", f"{key[:4]}*", f"other, {key} ,"):
+        more = copies.carried({"metadata": {"annotations": {"klutchctl.dev/carries": named}}})
+        assert copies.travels(key, more)
+        assert not copies.is_left(key, more)
+    assert not copies.travels(key, {key[:-1], f"{key}x*"})
+
+
+NAMES_NOTHING: list[Any] = [
+    None,
+    {},
+    {"metadata": {"annotations": {"klutchctl.dev/carries": " , ,"}}},
+    {"metadata": {"annotations": {"klutchctl.dev/carries": ["*"]}}},
+]
+
+
+@pytest.mark.parametrize("live", NAMES_NOTHING)
+def test_what_names_nothing(live):
+    assert copies.carried(live) == frozenset()
+
+
+WRITTEN_BY = [
+    ("klutch.anynines.com", "", True),
+    ("konnector", "", True),
+    ("kubectl", "", False),
+    ("operator", "status", True),
+]
+
+
+@pytest.mark.parametrize(("manager", "subresource", "provided"), WRITTEN_BY)
+def test_an_instance_is_the_developers_once_a_developer_wrote_it(manager, subresource, provided):
+    entries = [
+        {"manager": "klutch.anynines.com", "fieldsV1": {"f:spec": {}}},
+        {"manager": manager, "subresource": subresource, "fieldsV1": {"f:spec": {}}},
+    ]
+    live: Any = {"metadata": {"name": "orders", "managedFields": entries}}
+    assert copies.is_providers(copies.trimmed_claim(live)) is provided
+
+
+def test_an_instance_of_which_nobody_knows_who_wrote_it_is_the_developers():
+    live = {"metadata": {"name": "orders"}}
+    assert copies.trimmed_claim(live) == live
+    assert not copies.is_providers(live)
 
 
 LIVE: Any = {
@@ -66,7 +125,7 @@ LIVE: Any = {
 
 def test_moved():
     marks = {"klutch.anynines.com/bound": "true"}
-    assert copies.moved(LIVE, KIND, ObjectKey("sns", "other"), marks) == {
+    assert copies.moved(LIVE, KIND, ObjectKey("sns", "other"), marks, {"team"}) == {
         "apiVersion": "shop.example/v1",
         "kind": "Database",
         "metadata": {

@@ -225,7 +225,7 @@ def test_a_copy_has_content_and_what_is_meant_to_travel_and_nothing_else():
 
 def test_an_adopted_claim_has_neither_owners_nor_finalizers_of_the_other_side():
     meta = {
-        "labels": {"team": "a", "argocd.argoproj.io/instance": "x"},
+        "labels": {"app.kubernetes.io/name": "a", "team": "a", "argocd.argoproj.io/instance": "x"},
         "annotations": {"note": "n", **TOOLS},
         "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u"}],
         "finalizers": ["provider.example/x"],
@@ -240,8 +240,8 @@ def test_an_adopted_claim_has_neither_owners_nor_finalizers_of_the_other_side():
         "metadata": {
             "name": "orders",
             "namespace": "dev",
-            "labels": {"team": "a"},
-            "annotations": {"note": "n", BOUND: "true"},
+            "labels": {"app.kubernetes.io/name": "a"},
+            "annotations": {BOUND: "true"},
             "finalizers": [SYNCER],
         },
         "spec": SMALL,

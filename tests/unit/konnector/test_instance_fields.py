@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from konnector.decisions.instance import Read, trimmed_copy
+from reconciler.core.decision import Apply, Decision
 from reconciler.core.manifest import get, put
 from tests.support.instance_objects import (
     BOUND,
+    HELD,
     LARGE,
     LAST_APPLIED,
     READY,
@@ -102,8 +104,8 @@ def test_what_others_wrote_inside_of_what_was_empty_is_told_by_one_field():
 
 
 def test_what_the_original_applied_with_all_it_saw_is_not_applied_again():
-    labels = {"crossplane.io/claim-name": "orders"}
-    fields: Any = {"f:metadata": {"f:labels": {"f:crossplane.io/claim-name": {}}}}
+    labels = {"team": "orders"}
+    fields: Any = {"f:metadata": {"f:labels": {"f:team": {}}}}
     entries = [entry("crossplane", **fields), entry("klutch.anynines.com", "Apply", **fields)]
     other = copy({"annotations": {BOUND: "true"}, "labels": labels, "managedFields": entries})
     assert told(look(claim(), trimmed_copy(other))) == []
@@ -124,3 +126,34 @@ def test_a_field_to_take_away_is_no_loop():
     other = written_by(copy(spec=ROOMY), "konnector", CREATED)
     found = look(claim(), other, copy_whole=True, settled=True)
     assert told(found) == ["take the copy over", "apply copy"]
+
+
+def test_what_went_up_before_and_does_not_any_more_is_said_again():
+    """A service may have been found by it ever since: only what is said again stays."""
+    fields: Any = {
+        "f:metadata": {
+            "f:labels": {"f:color": {}, "f:team": {}},
+            "f:annotations": {"f:crossplane.io/external-name": {}, f"f:{LAST_APPLIED}": {}},
+        },
+        "f:spec": {"f:size": {}},
+    }
+    notes = {BOUND: "true", "crossplane.io/external-name": "db-1", LAST_APPLIED: "{}"}
+    theirs = {"theirs": "x", "team": "a", "color": "blue"}
+    meta = {"labels": theirs, "annotations": notes}
+    for entries in (
+        [entry("klutch.anynines.com", "Apply", **fields)],
+        [entry("konnector", **fields), entry("klutch.anynines.com", "Apply", **{"f:spec": {}})],
+    ):
+        held = trimmed_copy(copy({**meta, "managedFields": entries}))
+        # Nothing else differs, so nothing is written.
+        assert told(look(claim({**HELD, "labels": {"team": "a"}}), held)) == []
+        later = claim({**HELD, "labels": {"team": "b"}}, spec=LARGE)
+        changed = look(later, held, copy_whole=True)
+        assert isinstance(changed, Decision)
+        applied = changed.tasks[-1].steps[-1]
+        assert isinstance(applied, Apply)
+        assert get(applied.manifest, "metadata", "labels") == {"team": "b", "color": "blue"}
+        assert get(applied.manifest, "metadata", "annotations") == {
+            BOUND: "true",
+            "crossplane.io/external-name": "db-1",
+        }

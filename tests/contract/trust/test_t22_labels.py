@@ -1,0 +1,119 @@
+"""T22: labels and annotations that travel are listed, and each side says what more comes to it."""
+
+from functools import partial
+from typing import Final
+
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import keys
+from reconciler.core.manifest import Manifest, annotations_of, get_text, labels_of, ref_of
+from reconciler.core.refs import SECRET, Ref
+from tests.support.bound_scenes import BIND, Scene, until
+from tests.support.eventually import eventually
+from tests.support.konnector import konnector
+from tests.support.konnector_claims import End, bound, claim, data, is_idle
+from tests.support.konnector_scenes import equals, sides, story, working
+
+PAUSED, NAME = "crossplane.io/paused", "crossplane.io/external-name"
+DESCRIBED: Final = {"app.kubernetes.io/name": "orders", "servicebinding.io/provider": "shop"}
+LABELS: Final = {**DESCRIBED, "app.kubernetes.io/managed-by": "Helm", "team": "a"}
+ORDERS: Final = {PAUSED: "true", NAME: "somebody-elses-db", "team": "a"}
+METADATA: Final = {"labels": LABELS, "annotations": ORDERS}
+TEAM: Final = {"team": "a"}
+BOUND: Final = {keys.BOUND: "true"}
+
+
+async def name_in_template(scene: Scene, value: str) -> None:
+    plane = scene.plane.cluster
+    for template in (await plane.list(API_SERVICE_EXPORT_TEMPLATE)).items:
+        if get_text(template, "spec", "APIServiceSelector", "group") == scene.offer.group:
+            ref = ref_of(plane.name, API_SERVICE_EXPORT_TEMPLATE, template)
+            body: Manifest = {"metadata": {"annotations": {keys.CARRIES: value}}}
+            await plane.merge_patch(ref, body, manager="provider")
+
+
+async def test_what_orders_a_control_plane_does_not_go_up(scene: Scene) -> None:
+    async with story(scene) as told:
+        await told.settle(metadata=METADATA)
+        copy = await told.there.read()
+        assert labels_of(copy) == DESCRIBED
+        assert annotations_of(copy) == BOUND
+        await told.here.patch({"spec": {"size": "2Gi"}})
+        await until(lambda: told.there.has_spec({"size": "2Gi"}))
+        assert await told.there.annotations() == BOUND
+
+        # The provider's word, on its template, lets more of it go up; a tool's mark never does.
+        await name_in_template(scene, "team, crossplane.io/external-*, app.kubernetes.io/*")
+        await until(lambda: equals(told.there.annotations(), {**BOUND, NAME: ORDERS[NAME]} | TEAM))
+        assert await told.there.labels() == {**DESCRIBED, **TEAM}
+        export = await scene.export()
+        assert keys.CARRIES in annotations_of(export)
+        await told.here.patch({"metadata": {"labels": {"team": None}}})
+        await until(lambda: equals(told.there.labels(), DESCRIBED))
+
+
+async def test_an_app_cluster_cannot_name_what_goes_up(scene: Scene) -> None:
+    async with story(scene) as told:
+        ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
+        named: Manifest = {"metadata": {"annotations": {keys.CARRIES: "*"}}}
+        await scene.app.cluster.merge_patch(ref, named, manager="developer")
+        await told.settle(metadata={**METADATA, "annotations": {**ORDERS, keys.CARRIES: "*"}})
+        assert await told.there.annotations() == BOUND
+
+
+async def test_what_comes_down_is_listed_and_named_by_the_app_cluster(scene: Scene) -> None:
+    accepted = claim("secrets", "Provider"), claim("configmaps", "Consumer")
+    async with scene.backend(), konnector(scene.app.connection) as made:
+        there, here = await bound(scene, *accepted)
+        await there.make(SECRET, "creds", metadata=METADATA, **data("one"))
+        copy = await until(lambda: here.holds(SECRET, "creds", "one"))
+        assert labels_of(copy) == DESCRIBED
+        owned = {keys.RESOURCE_OWNER: "Provider"}
+        assert annotations_of(copy) == owned
+
+        # The provider cannot widen that by its own word.
+        await name_in_template(scene, "*")
+        await until(lambda: _names(scene, "*"))
+        await there.patch(SECRET, "creds", **data("two"))
+        copy = await until(lambda: here.holds(SECRET, "creds", "two"))
+        assert (labels_of(copy), annotations_of(copy)) == (DESCRIBED, owned)
+
+        # What others write on a copy is theirs.
+        await here.patch(SECRET, "creds", metadata={"labels": {"mine": "x"}})
+        ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
+        named: Manifest = {"metadata": {"annotations": {keys.CARRIES: "team"}}}
+        await scene.app.cluster.merge_patch(ref, named, manager="developer")
+        await until(lambda: equals(_labels(here), {**DESCRIBED, **TEAM, "mine": "x"}))
+        assert annotations_of(await here.read(SECRET, "creds")) == {**owned, **TEAM}
+        await eventually(lambda: is_idle(made))
+
+
+async def test_what_went_up_before_stays_as_it_is(scene: Scene) -> None:
+    """An installation of 0.1.0, whose copies were made with all labels and annotations."""
+    held = {"annotations": {**ORDERS, **BOUND}, "labels": LABELS, "finalizers": [keys.SYNCER]}
+    body = {"labels": {**DESCRIBED, **TEAM}, "annotations": {NAME: "db-1", **BOUND}}
+    async with scene.backend():
+        async with working(scene) as told:
+            await scene.bound()
+            await told.settle("first")
+        here, there = sides(scene)
+        for manager in (keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR):
+            await here.make(manager, metadata=held)
+            await there.make(manager, metadata=body, manager=manager)
+        async with working(scene) as told:
+            assert await told.writes() == []
+            for name in (keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR):
+                await here.patch({"spec": {"size": "2Gi"}}, name)
+                await until(partial(there.has_spec, {"size": "2Gi"}, name))
+                assert await there.annotations(name) == {NAME: "db-1", **BOUND}
+                assert await there.labels(name) == {**DESCRIBED, **TEAM}
+
+
+async def _labels(end: End) -> dict[str, str]:
+    return labels_of(await end.read(SECRET, "creds"))
+
+
+async def _names(scene: Scene, value: str) -> bool:
+    live = await scene.on_plane(API_SERVICE_EXPORT, scene.offer.name)
+    return annotations_of(live).get(keys.CARRIES) == value
