@@ -167,14 +167,14 @@ class Claimed:
             self._rules,
             place,
             copy_place,
-            self._living(place.namespace),
-            self._link.is_reserved(place.namespace),
-            consumer=consumer,
-            provider=provider,
+            consumer,
+            provider,
             consumer_partial=consumer is not None and not owner_of(consumer),
             rival=self._rival(kind, place),
             space_uid=self._link.space_uid,
             deleted_at=self._deleted_at(place, consumer, provider),
+            living=self._living(place.namespace),
+            reserved=self._link.is_reserved(place.namespace),
         )
         if not claimed.needs_content(seen):
             return seen

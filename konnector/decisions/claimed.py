@@ -84,10 +84,8 @@ _CAN_BE_IMMUTABLE: Final = frozenset(
 class Seen:
     """All that concerns one name in one mapped app namespace; None for an object that is absent.
 
-    `rules` are those of this kind of all bindings of this provider. `living` are the bindings of
-    which a developer has an instance in this app namespace that is not being deleted; `reserved`:
-    it is one of a cluster's own programs. `claim_place` is in the app cluster, `copy_place` on the
-    control plane. `consumer` is the object in the app cluster,
+    `rules` are those of this kind of all bindings of this provider. `claim_place` is in the app
+    cluster, `copy_place` on the control plane. `consumer` is the object in the app cluster,
     `provider`, always whole, that on the control plane. `consumer_partial`: of `consumer` there
     is only metadata, because it is in a view that does not hold the content of what no konnector
     made (H28).
@@ -96,20 +94,22 @@ class Seen:
     not marked may be of any provider.
     `deleted_at` is the resourceVersion that `provider` had when somebody else deleted its copy in
     the app cluster, "" where nobody is known to have done so.
+    `living` are the bindings of which a developer has an instance in this app namespace that is not
+    being deleted; `reserved`: it is one of the cluster's own programs.
     """
 
     kind: Kind
     rules: Sequence[Rule]
     claim_place: ObjectKey
     copy_place: ObjectKey
-    living: Set[str] = frozenset()
-    reserved: bool = False
     consumer: Manifest | None = field(default=None, repr=False)
     provider: Manifest | None = field(default=None, repr=False)
     consumer_partial: bool = False
     rival: Rival = "alone"
     space_uid: str = ""
     deleted_at: str = ""
+    living: Set[str] = frozenset()
+    reserved: bool = False
 
 
 class _Way(Enum):

@@ -29,8 +29,7 @@ OWNER = "klutch.anynines.com/resource-owner"
 APP, PLANE = "app-cluster", "control-plane"
 NAMES, SPACES = ("creds", "backup-key"), ("team-a", "team-b")
 TOKEN = "kubernetes.io/service-account-token"
-TOKENS = (TOKEN, "bootstrap.kubernetes.io/token")
-KEPT = (*TOKENS, "helm.sh/release.v1")
+KEPT = (TOKEN, "bootstrap.kubernetes.io/token", "helm.sh/release.v1")
 TYPES = (*["Opaque"] * 8, "kubernetes.io/tls", *KEPT)
 LABELS: Any = ({}, {"color": "blue"}, {"color": "red"}, {"color": "blue", "size": "big"})
 OWNERS = ("", "", "", "Provider", "Provider", "Consumer", "Consumer", "Somebody")
@@ -127,6 +126,12 @@ class World:
             for rule in rules_of(binding).rules
             if (rule.group, rule.resource) == ("", "secrets")
         ]
+        self.living = set(random.choice((("one", "two"), ("one", "two"), ("one",), ())))
+        self.reserved = random.random() < 0.1
+        self.asking = [
+            *(self.claims[:cut] if "one" in self.living else ()),
+            *(self.claims[cut:] if "two" in self.living else ()),
+        ]
         self.live = {
             cluster: secret(random, place.name, place.namespace, data)
             if random.random() < 0.7
@@ -140,7 +145,7 @@ class World:
             consumer = {"metadata": consumer["metadata"]}
         return Seen(
             SECRET, self.rules, self.places[APP], self.places[PLANE], consumer, self.live[PLANE],
-            consumer_partial=partial,
+            consumer_partial=partial, living=self.living, reserved=self.reserved,
         )  # fmt: skip
 
     def decided(self):
@@ -228,11 +233,16 @@ def let_up(claim, world, live):
 
 
 def let_down(claim, world, live):
-    """owner Provider, or unset: down what is not the consumer's. Tokens: if named."""
-    if not selected(claim, world, live):
+    """owner Provider, or unset: down what is not the consumer's, if it is asked for. Tokens: if named.
+
+    Into a namespace of the cluster's own, if that is named.
+    """
+    if claim not in world.asking or not selected(claim, world, live):
         return False
     selector = claim["selector"]
-    if live["type"] in TOKENS and world.name not in of_texts(selector.get("names")):
+    if world.reserved and world.space not in of_texts(selector.get("namespaces")):
+        return False
+    if live["type"] in KEPT and world.name not in of_texts(selector.get("names")):
         return False
     return selector.get("owner") in (None, "Provider")
 
