@@ -155,7 +155,7 @@ class Round:
 def _made(live: Any) -> dict[str, Any]:
     """Return a generated Secret as a server takes it; its canary is the name of a key, too."""
     values = dict(live["data"])
-    some = live["metadata"]["annotations"]["note"]
+    some = live["metadata"]["annotations"][law.NOTE]
     values[f"key-{some}"] = some
     annotations = {**live["metadata"]["annotations"]}
     if live["type"] == "kubernetes.io/tls":

@@ -29,6 +29,7 @@ OWNER = "klutch.anynines.com/resource-owner"
 APP, PLANE = "app-cluster", "control-plane"
 NAMES, SPACES = ("creds", "backup-key"), ("team-a", "team-b")
 TOKEN = "kubernetes.io/service-account-token"
+NOTE = "servicebinding.io/note"  # which travels
 KEPT = (TOKEN, "bootstrap.kubernetes.io/token", "helm.sh/release.v1")
 TYPES = (*["Opaque"] * 8, "kubernetes.io/tls", *KEPT)
 LABELS: Any = ({}, {"color": "blue"}, {"color": "red"}, {"color": "blue", "size": "big"})
@@ -92,7 +93,7 @@ def claim(random, *, hostile):
 def secret(random, name, namespace, data) -> Any:
     """Return a live Secret; `data` is in its labels and annotations too."""
     owner = random.choice(OWNERS)
-    annotations = {"note": data, **({OWNER: owner} if owner else {})}
+    annotations = {NOTE: data, **({OWNER: owner} if owner else {})}
     labels = {**random.choice(LABELS), **random.choice(({}, {"mark": data.rstrip("=")}))}
     metadata = {"name": name, "namespace": namespace, "uid": f"uid-{random.random()}",
                 "resourceVersion": "1", "annotations": annotations, "labels": labels}  # fmt: skip
@@ -233,9 +234,9 @@ def let_up(claim, world, live):
 
 
 def let_down(claim, world, live):
-    """owner Provider, or unset: down what is not the consumer's, if it is asked for. Tokens: if named.
+    """owner Provider, or unset: down what is not the consumer's, if it is asked for.
 
-    Into a namespace of the cluster's own, if that is named.
+    Tokens, and into a namespace of the cluster itself: if named.
     """
     if claim not in world.asking or not selected(claim, world, live):
         return False
