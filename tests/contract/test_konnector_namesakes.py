@@ -16,7 +16,6 @@ from konnector.decisions.cluster_binding import PULSE
 from konnector.decisions.sides import APP_CLUSTER
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys
@@ -39,9 +38,11 @@ from tests.support.bound_scenes import (
     direct_scene,
     gone,
     managed_scene,
+    new,
     read,
     remove,
     says,
+    served,
     until,
 )
 from tests.support.clusters import LiveCluster
@@ -290,7 +291,7 @@ async def is_marked(scene: Scene, name: str) -> bool:
 
 
 async def claimed(one: Managed, app_namespace: str) -> None:
-    """Bind a space's service with its claims, and map an app namespace."""
+    """Bind a space's service with its claims, and use it in an app namespace."""
     await bound(one)
     ref = Ref(one.plane.name, API_SERVICE_BINDING, one.space, one.offer.name)
     claims: Manifest = {"spec": {"permissionClaims": [ACCEPTED]}}
@@ -299,8 +300,10 @@ async def claimed(one: Managed, app_namespace: str) -> None:
 
 
 async def mapped(one: Managed | Scene, app_namespace: str) -> None:
-    made = build(API_SERVICE_NAMESPACE, app_namespace, namespace=one.space)
-    await one.plane.cluster.create(made, API_SERVICE_NAMESPACE, manager="tests")
+    """Let a developer use a space's service in an app namespace."""
+    await until(lambda: served(one.app, one.offer.kind))
+    made = one.offer.instance("asking", namespace=app_namespace, spec={})
+    await new(one.app, made, one.offer.kind, manager="developer")
     await until(lambda: read(one.plane, NAMESPACE, "", f"{one.space}-{app_namespace}"))
 
 
