@@ -18,6 +18,7 @@ from konnector.homes import APP_NAMESPACE, Homes
 from konnector.link import Link, Troubles
 from konnector.probing import Probed
 from konnector.provider_views import NAME, ProviderViews
+from konnector.reach import Reach
 from konnector.syncs import Syncs, Wanted
 from konnector.tools import Tools
 from reconciler.core.decision import Note
@@ -84,10 +85,13 @@ class Provider:
             meters=tools.meters,
             changed=self.beat,
         )
+        self._reach = Reach(plane, space, now=tools.clock.now, changed=lambda: around.changed(""))
         self._serving: _Serving | None = None
         self._children = Children()
         self._children.employ("views", self.views)
         self._children.start("beginning", self._begin)
+        if not tools.control_plane_mode:  # there, nobody could be told
+            self._children.start("reach", self._reach.run)
 
     @property
     def syncs(self) -> Syncs | None:
@@ -114,6 +118,7 @@ class Provider:
             synced=self._serving is not None,
             late="; ".join(missing[:5]) if late else "",
             heartbeat=self._heartbeat,
+            silent_since=self._reach.since,
             cluster_binding=self.views.cluster_binding,
             export=self.views.export(name),
         )

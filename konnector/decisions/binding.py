@@ -8,6 +8,7 @@ Refuses to know how the provider is reached, and what becomes of single objects.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, TypeAlias
 
 from konnector.decisions import crd
@@ -16,6 +17,7 @@ from konnector.decisions.secret import Judged
 from reconciler.core import causes, conditions, keys
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import NOTHING, Create, Decision, Note, Task
+from reconciler.core.durations import format_time
 from reconciler.core.manifest import JSON, Manifest, get_list, get_text, is_deleting, name_of
 from reconciler.core.refs import Kind
 
@@ -39,7 +41,8 @@ class Provider:
     """What the provider that a binding belongs to shows of itself.
 
     `synced`: every view of it was complete once. `late` names what is missing in the views, or
-    why they are old, once that has lasted for 150 s; "" before. `heartbeat` is "" after one that
+    why they are old, once that has lasted for 150 s; "" before. `silent_since` is when it answered
+    last, where it does not any more. `heartbeat` is "" after one that
     was written, or was not due; else why it could not be; None before the first. Each object is
     whole, None where it is not there.
     """
@@ -47,6 +50,7 @@ class Provider:
     synced: bool = False
     late: str = ""
     heartbeat: str | None = None
+    silent_since: datetime | None = None
     cluster_binding: Manifest | None = field(default=None, repr=False)
     export: Manifest | None = field(default=None, repr=False)
 
@@ -114,7 +118,7 @@ def decide(seen: Seen) -> Decision:
         return NOTHING
     plan = seen.plan
     held = {one.type: one for one in _held(seen.binding)}
-    told = tuple(_conditions(seen, plan, held.keys()))
+    told = tuple(_conditions(seen, plan, held))
     notes = (*_written(seen, plan), *_troubles(told, held))
     return Decision(_tasks(plan), told, _fields(seen), notes)
 
@@ -159,9 +163,11 @@ def _fields(seen: Seen) -> dict[str, JSON]:
     return {} if name == said else {"providerPrettyName": name}
 
 
-def _conditions(seen: Seen, plan: Plan | None, held: Set[str]) -> Iterator[Condition]:
+def _conditions(
+    seen: Seen, plan: Plan | None, held: Mapping[str, Condition]
+) -> Iterator[Condition]:
     yield seen.judged.condition
-    judged = {one.type: one for one in _of_provider(seen, plan)}
+    judged = {one.type: one for one in _of_provider(seen, plan, held)}
     yield from judged.values()
     if _is_starting(seen) and causes.CONNECTED not in held:
         yield conditions.false(causes.NOT_YET_CONNECTED, _UNREAD)
@@ -172,7 +178,9 @@ def _conditions(seen: Seen, plan: Plan | None, held: Set[str]) -> Iterator[Condi
     yield from _of_ours(seen, held)
 
 
-def _of_provider(seen: Seen, plan: Plan | None) -> Iterator[Condition]:
+def _of_provider(
+    seen: Seen, plan: Plan | None, held: Mapping[str, Condition]
+) -> Iterator[Condition]:
     provider = seen.provider
     if provider is None:
         return
@@ -184,10 +192,31 @@ def _of_provider(seen: Seen, plan: Plan | None) -> Iterator[Condition]:
         yield conditions.false(causes.CLUSTER_BINDING_UPDATE_FAILED, provider.heartbeat)
     elif provider.heartbeat is not None:
         yield conditions.true(causes.HEARTBEATING)
+    silent = _silent(seen, provider, held)
+    if silent is not None:
+        yield silent
     if seen.synced:
-        yield _connected(seen, plan)
+        if silent is None:
+            yield _connected(seen, plan)
         if plan is not None and plan.standing != "foreign":
             yield _schema_in_sync(seen, plan)
+
+
+def _silent(seen: Seen, provider: Provider, held: Mapping[str, Condition]) -> Condition | None:
+    """Return what is told of a control plane that was there, and does not answer any more."""
+    if provider.silent_since is None:
+        return None
+    told = held.get(causes.CONNECTED)
+    was_there = told is not None and (
+        told.status == conditions.TRUE or told.reason == causes.CONTROL_PLANE_UNREACHABLE.reason
+    )
+    if not seen.synced and not was_there:
+        return None
+    message = (
+        f"The service provider cluster has not answered since {format_time(provider.silent_since)}."
+        " Nothing is synced until it does; what is here stays as it is."
+    )
+    return conditions.false(causes.CONTROL_PLANE_UNREACHABLE, message)
 
 
 def _is_starting(seen: Seen) -> bool:
@@ -239,7 +268,7 @@ def _schema_in_sync(seen: Seen, plan: Plan) -> Condition:
     return conditions.true(causes.SCHEMA_IN_SYNC)
 
 
-def _of_ours(seen: Seen, held: Set[str]) -> Iterator[Condition]:
+def _of_ours(seen: Seen, held: Mapping[str, Condition]) -> Iterator[Condition]:
     """Tell of what only we tell of, each from its first trouble on."""
     troubles: list[tuple[Cause, Sequence[str]]] = [
         (causes.CLAIMS_DEGRADED, seen.claim_problems),

@@ -429,3 +429,26 @@ def test_odd_values_never_raise(odd):
 def test_nothing_of_the_kubeconfig_is_shown():
     judged = Judged(VALID.condition, "identity", "cluster-a1", b"canary-token")
     assert "canary-token" not in repr(seen(judged=judged))
+
+
+SILENT = "False Warning ControlPlaneUnreachable"
+STARTING = {"synced": False, "heartbeat": None, "silent_since": NOW}
+# What the provider shows, what was told before, what Connected says.
+SILENCE: Any = {
+    "one that was read": ({"silent_since": NOW}, (), SILENT),
+    "one that was read by who was here before": (STARTING, EVERY, SILENT),
+    "and is still silent": (
+        STARTING, (condition("Connected", "False", "ControlPlaneUnreachable"),), SILENT,
+    ),
+    "one that was never reached": (STARTING, (), "False Info Pending"),
+    "one that answers": ({}, EVERY, "True"),
+    "without an export": ({"silent_since": NOW, "export": None}, (), SILENT),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("shown", "held", "want"), SILENCE.values(), ids=SILENCE.keys())
+def test_a_control_plane_that_does_not_answer_is_told(shown, held, want):
+    look = seen(binding=bound(*held), provider=provider(**shown))
+    assert said(look)["Connected"] == want
+    (connected,) = (one for one in decide(look).conditions if one.type == "Connected")
+    assert ("since 2026-" in connected.message) == (want == SILENT)
