@@ -15,8 +15,9 @@ from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.origin import Origin
 from reconciler.core.problems import InvalidRepository, Problem
 from reconciler.core.yaml_text import Fields, Node, UnreadableText
-from reconciler.fleet import globs, includes, mistakes, wording
+from reconciler.fleet import includes, mistakes, wording
 from reconciler.fleet.formats import Line, Name, PathPattern, refused
+from reconciler.fleet.globs import Patterns
 from reconciler.fleet.parse import locate
 from reconciler.fleet.strict import Metadata, Strict
 
@@ -124,7 +125,8 @@ def read(folder: Path) -> Suite:
     found: dict[Path, None] = {}
     names = sorted(_names(folder))
     for index, pattern in enumerate(document.spec.manifests):
-        matched = [name for name in names if globs.matches(globs.parse(pattern), name)]
+        wanted = Patterns([pattern])
+        matched = [name for name in names if wanted.matches(name)]
         found.update(dict.fromkeys(folder / name for name in matched))
         if not matched:
             origin = locate(node, ("spec", "manifests", index))[0]

@@ -6,12 +6,12 @@ by name, so that a folder which no pattern can reach is never opened.
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from fnmatch import translate
 from typing import Final, TypeAlias
 
-Pattern: TypeAlias = tuple[str, ...]  # its segments
+Match: TypeAlias = Callable[[str], re.Match[str] | None]
 
 _WILD: Final = frozenset("*?[")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
@@ -42,61 +42,108 @@ def pattern_problem(text: str) -> str:
     return ""
 
 
-def parse(text: str) -> Pattern:
-    """Return the pattern that `text` is. It must have no problem."""
-    return tuple(text.split("/"))
+@dataclass(eq=False, slots=True)
+class _Node:
+    """A place in patterns that begin alike: what may come next, and which patterns end here.
+
+    `deep` is what `**` leads to: a place that stays (`stays`) below any folder.
+    """
+
+    stays: bool = False
+    ends: set[int] = field(default_factory=set)
+    named: dict[str, "_Node"] = field(default_factory=dict)
+    wild: dict[str, tuple[Match, "_Node"]] = field(default_factory=dict)
+    deep: "_Node | None" = None
+
+    def next(self, segment: str) -> "_Node":
+        """Return the place behind a segment, which is made where there is none."""
+        if segment == "**":
+            self.deep = self.deep or _Node(stays=True)
+            return self.deep
+        if _WILD.isdisjoint(segment):
+            return self.named.setdefault(segment, _Node())
+        if segment not in self.wild:
+            self.wild[segment] = re.compile(translate(segment)).match, _Node()
+        return self.wild[segment][1]
+
+    def after(self, name: str, *, dots: bool) -> Iterator["_Node"]:
+        """Yield the places behind a name, other than this one."""
+        if name in self.named:
+            yield self.named[name]
+        hidden = name.startswith(".") and not dots
+        for segment, (match, node) in self.wild.items():
+            if match(name) and not (hidden and not segment.startswith(".")):
+                yield node
+
+    def with_deep(self) -> Iterator["_Node"]:
+        """Yield this place, and those that no folder at all leads to."""
+        node: _Node | None = self
+        while node is not None:
+            yield node
+            node = node.deep
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
     """What patterns have to say about one name.
 
-    `below` are the patterns for what is inside it. `whole`: a pattern ends here. `named`: one
-    ends here by more than `**`, so that this was meant to be a file.
+    `below` is how far they are for what is inside it, empty where none of them is about that.
+    `hits` are the numbers of the patterns that end here. `named`: one ends here by more than
+    `**`, so that this was meant to be a file.
     """
 
-    below: frozenset[Pattern]
-    whole: bool
+    below: frozenset[_Node]
+    hits: frozenset[int]
     named: bool
 
 
-def step(patterns: Iterable[Pattern], name: str, *, dots: bool = False) -> Reach:
-    """Return how far the patterns reach when `name` is the next name of a path.
+class Patterns:
+    """Several patterns, compiled into one: a path is held against all of them in one pass."""
 
-    `dots`: wildcards match names that begin with a dot.
-    """
-    below: set[Pattern] = set()
-    whole = named = False
-    todo = list(patterns)
-    while todo:
-        head, *rest = todo.pop()
-        if head == "**":
-            if rest:
-                todo.append(tuple(rest))
-            if name.startswith(".") and not dots:
-                continue
-            below.add((head, *rest))
-            whole = whole or not rest
-        elif _matches(head, name, dots=dots):
-            if rest:
-                below.add(tuple(rest))
-            else:
-                whole = named = True
-    return Reach(frozenset(below), whole, named)
+    def __init__(self, texts: Iterable[str], *, dots: bool = False) -> None:
+        """Compile patterns that have no problem. `dots`: wildcards match names such as `.a`."""
+        self.texts = tuple(texts)
+        self._dots = dots
+        root = _Node()
+        for number, text in enumerate(self.texts):
+            node = root
+            for segment in text.split("/"):
+                node = node.next(segment)
+            node.ends.add(number)
+        self.start: Final = frozenset(root.with_deep())
+        self._folders: dict[str, frozenset[_Node]] = {"": self.start}
+
+    def step(self, reached: frozenset[_Node], name: str) -> Reach:
+        """Return how far the patterns are when `name` is the next name of a path."""
+        below: set[_Node] = set()
+        hits: set[int] = set()
+        named = False
+        for node in reached:
+            if node.stays and (self._dots or not name.startswith(".")):
+                below.update(node.with_deep())
+                hits |= node.ends
+            for other in node.after(name, dots=self._dots):
+                below.update(other.with_deep())
+                hits |= other.ends
+                named = named or bool(other.ends)
+        return Reach(frozenset(filter(_goes_on, below)), frozenset(hits), named)
+
+    def hits(self, path: str) -> frozenset[int]:
+        """Return the numbers of the patterns that name the file at `path`."""
+        folder, _, name = path.rpartition("/")
+        return self.step(self._reached(folder), name).hits
+
+    def matches(self, path: str) -> bool:
+        """Tell whether any of the patterns names the file at `path`."""
+        return bool(self.hits(path))
+
+    def _reached(self, folder: str) -> frozenset[_Node]:
+        """Return how far the patterns are inside a folder; asked once for each."""
+        if folder not in self._folders:
+            above, _, name = folder.rpartition("/")
+            self._folders[folder] = self.step(self._reached(above), name).below
+        return self._folders[folder]
 
 
-def matches(pattern: Pattern, path: str, *, dots: bool = False) -> bool:
-    """Tell whether `pattern` names the file at `path`."""
-    *folders, name = path.split("/")
-    patterns = frozenset({pattern})
-    for folder in folders:
-        patterns = step(patterns, folder, dots=dots).below
-    return step(patterns, name, dots=dots).whole
-
-
-def _matches(segment: str, name: str, *, dots: bool) -> bool:
-    if _WILD.isdisjoint(segment):
-        return segment == name
-    if name.startswith(".") and not (dots or segment.startswith(".")):
-        return False
-    return fnmatchcase(name, segment)
+def _goes_on(node: _Node) -> bool:
+    return node.stays or bool(node.named or node.wild)

@@ -10,7 +10,7 @@ from reconciler.core.yaml_text import Items, Node, Scalar, UnreadableText
 from reconciler.fleet import globs
 from reconciler.fleet.documents import FleetDocument
 from reconciler.fleet.forms import Document
-from reconciler.fleet.globs import Pattern
+from reconciler.fleet.globs import Patterns
 from reconciler.fleet.parse import child
 
 ENTRY_NAMES: Final = ("fleet.yaml", "klutch-fleet.yaml")
@@ -30,11 +30,9 @@ def entry(names: Collection[str]) -> str | Problem:
     return Problem(Origin("."), "no-entry-file", message, hint)
 
 
-def patterns(content: bytes, path: str) -> frozenset[Pattern]:
+def patterns(content: bytes, path: str) -> Patterns:
     """Return what the first file includes, as far as that can be read: for who fetches files."""
-    return frozenset(
-        globs.parse(glob) for node in _documents(content, path) for glob in globs_of(node)
-    )
+    return Patterns(glob for node in _documents(content, path) for glob in globs_of(node))
 
 
 def globs_of(document: Node) -> list[str]:
@@ -57,19 +55,18 @@ def included(
     fleet: Document[FleetDocument], files: Mapping[str, object], unread: Mapping[str, Problem]
 ) -> tuple[frozenset[str], list[Problem]]:
     """Return the files that the includes match, and those that match nothing as problems."""
-    matched: set[str] = set()
+    patterns = Patterns(include.glob for include in fleet.model.spec.include)
+    hits = {path: patterns.hits(path) for path in (*files, *unread)}
+    matched = frozenset(path for path, numbers in hits.items() if numbers)
+    used = frozenset().union(*hits.values())
     problems: list[Problem] = []
-    paths = [*files, *unread]
     for index, include in enumerate(fleet.model.spec.include):
-        pattern = globs.parse(include.glob)
-        hits = [path for path in paths if globs.matches(pattern, path)]
-        matched.update(hits)
-        if not hits and not include.optional:
+        if index not in used and not include.optional:
             origin = fleet.written.at("spec", "include", index)
             hint = "Or write {glob: ..., optional: true}"
             message = "this include matches no file"
             problems.append(Problem(origin, "include-matches-nothing", message, hint))
-    return frozenset(matched), problems
+    return matched, problems
 
 
 def _documents(content: bytes, path: str) -> Iterable[Node]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem, Severity
-from reconciler.fleet import globs, select
+from reconciler.fleet import select
 from reconciler.fleet.bindings import Bound
 from reconciler.fleet.documents import FleetDocument, PolicyDocument
 from reconciler.fleet.forms import Document
-from reconciler.fleet.globs import Pattern
+from reconciler.fleet.globs import Patterns
 from reconciler.fleet.parse import Written
 from reconciler.fleet.scene import PerCluster, Scene
 
@@ -25,13 +25,13 @@ class Policy:
     """A Policy whose selectors are resolved: which template is allowed in which cluster."""
 
     name: str
-    patterns: tuple[Pattern, ...]
+    patterns: Patterns
     allowed: frozenset[tuple[str, str]]  # template, cluster
     bindings_per_cluster: int | None
 
     def governs(self, path: str) -> bool:
         """Tell whether the Policy is about the documents in this file."""
-        return any(globs.matches(pattern, path, dots=True) for pattern in self.patterns)
+        return self.patterns.matches(path)
 
 
 def policy(document: Document[PolicyDocument], *, scene: Scene, problems: list[Problem]) -> Policy:
@@ -50,7 +50,7 @@ def policy(document: Document[PolicyDocument], *, scene: Scene, problems: list[P
         allowed.update((name, cluster) for name in permission.templates for cluster in clusters)
     return Policy(
         name=document.name,
-        patterns=tuple(map(globs.parse, spec.paths)),
+        patterns=Patterns(spec.paths, dots=True),
         allowed=frozenset(allowed),
         bindings_per_cluster=spec.limits.bindings_per_cluster,
     )

@@ -13,6 +13,7 @@ from reconciler.core.manifest import JSON, canonical
 from reconciler.fleet import globs
 from reconciler.fleet.documents import API_VERSION, CeilingClaim
 from reconciler.fleet.formats import NAME
+from reconciler.fleet.globs import Patterns
 from reconciler.fleet.load import Loaded
 from reconciler.planning.imports import FileClaim, Import
 
@@ -127,9 +128,7 @@ def units_of(found: Collection[Import]) -> int:
 
 def belongs(loaded: Loaded, path: str) -> bool:
     """Tell whether a file at this path of the repository would be part of the fleet."""
-    return not globs.path_problem(path) and any(
-        globs.matches(globs.parse(one), path) for one in _includes(loaded)
-    )
+    return not globs.path_problem(path) and Patterns(_includes(loaded)).matches(path)
 
 
 def place(loaded: Loaded, file: str) -> str | None:

@@ -13,7 +13,7 @@ from reconciler.core.origin import Origin
 from reconciler.core.problems import InvalidRepository, Problem
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet import globs, includes
-from reconciler.fleet.globs import Pattern
+from reconciler.fleet.globs import Patterns
 
 MAX_FILES: Final = 10_000
 MAX_TREE_BYTES: Final = 64 << 20
@@ -56,7 +56,7 @@ class Gathered:
     def __init__(self, store: Store) -> None:
         self.files: dict[str, bytes] = {}
         self.unread: dict[str, Problem] = {}
-        self.patterns: frozenset[Pattern] = frozenset()
+        self.patterns = Patterns(())
         self._store, self._bytes = store, 0
 
     def fetch(self, path: str) -> bytes:
@@ -75,7 +75,7 @@ class Gathered:
         self.files[path] = content
         return content
 
-    def fetch_all(self, patterns: frozenset[Pattern]) -> None:
+    def fetch_all(self, patterns: Patterns) -> None:
         """Fetch the files that a pattern matches."""
         self.patterns = patterns
         for path, found in walk(self._store, patterns):
@@ -90,14 +90,12 @@ class Gathered:
         self.unread[shown] = Problem(Origin(shown), error.code, error.message, error.hint)
 
 
-def walk(
-    store: Store, patterns: frozenset[Pattern]
-) -> Iterator[tuple[str, EntryType | Unreadable]]:
+def walk(store: Store, patterns: Patterns) -> Iterator[tuple[str, EntryType | Unreadable]]:
     """Yield each path that a pattern matches, with what is there or why that is not known.
 
     Folders are yielded only where a pattern meant a file there. Raises InvalidRepository.
     """
-    folders = [("", patterns)]
+    folders = [("", patterns.start)]
     seen = 0
     while folders:
         folder, reaching = folders.pop()
@@ -111,9 +109,9 @@ def walk(
             message = f"the includes look into folders with more than {MAX_FILES} files"
             raise _stopped("too-many-files", message, "Name narrower folders in spec.include")
         for name, entry_type in entries:
-            reach = globs.step(reaching, name)
+            reach = patterns.step(reaching, name)
             below = reach.below if entry_type is EntryType.FOLDER else frozenset()
-            wanted = reach.named if entry_type is EntryType.FOLDER else reach.whole
+            wanted = reach.named if entry_type is EntryType.FOLDER else bool(reach.hits)
             if not wanted and not below:
                 continue
             path = f"{folder}/{name}" if folder else name
