@@ -175,18 +175,23 @@ async def remove(cluster: Cluster, kind: Kind, live: Manifest) -> None:
 
 async def _held(way: Connection, wanted: frozenset[Right]) -> None:
     """Wait until an account has rights: an API server hears of new roles a little later."""
-    review: Manifest = {
-        "apiVersion": _REVIEW.api_version,
-        "kind": _REVIEW.kind,
-        "spec": {"namespace": names.KLUTCH_NAMESPACE},
-    }
     async with KubeCluster(way) as cluster:
 
         async def hears():
-            answer = await cluster.create(review, _REVIEW, manager=_MANAGER)
-            return wanted <= rights_of(get_maps(answer, "status", "resourceRules"))
+            return wanted <= await rights_in(cluster, names.KLUTCH_NAMESPACE)
 
         await eventually(hears)
+
+
+async def rights_in(cluster: Cluster, namespace: str) -> frozenset[Right]:
+    """Return what the account of a client may do in a namespace."""
+    review: Manifest = {
+        "apiVersion": _REVIEW.api_version,
+        "kind": _REVIEW.kind,
+        "spec": {"namespace": namespace},
+    }
+    answer = await cluster.create(review, _REVIEW, manager=_MANAGER)
+    return rights_of(get_maps(answer, "status", "resourceRules"))
 
 
 def aggregated(made: Iterable[Manifest]) -> frozenset[Right]:

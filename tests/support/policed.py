@@ -92,7 +92,7 @@ class Attempt:
         apply = "&fieldManager=attacker&force=true" if self.content == APPLY_PATCH else ""
         async with session.request(
             self.method,
-            f"{self.path}?dryRun=All{apply}",
+            f"{self.path}{'&' if '?' in self.path else '?'}dryRun=All{apply}",
             # A body of a DELETE would count in place of the query.
             json=None if self.method == "DELETE" else self.body,
             headers={**headers, "Content-Type": self.content},

@@ -3,35 +3,15 @@ Secrets where it has no business. RBAC alone lets most of them: each attack is t
 admission policies, too, so that what refuses it is known.
 """
 
-import uuid
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from reconciler.blueprints import policies as shipped
-from reconciler.blueprints import space as spaces
-from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names
-from reconciler.core.manifest import Manifest, get_text
-from reconciler.core.refs import (
-    ADMISSION_POLICY,
-    ADMISSION_POLICY_BINDING,
-    CLUSTER_ROLE,
-    NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
-)
-from reconciler.fleet.values import DeletionPolicy, Konnector, Mode, Rbac
-from reconciler.health import policies, rights, roles
-from reconciler.health.rights import Side, Task, scope_of_fleet
-from tests.contract.test_konnector_manifests import MINIMAL
-from tests.support import deployed, fleets
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
-from tests.support.konnector_ways import token_of
 from tests.support.observing import BIND
 from tests.support.policed import (
     REFUSED,
@@ -43,60 +23,18 @@ from tests.support.policed import (
     of_token,
     user_of,
 )
+from tests.support.shipped_accounts import (
+    ENFORCE,
+    IN_APP,
+    ON_PLANE,
+    Account,
+    Ground,
+    ground,
+    held,
+    pods,
+)
 
 CORE, RBAC = "/api/v1", "/apis/rbac.authorization.k8s.io/v1"
-ENFORCE = "pod-security.kubernetes.io/enforce"
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """A space, its service namespace and an app namespace, on one cluster."""
-
-    live: LiveCluster
-    space: str
-    home: str
-    other: str
-
-
-@asynccontextmanager
-async def ground(live: LiveCluster) -> AsyncIterator[Ground]:
-    name = f"cluster-{uuid.uuid4().hex[:10]}"
-    place = Ground(live, name, f"{name}-team-a", f"other-{name}")
-    strict = {ENFORCE: "restricted"}
-    made = [
-        (BIND, Marks()),
-        (
-            place.space,
-            Marks({keys.CLUSTER: "shop", **strict}, {keys.IDENTITY: "klutchctl:acme/shop"}),
-        ),
-        (place.home, Marks(strict, {keys.API_SERVICE_NAMESPACE: f"{name}/team-a"})),
-        (place.other, Marks(strict)),
-    ]
-    objects = [(NAMESPACE, spaces.namespace(one, marks=marks)) for one, marks in made]
-    objects.append((SERVICE_ACCOUNT, build(SERVICE_ACCOUNT, names.BINDER, namespace=name)))
-    objects += [
-        (SECRET, build(SECRET, "own", namespace=one, stringData={"a": "b"}))
-        for one in (place.other, BIND)
-    ]
-    for kind, one in objects:
-        await live.cluster.apply(one, kind, manager="tests", force=True)
-    yield place
-    for kind, one in objects:
-        if one["metadata"]["name"] != BIND:  # type: ignore[index, call-overload]
-            await deployed.remove(live.cluster, kind, one)
-
-
-def pods(account: str, **more: Any) -> Any:
-    container = {"name": "konnector", "image": "x", **more.pop("container", {})}
-    labels = {"app": "konnector"}
-    return {
-        "replicas": 1,
-        "selector": {"matchLabels": labels},
-        "template": {
-            "metadata": {"labels": labels},
-            "spec": {"serviceAccountName": account, "containers": [container], **more},
-        },
-    }
 
 
 def attacks(place: Ground) -> dict[str, Attempt]:
@@ -283,144 +221,47 @@ def _rights(place: Ground) -> dict[str, Attempt]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """An account with all that is shipped for it, on one of the clusters.
-
-    `rights` and `policies` are manifests. `bites` are attacks that its roles alone let through.
-    """
-
-    namespace: str
-    name: str
-    rights: Sequence[Manifest]
-    policies: Sequence[Manifest]
-    bites: frozenset[str]
-
-
-POLICIES = (ADMISSION_POLICY.kind, ADMISSION_POLICY_BINDING.kind)
-WORKLOAD = ("Deployment", "PodDisruptionBudget", "NetworkPolicy", "Service", "ResourceQuota")
-
-
-def split(made: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    rest = [one for one in made if one["kind"] not in WORKLOAD]
-    held = [one for one in rest if one["kind"] in POLICIES]
-    return [one for one in rest if one["kind"] not in POLICIES], held
-
-
-def backend(folder: Any, *bites: str) -> Account:
-    return Account(BIND, "klutch-bind", *split(deployed.built(folder)), frozenset(bites))
-
-
-def a_fleet(name: str, mode: Mode, *, rbac: Rbac = Rbac.MINIMAL) -> Any:
-    cluster = fleets.app_cluster(konnector=Konnector(deploy=True, image="x", rbac=rbac))
-    unit = fleets.unit(deletion_policy=DeletionPolicy.DELETE)
-    made = fleets.fleet(
-        control_planes=[fleets.control_plane(mode=mode)], clusters=[cluster], units=[unit]
-    )
-    return replace(made, name=name)
-
-
-def klutchctl(task: Task, side: Side, mode: Mode, *bites: str) -> Account:
-    scope = scope_of_fleet(a_fleet("t07", mode))
-    return Account(
-        BIND,
-        rights.account("t07", task),
-        roles.manifests(task, side, scope),
-        policies.manifests(task, side, scope),
-        frozenset(bites),
-    )
-
-
-def a_binder(place: Ground) -> Account:
-    """Return the account of a space, with rights as in consumer scope `Cluster`."""
-    secrets = [{"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["*"]}]
-    subject = {"kind": "ServiceAccount", "name": names.BINDER, "namespace": place.space}
-    of = {"apiGroup": CLUSTER_ROLE.group, "kind": "ClusterRole", "name": place.space}
-    made: list[dict[str, Any]] = [
-        {"apiVersion": CLUSTER_ROLE.api_version, "kind": "ClusterRole", "rules": secrets},
-        {
-            "apiVersion": CLUSTER_ROLE.api_version,
-            "kind": "ClusterRoleBinding",
-            "roleRef": of,
-            "subjects": [subject],
-        },
-    ]
-    rights: list[Manifest] = [{**one, "metadata": {"name": place.space}} for one in made]
-    held = shipped.binder().manifests()
-    bites = frozenset({"a token of kube-system", "a token of a service namespace"})
-    return Account(place.space, names.BINDER, rights, held, bites)
-
-
-ON_PLANE = {
-    "klutch-bind": lambda _: backend(
-        deployed.FOLDER, "a token of kube-system", "a ConfigMap of kube-system"
-    ),
-    "klutch-bind in control-plane mode": lambda _: backend(
-        deployed.CONTROL_PLANE_MODE,
+# What roles alone let through: without these an attack would prove nothing.
+BITES_ON_PLANE = {
+    "plan": set[str](),
+    "apply": {
+        "a token of kube-system",
+        "a space that enforces less",
+        "kube-system that is marked as ours",
+    },
+    "apply with AppClusterBindings": {"a token of kube-system"},
+    "klutch-bind": {"a token of kube-system", "a ConfigMap of kube-system"},
+    "klutch-bind in control-plane mode": {
         "a token of kube-system",
         "Pods of kube-system",
         "a space that enforces less",
         "a namespace of nobody's",
-    ),
-    "klutch-bind in consumer scope Cluster": lambda _: backend(
-        deployed.CLUSTER_SCOPE, "a token of kube-system", "a stranger's namespace gone"
-    ),
-    "apply": lambda _: klutchctl(
-        Task.APPLY,
-        Side.CONTROL_PLANE,
-        Mode.DIRECT,
+    },
+    "klutch-bind in consumer scope Cluster": {
         "a token of kube-system",
-        "a space that enforces less",
-        "kube-system that is marked as ours",
-    ),
-    "apply with AppClusterBindings": lambda _: klutchctl(
-        Task.APPLY, Side.CONTROL_PLANE, Mode.APP_CLUSTER_BINDING, "a token of kube-system"
-    ),
-    "plan": lambda _: klutchctl(Task.PLAN, Side.CONTROL_PLANE, Mode.DIRECT),
-    "klutch-binder": a_binder,
+        "a stranger's namespace gone",
+    },
+    "klutch-binder": {"a token of a service namespace"},
+    "klutch-binder in consumer scope Cluster": {
+        "a token of kube-system",
+        "a token of a service namespace",
+    },
 }
-IN_APP = {
-    "apply": lambda _: klutchctl(
-        Task.APPLY,
-        Side.APP_CLUSTER,
-        Mode.DIRECT,
+BITES_IN_APP = {
+    "plan": set[str](),
+    "apply": {
         "a token of klutch-bind",
         "all rights for a konnector",
         "a konnector that is anybody",
         "Pods with the node's disk",
         "a CRD of strangers",
-    ),
-    "apply with AppClusterBindings": lambda _: klutchctl(
-        Task.APPLY, Side.APP_CLUSTER, Mode.APP_CLUSTER_BINDING, "a token of klutch-bind"
-    ),
-    "plan": lambda _: klutchctl(Task.PLAN, Side.APP_CLUSTER, Mode.DIRECT),
-    "konnector": lambda _: Account(
-        BIND,
-        names.KONNECTOR,
-        *split(deployed.built(MINIMAL)),
-        frozenset({"a token of kube-system", "a Secret of kube-system", "a CRD of strangers"}),
-    ),
+    },
+    "apply with AppClusterBindings": {"a token of klutch-bind"},
+    "konnector": {"a token of kube-system", "a Secret of kube-system", "a CRD of strangers"},
 }
 
 
-@asynccontextmanager
-async def held(live: LiveCluster, account: Account) -> AsyncIterator[str]:
-    """Give an account its rights, and yield its token once the API server knows them."""
-    cluster = live.cluster
-    own = build(SERVICE_ACCOUNT, account.name, namespace=account.namespace)
-    try:
-        for one in (own, *account.rights):
-            kind = deployed.KINDS[get_text(one, "kind")]
-            await cluster.apply(one, kind, manager="operator", force=True)
-        yield await token_of(live, account.namespace, account.name)
-    finally:
-        for one in account.rights:
-            kind = deployed.KINDS[get_text(one, "kind")]
-            if kind != NAMESPACE:
-                await deployed.remove(cluster, kind, one)
-
-
-async def attacked(live: LiveCluster, account: Account, place: Ground) -> None:
+async def attacked(live: LiveCluster, account: Account, place: Ground, bites: set[str]) -> None:
     tried = attacks(place)
     async with held(live, account) as token:
 
@@ -428,11 +269,11 @@ async def attacked(live: LiveCluster, account: Account, place: Ground) -> None:
             found = await answers(live.connection, token, list(tried.values()))
             statuses = {name: status for name, (status, _) in zip(tried, found, strict=True)}
             through = {name for name, status in statuses.items() if status < 300}
-            assert account.bites <= through, (account.bites - through, statuses)
+            assert bites <= through, (bites - through, statuses)
             return statuses
 
         before = await eventually(bitten)
-        assert bool(account.bites) == any(status < 300 for status in before.values())
+        assert bool(bites) == any(status < 300 for status in before.values())
         user = user_of(account.namespace, account.name)
         async with enforced(live.cluster, live.connection, account.policies, user):
             found = await answers(live.connection, token, list(tried.values()))
@@ -443,13 +284,37 @@ async def attacked(live: LiveCluster, account: Account, place: Ground) -> None:
             assert REFUSED in text, text
 
 
-@pytest.mark.parametrize("account", ON_PLANE.values(), ids=ON_PLANE)
-async def test_on_a_control_plane(control_plane, account):
+@pytest.mark.parametrize("who", ON_PLANE)
+async def test_on_a_control_plane(control_plane, who):
     async with ground(control_plane) as place:
-        await attacked(control_plane, account(place), place)
+        await attacked(control_plane, ON_PLANE[who](place), place, BITES_ON_PLANE[who])
 
 
-@pytest.mark.parametrize("account", IN_APP.values(), ids=IN_APP)
-async def test_in_an_app_cluster(app_cluster, account):
+@pytest.mark.parametrize("who", IN_APP)
+async def test_in_an_app_cluster(app_cluster, who):
     async with ground(app_cluster) as place:
-        await attacked(app_cluster, account(place), place)
+        await attacked(app_cluster, IN_APP[who](place), place, BITES_IN_APP[who])
+
+
+async def test_permission_claims_that_name_namespaces_bound_a_konnector(app_cluster):
+    """It writes Secrets in just these, and in klutch-bind."""
+    minimal = IN_APP["konnector"]
+    async with ground(app_cluster) as place:
+        named = shipped.konnector([place.home], anywhere=False)
+        account = replace(minimal(place), policies=named.manifests())
+        made = {
+            one: Attempt("POST", f"{CORE}/namespaces/{one}/secrets", {"metadata": {"name": "x"}})
+            for one in (place.home, place.other, "default", "kube-system", BIND)
+        }
+        user = user_of(account.namespace, account.name)
+        async with (
+            held(app_cluster, account) as token,
+            enforced(app_cluster.cluster, app_cluster.connection, account.policies, user),
+        ):
+
+            async def bounded() -> bool:
+                found = await answers(app_cluster.connection, token, list(made.values()))
+                assert [status for status, _ in found] == [201, 403, 403, 403, 201]
+                return True
+
+            await eventually(bounded)

@@ -1,0 +1,237 @@
+"""What a stolen credential can do, measured, and told in SECURITY.md as it was measured.
+
+Each account has all that is shipped for it. Writes are dry runs, which API servers authorize and
+admit like any other.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from reconciler.core import names
+from reconciler.core.manifest import name_of
+from tests.support.clusters import LiveCluster
+from tests.support.observing import BIND
+from tests.support.policed import Attempt, answers, enforced, merged, of_token, user_of
+from tests.support.shipped_accounts import (
+    ENFORCE,
+    IN_APP,
+    ON_PLANE,
+    Account,
+    Ground,
+    Made,
+    full_konnector,
+    ground,
+    held,
+    pods,
+)
+
+FILE = Path(__file__).parents[3] / "SECURITY.md"
+CORE, RBAC = "/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+Deed: TypeAlias = Callable[[Ground, Account], Attempt]
+Deeds: TypeAlias = Mapping[str, Deed | tuple[Deed, ...]]  # any of several ways
+
+
+def secret_of(namespace: Callable[[Ground], str], name: str) -> Deed:
+    return lambda place, _: Attempt("GET", f"{CORE}/{namespace(place)}/secrets/{name}")
+
+
+def listed(namespace: Callable[[Ground], str], name: str) -> Deed:
+    """Return another way to the same: roles may name what may be listed."""
+    query = f"secrets?fieldSelector=metadata.name%3D{name}"
+    return lambda place, _: Attempt("GET", f"{CORE}/{namespace(place)}/{query}")
+
+
+def new_secret(namespace: Callable[[Ground], str]) -> Deed:
+    body = {"metadata": {"name": names.KUBECONFIG}, "stringData": {"a": "b"}}
+    return lambda place, _: Attempt("POST", f"{CORE}/{namespace(place)}/secrets", body)
+
+
+def asked(verb: str, group: str, resource: str, namespace: str = "") -> Deed:
+    """Return the question whether a verb is allowed on all objects of a kind."""
+    what = {"verb": verb, "group": group, "resource": resource, "namespace": namespace}
+    return lambda _place, _account: _review(what)
+
+
+def of_service(verb: str) -> Deed:
+    def review(_: Ground, account: Account) -> Attempt:
+        group, resource = account.service
+        return _review({"verb": verb, "group": group, "resource": resource})
+
+    return review
+
+
+def _review(what: Mapping[str, str]) -> Attempt:
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    return Attempt(
+        "POST", path, {"spec": {"resourceAttributes": {k: v for k, v in what.items() if v}}}
+    )
+
+
+def deployed(namespace: Callable[[Ground], str], account: str, **more: Any) -> Deed:
+    spec = pods(account, **more)
+    body = {"metadata": {"name": names.KONNECTOR}, "spec": spec}
+    return lambda place, _: Attempt(
+        "POST", f"/apis/apps/v1/namespaces/{namespace(place)}/deployments", body
+    )
+
+
+def space(place: Ground) -> str:
+    return place.space
+
+
+def stranger(place: Ground) -> str:
+    return place.stranger
+
+
+def home(place: Ground) -> str:
+    return place.home
+
+
+def strangers_home(place: Ground) -> str:
+    return place.strangers_home
+
+
+def other(place: Ground) -> str:
+    return place.other
+
+
+def system(_: Ground) -> str:
+    return "kube-system"
+
+
+def bind(_: Ground) -> str:
+    return BIND
+
+
+def everywhere_anybody(place: Ground, account: Account) -> Attempt:
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    who = [{"apiGroup": role["apiGroup"], "kind": "User", "name": "somebody"}]
+    body = {"metadata": {"name": names.KONNECTOR_CLUSTER_ROLE}, "roleRef": role, "subjects": who}
+    return Attempt("POST", f"{RBAC}/clusterrolebindings", body)
+
+
+def policy_gone(place: Ground, account: Account) -> Attempt:
+    name = name_of(account.policies[0]) if account.policies else names.BINDER
+    return Attempt("DELETE", f"{ADMISSION}/{name}")
+
+
+def lowered(namespace: Callable[[Ground], str]) -> Deed:
+    labels = {"labels": {ENFORCE: "privileged"}}
+    return lambda place, _: merged(f"{CORE}/{namespace(place)}", metadata=labels)
+
+
+NOBODY: Deeds = {
+    "get a token of `kube-system`": lambda _, _account: of_token(
+        "kube-system", names.KUBECONFIG, "default"
+    ),
+    "write a Secret in `kube-system`": new_secret(system),
+    "change a Secret of strangers": lambda place, _: merged(
+        f"{CORE}/{place.other}/secrets/own", stringData={"a": "c"}
+    ),
+    "run Pods in `kube-system`, or with the node's disk": deployed(
+        system, "default", volumes=[{"name": "root", "hostPath": {"path": "/"}}]
+    ),
+    "make somebody administrator": everywhere_anybody,
+    "take its admission policy away": policy_gone,
+}
+ON_PLANE_DEEDS: Deeds = {
+    "read all Secrets": lambda _, _account: Attempt("GET", "/api/v1/secrets"),
+    "read the token of its binding space": (
+        secret_of(space, names.BINDER),
+        listed(space, names.BINDER),
+    ),
+    "read the tokens of other binding spaces": (
+        secret_of(stranger, names.BINDER),
+        listed(stranger, names.BINDER),
+    ),
+    "read credentials of its services": secret_of(home, "own"),
+    "read credentials of services of others": secret_of(strangers_home, "own"),
+    "write Secrets beside its services": new_secret(home),
+    "write Secrets beside services of others": new_secret(strangers_home),
+    "change services of all tenants": of_service("patch"),
+    "delete services of all tenants": of_service("delete"),
+    "offer services: write exports": asked("patch", "klutch.anynines.com", "apiserviceexports"),
+    "delete a binding space with all its data": lambda place, _: Attempt(
+        "DELETE", f"{CORE}/{place.space}"
+    ),
+    "delete another namespace": lambda place, _: Attempt("DELETE", f"{CORE}/{place.other}"),
+    "run harmless Pods in binding spaces": deployed(space, names.BINDER),
+    "lower a Pod Security label": lowered(space),
+    **NOBODY,
+}
+IN_APP_DEEDS: Deeds = {
+    "read all Secrets": lambda _, _account: Attempt("GET", "/api/v1/secrets"),
+    "read Secrets of `klutch-bind`": (secret_of(bind, "own"), listed(bind, "own")),
+    "write new Secrets in app namespaces": new_secret(other),
+    "change what developers claim": of_service("patch"),
+    "delete what developers claim": of_service("delete"),
+    "bind other services: write APIServiceBindings": asked(
+        "patch", "klutch.anynines.com", "apiservicebindings", BIND
+    ),
+    "run Pods as the konnector": deployed(bind, names.KONNECTOR),
+    "lower a Pod Security label": lowered(bind),
+    **NOBODY,
+}
+PLANE_COLUMNS: Mapping[str, Made] = {
+    one: ON_PLANE[one]
+    for one in ("plan", "apply", "klutch-bind in control-plane mode", "klutch-binder")
+}
+APP_COLUMNS: Mapping[str, Made] = {
+    **{one: IN_APP[one] for one in ("plan", "apply", "konnector")},
+    "konnector, `rbac: Full`": full_konnector,
+}
+HEADS = {
+    "plan": "`plan`",
+    "apply": "`apply`",
+    "klutch-bind in control-plane mode": "`klutch-bind`",
+    "klutch-binder": "`klutch-binder` of a space",
+    "konnector": "konnector",
+}
+
+
+async def measured(live: LiveCluster, made: Made, deeds: Deeds) -> dict[str, bool]:
+    """Return what an account can do."""
+    async with ground(live) as place:
+        account = made(place)
+        user = user_of(account.namespace, account.name)
+        asked_for = [
+            (name, way(place, account))
+            for name, ways in deeds.items()
+            for way in (ways if isinstance(ways, tuple) else (ways,))
+        ]
+        async with (
+            held(live, account) as token,
+            enforced(live.cluster, live.connection, account.policies, user),
+        ):
+            found = await answers(live.connection, token, [one for _, one in asked_for])
+    done = {name for (name, _), answer in zip(asked_for, found, strict=True) if _can(answer)}
+    return {name: name in done for name in deeds}
+
+
+def _can(answer: tuple[int, str]) -> bool:
+    status, text = answer
+    assert status < 300 or status in (401, 403), text
+    return status < 300 and ('"SelfSubjectAccessReview"' not in text or '"allowed":true' in text)
+
+
+async def table(live: LiveCluster, columns: Mapping[str, Made], deeds: Deeds) -> str:
+    """Return a table of Markdown."""
+    found = {name: await measured(live, made, deeds) for name, made in columns.items()}
+    heads = [HEADS.get(one, one) for one in columns]
+    lines = [f"| a stolen ... can | {' | '.join(heads)} |", f"|---{'|---' * len(heads)}|"]
+    for deed in deeds:
+        cells = ["yes" if found[one][deed] else "-" for one in columns]
+        lines.append(f"| {deed} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+async def test_on_the_control_plane(control_plane):
+    found = await table(control_plane, PLANE_COLUMNS, ON_PLANE_DEEDS)
+    assert found in FILE.read_text(), f"SECURITY.md should have this:\n{found}"
+
+
+async def test_in_an_app_cluster(app_cluster):
+    found = await table(app_cluster, APP_COLUMNS, IN_APP_DEEDS)
+    assert found in FILE.read_text(), f"SECURITY.md should have this:\n{found}"

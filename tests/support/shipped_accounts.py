@@ -1,0 +1,238 @@
+"""Each account that is shipped, with all its rights and policies, and a ground to try them on."""
+
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import konnector
+from reconciler.blueprints import access
+from reconciler.blueprints import policies as shipped
+from reconciler.blueprints import space as spaces
+from reconciler.blueprints.objects import Marks, build
+from reconciler.core import keys, names
+from reconciler.core.manifest import Manifest, get_text, name_of, put
+from reconciler.core.refs import (
+    ADMISSION_POLICY,
+    ADMISSION_POLICY_BINDING,
+    CLUSTER_ROLE,
+    NAMESPACE,
+    SECRET,
+    SERVICE_ACCOUNT,
+)
+from reconciler.fleet.values import DeletionPolicy, Konnector, Mode, Rbac
+from reconciler.health import policies, rights, roles
+from reconciler.health.rights import Side, Task, scope_of_fleet
+from reconciler.kube.client import KubeCluster
+from tests.support import deployed, fleets
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.konnector_ways import token_of, with_token
+from tests.support.observing import BIND
+
+ENFORCE: Final = "pod-security.kubernetes.io/enforce"
+KONNECTOR: Final = Path(konnector.__file__).parent / "deploy"
+_POLICIES: Final = (ADMISSION_POLICY.kind, ADMISSION_POLICY_BINDING.kind)
+_WORKLOAD: Final = ("Deployment", "PodDisruptionBudget", "NetworkPolicy", "Service")
+FLEET: Final = "measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Two spaces, their service namespaces and an app namespace, on one cluster."""
+
+    live: LiveCluster
+    space: str
+    home: str
+    other: str
+    stranger: str
+
+    @property
+    def strangers_home(self) -> str:
+        return f"{self.stranger}-team-a"
+
+
+@asynccontextmanager
+async def ground(live: LiveCluster) -> AsyncIterator[Ground]:
+    name = f"cluster-{uuid.uuid4().hex[:10]}"
+    other = f"cluster-{uuid.uuid4().hex[:10]}"
+    place = Ground(live, name, f"{name}-team-a", f"other-{name}", other)
+    strict = {ENFORCE: "restricted"}
+    of_space = Marks({keys.CLUSTER: "shop", **strict}, {keys.IDENTITY: "klutchctl:acme/shop"})
+    made = [(BIND, Marks()), (place.other, Marks(strict))]
+    for space, home in ((name, place.home), (place.stranger, place.strangers_home)):
+        mark = {keys.API_SERVICE_NAMESPACE: f"{space}/team-a"}
+        made += [(space, of_space), (home, Marks(strict, mark))]
+    objects = [(NAMESPACE, spaces.namespace(one, marks=marks)) for one, marks in made]
+    objects.append((SERVICE_ACCOUNT, build(SERVICE_ACCOUNT, names.BINDER, namespace=name)))
+    objects += [
+        (SECRET, build(SECRET, "own", namespace=one, stringData={"a": "b"}))
+        for one in (place.other, place.home, place.strangers_home, BIND)
+    ]
+    objects += [
+        (SECRET, build(SECRET, names.BINDER, namespace=one)) for one in (name, place.stranger)
+    ]
+    for kind, one in objects:
+        await live.cluster.apply(one, kind, manager="tests", force=True)
+    yield place
+    for kind, one in objects:
+        if name_of(one) != BIND:
+            await deployed.remove(live.cluster, kind, one)
+
+
+def pods(account: str, **more: Any) -> Any:
+    container = {"name": "konnector", "image": "x", **more.pop("container", {})}
+    labels = {"app": "konnector"}
+    return {
+        "replicas": 1,
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {"serviceAccountName": account, "containers": [container], **more},
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account with all that is shipped for it. `rights` and `policies` are manifests.
+
+    `service` is the group and the plural of a service that it has to do with.
+    """
+
+    namespace: str
+    name: str
+    rights: Sequence[Manifest]
+    policies: Sequence[Manifest]
+    service: tuple[str, str]
+
+
+Made = Callable[[Ground], Account]
+_A9S: Final = ("anynines.com", "postgresqlinstances")
+
+
+def _deployed(name: str, folder: Path) -> Account:
+    made = [one for one in deployed.built(folder) if one["kind"] not in _WORKLOAD]
+    held = [one for one in made if one["kind"] in _POLICIES]
+    given = [one for one in made if one["kind"] not in _POLICIES]
+    return Account(BIND, name, given, held, _A9S)
+
+
+def a_fleet(mode: Mode, rbac: Rbac = Rbac.MINIMAL) -> Any:
+    """Return a fleet whose apply has all rights that any has: it deploys, and may delete."""
+    cluster = fleets.app_cluster(konnector=Konnector(deploy=True, image="x", rbac=rbac))
+    unit = fleets.unit(deletion_policy=DeletionPolicy.DELETE)
+    made = fleets.fleet(
+        control_planes=[fleets.control_plane(mode=mode)], clusters=[cluster], units=[unit]
+    )
+    return replace(made, name=FLEET)
+
+
+def klutchctl(task: Task, side: Side, mode: Mode = Mode.DIRECT) -> Account:
+    scope = scope_of_fleet(a_fleet(mode))
+    return Account(
+        BIND,
+        rights.account(FLEET, task),
+        roles.manifests(task, side, scope),
+        policies.manifests(task, side, scope),
+        fleets.DATABASES,
+    )
+
+
+def _with_rights(place: Ground, given: Sequence[Manifest]) -> Account:
+    held = shipped.binder().manifests()
+    return Account(place.space, names.BINDER, given, held, _A9S)
+
+
+def a_binder(place: Ground) -> Account:
+    """Return the account of a space with one export, with a permission claim on Secrets."""
+    export: Manifest = {
+        "spec": {
+            "group": _A9S[0],
+            "names": {"plural": _A9S[1]},
+            "permissionClaims": [{"group": "", "resource": "secrets"}],
+        }
+    }
+    role = build(
+        CLUSTER_ROLE, names.space_cluster_role(place.space), rules=[*access.space_rules([export])]
+    )
+    given = [
+        access.binder_role(),
+        role,
+        access.in_space(place.space),
+        access.in_service_namespace(place.space, place.home),
+    ]
+    return _with_rights(place, given)
+
+
+def a_binder_everywhere(place: Ground) -> Account:
+    """Return the account of a space in consumer scope `Cluster`."""
+    secrets = {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["*"]}
+    role = build(CLUSTER_ROLE, names.space_cluster_role(place.space), rules=[secrets])
+    uid = put(build(NAMESPACE, place.space), "x", "metadata", "uid")
+    everywhere = put(access.everywhere(uid), [], "metadata", "ownerReferences")
+    return _with_rights(place, [role, everywhere])
+
+
+ON_PLANE: Final[Mapping[str, Made]] = {
+    "plan": lambda _: klutchctl(Task.PLAN, Side.CONTROL_PLANE),
+    "apply": lambda _: klutchctl(Task.APPLY, Side.CONTROL_PLANE),
+    "apply with AppClusterBindings": lambda _: klutchctl(
+        Task.APPLY, Side.CONTROL_PLANE, Mode.APP_CLUSTER_BINDING
+    ),
+    "klutch-bind": lambda _: _deployed("klutch-bind", deployed.FOLDER),
+    "klutch-bind in control-plane mode": lambda _: _deployed(
+        "klutch-bind", deployed.CONTROL_PLANE_MODE
+    ),
+    "klutch-bind in consumer scope Cluster": lambda _: _deployed(
+        "klutch-bind", deployed.CLUSTER_SCOPE
+    ),
+    "klutch-binder": a_binder,
+    "klutch-binder in consumer scope Cluster": a_binder_everywhere,
+}
+IN_APP: Final[Mapping[str, Made]] = {
+    "plan": lambda _: klutchctl(Task.PLAN, Side.APP_CLUSTER),
+    "apply": lambda _: klutchctl(Task.APPLY, Side.APP_CLUSTER),
+    "apply with AppClusterBindings": lambda _: klutchctl(
+        Task.APPLY, Side.APP_CLUSTER, Mode.APP_CLUSTER_BINDING
+    ),
+    "konnector": lambda _: _deployed(names.KONNECTOR, KONNECTOR / "minimal"),
+}
+
+
+def full_konnector(_: Ground) -> Account:
+    """Return the konnector with all rights: an administrator, whom no policy can hold."""
+    return _deployed(names.KONNECTOR, KONNECTOR / "full")
+
+
+@asynccontextmanager
+async def held(live: LiveCluster, account: Account) -> AsyncIterator[str]:
+    """Give an account its rights, and yield a token of it once the API server knows them."""
+    cluster = live.cluster
+    own = build(SERVICE_ACCOUNT, account.name, namespace=account.namespace)
+    try:
+        for one in (own, *account.rights):
+            kind = deployed.KINDS[get_text(one, "kind")]
+            await cluster.apply(one, kind, manager="operator", force=True)
+        token = await token_of(live, account.namespace, account.name)
+        await _known(live, account, token)
+        yield token
+    finally:
+        for one in account.rights:
+            kind = deployed.KINDS[get_text(one, "kind")]
+            if kind != NAMESPACE:
+                await deployed.remove(cluster, kind, one)
+
+
+async def _known(live: LiveCluster, account: Account, token: str) -> None:
+    wanted = deployed.granted(account.rights)
+    places = {BIND, *(get_text(one, "metadata", "namespace") for one in account.rights)} - {""}
+    async with KubeCluster(with_token(live.connection, token)) as cluster:
+
+        async def known() -> bool:
+            found = [await deployed.rights_in(cluster, one) for one in sorted(places)]
+            return wanted <= frozenset().union(*found)
+
+        await eventually(known)
