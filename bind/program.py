@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -30,13 +29,14 @@ from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.kube.in_cluster import in_cluster
 from reconciler.kube.limits import Limits
-from reconciler.loop import listener, log_lines
+from reconciler.loop import log_lines
 from reconciler.loop.clock import Clock, SystemClock
 from reconciler.loop.controller import Controller
+from reconciler.loop.elections import Elections
 from reconciler.loop.events import Recorder, Source
 from reconciler.loop.gate import Gate
 from reconciler.loop.leadership import Leadership
-from reconciler.loop.lease import Lease, Times, holder_here
+from reconciler.loop.lease import Again, Lease, Times, holder_here
 from reconciler.loop.manager import Manager
 from reconciler.loop.meters import Meters
 from reconciler.loop.pulse import Pulse
@@ -91,8 +91,8 @@ async def serve(
 ) -> None:
     """Serve the control plane until `stop` is set.
 
-    Raises ConfigError, HostError, LeaseLost, and the ClusterErrors of a control plane that was
-    never reached.
+    Raises ConfigError, HostError, the ClusterErrors of a control plane that was never reached,
+    and LeaseLost where a write could not be waited for.
     """
     log_lines.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
     if settings.unserved:
@@ -107,28 +107,24 @@ async def serve(
     ):
         served = not settings.control_plane_mode or await serves_deployments(cluster)
         namespace = settings.lease_namespace or way.namespace or names.KLUTCH_NAMESPACE
-        backend = wired(
-            settings,
-            cluster,
-            leases=leases,
-            deployments_served=served,
-            lease_namespace=namespace,
-            clock=SystemClock(),
-        )
-        with ExitStack() as stack:
-            if settings.probes is not None:
-                host, port = stack.enter_context(
-                    listener.served(
-                        settings.probes,
-                        backend.meters.registry,
-                        backend.pulse.ailment,
-                        unready=backend.manager.unready,
-                    )
-                )
-                log.info("probes and metrics are served", extra={"host": host, "port": port})
-            beating = asyncio.create_task(backend.pulse.run())
-            stack.callback(beating.cancel)
-            await backend.manager.run(stop)
+
+        holder = holder_here()
+
+        def term() -> Backend:
+            return wired(
+                settings,
+                cluster,
+                leases=leases,
+                deployments_served=served,
+                lease_namespace=namespace,
+                clock=SystemClock(),
+                again=leases.again,
+                holder=holder,
+            )
+
+        elections = Elections(term)
+        with elections.served(probes=settings.probes, metrics=settings.metrics):
+            await elections.run(stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,7 @@ class Backend:
     meters: Meters
 
 
-def wired(
+def wired(  # noqa: PLR0913 - tests exchange each of them
     settings: Settings,
     cluster: Cluster,
     *,
@@ -148,13 +144,16 @@ def wired(
     deployments_served: bool,
     lease_namespace: str,
     clock: Clock,
+    again: Again | None = None,
+    holder: str = "",
 ) -> Backend:
     """Return a backend on this control plane. `leases` is a second way there, for the lease.
 
-    A lease that waits behind thousands of calls would be lost.
+    A lease that waits behind thousands of calls would be lost. `again` and
+    `holder` as in `Lease`.
     """
     gate, meters = Gate(), Meters()
-    holder = holder_here()
+    holder = holder or holder_here()
     recorder = Recorder(
         cluster,
         gate,
@@ -176,6 +175,7 @@ def wired(
         manager=keys.MANAGER_BACKEND,
         clock=clock,
         times=Times(),
+        again=again,
     )
     leadership = Leadership(lease, gate, clock=clock, meters=meters)
     manager = Manager(

@@ -46,7 +46,7 @@ _WEB: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How one backend runs. `probes` is where health and metrics are served; None: nowhere."""
+    """How one backend runs. `probes` and `metrics` are where those are served; None: nowhere."""
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -61,6 +61,7 @@ class Settings:
     leader_election: bool = True
     lease_namespace: str = ""
     probes: tuple[str, int] | None = None
+    metrics: tuple[str, int] | None = flags.METRICS
     workers: int = 4
     qps: float = 100.0
     burst: int = 300
@@ -93,6 +94,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         leader_election=given.leader_election,
         lease_namespace=given.lease_namespace,
         probes=flags.address(given.probe_address, "--probe-address"),
+        metrics=flags.address(given.metrics_address, "--metrics-address"),
         workers=flags.at_least(1, given.workers, "--workers"),
         qps=flags.positive(given.qps, "--qps"),
         burst=flags.at_least(1, given.burst, "--burst"),
@@ -128,7 +130,13 @@ def _parser() -> flags.Parser:
     text("--drain-deadline", type=float, default=600, metavar="SECONDS", help=_DRAIN)
     parser.switch("--leader-election", default=True, help="one of several replicas works")
     text("--lease-namespace", default="", help="of the leader's Lease; else the pod's own")
-    text("--probe-address", default="", metavar="ADDR:PORT", help="/healthz, /readyz, /metrics")
+    text("--probe-address", default="", metavar="ADDR:PORT", help="/healthz, /readyz")
+    text(
+        "--metrics-address",
+        default=flags.METRICS_ADDRESS,
+        metavar="[ADDR]:PORT",
+        help=flags.METRICS_HELP,
+    )
     text("--workers", type=int, default=4, help="objects of one kind that are worked on at once")
     text("--qps", type=float, default=100.0, help="calls a second")
     text("--burst", type=int, default=300, help="calls before --qps holds")

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,10 +34,11 @@ from reconciler.kube.limits import Limits, of_app_cluster
 from reconciler.loop import listener, log_lines
 from reconciler.loop.clock import Clock, SystemClock
 from reconciler.loop.controller import Controller
+from reconciler.loop.elections import Elections
 from reconciler.loop.events import Recorder, Source
 from reconciler.loop.gate import Gate
 from reconciler.loop.leadership import Leadership
-from reconciler.loop.lease import Lease, Times
+from reconciler.loop.lease import Again, Lease, Times
 from reconciler.loop.manager import Manager, Worker
 from reconciler.loop.meters import Meters
 from reconciler.loop.pulse import Pulse
@@ -69,8 +70,8 @@ async def serve(
 ) -> None:
     """Serve the app cluster until `stop` is set.
 
-    Raises ConfigError, HostError, LeaseLost, and the ClusterErrors of a cluster that was never
-    reached.
+    Raises ConfigError, HostError, the ClusterErrors of a cluster that was never reached, and
+    LeaseLost where a write could not be waited for.
     """
     log_lines.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
     if settings.unserved:
@@ -87,17 +88,25 @@ async def serve(
         found = await unless(stop, finding)
         if found is None:
             return
-        konnector = wired(
-            settings,
-            home_cluster,
-            found.app or home_cluster,
-            leases=leases,
-            kind=found.kind,
-            clock=clock,
-            gate=gate,
-            in_use=found.in_use,
-        )
-        await _run(konnector, settings, stop)
+
+        def term() -> Konnector:
+            return wired(
+                settings,
+                home_cluster,
+                found.app or home_cluster,
+                leases=leases,
+                kind=found.kind,
+                clock=clock,
+                gate=Gate(),
+                in_use=found.in_use,
+                again=leases.again,
+            )
+
+        elections = Elections(term)
+        with elections.served(
+            probes=settings.probes, metrics=settings.metrics, healthz=listener.leader_election
+        ):
+            await elections.run(stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,25 +137,6 @@ async def _found(
     return _Found(await own_crd.discovered(home, clock), app, in_use)
 
 
-async def _run(konnector: "Konnector", settings: Settings, stop: asyncio.Event) -> None:
-    """Let it work, with its probes, until `stop` is set."""
-    with ExitStack() as stack:
-        if settings.probes is not None:
-            host, port = stack.enter_context(
-                listener.served(
-                    settings.probes,
-                    konnector.meters.registry,
-                    konnector.pulse.ailment,
-                    unready=konnector.manager.unready,
-                    healthz=listener.leader_election,
-                )
-            )
-            log.info("probes and metrics are served", extra={"host": host, "port": port})
-        beating = asyncio.create_task(konnector.pulse.run())
-        stack.callback(beating.cancel)
-        await konnector.manager.run(stop)
-
-
 def connect(content: bytes, name: str, *, limits: Limits) -> Cluster:
     """Return a cluster over the kubeconfig from a Secret. Raises ConfigError."""
     way = kubeconfig.from_secret(content, name=name, environ={})
@@ -173,12 +163,13 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     clock: Clock,
     gate: Gate,
     in_use: InUse | None = None,
+    again: Again | None = None,
 ) -> Konnector:
     """Return a konnector whose bindings, of this kind, are in `home`.
 
     That is the app cluster, or, in control-plane mode, the control plane; then `in_use` says how
     the app cluster is reached. `leases` is a second way home, for the lease. A lease that waits
-    behind thousands of calls would be lost.
+    behind thousands of calls would be lost. `again` as in `Lease`.
     """
     meters = Meters()
     mode = settings.control_plane_mode
@@ -205,7 +196,8 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         own_namespace=settings.namespace if mode is None else "",
     )
     workers = _workers(tools, home, view, mode, in_use)
-    leadership = Leadership(_lease(settings, leases, clock), gate, clock=clock, meters=meters)
+    lease = _lease(settings, leases, clock, again)
+    leadership = Leadership(lease, gate, clock=clock, meters=meters)
     manager = Manager(
         views=(namespaces, crds, view),
         workers=(*workers, recorder),
@@ -229,7 +221,7 @@ def _bindings(home: Cluster, kind: Kind, settings: Settings) -> Informer:
     )
 
 
-def _lease(settings: Settings, leases: Cluster, clock: Clock) -> Lease:
+def _lease(settings: Settings, leases: Cluster, clock: Clock, again: Again | None) -> Lease:
     return Lease(
         leases,
         Ref(leases.name, LEASE, settings.lease_namespace, settings.lease_name),
@@ -237,6 +229,7 @@ def _lease(settings: Settings, leases: Cluster, clock: Clock) -> Lease:
         manager=keys.MANAGER_KONNECTOR,
         clock=clock,
         times=Times(),
+        again=again,
     )
 
 

@@ -48,7 +48,7 @@ class Settings:
     `kubeconfig` leads to the app cluster, in control-plane mode to the control plane; None: the
     usual places, and then the pod's. APIServiceBindings of `binding_namespace` alone are served,
     with "" those of all; that has no meaning for cluster-scoped ones, nor beside the control plane.
-    `probes` is where health and metrics are served, with the host "" on every address; None:
+    `probes` and `metrics` are where those are served, with the host "" on every address; None:
     nowhere. `workers` are objects of one kind that are worked on at once; `qps` and `burst` hold
     for each cluster. `namespace` is the pod's own. `unserved` are flags that were given and have
     no effect.
@@ -63,6 +63,7 @@ class Settings:
     namespace: str = ""
     lease_identity: str
     probes: tuple[str, int] | None = _PROBES
+    metrics: tuple[str, int] | None = flags.METRICS
     workers: int = _WORKERS
     qps: float = _QPS
     burst: int = _BURST
@@ -93,6 +94,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         namespace=environ.get("POD_NAMESPACE", ""),
         lease_identity=environ.get("POD_NAME", "") or holder_here(),
         probes=flags.address(given.probe_address, "--probe-address"),
+        metrics=flags.address(given.metrics_address, "--metrics-address"),
         workers=flags.at_least(1, given.workers, "--workers"),
         qps=flags.positive(given.qps, "--qps"),
         burst=flags.at_least(1, given.burst, "--burst"),
@@ -150,6 +152,12 @@ def _parser() -> flags.Parser:
     text("--lease-namespace", default="", help="else $POD_NAMESPACE, else kube-system")
     text("--probe-address", default=":8080", metavar="[ADDR]:PORT", help=_PROBED)
     text(
+        "--metrics-address",
+        default=flags.METRICS_ADDRESS,
+        metavar="[ADDR]:PORT",
+        help=flags.METRICS_HELP,
+    )
+    text(
         "--workers",
         type=int,
         default=_WORKERS,
@@ -180,4 +188,4 @@ _KUBECONFIG: Final = (
 )
 _SECRET: Final = "Secret on the control plane with the app cluster's kubeconfig"
 _CONFINED: Final = "whose APIServiceBindings are served; else $BINDING_NAMESPACE, else all are"
-_PROBED: Final = "/healthz, /readyz, /metrics (default: :8080; empty: nowhere)"
+_PROBED: Final = "/healthz, /readyz (default: :8080; empty: nowhere)"

@@ -147,7 +147,10 @@ def _listening(address: tuple[str, int], pulse: Pulse) -> Iterator[Ears]:
     from reconciler.watch.meters import Meters
 
     meters = Meters(time.time)
-    with listener.served(address, meters.registry, pulse.ailment) as (host, port):
+    with listener.served(address, metrics=lambda: meters.registry, ailment=pulse.ailment) as (
+        host,
+        port,
+    ):
         shown = f"[{host}]" if ":" in host else host
         print(f"Listening on http://{shown}:{port}", file=sys.stderr, flush=True)
         yield meters

@@ -21,6 +21,11 @@ LOGGING: Final = (
     "log-text-info-buffer-size",
     "log-text-split-stream",
 )
+# Who asks for metrics is not known, and they name clusters and spaces: `kubectl port-forward`
+# reaches them here, nobody else in the cluster does.
+METRICS: Final = ("127.0.0.1", 8082)
+METRICS_ADDRESS: Final = "127.0.0.1:8082"
+METRICS_HELP: Final = f"/metrics (default: {METRICS_ADDRESS}; empty: nowhere)"
 _SWITCHES: Final = frozenset({"log-json-split-stream", "log-text-split-stream"})
 _BOOLEANS: Final = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
 

@@ -81,10 +81,14 @@ class Gate:
         finally:
             self._sent.discard(task)
 
-    def abandon(self) -> None:
-        """Wait no longer for the writes that were sent: nobody will tell what became of them."""
+    def abandon(self) -> bool:
+        """Wait no longer for the writes that were sent: nobody will tell what became of them.
+
+        Returns whether there were any.
+        """
         for task in self._sent:
             task.cancel()
+        return bool(self._sent)
 
     async def pause(self, seconds: float) -> None:
         """Sleep, or less where the gate closes meanwhile. Raises Stopped then."""

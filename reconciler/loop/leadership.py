@@ -2,7 +2,7 @@
 
 The leader stops before another can begin: it counts its time from when it sent its last
 successful renewal, others from when they saw that. Leadership is not taken up again once it was
-lost; a process that wants to go on starts anew, from what the cluster holds by then.
+lost; who wants to go on starts anew (terms.py), from what the cluster holds by then.
 """
 
 import asyncio
@@ -23,7 +23,14 @@ log = logging.getLogger(__name__)
 
 
 class LeaseLost(KlutchError):
-    """This process led and does so no more. All work has ended; start anew."""
+    """This process led and does so no more. All work has ended; start anew.
+
+    `unanswered`: a write was given up that had been sent, so another leader may meet it yet.
+    """
+
+    def __init__(self, message: str, *, unanswered: bool = False) -> None:
+        self.unanswered = unanswered
+        super().__init__(message)
 
 
 class Leadership:
@@ -40,6 +47,7 @@ class Leadership:
     ) -> None:
         self._lease, self._gate = lease, gate
         self._clock, self._meters, self._dice = clock, meters, dice
+        self._unanswered = False
         self._seen: Manifest | None = None  # the hold of another
         self._seen_at = 0.0
         self._meters.leading(lease.ref.name, leads=False)
@@ -47,7 +55,7 @@ class Leadership:
     def ailment(self) -> str:
         """Return that leadership was lost, for a probe, or "". May be asked from another thread.
 
-        The process ends by itself then; where it cannot, a restart is better than one that idles.
+        The work ends by itself then; where it cannot, a restart is better than one that idles.
         """
         return "the lease was lost" if self._gate.lock_lost else ""
 
@@ -71,7 +79,7 @@ class Leadership:
                 await ended(asyncio.create_task(self._end(working, keeping)))
         if self._gate.lock_lost:
             log.warning("this process leads no more", extra=fields | {"why": self._gate.reason})
-            raise LeaseLost(self._gate.reason)
+            raise LeaseLost(self._gate.reason, unanswered=self._unanswered)
         if not keeping.cancelled():
             keeping.result()
         working.result()
@@ -85,7 +93,7 @@ class Leadership:
             times = self._lease.times
             left = times.duration - times.period / 2 - self._lease.since_renewal
             await asyncio.wait({working}, timeout=max(left, 0.0))
-            self._gate.abandon()
+            self._unanswered = self._gate.abandon()
             await asyncio.wait({working})
         keeping.cancel()
         await asyncio.wait({keeping})

@@ -57,22 +57,25 @@ def leader_election(reason: str) -> Answer:
 @contextmanager
 def served(
     address: tuple[str, int],
-    registry: CollectorRegistry,
-    ailment: Callable[[], str],
     *,
+    metrics: Callable[[], CollectorRegistry] | None = None,
+    ailment: Callable[[], str] | None = None,
     unready: Callable[[], str] | None = None,
     healthz: Callable[[str], Answer] = plain,
 ) -> Iterator[tuple[str, int]]:
     """Serve for as long as the block lasts; yield where, as port 0 is any free one.
 
-    The host "" is every address, of IPv6 and IPv4. `ailment` tells why the program is not
-    healthy, `unready` why it cannot do its work yet, or "". Without `unready` nobody is told.
-    `healthz` is the form in which an ailment is told. Raises HostError.
+    The host "" is every address, of IPv6 and IPv4. `metrics` is asked for what is counted now,
+    `ailment` tells why the program is not healthy, `unready` why it cannot do its work yet, or "".
+    What is not given is not served. `healthz` is the form in which an ailment is told. Raises
+    HostError.
     """
-    probes: dict[str, Callable[[], Answer]] = {"/healthz": lambda: healthz(ailment())}
+    probes: dict[str, Callable[[], Answer]] = {}
+    if ailment is not None:
+        probes["/healthz"] = lambda: healthz(ailment())
     if unready is not None:
         probes["/readyz"] = lambda: plain(unready())
-    app = _App(registry, probes)
+    app = _App(metrics, probes)
     try:
         server = _Server(address)
     except OSError as error:
@@ -94,11 +97,14 @@ def served(
 
 class _App:
     def __init__(
-        self, registry: CollectorRegistry, probes: Mapping[str, Callable[[], Answer]]
+        self,
+        metrics: Callable[[], CollectorRegistry] | None,
+        probes: Mapping[str, Callable[[], Answer]],
     ) -> None:
-        self._metrics, self._probes = make_wsgi_app(registry), probes
-        places = sorted(("/metrics", *probes))
-        self._signpost = f"there are {', '.join(places[:-1])} and {places[-1]}\n".encode()
+        self._metrics, self._probes = metrics, probes
+        places = sorted([*probes, *(() if metrics is None else ("/metrics",))])
+        some, last = ", ".join(places[:-1]), places[-1]
+        self._signpost = f"there are {some} and {last}\n" if some else f"there is {last}\n"
 
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
@@ -106,8 +112,8 @@ class _App:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             start_response("405 Method Not Allowed", [_PLAIN, ("Allow", "GET, HEAD")])
             return [b"only GET\n"]
-        if environ["PATH_INFO"] == "/metrics":
-            answer: Iterable[bytes] = self._metrics(environ, start_response)
+        if environ["PATH_INFO"] == "/metrics" and self._metrics is not None:
+            answer: Iterable[bytes] = make_wsgi_app(self._metrics())(environ, start_response)
             return answer
         probe = self._probes.get(environ["PATH_INFO"])
         if probe is not None:
@@ -115,7 +121,7 @@ class _App:
             start_response(told.status, [told.content])
             return [told.body]
         start_response("404 Not Found", [_PLAIN])
-        return [self._signpost]
+        return [self._signpost.encode()]
 
 
 class _Handler(WSGIRequestHandler):

@@ -203,6 +203,7 @@ class _Bench:
                 f"--kubeconfig={self._live.kubeconfig}",
                 f"--context={self._live.context}",
                 "--lease-namespace=default",
+                "--metrics-address=",
             ]
             with subprocess.Popen(command, stderr=log) as process:
                 try:

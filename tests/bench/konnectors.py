@@ -266,7 +266,7 @@ class _Bench:
 
     @asynccontextmanager
     async def _konnector(self) -> AsyncIterator[psutil.Process]:
-        arguments = [f"--kubeconfig={self._orders.app}", "--probe-address="]
+        arguments = [f"--kubeconfig={self._orders.app}", "--probe-address=", "--metrics-address="]
         async with self._process("konnector", *arguments) as (process, _):
             yield process
 

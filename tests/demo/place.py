@@ -83,7 +83,11 @@ class Place:
             name=name,
             program=executable,
             cluster_id="",
-            arguments=(*arguments, "--probe-address", f"127.0.0.1:{port}"),
+            arguments=(
+                *arguments,
+                *("--metrics-address", ""),
+                *("--probe-address", f"127.0.0.1:{port}"),
+            ),
             identity=identity,
             log=self.layout.logs / f"{name}.log",
             ports=(port,),

@@ -30,13 +30,14 @@ from tests.support.clusters import LiveCluster, Write
 from tests.support.eventually import eventually
 
 MANAGER: Final = "tests"
-_BACKEND: Final = (
+BACKEND: Final = (
     str(Path(sys.executable).with_name("klutch-bind")),
     "--control-plane-mode",
     f"--konnector-image={USUAL.konnector_image}",
 )
 _TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
-_PROBES: Final = "probes and metrics are served"
+_PROBES: Final = "probes are served"
+_METRICS: Final = "metrics are served"
 _LEADS: Final = "klutch_leader_election_master_status"
 _START: Final = 60.0  # seconds for a process on a busy machine
 
@@ -60,7 +61,9 @@ class Replica:
 
     async def ask(self, path: str) -> tuple[int, str]:
         """Return status and text of a page."""
-        return await asyncio.to_thread(_page, f"{await eventually(self._address)}{path}")
+        told = _METRICS if path == "/metrics" else _PROBES
+        address = await eventually(lambda: self._address(told))
+        return await asyncio.to_thread(_page, f"{address}{path}")
 
     async def leads(self) -> bool:
         _, text = await self.ask("/metrics")
@@ -77,10 +80,10 @@ class Replica:
         found = self.plane.audit.writes_since(mark)
         return [one for one in found if one.user == self.user and one.resource != "leases"]
 
-    def _address(self) -> str:
+    def _address(self, served: str) -> str:
         alive = self.process.returncode is None
         assert alive, f"it has ended: {self.log.read_text()}"
-        told = [one for one in self.lines() if one["message"] == _PROBES]
+        told = [one for one in self.lines() if one["message"] == served]
         return f"http://{told[0]['host']}:{told[0]['port']}" if told else ""
 
 
@@ -104,6 +107,7 @@ class Replicas:
                 f"--kubeconfig={kubeconfig}",
                 f"--lease-namespace={self.namespace}",
                 "--probe-address=127.0.0.1:0",
+                "--metrics-address=127.0.0.1:0",
                 "--logging-format=json",
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
@@ -127,7 +131,7 @@ class Replicas:
         assert not await replica.leads()
 
     async def holder(self) -> str:
-        of_backend = self.command == _BACKEND
+        of_backend = self.command == BACKEND
         name = names.BACKEND_LEASE if of_backend else names.KONNECTOR_LEASE
         ref = Ref(self.plane.name, LEASE, self.namespace, name)
         return get_text(await self.plane.cluster.get(ref), "spec", "holderIdentity")
@@ -167,7 +171,7 @@ class Replicas:
 
 @asynccontextmanager
 async def replicas(
-    plane: LiveCluster, namespace: str, folder: Path, *, command: Sequence[str] = _BACKEND
+    plane: LiveCluster, namespace: str, folder: Path, *, command: Sequence[str] = BACKEND
 ) -> AsyncIterator[Replicas]:
     made = Replicas(plane, namespace, folder, [], command)
     try:

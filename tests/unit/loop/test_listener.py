@@ -26,7 +26,10 @@ def registry():
 
 def test_what_is_served(registry):
     ailments = ["", "no round has ended for 9 s"]
-    with listener.served(HERE, registry, lambda: ailments.pop(0)) as (host, port):
+    with listener.served(HERE, metrics=lambda: registry, ailment=lambda: ailments.pop(0)) as (
+        host,
+        port,
+    ):
         url = f"http://{host}:{port}"
         assert fetch(f"{url}/healthz") == (200, "ok\n")
         assert fetch(f"{url}/healthz") == (503, "no round has ended for 9 s\n")
@@ -40,7 +43,7 @@ def test_what_is_served(registry):
 
 def test_being_ready_is_another_thing_than_being_healthy(registry):
     reasons = ["not read yet: Secrets", ""]
-    with listener.served(HERE, registry, lambda: "", unready=lambda: reasons.pop(0)) as (
+    with listener.served(HERE, ailment=lambda: "", unready=lambda: reasons.pop(0)) as (
         host,
         port,
     ):
@@ -54,8 +57,7 @@ def test_a_konnector_tells_its_health_as_the_original_does(registry):
     ailments = ["", "the lease was lost"]
     with listener.served(
         HERE,
-        registry,
-        lambda: ailments.pop(0),
+        ailment=lambda: ailments.pop(0),
         unready=lambda: "not read yet: Secrets",
         healthz=listener.leader_election,
     ) as (host, port):
@@ -69,20 +71,30 @@ def test_a_konnector_tells_its_health_as_the_original_does(registry):
 
 
 def test_on_every_address(registry):
-    with listener.served(("", 0), registry, lambda: "") as (_, port):
+    with listener.served(("", 0), metrics=lambda: registry, ailment=lambda: "") as (_, port):
         assert fetch(f"http://127.0.0.1:{port}/healthz") == (200, "ok\n")
         if socket.has_dualstack_ipv6():
             assert fetch(f"http://[::1]:{port}/healthz") == (200, "ok\n")
         with (
             pytest.raises(HostError, match=f"cannot listen on any address, port {port}: "),
-            listener.served(("", port), registry, lambda: ""),
+            listener.served(("", port), metrics=lambda: registry, ailment=lambda: ""),
         ):
             pass
 
 
+def test_metrics_are_served_apart_from_probes(registry):
+    with (
+        listener.served(HERE, ailment=lambda: "") as (host, probes),
+        listener.served(HERE, metrics=lambda: registry) as (_, metrics),
+    ):
+        assert fetch(f"http://{host}:{probes}/metrics") == (404, "there is /healthz\n")
+        assert fetch(f"http://{host}:{metrics}/healthz") == (404, "there is /metrics\n")
+        assert "\nanswer 42.0\n" in fetch(f"http://{host}:{metrics}/metrics")[1]
+
+
 def test_only_reading(registry):
     with (
-        listener.served(HERE, registry, lambda: "") as address,
+        listener.served(HERE, metrics=lambda: registry, ailment=lambda: "") as address,
         socket.create_connection(address, timeout=60) as client,
     ):
         client.sendall(b"POST /metrics HTTP/1.0\r\n\r\n")
@@ -107,7 +119,7 @@ def test_who_is_slow_keeps_nobody_else_out(registry, monkeypatch):
     monkeypatch.setattr(listener, "_SLOWEST", 60.0)
     monkeypatch.setattr(listener._Handler, "timeout", 60.0)
     with (
-        listener.served(HERE, registry, lambda: "") as address,
+        listener.served(HERE, metrics=lambda: registry, ailment=lambda: "") as address,
         strangers(address, number=16) as slow,
     ):
         assert fetch("http://{}:{}/healthz".format(*address)) == (200, "ok\n")
@@ -119,7 +131,7 @@ def test_who_is_slow_keeps_nobody_else_out(registry, monkeypatch):
 
 async def test_who_keeps_talking_is_cut_all_the_same(registry):
     with (
-        listener.served(HERE, registry, lambda: "") as address,
+        listener.served(HERE, metrics=lambda: registry, ailment=lambda: "") as address,
         strangers(address, number=1) as (slow,),
     ):
 
@@ -135,9 +147,9 @@ async def test_who_keeps_talking_is_cut_all_the_same(registry):
 
 def test_an_address_that_is_taken(registry):
     with (
-        listener.served(HERE, registry, lambda: "") as taken,
+        listener.served(HERE, metrics=lambda: registry, ailment=lambda: "") as taken,
         pytest.raises(HostError, match=f"cannot listen on 127.0.0.1 port {taken[1]}: "),
-        listener.served(taken, registry, lambda: ""),
+        listener.served(taken, ailment=lambda: ""),
     ):
         pass
 
@@ -146,7 +158,7 @@ def test_ipv6(registry):
     if not socket.has_ipv6:
         pytest.skip("no IPv6 here")
     try:
-        with listener.served(("::1", 0), registry, lambda: "") as (host, port):
+        with listener.served(("::1", 0), ailment=lambda: "") as (host, port):
             assert fetch(f"http://[{host}]:{port}/healthz") == (200, "ok\n")
     except HostError as error:
         pytest.skip(str(error))
