@@ -35,5 +35,5 @@ async def test_metrics_are_not_served_beside_the_probes(
 
 
 def test_metrics_are_for_loopback_unless_an_address_is_given() -> None:
-    assert flags.METRICS == flags.address(flags.METRICS_ADDRESS, "--metrics-address")
+    assert flags.address(flags.METRICS_ADDRESS, "--metrics-address") == flags.METRICS
     assert flags.METRICS[0] == "127.0.0.1"
