@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from klutchctl import outputs, reach
 from klutchctl.reach import Reach
+from klutchctl.settings import Settings
 from klutchctl.signals import ending
 
 if TYPE_CHECKING:
@@ -43,17 +44,24 @@ def is_approved(
 
     A plan in which nothing would be done needs nobody.
     """
-    from klutchctl.render import plan_text
-
     if not any(one.acts and not one.held for one in plan.changes):
         return True
-    # Standard output may be for a program; then a person reads the plan beside it.
-    quiet = any(one.path is None and one.format != "text" for one in wanted)
-    stream = sys.stderr if quiet else sys.stdout
-    print(plan_text.render(plan, color=color and stream.isatty()), file=stream)
+    stream = show_plan(plan, wanted, color=color)
     if auto_approve or not sys.stdin.isatty():
         return auto_approve
     return _answer(f"{question} Only `yes` does. ", stream) == "yes"
+
+
+def show_plan(plan: "Plan", wanted: tuple[outputs.Output, ...], *, color: bool) -> TextIO:
+    """Print what is going to be done, and return where."""
+    from klutchctl.render import plan_text
+
+    # Standard output may be for a program; then a person reads the plan beside it.
+    quiet = any(one.path is None and one.format != "text" for one in wanted)
+    stream = sys.stderr if quiet else sys.stdout
+    # At once: the steps that follow are on the other stream, and a log has both.
+    print(plan_text.render(plan, color=color and stream.isatty()), file=stream, flush=True)
+    return stream
 
 
 def _answer(question: str, stream: TextIO) -> str:
@@ -99,14 +107,18 @@ async def applied(
     return report, received[0] if received else None
 
 
-def show(report: "Report", wanted: tuple[outputs.Output, ...], *, color: bool) -> "ExitCode":
-    """Print what was done, in the formats that were asked for; FAILED where one cannot be had."""
+def show(report: "Report", wanted: tuple[outputs.Output, ...], settings: Settings) -> "ExitCode":
+    """Print what was done, in the formats that were asked for; FAILED where one cannot be had.
+
+    On standard output, text leaves out what went well: each step was told when it was done.
+    """
     from klutchctl.exit_codes import ExitCode
     from klutchctl.render import report_json, report_junit, report_text
 
     def text(path: Path | None) -> str:
         watched = path is None and sys.stdout.isatty()
-        return report_text.render(report, color=color and watched)
+        whole = path is not None or settings.verbose
+        return report_text.render(report, whole=whole, color=settings.color and watched)
 
     try:
         outputs.write(

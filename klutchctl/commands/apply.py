@@ -151,6 +151,7 @@ async def _run(asked: _Asked, how: Reach, settings: Settings) -> int:
 
     if _is_plan(asked.target):
         fleet, approved = _saved(asked.target, asked.repository, settings)
+        applying.show_plan(approved, asked.outputs, color=settings.color)
     else:
         fleet = repository.fleet_in(asked.target, check_owner=settings.git_owner_check)
         approved = None
@@ -168,7 +169,7 @@ async def _run(asked: _Asked, how: Reach, settings: Settings) -> int:
                 print(_NOT_APPROVED, file=sys.stderr)
                 return ExitCode.HELD_BACK
         report, signalled = await applying.applied(fleet, approved, clusters, how, asked.terms)
-    told = applying.show(report, asked.outputs, color=settings.color)
+    told = applying.show(report, asked.outputs, settings)
     done = apply_code(report, allow_unreachable=how.allow_unreachable, signalled=signalled)
     return done or told
 

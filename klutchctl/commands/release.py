@@ -104,6 +104,6 @@ class _Release:
                 return ExitCode.HELD_BACK
             free = narrowing.without_budgets(fleet)
             report, signalled = await applying.applied(free, plan, clusters, self._how, self._terms)
-        told = applying.show(report, self._wanted, color=color)
+        told = applying.show(report, self._wanted, self._settings)
         allow = self._how.allow_unreachable
         return apply_code(report, allow_unreachable=allow, signalled=signalled) or told

@@ -1,13 +1,16 @@
-"""How far an apply is: a line for each cluster on a terminal, plain lines elsewhere."""
+"""How far an apply is: a line for each step, and on a terminal below them one for each cluster."""
 
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from klutchctl.render import plan_rows
 from klutchctl.render.visible import visible
 from reconciler.apply import Outcome
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _SHOWN: Final = 20  # clusters at once; a terminal has so many lines
 
@@ -31,13 +34,9 @@ def progress(stream: TextIO) -> Iterator[Progress]:
     from rich.console import Console
     from rich.live import Live
 
-    board = _Board()
-    with Live(
-        get_renderable=board.text,
-        console=Console(file=stream),
-        refresh_per_second=8,
-        transient=True,
-    ):
+    console = Console(file=stream)
+    board = _Board(console)
+    with Live(get_renderable=board.text, console=console, refresh_per_second=8, transient=True):
         yield board
 
 
@@ -53,12 +52,7 @@ class Lines:
 
     def outcome(self, outcome: Outcome) -> None:
         """Print it."""
-        row = plan_rows.row(outcome.change)
-        told = f": {visible(outcome.message)}" if outcome.message else ""
-        self._print(
-            f"{visible(outcome.change.cluster)}: {outcome.status.value}: {row.action.value} "
-            f"{row.subject} {row.what}{told}"
-        )
+        self._print(_line(outcome))
 
     def _print(self, line: str) -> None:
         if self._stream is None:
@@ -69,10 +63,20 @@ class Lines:
             self._stream = None
 
 
-class _Board:
-    """The clusters that something happened in last, one line each."""
+def _line(outcome: Outcome) -> str:
+    row = plan_rows.row(outcome.change)
+    told = f": {visible(outcome.message)}" if outcome.message else ""
+    return (
+        f"{visible(outcome.change.cluster)}: {outcome.status.value}: {row.action.value} "
+        f"{row.subject} {row.what}{told}"
+    )
 
-    def __init__(self) -> None:
+
+class _Board:
+    """The clusters that something happened in last, one line each, below what was done."""
+
+    def __init__(self, console: "Console") -> None:
+        self._console = console
         self._stage = ""
         self._counts: dict[str, Counter[str]] = {}
 
@@ -81,7 +85,8 @@ class _Board:
         self._stage = text
 
     def outcome(self, outcome: Outcome) -> None:
-        """Count it."""
+        """Print it above the clusters, and count it."""
+        self._console.print(_line(outcome), markup=False, highlight=False, soft_wrap=True)
         name = outcome.change.cluster
         # The cluster goes to the end: the ones that moved last are shown.
         counts = self._counts.pop(name, Counter())

@@ -1,4 +1,4 @@
-"""What an apply did, for people: the lines that came to something, and one sentence at the end."""
+"""What an apply did, for people: what failed, what waits, and one line of sums at the end."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,9 +8,12 @@ from typing import Final
 from klutchctl.render import plan_rows
 from klutchctl.render.visible import visible
 from reconciler.apply import Outcome, Report, Status
+from reconciler.apply.outcomes import GOOD
 from reconciler.planning.changes import Action
 
 _WIDTH: Final = max(map(len, Status))
+# As they came, and by the plan: what a guard holds stands there too.
+_TOLD_BEFORE: Final = GOOD | {Status.HELD}
 _RESET: Final = "\x1b[0m"
 _BOLD: Final = "\x1b[1m"
 _COLORS: Final[Mapping[Status, str]] = {
@@ -24,11 +27,15 @@ _COLORS: Final[Mapping[Status, str]] = {
 }
 
 
-def render(report: Report, *, color: bool = False) -> str:
-    """Return the report as text that ends in a newline."""
+def render(report: Report, *, whole: bool = True, color: bool = False) -> str:
+    """Return the report as text that ends in a newline.
+
+    Not `whole`: without the lines that were done, and those that a guard holds, which it tells.
+    """
+    outcomes = [one for one in report.outcomes if whole or one.status not in _TOLD_BEFORE]
     blocks = [
         [_bold(f"Cluster {visible(name)}", color=color), *_lines(list(found), color=color)]
-        for name, found in groupby(report.outcomes, key=lambda one: one.change.cluster)
+        for name, found in groupby(outcomes, key=lambda one: one.change.cluster)
     ]
     plan = report.plan
     blocked = [plan_rows.row(one) for one in plan.changes if one.action is Action.BLOCKED]

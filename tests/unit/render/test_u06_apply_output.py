@@ -1,0 +1,86 @@
+"""U6: `apply` tells each step once: as it is done; then what failed, what waits, and the sums."""
+
+import io
+from dataclasses import replace
+
+from klutchctl import applying, outputs, settings
+from klutchctl.render import apply_progress, report_text
+from reconciler.apply.outcomes import Outcome, Report, Status
+from reconciler.core.refs import SECRET, Ref
+from reconciler.fleet.values import UnitKey
+from reconciler.planning.changes import Action, Change, Held, Plan
+
+UNIT = UnitKey("shop", "g.example", "databases")
+
+
+def line(name):
+    return Change(
+        "shop", "orders", Ref("shop", SECRET, "ns", name), Action.CREATE, "new", unit=UNIT
+    )
+
+
+REPORT = Report(
+    plan=Plan("acme", "", "", (), {"shop": "eu"}, held=(Held("max-deletes", "3 would go"),)),
+    outcomes=(
+        Outcome(line("went-well"), Status.DONE),
+        Outcome(line("was-so"), Status.UNCHANGED, "it is so already"),
+        Outcome(line("waits-for-budget"), Status.HELD, "held back: max-deletes"),
+        Outcome(line("broke"), Status.FAILED, "refused"),
+    ),
+)
+
+
+def read(*options):
+    return settings.read({}, verbose="-v" in options)
+
+
+def test_what_failed_and_what_waits_and_sums():
+    assert report_text.render(REPORT, whole=False) == (
+        "Cluster shop\n"
+        "  failed       create   orders   Secret broke\n"
+        "               refused\n"
+        "\n"
+        "Held back\n"
+        "  3 would go\n"
+        "\n"
+        "Applied: 1 done, 1 unchanged, 1 held, 1 failed.\n"
+    )
+
+
+def test_a_run_that_went_well_is_one_line():
+    good = replace(REPORT, plan=replace(REPORT.plan, held=()), outcomes=REPORT.outcomes[:2])
+    assert report_text.render(good, whole=False) == "Applied: 1 done, 1 unchanged.\n"
+
+
+def test_more_with_v_and_in_files(capsys, tmp_path):
+    file = tmp_path / "report.txt"
+    applying.show(REPORT, outputs.parse(["text", f"text={file}"], known=("text",)), read())
+    assert "went-well" not in capsys.readouterr().out
+    assert "went-well" in file.read_text()
+    applying.show(REPORT, outputs.parse(["text"], known=("text",)), read("-v"))
+    assert "went-well" in capsys.readouterr().out
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_each_step_stays_on_a_terminal_too():
+    stream = Terminal()
+    with apply_progress.progress(stream) as shown:
+        shown.stage("writing")
+        for one in REPORT.outcomes:
+            shown.outcome(one)
+    told = stream.getvalue()
+    for name in ("went-well", "was-so", "broke"):
+        assert f"Secret {name}" in told
+
+
+def test_each_step_is_a_line_of_a_log():
+    stream = io.StringIO()
+    with apply_progress.progress(stream) as shown:
+        for one in REPORT.outcomes:
+            shown.outcome(one)
+    assert stream.getvalue().splitlines()[0] == "shop: done: create orders Secret went-well"
+    assert len(stream.getvalue().splitlines()) == len(REPORT.outcomes)
