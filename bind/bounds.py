@@ -1,24 +1,36 @@
-"""What bounds a binding space, whoever made it: the Pods that it admits. Pure.
+"""What bounds a binding space: the Pods that it admits, and how many objects. Pure.
 
 A space is what the annotation of its Namespace says, or the labels of its ClusterBinding, which no
-konnector may write: a ClusterBinding that somebody put elsewhere makes none. Refuses to know what
-is in it.
+konnector may write: a ClusterBinding that somebody put elsewhere makes none. Its service namespaces
+are bounded likewise. A quota below what is there already keeps nothing from going on: it only keeps
+more from coming. Refuses to know what is there.
 """
 
+import contextlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
-from reconciler.core.decision import Patch, Step, preconditions_of
+from reconciler.core.decision import Create, Patch, Step, preconditions_of
 from reconciler.core.manifest import (
+    JSON,
     Manifest,
     annotations_of,
+    get_map,
     is_deleting,
     labels_of,
     name_of,
     ref_of,
 )
-from reconciler.core.refs import NAMESPACE
+from reconciler.core.moments import created
+from reconciler.core.quantities import canonical_quantity
+from reconciler.core.refs import CONFIG_MAP, LEASE, NAMESPACE, RESOURCE_QUOTA, SECRET
 
 # No Pod there can be root, or reach into its node (trust.md T5).
 RESTRICTED: Final = {keys.POD_SECURITY_ENFORCE: keys.POD_SECURITY_RESTRICTED}
@@ -26,12 +38,38 @@ RESTRICTED: Final = {keys.POD_SECURITY_ENFORCE: keys.POD_SECURITY_RESTRICTED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What the operator of the backend decided. `restricted`: spaces admit no other Pods."""
+    """What the operator of the backend decided.
+
+    `restricted`: spaces admit no other Pods. So many objects of each of our kinds may be
+    `in_space`, and of each kind that its konnector may write `in_service_namespace`; 0: any number.
+    """
 
     restricted: bool = True
+    in_space: int = 5_000
+    in_service_namespace: int = 20_000
+
+    @property
+    def has_quotas(self) -> bool:
+        """Whether any number is bounded."""
+        return bool(self.in_space or self.in_service_namespace)
 
 
-UNBOUNDED: Final = Bounds(restricted=False)
+UNBOUNDED: Final = Bounds(restricted=False, in_space=0, in_service_namespace=0)
+
+# What a konnector, or whoever writes AppClusterBindings, brings about in a space.
+IN_SPACE: Final = tuple(
+    kind.resource
+    for kind in (
+        API_SERVICE_EXPORT_REQUEST,
+        API_SERVICE_NAMESPACE,
+        API_SERVICE_BINDING,
+        LEASE,
+        SECRET,
+    )
+)
+_BUILT_IN: Final = frozenset({LEASE.resource, SECRET.resource, CONFIG_MAP.resource})
+_LONGEST: Final = 63  # of a name in a quota; what has a longer one cannot be counted
+_SETTLED: Final = timedelta(minutes=2)  # since its CRD was made
 
 
 def is_space(namespace: Manifest, binding: Manifest) -> bool:
@@ -55,3 +93,67 @@ def pod_security(cluster: str, namespace: Manifest) -> tuple[Step, ...]:
         return ()
     metadata: Manifest = {**preconditions_of(namespace), "labels": RESTRICTED}
     return (Patch(ref_of(cluster, NAMESPACE, namespace), {"metadata": metadata}),)
+
+
+@dataclass(frozen=True, slots=True)
+class Countable:
+    """The resources that a quota may count now; `again` is when there may be more of them."""
+
+    resources: frozenset[str] = frozenset()
+    again: timedelta | None = None
+
+
+NONE_COUNTED: Final = Countable()
+
+
+def countable(resources: Iterable[str], crds: Mapping[str, Manifest], now: datetime) -> Countable:
+    """Return which of these a quota may count.
+
+    Of a kind that the control plane's quota controller does not know yet nobody can tell how many
+    there are, and then the API server lets none in. It looks for new CRDs every half minute.
+    """
+    found, waits = set[str](), list[timedelta]()
+    for one in resources:
+        if len(one) > _LONGEST:
+            continue
+        made = created(crds[one]) if one in crds else None
+        if one in _BUILT_IN or (made is not None and now - made >= _SETTLED):
+            found.add(one)
+        elif made is not None:
+            waits.append(_SETTLED - (now - made))
+    return Countable(frozenset(found), min(waits, default=None))
+
+
+def hard(number: int, counted: Countable) -> Mapping[str, int]:
+    """Return a quota of so many objects of each kind; 0 is for none."""
+    return {f"count/{one}": number for one in sorted(counted.resources)} if number else {}
+
+
+def quota(
+    cluster: str, live: Manifest | None, namespace: str, wanted: Mapping[str, int]
+) -> tuple[Step, ...]:
+    """Return what gives a namespace this quota. What somebody else counts there stays."""
+    if not wanted or (live is not None and is_deleting(live)):
+        return ()
+    numbers: dict[str, JSON] = {resource: str(number) for resource, number in wanted.items()}
+    if live is None:
+        spec: Manifest = {"hard": numbers}
+        return (
+            Create(
+                RESOURCE_QUOTA, build(RESOURCE_QUOTA, names.QUOTA, namespace=namespace, spec=spec)
+            ),
+        )
+    held = get_map(live, "spec", "hard")
+    if all(_number(held.get(one)) == str(number) for one, number in wanted.items()):
+        return ()
+    body: Manifest = {"metadata": preconditions_of(live), "spec": {"hard": numbers}}
+    return (Patch(ref_of(cluster, RESOURCE_QUOTA, live), body),)
+
+
+def _number(quantity: JSON) -> str:
+    """Return a quantity as a plain number: a server writes `5k` for 5000."""
+    if not isinstance(quantity, str | int | float):
+        return ""
+    with contextlib.suppress(ValueError):
+        return canonical_quantity(quantity)
+    return ""

@@ -12,7 +12,16 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from bind import granting
-from bind.bounds import UNBOUNDED, Bounds, is_space, pod_security
+from bind.bounds import (
+    NONE_COUNTED,
+    UNBOUNDED,
+    Bounds,
+    Countable,
+    hard,
+    is_space,
+    pod_security,
+    quota,
+)
 from reconciler.blueprints import access
 from reconciler.blueprints.export import Scope
 from reconciler.core import causes, conditions
@@ -37,8 +46,10 @@ class Seen:
     """All that concerns one ClusterBinding; each object whole, None where it is not there.
 
     `space` is the Namespace that the binding lies in, `exports` are those in it. The three RBAC
-    objects are those of the names that B.5 gives. `obstacles` are what `service_namespace.obstacle`
-    returns for the app namespaces of the space. `cluster` names the control plane in a Ref.
+    objects are those of the names that B.5 gives, `quota` is ours in the space, and
+    `counted` of bounds.IN_SPACE. `obstacles` are
+    what `service_namespace.obstacle` returns for the app namespaces of the space. `cluster` names
+    the control plane in a Ref.
     An event of any of these is to wake this decision, the Namespace's too: without it no rights
     can be given, and nothing else brings them later.
     """
@@ -50,6 +61,8 @@ class Seen:
     role_binding: Manifest | None = field(default=None, repr=False)
     cluster_role: Manifest | None = field(default=None, repr=False)
     cluster_role_binding: Manifest | None = field(default=None, repr=False)
+    quota: Manifest | None = field(default=None, repr=False)
+    counted: Countable = NONE_COUNTED
     obstacles: Sequence[Obstacle] = ()
 
 
@@ -70,7 +83,8 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
         *_service_namespaces(seen),
     ]
     tasks = (*_tasks(seen, scope), *_bounds(seen, bounds))
-    return Decision(tasks=tasks, conditions=tuple(told), again=again)
+    waits = [one for one in (again, seen.counted.again) if one is not None]
+    return Decision(tasks=tasks, conditions=tuple(told), again=min(waits, default=None))
 
 
 def _health(binding: Manifest, now: datetime) -> tuple[Condition, timedelta | None]:
@@ -121,7 +135,10 @@ def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
     space = seen.space
     if space is None or is_deleting(space) or not is_space(space, seen.binding):
         return ()
-    plans = [pod_security(seen.cluster, space) if bounds.restricted else ()]
+    plans = [
+        pod_security(seen.cluster, space) if bounds.restricted else (),
+        quota(seen.cluster, seen.quota, name_of(space), hard(bounds.in_space, seen.counted)),
+    ]
     return tuple(Task(steps, causes.BOUNDS_UPDATE_FAILED) for steps in plans if steps)
 
 

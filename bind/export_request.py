@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from bind.trimming import MOST_RESOURCES
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints import export as exports_of
@@ -78,6 +79,9 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
     if (get_text(request, "status", "phase") or _PENDING) != _PENDING:
         return _answered(seen, age)
     steps = list[Create]()
+    if len(resources(request)) > MOST_RESOURCES:
+        message = f"It asks for more than {MOST_RESOURCES} resources: ask for them one by one"
+        return _unanswered(seen, steps, conditions.false(causes.TOO_MANY, message), age)
     for name in resources(request):
         step = _export(seen, name, terms)
         if isinstance(step, Condition):

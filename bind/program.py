@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from bind import app_cluster_binding
-from bind.bounds import Bounds
 from bind.controllers.acting import Acting, Queue
 from bind.controllers.app_cluster_bindings import AppClusterBindings
 from bind.controllers.binder_role import BinderRole
@@ -166,6 +165,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         cluster,
         control_plane_mode=settings.control_plane_mode,
         deployments_served=deployments_served,
+        quotas=settings.bounds.has_quotas,
     )
     acting = Acting(cluster, gate, recorder, clock.now)
     lease = Lease(
@@ -198,20 +198,26 @@ def _controllers(
             meters=meters,
             workers=settings.workers,
             depends_on=(world.cluster.recovery,),
+            party=_space_of,
         )
         reconciler.subscribe(controller)
         yield controller
 
 
+def _space_of(key: str) -> str:
+    """Return the namespace of a key: what many objects in one of them want waits for itself."""
+    return key.partition("/")[0]
+
+
 def _reconcilers(settings: Settings, world: World, acting: Acting) -> dict[str, Reconciler]:
     scope, isolation = settings.consumer_scope, settings.isolation
-    bounds = Bounds(restricted=not settings.all_overrides)
+    bounds = settings.bounds
     made: dict[str, Reconciler] = {
         "binderrole": BinderRole(world, acting),
-        "clusterbinding": ClusterBindings(world, acting, scope=scope, bounds=bounds),
+        "clusterbinding": ClusterBindings(world, acting, scope=scope, limits=bounds),
         "serviceexportrequest": ExportRequests(world, acting, terms=Terms(scope, isolation)),
         "serviceexport": Exports(world, acting, isolation=isolation, grace=settings.export_grace),
-        "servicenamespace": ServiceNamespaces(world, acting, scope=scope),
+        "servicenamespace": ServiceNamespaces(world, acting, scope=scope, bounds=bounds),
     }
     if settings.control_plane_mode:
         terms = app_cluster_binding.Terms(

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bind import granting
+from bind.bounds import NONE_COUNTED, UNBOUNDED, Bounds, Countable, hard, quota
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import access, space
 from reconciler.blueprints.export import Scope
@@ -27,6 +28,7 @@ from reconciler.core.manifest import (
     JSON,
     Manifest,
     annotations_of,
+    get_text,
     is_deleting,
     name_of,
 )
@@ -94,7 +96,8 @@ class Seen:
 
     `space` is the Namespace of the binding space. `namespace` is the Namespace of `home.target`,
     `elsewhere` that of the mapping's `status.namespace` where this is another name.
-    `role_binding` is `klutch-binder` in `chosen(seen)`. `unsure` says why the view of the
+    `role_binding` is `klutch-binder` in `chosen(seen)`, and `quota` ours in it; `counted` of the
+    resources that the konnector may write there. `unsure` says why the view of the
     APIServiceNamespaces may be incomplete, "" where it is not. `removal` is there only if
     `leaving(seen)` asked for it and all of it could be read. `cluster` names the control plane in
     a Ref.
@@ -107,6 +110,8 @@ class Seen:
     namespace: Manifest | None = field(default=None, repr=False)
     elsewhere: Manifest | None = field(default=None, repr=False)
     role_binding: Manifest | None = field(default=None, repr=False)
+    quota: Manifest | None = field(default=None, repr=False)
+    counted: Countable = NONE_COUNTED
     unsure: str = ""
     removal: Removal | None = None
 
@@ -153,7 +158,7 @@ def obstacle(seen: Seen) -> tuple[Cause, str] | None:
     return None
 
 
-def decide(seen: Seen, *, scope: Scope, now: datetime) -> Decision:
+def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDED) -> Decision:
     """Return what brings the service namespace about, or ends it.
 
     `status.namespace` is told only when the Namespace is seen to be ours and its konnector has its
@@ -176,11 +181,22 @@ def decide(seen: Seen, *, scope: Scope, now: datetime) -> Decision:
         return _made(seen, scope, now)
     if is_deleting(live):
         return NOTHING
-    steps = _rights(seen, scope)
-    if steps:
+    if steps := _rights(seen, scope):
         return Decision(tasks=(Task(steps),))
     fields: dict[str, JSON] = {"namespace": chosen(seen)}
-    return Decision(fields=fields)
+    return Decision(tasks=_bounds(seen, bounds), fields=fields, again=seen.counted.again)
+
+
+def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
+    """Return what bounds it, but not before its konnector knows of it.
+
+    A backend that may not write quotas still serves it.
+    """
+    if get_text(seen.mapping, "status", "namespace") != chosen(seen):
+        return ()
+    wanted = hard(bounds.in_service_namespace, seen.counted)
+    steps = quota(seen.cluster, seen.quota, chosen(seen), wanted)
+    return (Task(steps),) if steps else ()
 
 
 def _target(seen: Seen) -> Manifest | None:

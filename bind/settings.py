@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, cast
 
+from bind.bounds import Bounds
 from reconciler.blueprints.export import Isolation, Scope
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
@@ -56,6 +57,8 @@ class Settings:
     konnector_image: str = DEFAULT_IMAGE
     allow_cross_namespace_secrets: bool = False
     all_overrides: bool = False
+    space_quota: int = 5_000
+    service_namespace_quota: int = 20_000
     export_grace: timedelta = timedelta(minutes=10)
     drain_deadline: timedelta = timedelta(minutes=10)
     leader_election: bool = True
@@ -68,6 +71,15 @@ class Settings:
     verbosity: int = 2
     log_format: LogFormat = "text"
     unserved: tuple[str, ...] = ()
+
+    @property
+    def bounds(self) -> Bounds:
+        """What spaces and service namespaces may hold."""
+        return Bounds(
+            restricted=not self.all_overrides,
+            in_space=self.space_quota,
+            in_service_namespace=self.service_namespace_quota,
+        )
 
 
 def parse(arguments: Sequence[str]) -> Settings:
@@ -89,6 +101,10 @@ def parse(arguments: Sequence[str]) -> Settings:
         allow_cross_namespace_secrets=given.allow_cross_namespace_secrets,
         all_overrides=_one_of(given.konnector_overrides, _OVERRIDES, "--konnector-overrides")
         == "All",
+        space_quota=flags.at_least(0, given.space_quota, "--space-quota"),
+        service_namespace_quota=flags.at_least(
+            0, given.service_namespace_quota, "--service-namespace-quota"
+        ),
         export_grace=_seconds(given.export_grace, "--export-grace"),
         drain_deadline=_seconds(given.drain_deadline, "--drain-deadline"),
         leader_election=given.leader_election,
@@ -126,6 +142,8 @@ def _parser() -> flags.Parser:
         default="Restricted",
         help="Restricted, or All: whoever may create an AppClusterBinding runs any container here",
     )
+    text("--space-quota", type=int, default=5_000, metavar="NUMBER", help=_SPACE_QUOTA)
+    text("--service-namespace-quota", type=int, default=20_000, metavar="NUMBER", help=_QUOTA)
     text("--export-grace", type=float, default=600, metavar="SECONDS", help=_GRACE)
     text("--drain-deadline", type=float, default=600, metavar="SECONDS", help=_DRAIN)
     parser.switch("--leader-election", default=True, help="one of several replicas works")
@@ -147,6 +165,8 @@ def _parser() -> flags.Parser:
     return parser
 
 
+_SPACE_QUOTA: Final = "objects of each of our kinds, and Secrets, in a binding space; 0: any number"
+_QUOTA: Final = "objects of each exported or claimed kind in a service namespace; 0: any number"
 _GRACE: Final = "an export outlives its CRD by so long"
 _DRAIN: Final = "after which a deletion that does not get on is reported"
 

@@ -7,7 +7,7 @@ changed wakes the keys, and a key finds its objects. Refuses to know what follow
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from bind import ever_exported, service_namespace
+from bind import ever_exported, service_namespace, trimming
 from bind.export_request import resources
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
@@ -34,6 +34,7 @@ from reconciler.core.refs import (
     CRD,
     DEPLOYMENT,
     NAMESPACE,
+    RESOURCE_QUOTA,
     ROLE,
     ROLE_BINDING,
     SECRET,
@@ -44,7 +45,7 @@ from reconciler.kube.bodies import Bodies
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer
 from reconciler.kube.recent import Recent
-from reconciler.kube.store import Index, Store
+from reconciler.kube.store import Index, Store, Trim, without_managed_fields
 
 # Names of indexes. Where a value is a place, it is `namespace/name`.
 SELF: Final = "place"
@@ -64,18 +65,27 @@ _NAMED: Final = "metadata.name={}"
 class World:
     """The views, by kind; what serves AppClusterBindings only in control-plane mode.
 
-    Of CRDs, of which there may be hundreds of large ones, and of Secrets only metadata are held.
-    `deployments_served` is False for a control plane without apps/v1, such as a workspace of kcp.
+    Of CRDs, of which there may be hundreds of large ones, and of Secrets only metadata are held; of
+    what app clusters write, what is read (`trimming`).
+    `deployments_served` is False for a control plane without apps/v1, such as a workspace of kcp,
+    and `quotas` where none are made.
     """
 
     def __init__(
-        self, cluster: Cluster, *, control_plane_mode: bool, deployments_served: bool = True
+        self,
+        cluster: Cluster,
+        *,
+        control_plane_mode: bool,
+        deployments_served: bool = True,
+        quotas: bool = True,
     ) -> None:
         self.cluster, self.deployments_served = cluster, deployments_served
         self._control_plane_mode = control_plane_mode
         self._informers: list[Informer] = []
         self._recent: dict[Store, Recent] = {}
-        self.cluster_bindings = self._view(CLUSTER_BINDING, {SPACE: _space})
+        self.cluster_bindings = self._view(
+            CLUSTER_BINDING, {SPACE: _space}, trim=trimming.cluster_binding
+        )
         self.exports = self._view(
             API_SERVICE_EXPORT,
             {SELF: _place, SPACE: _space, NAME: _name, GRANTED: ever_exported.granted},
@@ -83,12 +93,15 @@ class World:
         self.requests = self._view(
             API_SERVICE_EXPORT_REQUEST,
             {SELF: _place, SPACE: _space, RESOURCE: resources, WANTED: _wanted},
+            trim=trimming.request,
         )
         self.templates = self._view(
             API_SERVICE_EXPORT_TEMPLATE, {RESOURCE: lambda one: [offered_by(one)]}
         )
         self.service_namespaces = self._view(
-            API_SERVICE_NAMESPACE, {SELF: _place, SPACE: _space, TARGET: _targets}
+            API_SERVICE_NAMESPACE,
+            {SELF: _place, SPACE: _space, TARGET: _targets},
+            trim=trimming.service_namespace,
         )
         self.crds = self._view(CRD, {NAME: _name}, metadata_only=True)
         self._crds = Bodies(cluster, self.crds)
@@ -96,6 +109,12 @@ class World:
         self.role_bindings = self._view(
             ROLE_BINDING, {SPACE: _space}, fields=_NAMED.format(names.BINDER)
         )
+        indexes: dict[str, Index] = {SPACE: _space}
+        if quotas:
+            named = _NAMED.format(names.QUOTA)
+            self.quotas = self._view(RESOURCE_QUOTA, indexes, fields=named)
+        else:
+            self.quotas = Store(RESOURCE_QUOTA, indexes)  # for ever empty
         self.cluster_roles = self._view(CLUSTER_ROLE, {NAME: _name, SPACE: _space_of_role})
         self.cluster_role_bindings = self._view(
             CLUSTER_ROLE_BINDING, {NAME: _name, SPACE: _space_of_role}
@@ -108,8 +127,12 @@ class World:
             self.app_cluster_bindings = Store(APP_CLUSTER_BINDING, indexes)  # for ever empty
 
     def _serve_app_cluster_bindings(self) -> None:
-        self.bindings = self._view(API_SERVICE_BINDING, {SPACE: _space, OWNER: _owner})
-        self.secrets = self._view(SECRET, {SELF: _place, SPACE: _space}, metadata_only=True)
+        self.bindings = self._view(
+            API_SERVICE_BINDING, {SPACE: _space, OWNER: _owner}, trim=trimming.binding
+        )
+        self.secrets = self._view(
+            SECRET, {SELF: _place, SPACE: _space}, metadata_only=True, trim=trimming.marks
+        )
         self.accounts = self._view(
             SERVICE_ACCOUNT, {SPACE: _space}, fields=_NAMED.format(names.BINDER)
         )
@@ -167,6 +190,7 @@ class World:
         labels: str = "",
         fields: str = "",
         metadata_only: bool = False,
+        trim: Trim = without_managed_fields,
     ) -> Store:
         informer = Informer(
             self.cluster,
@@ -175,6 +199,7 @@ class World:
             fields=fields,
             metadata_only=metadata_only,
             indexes=indexes,
+            trim=trim,
         )
         self._informers.append(informer)
         self._recent[informer.store] = Recent(informer)

@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from bind import cluster_binding, service_namespace
+from bind import bounds, cluster_binding, service_namespace
 from bind.bounds import Bounds
 from bind.controllers.acting import Acting, Queue
-from bind.controllers.service_namespaces import known
+from bind.controllers.service_namespaces import counted, known
 from bind.world import NAME, SPACE, World
 from reconciler.blueprints.export import Scope
 from reconciler.core import names
@@ -16,9 +16,9 @@ from reconciler.core.manifest import name_of
 class ClusterBindings:
     """The controller `clusterbinding` of protocol-bind.md C.1."""
 
-    def __init__(self, world: World, acting: Acting, *, scope: Scope, bounds: Bounds) -> None:
+    def __init__(self, world: World, acting: Acting, *, scope: Scope, limits: Bounds) -> None:
         self._world, self._acting = world, acting
-        self._scope, self._bounds = scope, bounds
+        self._scope, self._limits = scope, limits
 
     def subscribe(self, queue: Queue) -> None:
         """Have the keys added that a change concerns."""
@@ -31,6 +31,7 @@ class ClusterBindings:
             world.cluster_role_bindings,
             world.service_namespaces,
             world.namespaces,
+            world.quotas,
         ):
             view.subscribe(SPACE, queue.add)
         world.namespaces.subscribe(NAME, queue.add)
@@ -51,10 +52,12 @@ class ClusterBindings:
             role_binding=world.role_bindings.get(space, names.BINDER),
             cluster_role=world.cluster_roles.get("", role),
             cluster_role_binding=world.cluster_role_bindings.get("", role),
+            quota=world.quotas.get(space, names.QUOTA),
+            counted=counted(world, bounds.IN_SPACE, self._acting.now()),
             obstacles=self._obstacles(space),
         )
         decision = cluster_binding.decide(
-            seen, scope=self._scope, bounds=self._bounds, now=self._acting.now()
+            seen, scope=self._scope, bounds=self._limits, now=self._acting.now()
         )
         return await self._acting.carry_out(
             space, binding, cluster_bindings, decision, queue=self._queue

@@ -4,13 +4,16 @@ A Namespace that says it belongs to one brings its key up, too: so those that we
 while nobody looked are found at the start (protocol-bind.md F46).
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from bind import service_namespace
+from bind.bounds import Bounds, Countable, countable
 from bind.controllers.acting import Acting, Queue
 from bind.controllers.copied import Copied
 from bind.controllers.waking import Waker
+from bind.ever_exported import granted
 from bind.service_namespace import Contents, Home, Removal, Seen
 from bind.world import HOME, NAME, SELF, SPACE, TARGET, World
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
@@ -24,9 +27,11 @@ from reconciler.core.refs import CRD, Ref
 class ServiceNamespaces:
     """The controller `servicenamespace` of protocol-bind.md C.4."""
 
-    def __init__(self, world: World, acting: Acting, *, scope: Scope) -> None:
-        self._world, self._acting, self._scope = world, acting, scope
+    def __init__(self, world: World, acting: Acting, *, scope: Scope, bounds: Bounds) -> None:
+        self._world, self._acting = world, acting
+        self._scope, self._bounds = scope, bounds
         self._copied = Copied(world)
+        self._granted: dict[str, Sequence[str]] = {}  # exports are large, and change seldom
 
     def subscribe(self, queue: Queue) -> None:
         """Have the keys added that a change concerns."""
@@ -37,11 +42,16 @@ class ServiceNamespaces:
         world.namespaces.subscribe(NAME, by_target)
         world.namespaces.subscribe(NAME, Waker(world.service_namespaces, SPACE, queue))
         world.role_bindings.subscribe(SPACE, by_target)
+        world.quotas.subscribe(SPACE, by_target)
+        world.exports.subscribe(SPACE, self._forget)
+        world.exports.subscribe(SPACE, Waker(world.service_namespaces, SPACE, queue))
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one app namespace, and do what follows. Raises ClusterErrors."""
         space, _, name = key.partition("/")
-        seen = known(self._world, Home(space, name))
+        now = self._acting.now()
+        granted_here = counted(self._world, self._grants(space), now)
+        seen = replace(known(self._world, Home(space, name)), counted=granted_here)
         leaving = service_namespace.leaving(seen)
         if leaving is not None and not seen.unsure:
             seen = replace(seen, removal=await self._removal(seen.home))
@@ -56,10 +66,18 @@ class ServiceNamespaces:
             about, view = leaving, self._world.namespaces
         if about is None:
             return None
-        now = self._acting.now()
-        decision = service_namespace.decide(seen, scope=self._scope, now=now)
+        decision = service_namespace.decide(seen, scope=self._scope, bounds=self._bounds, now=now)
         recent = self._world.recent(view)
         return await self._acting.carry_out(key, about, recent, decision, queue=self._queue)
+
+    def _grants(self, space: str) -> Sequence[str]:
+        if space not in self._granted:
+            exports = self._world.exports.inside(space)
+            self._granted[space] = [one for export in exports for one in granted(export)]
+        return self._granted[space]
+
+    def _forget(self, space: str) -> None:
+        self._granted.pop(space, None)
 
     async def _removal(self, home: Home) -> Removal | None:
         """Return what has to be known beyond doubt before data go, or None where it is not."""
@@ -97,8 +115,15 @@ class ServiceNamespaces:
         return Contents(released=False, hidden=hidden)
 
 
+def counted(world: World, resources: Iterable[str], now: datetime) -> Countable:
+    """Return which of these resources a quota may count."""
+    found = {one: world.crds.get("", one) for one in resources}
+    crds = {name: crd for name, crd in found.items() if crd is not None}
+    return countable(found, crds, now)
+
+
 def known(world: World, home: Home) -> Seen:
-    """Return what the views tell about one app namespace."""
+    """Return what the views tell about one app namespace, but for `counted`."""
     mapping = world.recent(world.service_namespaces).get(home.space, home.name)
     named = get_text(mapping, "status", "namespace")
     elsewhere = named if named and named != home.target else ""
@@ -111,5 +136,9 @@ def known(world: World, home: Home) -> Seen:
         elsewhere=world.namespaces.get("", elsewhere) if elsewhere else None,
         unsure=world.trouble(world.service_namespaces),
     )
-    role_binding = world.role_bindings.get(service_namespace.chosen(seen), names.BINDER)
-    return replace(seen, role_binding=role_binding)
+    place = service_namespace.chosen(seen)
+    return replace(
+        seen,
+        role_binding=world.role_bindings.get(place, names.BINDER),
+        quota=world.quotas.get(place, names.QUOTA),
+    )

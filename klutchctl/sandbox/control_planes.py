@@ -21,6 +21,7 @@ _CONTROLLERS: Final = (
     "garbage-collector-controller",
     "root-ca-certificate-publisher-controller",
     "clusterrole-aggregation-controller",
+    "resourcequota-controller",
 )
 
 

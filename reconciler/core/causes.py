@@ -80,6 +80,7 @@ CRD_INVALID: Final = Cause(EXPORTS_READY, ERROR, "CRDInvalid")
 NOT_LISTED: Final = Cause(EXPORTS_READY, ERROR, "NotListed")
 TEMPLATE_NOT_FOUND: Final = Cause(EXPORTS_READY, ERROR, "TemplateNotFound")
 SCOPE_NOT_SUPPORTED: Final = Cause(EXPORTS_READY, ERROR, "ScopeNotSupported")
+TOO_MANY: Final = Cause(EXPORTS_READY, ERROR, "TooManyResources")
 EXPORT_CREATE_FAILED: Final = Cause(EXPORTS_READY, ERROR, "APIServiceExportCreateFailed")
 
 # APIServiceBinding; the two of the Secret also on AppClusterBinding

@@ -33,6 +33,7 @@ EXPORT_GENERATE_NAME: Final = "export-"
 
 # Elsewhere on the control plane.
 BACKEND: Final = "klutch-bind"  # Deployment, ServiceAccount and roles
+QUOTA: Final = "klutch-bind"  # of a space and of each of its service namespaces
 BACKEND_LEASE: Final = "klutch-bind-backend"  # a konnector may lead in the same namespace
 FLEET_NAMESPACE: Final = "klutch-fleet"  # where AppClusterBindings live, unless the fleet says
 DEFAULT_SPACE_PREFIX: Final = "cluster"

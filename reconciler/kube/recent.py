@@ -43,7 +43,8 @@ class Recent:
 
     def wrote(self, answer: Manifest) -> None:
         """Take in what the API server answered to a write."""
-        self._written[ObjectKey(namespace_of(answer), name_of(answer))] = answer
+        kept = self.view.store.trim(answer)
+        self._written[ObjectKey(namespace_of(kept), name_of(kept))] = kept
 
     def deleted(self, namespace: str, name: str, version: str) -> None:
         """Take in that the deletion of an object in this resourceVersion was accepted."""

@@ -49,7 +49,7 @@ class Store:
     """The objects of one kind, as far as the cache was told. What is returned is read-only.
 
     `indexes` gives the values under which `by` finds an object; an index may give none, and
-    must not fail, whatever the object holds. It sees what `trim` left. `put`, `remove` and
+    must not fail, whatever the object holds. It sees what `trim` leaves. `put`, `remove` and
     `replace` are for the informer, which keeps it.
     """
 
@@ -61,7 +61,7 @@ class Store:
         trim: Trim = without_managed_fields,
     ) -> None:
         self.kind = kind
-        self._trim = trim
+        self.trim = trim
         self._functions = tuple(indexes.values())
         self._positions = {name: position for position, name in enumerate(indexes)}
         self._found: tuple[dict[str, _Holders], ...] = tuple({} for _ in indexes)
@@ -176,7 +176,7 @@ class Store:
         return None if entries is None else entries.get(name)
 
     def _made(self, manifest: Manifest) -> _Entry:
-        kept = self._trim(manifest)
+        kept = self.trim(manifest)
         version = get_text(kept, "metadata", "resourceVersion")
         values = []
         shared: dict[str, str] = {}  # of indexes that have the same to say

@@ -32,12 +32,18 @@ _FRAMES: Final = 12  # of a traceback: more tell no more
 _LONGEST_REQUEST: Final = 600.0  # how long a server may ask to be left alone
 
 
+def _one_party(key: str) -> str:
+    del key
+    return ""
+
+
 class Controller:
     """Calls `reconcile` for keys that were added, never for one key twice at a time.
 
     Keys may be added at any time; they wait until it runs. `name` is a word of ours, for logs
     and metrics; controllers may share one. `patience` is in seconds: see `stop`. `depends_on` are
     the clusters that it works with: when one of them is back, what failed is tried again at once.
+    `party` returns whose a key is, so that no party waits for all keys of another.
     Idle, it costs one task.
     """
 
@@ -52,12 +58,13 @@ class Controller:
         patience: float = 20.0,
         dice: Callable[[], float] = random.random,
         depends_on: Sequence[Recovery] = (),
+        party: Callable[[str], str] = _one_party,
     ) -> None:
         self.name = name
         self._depends_on = depends_on
         self._reconcile, self._clock, self._patience = reconcile, clock, patience
         self._meters = meters.controller(name)
-        self._queue: WorkQueue[str] = WorkQueue(clock, dice=dice, ears=self._meters)
+        self._queue: WorkQueue[str] = WorkQueue(clock, dice=dice, ears=self._meters, party=party)
         self._free = asyncio.Semaphore(workers)
         self._working: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()

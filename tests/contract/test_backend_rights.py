@@ -41,6 +41,7 @@ from reconciler.core.refs import (
     EVENT,
     LEASE,
     NAMESPACE,
+    RESOURCE_QUOTA,
     ROLE,
     ROLE_BINDING,
     SECRET,
@@ -171,6 +172,8 @@ async def test_default_mode(control_plane, namespace):
                     await damaged_and_repaired(space.cluster, ref, damage)
             for ref in (space.in_space, space.in_home):
                 await damaged_and_repaired(space.cluster, ref, Damage.misled)
+            quota = space.ref(RESOURCE_QUOTA, names.QUOTA)
+            await damaged_and_repaired(space.cluster, quota, Damage.uncounted)
             await no_right_everywhere(space)
             await follows_its_template(space)
             await delete(space.cluster, space.ref(API_SERVICE_NAMESPACE, APP))

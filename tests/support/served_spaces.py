@@ -45,7 +45,7 @@ from tests.support.offers import Offer
 MANAGER: Final = "tests"
 FLEET: Final = "tests"
 APP: Final = "dev"
-_STATED: Final = ("rules", "subjects", "roleRef")
+_STATED: Final = ("rules", "subjects", "roleRef", "spec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,17 +196,22 @@ async def claim(cluster: Cluster, offer: Offer, claims: Sequence[Manifest]) -> N
 
 
 def stated(live: Manifest | None) -> Mapping[str, Any]:
-    """Return what an RBAC object gives, and to whom."""
+    """Return what an RBAC object gives, and to whom, or what a quota allows."""
     return {key: value for key, value in (live or {}).items() if key in _STATED}
 
 
 class Damage:
-    """Ways in which an RBAC object loses what it gives; none gives anything to anybody."""
+    """Ways in which an RBAC object or a quota loses what it says; none gives anybody anything."""
 
     @staticmethod
     async def emptied(cluster: Cluster, live: Manifest, kind: Kind) -> None:
         field = "rules" if "rules" in live else "subjects"
         await cluster.merge_patch(ref_of(cluster.name, kind, live), {field: None}, manager=MANAGER)
+
+    @staticmethod
+    async def uncounted(cluster: Cluster, live: Manifest, kind: Kind) -> None:
+        body: Manifest = {"spec": {"hard": {"count/secrets": None}}}
+        await cluster.merge_patch(ref_of(cluster.name, kind, live), body, manager=MANAGER)
 
     @staticmethod
     async def removed(cluster: Cluster, live: Manifest, kind: Kind) -> None:

@@ -274,3 +274,27 @@ async def test_a_key_that_is_worked_on_comes_again_when_hastened_if_it_had_faile
     await settle()
     assert taker.taken == ["a", "a"]
     await taker.end()
+
+
+async def test_parties_have_their_turns(clock):
+    made = WorkQueue[str](clock, party=lambda key: key[0])
+    for key in ("a1", "a2", "a3", "a4", "b1", "c1", "b2"):
+        made.add(key)
+    made.add_behind("d1")
+    taker = Taker(clock, made)
+    await settle()
+    assert taker.taken == ["a1", "b1", "c1", "a2", "d1", "b2", "a3", "a4"]
+    await taker.end()
+
+
+async def test_a_party_of_many_keys_delays_no_other(clock):
+    made = WorkQueue[str](clock, party=lambda key: key[0])
+    for number in range(5000):
+        made.add(f"a{number}")
+        made.add_behind(f"c{number}")
+    made.add("c7")
+    made.add("b1")
+    taken = [await made.take() for _ in range(3)]
+    assert taken == ["a0", "c7", "b1"]
+    assert len(made) == 5000 + 5000 - 2
+    made.close()

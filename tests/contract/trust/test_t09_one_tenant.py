@@ -1,0 +1,149 @@
+"""T9: one tenant cannot spend what others need, on a real kube-apiserver."""
+
+import asyncio
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.blueprints import binding
+from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.core import keys, names
+from reconciler.core.errors import Forbidden
+from reconciler.core.manifest import get, get_map, get_text, labels_of
+from reconciler.core.refs import NAMESPACE, RESOURCE_QUOTA, SECRET, Ref
+from tests.support.backend import USUAL, backend, idle
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.forward_clock import ForwardClock
+from tests.support.offers import CREDENTIALS, offered
+from tests.support.replicas import Replica, replicas
+from tests.support.served_spaces import Space, a_space
+
+MANY, HUGE = 1500, 80  # 4,000 and 400 do as well, and take longer
+MEBIBYTES = 2**20
+PARAMETERS = {f"p{n}": "x" * 1000 for n in range(1300)}
+
+
+async def ask(space: Space, count: int, **spec: Any) -> None:
+    """Make so many requests for what the space has, as its konnector may."""
+    one = binding.export_request(space.name, space.offer.resource, parameters={}, marks=UNMARKED)
+    free = asyncio.Semaphore(16)
+
+    async def make(number: int) -> None:
+        metadata = {**get_map(one, "metadata"), "name": f"flood-{number}"}
+        made = {**one, "metadata": metadata, "spec": {**get_map(one, "spec"), **spec}}
+        async with free:
+            await space.cluster.create(made, API_SERVICE_EXPORT_REQUEST, manager="tenant")
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(count):
+            group.create_task(make(number))
+
+
+def resident(replica: Replica) -> float:
+    """Return how many MiB of memory a process has."""
+    found = Path(f"/proc/{replica.process.pid}/status").read_text().split("VmRSS:")[1]
+    return int(found.split()[0]) * 1024 / MEBIBYTES
+
+
+async def settled(replica: Replica) -> None:
+    """Wait until a process has nothing to do."""
+
+    async def at_rest():
+        _, text = await replica.ask("/metrics")
+        busy = ("workqueue_depth{", "klutch_active_workers{")
+        return all(line.endswith(" 0.0") for line in text.splitlines() if line.startswith(busy))
+
+    await eventually(at_rest, within=120)
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body")
+async def test_large_requests_cost_no_memory(
+    control_plane: LiveCluster, namespace: str, tmp_path: Path
+) -> None:
+    cluster = control_plane.cluster
+    async with (
+        offered(cluster, namespace=namespace) as offer,
+        a_space(cluster, offer) as space,
+        replicas(control_plane, namespace, tmp_path) as processes,
+    ):
+        first = await processes.start()
+        await processes.leader(first)
+        await space.served()
+        await settled(first)
+        before = resident(first)
+        await ask(space, HUGE, parameters=PARAMETERS)
+        await settled(first)
+        assert resident(first) - before < 60
+        # A start lists all of them.
+        second = await processes.start()
+        await processes.stands_by(second)
+        assert resident(second) - before < 60
+
+
+async def test_many_requests_of_one_tenant_delay_no_other(
+    control_plane: LiveCluster, namespace: str
+) -> None:
+    cluster = control_plane.cluster
+    async with (
+        offered(cluster, namespace=namespace) as offer,
+        a_space(cluster, offer) as flooding,
+    ):
+        await ask(flooding, MANY)
+        async with backend(control_plane.connection), a_space(cluster, offer) as other:
+            await other.has(other.export)
+            # On an idle machine within 2 s, also for 4,000; first come first served, none would
+            # be waiting by now.
+            found = await cluster.list(API_SERVICE_EXPORT_REQUEST, namespace=flooding.name)
+            phases = [get_text(one, "status", "phase") for one in found.items]
+            assert phases.count("Pending") > MANY / 10
+
+
+async def refused(space: Space, manifest: Any, kind: Any) -> None:
+    """Wait until the API server lets no more of a kind in."""
+
+    async def full() -> bool:
+        made = {**manifest, "metadata": {**manifest["metadata"], "name": f"f{time.time_ns()}"}}
+        try:
+            await space.cluster.create(made, kind, manager="tenant")
+        except Forbidden as error:
+            return "exceeded quota: klutch-bind" in str(error)
+        return False
+
+    await eventually(full)
+
+
+async def test_spaces_hold_so_many_objects_and_no_more(
+    control_plane: LiveCluster, namespace: str
+) -> None:
+    cluster = control_plane.cluster
+    clock = ForwardClock()
+    clock.put_forward(timedelta(minutes=5))  # a CRD is not counted while it is new
+    settings = replace(USUAL, space_quota=5, service_namespace_quota=7)
+    async with (
+        offered(cluster, namespace=namespace, claims=[CREDENTIALS]) as offer,
+        a_space(cluster, offer) as space,
+        backend(control_plane.connection, settings, clock=clock) as made,
+    ):
+        await space.served()
+        await space.has(Ref(cluster.name, RESOURCE_QUOTA, space.home, names.QUOTA))
+        await idle(made)
+        quota = await space.at(space.ref(RESOURCE_QUOTA, names.QUOTA))
+        assert get(quota, "spec", "hard") == {
+            "count/apiserviceexportrequests.klutch.anynines.com": "5",
+            "count/apiservicenamespaces.klutch.anynines.com": "5",
+            "count/apiservicebindings.klutch.anynines.com": "5",
+            "count/leases.coordination.k8s.io": "5",
+            "count/secrets": "5",
+        }
+        of_home = await space.at(Ref(cluster.name, RESOURCE_QUOTA, space.home, names.QUOTA))
+        assert get(of_home, "spec", "hard") == {f"count/{offer.name}": "7", "count/secrets": "7"}
+        for full in (space.name, space.home):
+            await refused(space, build(SECRET, "x", namespace=full), SECRET)
+        labels = labels_of(await space.at(space.everywhere(NAMESPACE, space.name)))
+        assert labels[keys.POD_SECURITY_ENFORCE] == "restricted"
