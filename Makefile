@@ -7,7 +7,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/klutchctl
 # What programs import is compiled once, not at each of their many starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo again test check bench soak lock
+.PHONY: demo again test check bench soak lock audit
 
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
@@ -61,3 +61,11 @@ $(STAMP): requirements.txt pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	rm -rf .venv/tmp
 	touch $(STAMP)
+
+# Whether a pinned package has a known vulnerability. The database is PyPI's: a mirror has none.
+AUDIT := $(CACHE)/audit
+audit:
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/pip install --quiet pip-audit==2.10.1
+	$(AUDIT)/bin/pip-audit --strict --disable-pip --no-deps \
+	  -r requirements.txt -r requirements-runtime.txt -r requirements-build.txt

@@ -110,6 +110,24 @@ def test_a_container_file_installs_nothing_that_is_not_locked(path):
     assert f"podman build -f {place} -t {IMAGES}" in (ROOT / "README.md").read_text("utf-8")
 
 
+def test_base_images_and_actions_are_pinned_by_digest():
+    """T21: a tag may be given to another image or commit tomorrow."""
+    bases = {line for one in CONTAINERFILES for line in lines_with(one, "FROM ")}
+    digest = r"FROM docker\.io/library/python:3\.13-slim@sha256:[0-9a-f]{64}( AS build)?"
+    assert len(bases) == 2  # of all images the same, for building and for running
+    assert [one for one in bases if not re.fullmatch(digest, one)] == []
+    workflows = [*ROOT.glob(".github/workflows/*"), *ROOT.glob("fleet-example/.github/workflows/*")]
+    actions = [line for one in workflows for line in lines_with(one, "uses: ")]
+    assert len(actions) > 5
+    commit = r"(- )?uses: actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+"
+    assert [one for one in actions if not re.fullmatch(commit, one)] == []
+
+
+def lines_with(path, word):
+    lines = path.read_text("utf-8").splitlines()
+    return [line.strip() for line in lines if word in line and not line.lstrip().startswith("#")]
+
+
 def test_what_reaches_a_container_build_is_enough_for_the_wheel(wheel, tmp_path):
     lines = (ROOT / ".containerignore").read_text("utf-8").splitlines()
     rules = [one for one in lines if not one.startswith("#")]
