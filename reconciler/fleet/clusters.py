@@ -66,6 +66,7 @@ def control_plane(
         ca=ca_files.read(spec.ca_file, document.written, problems),
         namespace=spec.namespace,
         pretty_name=spec.pretty_name or "",
+        template_namespaces=tuple(sorted(spec.template_namespaces)),
     )
 
 

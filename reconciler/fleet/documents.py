@@ -168,6 +168,10 @@ class ControlPlaneSpec(Strict):
         default="klutch-fleet", description="Where AppClusterBindings live."
     )
     pretty_name: Line | None = Field(default=None, description="The provider's name for people.")
+    template_namespaces: list[DnsLabel] = Field(
+        default=[],
+        description="Only APIServiceExportTemplates in these say what it offers. []: all do.",
+    )
 
 
 class Suspend(Strict):

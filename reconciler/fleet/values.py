@@ -76,7 +76,10 @@ class Konnector:
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """`ca` is PEM text or "" (that of our own access); `endpoint` likewise."""
+    """`ca` is PEM text or "" (that of our own access); `endpoint` likewise.
+
+    `template_namespaces`: where templates have to be that say what it offers; (): anywhere.
+    """
 
     name: str
     origin: Origin
@@ -86,6 +89,7 @@ class ControlPlane:
     ca: str
     namespace: str
     pretty_name: str
+    template_namespaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,15 @@
 """What a control plane offers of a resource: by its export, else by its template."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.core.live import Seen
 from reconciler.core.manifest import Manifest, get_maps, get_text, name_of, namespace_of
 from reconciler.core.normalize import normalize_claim
 from reconciler.core.refs import CRD, Ref
-from reconciler.fleet.values import Unit
+from reconciler.fleet.values import ControlPlane, Unit
 from reconciler.planning.index import Index
 
 
@@ -22,6 +23,19 @@ class Offer:
     claims: Sequence[Manifest]
     problem: str = ""
     bodies: frozenset[Ref] = field(default_factory=frozenset)
+
+
+def counted(plane: ControlPlane, seen: Seen) -> Seen:
+    """Return what was seen of a control plane with only the templates that count.
+
+    In a namespace that is not named, anybody with rights there could offer claims of his own.
+    """
+    if not plane.template_namespaces:
+        return seen
+    kind = API_SERVICE_EXPORT_TEMPLATE
+    templates = seen.objects.get(kind, ())
+    found = tuple(one for one in templates if namespace_of(one) in plane.template_namespaces)
+    return replace(seen, objects={**seen.objects, kind: found})
 
 
 def offer_of(control_plane: Index, space: str, unit: Unit) -> Offer:

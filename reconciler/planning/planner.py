@@ -20,7 +20,15 @@ from reconciler.fleet.values import (
     Unit,
     UnitKey,
 )
-from reconciler.planning import addresses, app_cluster_bindings, guards, leavers, leaving, standing
+from reconciler.planning import (
+    addresses,
+    app_cluster_bindings,
+    guards,
+    leavers,
+    leaving,
+    offers,
+    standing,
+)
 from reconciler.planning.changes import (
     Action,
     Change,
@@ -105,7 +113,7 @@ def _plan(fleet: Fleet, live: Live, draft: _Draft) -> Plan:
 def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
     draft = _Draft()
     planes = {
-        name: Index(control_plane_ref_name(name), seen)
+        name: Index(control_plane_ref_name(name), offers.counted(fleet.control_planes[name], seen))
         for name, seen in live.control_planes.items()
         if isinstance(seen, Seen) and name in fleet.control_planes
     }

@@ -29,6 +29,7 @@ OTHER: dict[str, Any] = {
     "konnector": Konnector(deploy=True),
     "app_cluster_binding": ("other", "other"),
     "parameters": {"a": 1},
+    "template_namespaces": ("klutch-bind",),
     "claims": (fleets.claim(names=("a",)),),
     "deletion_policy": DeletionPolicy.BLOCK,
     "depends_on": (UnitKey("shop", "x", "ys"),),
