@@ -37,6 +37,7 @@ PLACE: Final = "place"
 NAME: Final = "name"
 _SOON: Final = timedelta(seconds=1)
 _PATIENCE: Final = 60.0  # seconds for which a binding that is gone keeps its provider
+_LONG_PATIENCE: Final = 600.0  # and for which a control plane is waited for to release copies
 # What views cannot read is told by no event, and neither is that they can again.
 _LOOK: Final = timedelta(minutes=1)
 _WAIT: Final = timedelta(seconds=5)
@@ -76,6 +77,7 @@ class Bindings:
         self._kind, self._secrets, self._providers = view.store.kind, secrets, providers
         self._queue: Queue | None = None
         self._gone_since: dict[str, float] = {}
+        self._last: dict[str, Manifest] = {}  # what was served, until that is undone
         self._held: dict[str, tuple[str, str]] = {}  # uids of a binding, and of the CRD it owned
 
     def subscribe(self, queue: Queue) -> None:
@@ -121,6 +123,7 @@ class Bindings:
             return _WAIT
         judged = await self._providers.assign(key, place, self._judged(live))
         provider = self._providers.of(key)
+        self._last[key] = live
         if is_deleting(live):
             return await self._let_go(live, provider)
         seen = await self._look(live, judged, provider)
@@ -137,6 +140,8 @@ class Bindings:
 
     async def _let_go(self, live: Manifest, provider: Provider | None) -> timedelta | None:
         """Undo what is to be undone before a binding goes, with its sync ended."""
+        if drain.is_held(live):
+            del self._last[key_of(live)]
         seen, follows = await self._left(live, provider), NOTHING
         if provider is not None and not drain.syncs(seen):
             await provider.want(key_of(live), None)
@@ -172,23 +177,63 @@ class Bindings:
         provider, name = self._providers.of(key), key.rpartition("/")[2]
         if provider is not None:
             await provider.want(key, None)
+            again = await self._release(key, provider)
+            if again is not None:
+                return again
             ended = self._has_namesake(key, provider) or provider.has_told_the_end(name)
             if not ended and self._is_patient(key):
                 return _SOON
         self._gone_since.pop(key, None)
+        self._last.pop(key, None)
         self._held.pop(key, None)
         await self._providers.leave(key)
         self._secrets.need(key, ())
         return None
+
+    async def _release(self, key: str, provider: Provider) -> timedelta | None:
+        """Release what a binding left that went without a drain; return when to go on with that.
+
+        Only one that this process has served, and that its cluster says is gone.
+        """
+        last = self._last.get(key)
+        if last is None or provider.link is None or self._has_namesake(key, provider):
+            return None
+        if not self._tools.control_plane_mode and self._is_withdrawn():
+            return None  # who deletes the kind says nothing about each binding
+        if await self._is_there(key):
+            return _SOON  # the view is behind
+        ghost = drain.let_go_plainly(last)
+        seen = replace(await self._left(ghost, provider), told=True)
+        decision = drain.decide(seen, now=self._now())
+        if drain.is_over(seen, decision):
+            return None
+        if seen.unsure and not self._is_patient(key, _LONG_PATIENCE):
+            return None
+        await provider.link.hands.carry_out(decision, ())
+        return decision.again
+
+    def _is_withdrawn(self) -> bool:
+        """Tell whether the app cluster is to serve no bindings any more."""
+        kind = self._tools.crds.get("", self._kind.resource)
+        return kind is None or is_deleting(kind)
+
+    async def _is_there(self, key: str) -> bool:
+        """Ask whether a binding exists; by a list, for which the rights suffice."""
+        namespace, _, name = key.rpartition("/")
+        fields = f"metadata.name={name}"
+        found = await self._home.list(
+            self._kind, namespace=namespace, fields=fields, metadata_only=True
+        )
+        return bool(found.items)
 
     def _has_namesake(self, key: str, provider: Provider) -> bool:
         """Tell whether a binding of the same name, of another namespace, is served here, too."""
         found = map(key_of, self._view.by(NAME, key.rpartition("/")[2]))
         return any(one != key and self._providers.of(one) is provider for one in found)
 
-    def _is_patient(self, key: str) -> bool:
+    def _is_patient(self, key: str, seconds: float = _PATIENCE) -> bool:
         now = self._tools.clock.monotonic()
-        return now - self._gone_since.setdefault(key, now) < _PATIENCE
+        return now - self._gone_since.setdefault(key, now) < seconds
 
     async def _look(self, live: Manifest, judged: Judged, provider: Provider | None) -> Seen:
         name = name_of(live)

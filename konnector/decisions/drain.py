@@ -1,7 +1,7 @@
 """How a binding is let go without losing or blocking anything: finalizer `klutchctl.dev/drain`.
 
 mapping.md 9, protocol-konnector.md C.7, H15, H33. Only a binding with annotation `deletion-policy`
-is held; others go as under the original. Once it is being deleted:
+is held; others go at once, and are released afterwards. Once it is being deleted:
 
 Release, and all that is not known: the sync stops; their APIServiceNamespaces are marked, since
 their end would be that of the copies, which nobody may read here once the kind is no longer bound;
@@ -48,6 +48,7 @@ from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     finalizers_of,
+    get_map,
     get_maps,
     get_text,
     is_deleting,
@@ -59,6 +60,7 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import CRD, Kind
 
 DELETE: Final = "Delete"  # the one policy that is not a release
+RELEASE: Final = "Release"
 BATCH: Final = 200  # objects of one look
 AT_ONCE: Final = timedelta()
 SOON: Final = timedelta(seconds=1)
@@ -155,6 +157,27 @@ def detached(kind: Kind, instance: Manifest) -> Patch | None:
         return None
     metadata: Manifest = {**preconditions_of(instance), **change}
     return Patch(ref_of(APP_CLUSTER, kind, instance), {"metadata": metadata})
+
+
+def let_go_plainly(binding: Manifest) -> dict[str, JSON]:
+    """Return a binding that somebody deleted, and nothing held, as if it were being released (U3).
+
+    Nobody asked for its data to go; and nobody else would free its instances.
+    """
+    metadata: dict[str, JSON] = {
+        **get_map(binding, "metadata"),
+        "annotations": {keys.DELETION_POLICY: RELEASE},
+        "deletionTimestamp": "gone",
+        "finalizers": [keys.DRAIN],
+    }
+    return {**binding, "metadata": metadata}
+
+
+def is_over(seen: Seen, decision: Decision) -> bool:
+    """Tell whether a decision lets the binding itself go: nothing else is left to do."""
+    itself = ref_of(seen.home, seen.kind, seen.binding)
+    steps = [step for task in decision.tasks for step in task.steps]
+    return any(isinstance(step, Patch) and step.ref == itself for step in steps)
 
 
 def unheld(home: str, kind: Kind, binding: Manifest) -> Patch | None:
