@@ -14,6 +14,7 @@ from konnector.app_kubeconfig import AppKubeconfig, InUse
 from konnector.controllers import bindings as binding_controller
 from konnector.controllers.bindings import Bindings
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
+from konnector.leftovers import Leftovers
 from konnector.named_views import NamedViews
 from konnector.providers import OneProvider, Providers, one_provider
 from konnector.settings import ControlPlaneMode, Settings
@@ -275,7 +276,8 @@ def _workers(
     )
     made.subscribe(controller)
     tools.namespaces.subscribe(_NAME, lambda name: _tell(providers, name))
-    return [*workers, providers, controller]
+    leftovers = Leftovers(tools, home, view.store.kind, space="" if mode is None else mode.space)
+    return [*workers, providers, controller, leftovers]
 
 
 def _tell(providers: Providers | OneProvider, app_namespace: str) -> None:

@@ -236,6 +236,13 @@ def owners(live: Manifest, owner: Owner) -> Set[str]:
     return {get_text(one, "uid") for one in _references(live, owner)}
 
 
+def was_made(live: Manifest, *, space_uid: str) -> bool:
+    """Tell whether a binding brought a CRD: one of this space, or, with "", of the app cluster."""
+    if space_uid or keys.SPACE_UID in annotations_of(live):
+        return annotations_of(live).get(keys.SPACE_UID) == space_uid
+    return bool(_references(live, Owner(live)))
+
+
 def is_established(live: Manifest) -> bool:
     """Tell whether the API server serves the CRD."""
     return _condition(live, "Established") == conditions.TRUE

@@ -180,6 +180,11 @@ def is_over(seen: Seen, decision: Decision) -> bool:
     return any(isinstance(step, Patch) and step.ref == itself for step in steps)
 
 
+def freed(kind: Kind, instance: Manifest) -> Patch | None:
+    """Return the patch after which an instance can be deleted without a konnector, if it cannot."""
+    return _free(kind, instance) if keys.SYNCER in finalizers_of(instance) else None
+
+
 def unheld(home: str, kind: Kind, binding: Manifest) -> Patch | None:
     """Return the patch that takes our finalizer off a binding, if it has it."""
     held = finalizers_of(binding)

@@ -72,7 +72,7 @@ async def with_credentials(scene: Scene) -> None:
     await until(lambda: scene.in_app(SECRET, "orders-creds", scene.app_namespace))
 
 
-async def test_a_plain_binding_is_never_held_and_its_instances_stay(scene: Scene) -> None:
+async def test_a_plain_binding_is_never_held_and_its_data_stay(scene: Scene) -> None:
     async with scene.backend(), konnector(scene.app.connection):
         await with_credentials(scene)
         assert not await is_held(scene)
@@ -81,8 +81,8 @@ async def test_a_plain_binding_is_never_held_and_its_instances_stay(scene: Scene
         await until(lambda: gone(scene.binding()))
         await until(lambda: says(scene.export(), "Connected", "False", "APIServiceBindingNotFound"))
         assert uid_of(await scene.copy()) == uid_of(copy)
-        assert keys.BOUND in annotations_of(await scene.copy())
-        assert finalizers_of(await scene.instance()) == [keys.SYNCER]
+        assert keys.RELEASED in annotations_of(await scene.copy())
+        assert finalizers_of(await scene.instance()) == []
 
 
 async def test_a_release_keeps_both_sides_and_binding_again_joins_them(scene: Scene) -> None:

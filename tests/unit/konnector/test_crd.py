@@ -590,3 +590,30 @@ def test_odd_values_never_raise(odd):
         crd.has_status(offer, "v1")
         crd.is_established({"status": odd})
         crd.name_conflict({"status": {"conditions": odd}})
+
+
+OWNED = {"apiVersion": "klutch.anynines.com/v1alpha1", "kind": "APIServiceBinding", "name": "a.b"}
+# What the CRD says, which space asks ("" where bindings are in the app cluster), whether it is so.
+MADE: Any = {
+    "owned by a binding": ({"ownerReferences": [OWNED]}, "", True),
+    "of any version": (
+        {"ownerReferences": [{**OWNED, "apiVersion": "klutch.anynines.com/v9"}]}, "", True,
+    ),
+    "owned by one of another name": ({"ownerReferences": [{**OWNED, "name": "c.b"}]}, "", False),
+    "owned by something else": ({"ownerReferences": [{**OWNED, "kind": "Pod"}]}, "", False),
+    "nobody's": ({}, "", False),
+    "a space's": ({"annotations": {"klutchctl.dev/space-uid": "u"}}, "u", True),
+    "another space's": (
+        {"annotations": {"klutchctl.dev/space-uid": "v"}, "ownerReferences": [OWNED]}, "u", False,
+    ),
+    "a space's, asked for by the app cluster": (
+        {"annotations": {"klutchctl.dev/space-uid": "u"}, "ownerReferences": [OWNED]}, "", False,
+    ),
+    "owned, asked for by a space": ({"ownerReferences": [OWNED]}, "u", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("metadata", "space", "made"), MADE.values(), ids=MADE.keys())
+def test_whether_a_binding_brought_a_crd(metadata, space, made):
+    live = {"metadata": {"name": "a.b", **metadata}}
+    assert crd.was_made(live, space_uid=space) is made
