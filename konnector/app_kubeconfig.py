@@ -106,7 +106,7 @@ class AppKubeconfig:
             meters=tools.meters,
             depends_on=(plane.recovery,),
         )
-        self._views = NamedViews(plane, SECRET, told=lambda _: controller.add(_KEY))
+        self._views = NamedViews(plane, SECRET, tools.meters, told=lambda _: controller.add(_KEY))
         self._views.need(_KEY, [self._place])
         self._children = Children()
         self._children.employ("secret", self._views)

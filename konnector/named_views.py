@@ -13,6 +13,7 @@ from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer
 from reconciler.loop.children import Children
+from reconciler.loop.meters import Meters
 
 _NAME: Final = "name"
 
@@ -20,8 +21,10 @@ _NAME: Final = "name"
 class NamedViews:
     """The objects that somebody needs. `told(place)` is called when one is read or changes."""
 
-    def __init__(self, cluster: Cluster, kind: Kind, *, told: Callable[[ObjectKey], None]) -> None:
-        self._cluster, self._kind, self._told = cluster, kind, told
+    def __init__(
+        self, cluster: Cluster, kind: Kind, meters: Meters, *, told: Callable[[ObjectKey], None]
+    ) -> None:
+        self._cluster, self._kind, self._meters, self._told = cluster, kind, meters, told
         self._needs: dict[str, frozenset[ObjectKey]] = {}
         self._views: dict[ObjectKey, Informer] = {}
         self._children = Children()
@@ -69,11 +72,13 @@ class NamedViews:
 
     async def _follow(self, place: ObjectKey, view: Informer) -> None:
         view.store.subscribe(_NAME, lambda _: self._told(place))
+        uncounted = self._meters.watch(view)
         greeting = asyncio.create_task(self._greet(place, view))
         try:
             await view.run()
         finally:
             greeting.cancel()
+            uncounted()
 
     async def _greet(self, place: ObjectKey, view: Informer) -> None:
         await view.wait_synced()

@@ -242,7 +242,7 @@ def _workers(
     in_use: InUse | None,
 ) -> list[Worker]:
     """Return what serves the bindings; they and their providers tell each other of news."""
-    secrets = NamedViews(home, SECRET, told=lambda place: made.secret_changed(place))
+    secrets = NamedViews(home, SECRET, tools.meters, told=lambda place: made.secret_changed(place))
     providers: Providers | OneProvider
     workers: list[Worker] = [secrets]
     if mode is None or in_use is None:

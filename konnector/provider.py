@@ -164,6 +164,10 @@ class Provider:
                 await self.plane.close()
 
     async def _begin(self) -> None:
+        with self._tools.meters.activity.work(f"space {self.space} is read"):
+            await self._read()
+
+    async def _read(self) -> None:
         await self.views.wait_synced()
         failures = 0
         while not self.guardian.space_uid:

@@ -36,7 +36,7 @@ class ProviderViews:
         self.cluster_bindings = bindings.store
         self.recent_cluster_bindings, self.recent_exports = Recent(bindings), Recent(exports)
         self.exports, self.mappings = exports.store, mappings.store
-        self.secrets = NamedViews(cluster, SECRET, told=told)
+        self.secrets = NamedViews(cluster, SECRET, meters, told=told)
         self._children = Children()
         for view in self._informers:
             self._children.start(view.ref.kind.kind, view.run)

@@ -349,7 +349,7 @@ class Claim:
     async def _find(self) -> None:
         """Ask both clusters until they serve the kind, and then sync it."""
         failures = 0
-        while (kind := await self._served()) is None:
+        while (kind := await self._look()) is None:
             failures += 1
             await self._link.clock.sleep(pause(failures, asked=None, jitter=random.random()))
         self._sync = Claimed(
@@ -357,6 +357,10 @@ class Claim:
         )
         self._sync.follow(self._rules)
         self._children.employ("sync", self._sync)
+
+    async def _look(self) -> Kind | None:
+        with self._link.meters.activity.work(f"{self._resource.plural} is looked for"):
+            return await self._served()
 
     async def _served(self) -> Kind | None:
         asked = (self._resource.group, self._resource.version, self._resource.plural)

@@ -20,13 +20,13 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Final, Protocol
 
 from reconciler.core.errors import ClusterError, Expired, Unreachable
-from reconciler.core.manifest import Manifest
-from reconciler.core.refs import Kind, Ref
-from reconciler.kube.cluster import Pager, Reader, Watcher, WatchEvent
+from reconciler.core.manifest import Manifest, name_of, namespace_of, resource_version_of
+from reconciler.core.refs import Kind, ObjectKey, Ref
+from reconciler.kube.cluster import Listing, Pager, Reader, Watcher, WatchEvent
 from reconciler.kube.store import NO_INDEXES, Index, Packed, Store, Trim, without_managed_fields
 
 log = logging.getLogger(__name__)
@@ -106,6 +106,22 @@ class Informer:
         """
         return not _precedes(self._version or "0", version)
 
+    async def is_current(self, written: str = "") -> bool:
+        """Compare the view with a new list, which must show what was written with this version.
+
+        Nothing of the list is kept. Raises ClusterErrors.
+        """
+        versions: dict[ObjectKey, str] = {}
+        version = ""
+        async with contextlib.aclosing(self._pages(metadata_only=True)) as pages:
+            async for page in pages:
+                versions |= {
+                    ObjectKey(namespace_of(one), name_of(one)): resource_version_of(one)
+                    for one in page.items
+                }
+                version = page.resource_version
+        return not _precedes(version, written) and versions == self.store.versions()
+
     async def wait_synced(self) -> None:
         """Return once a complete list was seen."""
         await self._synced.wait()
@@ -178,14 +194,7 @@ class Informer:
         # Decoded, all pages would take more memory for a moment than the view does ever after.
         packed: Packed = {}
         version = ""
-        pages = self._cluster.pages(
-            self.ref.kind,
-            namespace=self.ref.namespace,
-            labels=self._labels,
-            fields=self._fields,
-            metadata_only=self._metadata_only,
-            **how,
-        )
+        pages = self._pages(metadata_only=self._metadata_only, **how)
         async with contextlib.aclosing(pages):
             async for page in pages:
                 packed |= self._packed(page.items)
@@ -194,6 +203,16 @@ class Informer:
         self.store.take_over(packed)
         self._version = version
         self._synced.set()
+
+    def _pages(self, *, metadata_only: bool, **how: int) -> AsyncGenerator[Listing]:
+        return self._cluster.pages(
+            self.ref.kind,
+            namespace=self.ref.namespace,
+            labels=self._labels,
+            fields=self._fields,
+            metadata_only=metadata_only,
+            **how,
+        )
 
     def _packed(self, manifests: Sequence[Manifest]) -> Packed:
         try:

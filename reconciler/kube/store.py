@@ -95,6 +95,14 @@ class Store:
         spaces = sorted(self._spaces.items())
         return [ObjectKey(space, name) for space, entries in spaces for name in sorted(entries)]
 
+    def versions(self) -> dict[ObjectKey, str]:
+        """Return the resourceVersion of each object."""
+        return {
+            ObjectKey(namespace, name): version
+            for namespace, entries in self._spaces.items()
+            for name, (_, version, _) in entries.items()
+        }
+
     def names(self, namespace: str) -> list[str]:
         """Return the names of the objects in a namespace."""
         return list(self._spaces.get(namespace, ()))

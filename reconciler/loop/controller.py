@@ -63,7 +63,7 @@ class Controller:
         self.name = name
         self._depends_on = depends_on
         self._reconcile, self._clock, self._patience = reconcile, clock, patience
-        self._meters = meters.controller(name)
+        self._meters, self._activity = meters.controller(name), meters.activity
         self._queue: WorkQueue[str] = WorkQueue(clock, dice=dice, ears=self._meters, party=party)
         self._free = asyncio.Semaphore(workers)
         self._working: set[asyncio.Task[None]] = set()
@@ -91,6 +91,7 @@ class Controller:
     async def run(self) -> None:
         """Work until `stop`. Run it once; when cancelled, it waits for writes that were sent."""
         unfollow = [cluster.follow(self._queue.hasten) for cluster in self._depends_on]
+        unfollow.append(self._activity.queue(self.name, self._queue))
         try:
             async with asyncio.TaskGroup() as group:
                 beginning = group.create_task(self._begin(group))

@@ -17,6 +17,8 @@ from reconciler.loop.listener import Answer, plain
 from reconciler.loop.manager import Manager
 from reconciler.loop.meters import Meters
 from reconciler.loop.pulse import Pulse
+from reconciler.loop.settled import Written
+from reconciler.loop.settled_probe import SettledProbe
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,10 @@ class Elections:
         why = self._now.manager.unready()
         return f"{self._lost}; {why}" if self._lost and why else why
 
+    async def settled(self, written: Written, *, within: float) -> str:
+        """Return as `Manager.settled` of the present term."""
+        return await self._now.manager.settled(written, within=within)
+
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set.
 
@@ -96,7 +102,11 @@ class Elections:
         with ExitStack() as stack:
             if probes is not None:
                 serving = listener.served(
-                    probes, ailment=self.ailment, unready=self.unready, healthz=healthz
+                    probes,
+                    ailment=self.ailment,
+                    unready=self.unready,
+                    healthz=healthz,
+                    settled=SettledProbe(self.settled),
                 )
                 host, port = stack.enter_context(serving)
                 log.info("probes are served", extra={"host": host, "port": port})

@@ -143,12 +143,14 @@ class Recorder:
     async def run(self) -> None:
         """Write until `stop`, or until nothing may be written any more. Run it once."""
         writing = asyncio.create_task(self._write_all())
+        uncounted = self._meters.activity.queue("events", self._queue)
         try:
             await self._stop.wait()
             await asyncio.wait({writing}, timeout=_LAST_WORDS)
         finally:
             writing.cancel()
             await asyncio.wait({writing})
+            uncounted()
             self._queue.close()
         if not writing.cancelled():
             writing.result()

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -36,11 +37,9 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def plain(reason: str) -> Answer:
-    """Return 503 and the reason why something is wrong, or 200 and `ok` for ""."""
-    return Answer(
-        "503 Service Unavailable" if reason else "200 OK", _PLAIN, f"{reason or 'ok'}\n".encode()
-    )
+def plain(reason: str, *, status: str = "503 Service Unavailable") -> Answer:
+    """Return the status and the reason why something is wrong, or 200 and `ok` for ""."""
+    return Answer(status if reason else "200 OK", _PLAIN, f"{reason or 'ok'}\n".encode())
 
 
 def leader_election(reason: str) -> Answer:
@@ -62,20 +61,23 @@ def served(
     ailment: Callable[[], str] | None = None,
     unready: Callable[[], str] | None = None,
     healthz: Callable[[str], Answer] = plain,
+    settled: Callable[[str, str], Answer] | None = None,
 ) -> Iterator[tuple[str, int]]:
     """Serve for as long as the block lasts; yield where, as port 0 is any free one.
 
     The host "" is every address, of IPv6 and IPv4. `metrics` is asked for what is counted now,
     `ailment` tells why the program is not healthy, `unready` why it cannot do its work yet, or "".
-    What is not given is not served. `healthz` is the form in which an ailment is told. Raises
-    HostError.
+    What is not given is not served. `healthz` is the form in which an ailment is told. `settled`
+    answers a client, by its address and the query, whether the program is at rest.
+
+    Raises HostError.
     """
     probes: dict[str, Callable[[], Answer]] = {}
     if ailment is not None:
         probes["/healthz"] = lambda: healthz(ailment())
     if unready is not None:
         probes["/readyz"] = lambda: plain(unready())
-    app = _App(metrics, probes)
+    app = _App(metrics, probes, settled)
     try:
         server = _Server(address)
     except OSError as error:
@@ -100,9 +102,11 @@ class _App:
         self,
         metrics: Callable[[], CollectorRegistry] | None,
         probes: Mapping[str, Callable[[], Answer]],
+        settled: Callable[[str, str], Answer] | None,
     ) -> None:
-        self._metrics, self._probes = metrics, probes
-        places = sorted([*probes, *(() if metrics is None else ("/metrics",))])
+        self._metrics, self._probes, self._settled = metrics, probes, settled
+        others = {"/metrics": metrics, "/settled": settled}
+        places = sorted([*probes, *(path for path, served in others.items() if served)])
         some, last = ", ".join(places[:-1]), places[-1]
         self._signpost = f"there are {some} and {last}\n" if some else f"there is {last}\n"
 
@@ -116,6 +120,8 @@ class _App:
             answer: Iterable[bytes] = make_wsgi_app(self._metrics())(environ, start_response)
             return answer
         probe = self._probes.get(environ["PATH_INFO"])
+        if self._settled is not None and environ["PATH_INFO"] == "/settled":
+            probe = partial(self._settled, environ["REMOTE_ADDR"], environ["QUERY_STRING"])
         if probe is not None:
             told = probe()
             start_response(told.status, [told.content])

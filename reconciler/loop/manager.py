@@ -2,26 +2,24 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Final, Protocol
 
 from reconciler.loop.leadership import Leadership, LeaseLost
 from reconciler.loop.meters import Cached, Meters
+from reconciler.loop.settled import NOTHING, SOON, Written
 from reconciler.loop.waiting import ended
 
 log = logging.getLogger(__name__)
 
 _PATIENCE: Final = 10.0  # seconds until it is told again what is still missing
+_LOOK: Final = 0.05  # seconds between two looks whether all is at rest
 
 
 class View(Cached, Protocol):
     """A view that keeps itself up to date, such as an Informer."""
-
-    @property
-    def synced(self) -> bool:
-        """Whether all objects were seen once."""
-        ...
 
     async def wait_synced(self) -> None:
         """Return once all objects were seen."""
@@ -67,6 +65,26 @@ class Manager:
             if not view.synced
         ]
         return f"not read yet: {'; '.join(missing)}" if missing else ""
+
+    async def unsettled(self, written: Written = NOTHING, *, soon: float = SOON) -> str:
+        """Return why this process is not at rest, "" if it is; see `Activity.unsettled`."""
+        if not self._working:
+            return self.unready() or "this process does not lead"
+        return await self._meters.activity.unsettled(written, soon=soon)
+
+    async def settled(
+        self, written: Written = NOTHING, *, within: float, soon: float = SOON
+    ) -> str:
+        """Return "" once this process is at rest, or, after so many seconds, why it is not.
+
+        `written` are resourceVersions by cluster: what was written there has been seen then.
+        """
+        until = time.monotonic() + within
+        while True:
+            reason = await self.unsettled(written, soon=soon)
+            if not reason or time.monotonic() >= until:
+                return reason
+            await asyncio.sleep(_LOOK)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set; then let the workers end what they began.

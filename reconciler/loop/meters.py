@@ -13,18 +13,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from reconciler.core.refs import Ref
+from reconciler.loop.settled import Activity, View
 
 _SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300)
 
 
-class Cached(Protocol):
+class Cached(View, Protocol):
     """A view of the objects of one kind in one cluster, such as an Informer."""
-
-    @property
-    def ref(self) -> Ref:
-        """What is viewed: a kind in a cluster, maybe in one namespace."""
-        ...
 
     @property
     def store(self) -> Sized:
@@ -47,6 +42,7 @@ class Meters:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.activity = Activity()
         ProcessCollector(registry=self.registry)
         self._views = _Views(self.registry)
         self.depth = self._gauge("workqueue_depth", "Keys that wait to be worked on.", "name")
@@ -81,7 +77,13 @@ class Meters:
 
     def watch(self, view: Cached) -> Callable[[], None]:
         """Count the objects of a view and its restarts, until what is returned is called."""
-        return self._views.add(view)
+        removals = self._views.add(view), self.activity.view(view)
+
+        def remove() -> None:
+            for each in removals:
+                each()
+
+        return remove
 
     def leading(self, name: str, *, leads: bool) -> None:
         """Note whether this process holds the Lease of this name."""

@@ -130,6 +130,7 @@ class WorkQueue(Generic[K]):
         self._ready = _Line(party)  # those wanted that nobody works on
         self._behind = _Line(party)  # likewise, behind these
         self._in_a_row = 0
+        self._taken = 0
         self._working: set[K] = set()
         self._delayed: dict[K, float] = {}  # until when
         self._heap: list[tuple[float, int, K]] = []  # the delays, with outdated ones
@@ -143,6 +144,26 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         """Return how many keys could be worked on now."""
         return len(self._ready) + len(self._behind)
+
+    @property
+    def waiting(self) -> int:
+        """How many keys wait for a worker, with those that are worked on already."""
+        return len(self._wanted)
+
+    @property
+    def working(self) -> int:
+        """How many keys are worked on."""
+        return len(self._working)
+
+    @property
+    def taken(self) -> int:
+        """How many keys workers took since the start."""
+        return self._taken
+
+    @property
+    def due(self) -> float:
+        """Seconds until the next delay ends; infinite without delays."""
+        return min(self._delayed.values(), default=float("inf")) - self._clock.monotonic()
 
     def add(self, key: K) -> None:
         """Let the key come as soon as somebody is free."""
@@ -220,6 +241,7 @@ class WorkQueue(Generic[K]):
             if self._ready or self._behind:
                 key = self._next()
                 self._working.add(key)
+                self._taken += 1
                 self._ears.taken(self._clock.monotonic() - self._wanted.pop(key))
                 return key
             self._stir.clear()

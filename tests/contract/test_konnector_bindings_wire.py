@@ -4,7 +4,6 @@ protocol-konnector.md G 14 to 18, 20, 24: each change is one PATCH to where the 
 no change is none.
 """
 
-import asyncio
 import itertools
 from contextlib import AsyncExitStack
 
@@ -33,7 +32,7 @@ from tests.support.cues import Delay
 from tests.support.eventually import eventually
 from tests.support.faults import Events, Faults, on
 from tests.support.konnector import in_space, konnector
-from tests.support.konnector_claims import is_idle
+from tests.support.settled import settled
 
 AGENT = "konnector"
 
@@ -59,20 +58,12 @@ def statuses(live: LiveCluster, mark: int) -> list[tuple[str, str]]:
     ]
 
 
-async def silent(scene: Scene | Managed, made: Konnector) -> bool:
-    """Tell whether the konnector has written nothing for a while, and is about nothing."""
-    marks = scene.app.audit.mark(), scene.plane.audit.mark()
-    await asyncio.sleep(2)
-    wrote = written(scene.app, marks[0]) or written(scene.plane, marks[1])
-    return is_idle(made) and not wrote
-
-
 async def bound(scene: Scene, made: Konnector) -> None:
     await scene.make_space()
     await scene.request()
     await scene.bind(ACCEPTED)
     await until(lambda: says(scene.export(), "Ready"))
-    await until(lambda: silent(scene, made))
+    await settled(made)
 
 
 async def test_a_change_is_one_patch_to_where_the_binding_is(scene: Scene) -> None:
@@ -86,7 +77,7 @@ async def test_a_change_is_one_patch_to_where_the_binding_is(scene: Scene) -> No
         body: Manifest = {"spec": {"providerPrettyName": "Shop AG"}}
         await scene.plane.cluster.merge_patch(ref, body, manager="provider")
         await until(lambda: has(scene.binding(), "Shop AG", "status", "providerPrettyName"))
-        await until(lambda: silent(scene, made))
+        await settled(made)
         assert written(scene.app, marks[0]) == [patch]
         assert written(scene.plane, marks[1]) == []
 
@@ -99,7 +90,7 @@ async def test_a_change_is_one_patch_to_where_the_binding_is(scene: Scene) -> No
             (scene.app, Ref("", CRD, "", scene.offer.name)),
         ):
             await live.cluster.merge_patch(one, touched, manager="tests")
-        await until(lambda: silent(scene, made))
+        await settled(made)
         assert written(scene.app, marks[0]) == []
         assert written(scene.plane, marks[1]) == []
         await a_condition_changes(scene, made, patch)
@@ -117,7 +108,7 @@ async def a_condition_changes(
     assert (told["Ready"], told["SchemaInSync"]) == ("False", "Unknown")
     await scene.request()
     await until(lambda: says(scene.binding(), "Ready"))
-    await until(lambda: silent(scene, made))
+    await settled(made)
     assert written(scene.app, mark) == [patch, patch]
     assert statuses(scene.app, mark) == [("patch", "status")] * 2
 
@@ -132,7 +123,7 @@ async def test_beside_the_control_plane_the_app_cluster_gets_no_status(managed: 
         made = await opened.enter_async_context(konnector(managed.plane.connection, settings))
         await until(lambda: says(managed.binding(), "Ready"))
         await until(lambda: says(managed.export(), "Ready"))
-        await until(lambda: silent(managed, made))
+        await settled(made)
         patch = ("patch", "apiservicebindings", managed.space, managed.offer.name)
 
         marks = managed.app.audit.mark(), managed.plane.audit.mark()
@@ -140,7 +131,7 @@ async def test_beside_the_control_plane_the_app_cluster_gets_no_status(managed: 
         body: Manifest = {"spec": {"providerPrettyName": "Shop AG"}}
         await managed.plane.cluster.merge_patch(ref, body, manager="provider")
         await until(lambda: has(managed.binding(), "Shop AG", "status", "providerPrettyName"))
-        await until(lambda: silent(managed, made))
+        await settled(made)
         assert written(managed.plane, marks[1]) == [patch]
         assert statuses(managed.plane, marks[1]) == [("patch", "status")]
         assert written(managed.app, marks[0]) == []
@@ -182,7 +173,7 @@ async def test_a_missing_secret_is_made_under_exactly_its_name(scene: Scene) -> 
             return live is not None and uid_of(live) != uid_of(before)
 
         await until(again)
-        await until(lambda: silent(scene, made))
+        await settled(made)
         secrets = [one for one in written(scene.app, mark) if one[1] == "secrets"]
         assert secrets == [("patch", "secrets", BIND, scene.secret)]
         live = await scene.in_app(SECRET, scene.secret)
@@ -209,6 +200,6 @@ async def test_nothing_is_decided_twice_while_views_lag(managed: Managed) -> Non
             touched: Manifest = {"metadata": {"annotations": {"tests": "touched"}}}
             crd = Ref("", CRD, "", managed.offer.name)
             await managed.app.cluster.merge_patch(crd, touched, manager="tests")
-            await until(lambda: silent(managed, made))
+            await settled(made)
     audit = managed.plane.audit
     await eventually(lambda: audit.conflicts_since(mark, AGENT) == [])

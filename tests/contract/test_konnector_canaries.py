@@ -34,10 +34,10 @@ from tests.support.konnector_claims import (
     accept,
     claim,
     data,
-    is_idle,
     mapping_of,
     offer,
 )
+from tests.support.settled import settled
 
 SEED: Final = 20260601
 ROUNDS: Final = 40
@@ -209,7 +209,7 @@ async def test_canaries_cross_only_where_an_accepted_claim_lets_them(
                 """Let these claims hold, and all that follows from them happen."""
                 await accept(scene, *claims, {**MARKER, "selector": _marker(number)})
                 await until(lambda: here.holds(SECRET, f"marker-{number}", "now"))
-                await eventually(lambda: is_idle(made))
+                await settled(made)
 
             for number in range(ROUNDS):
                 now = Round(random, number, places)
@@ -223,7 +223,7 @@ async def test_canaries_cross_only_where_an_accepted_claim_lets_them(
                     await eventually(partial(others[side].shows, canary, of=born))
                 kept += now.kept()
                 owed += now.owed()
-            await eventually(lambda: is_idle(made))
+            await settled(made)
 
         crossed = [one for one in kept if others[one[1]].shows(one[0], of=one[2])]
         assert crossed == []

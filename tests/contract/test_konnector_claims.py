@@ -12,9 +12,9 @@ from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, SECRET
 from tests.support.bound_scenes import Scene, remove, until
-from tests.support.eventually import eventually
 from tests.support.konnector import konnector
-from tests.support.konnector_claims import End, bound, claim, data, is_idle
+from tests.support.konnector_claims import End, bound, claim, data
+from tests.support.settled import settled
 
 OWNER = keys.RESOURCE_OWNER
 NAME, PART = "app.kubernetes.io/name", "app.kubernetes.io/part-of"
@@ -90,14 +90,14 @@ async def test_credentials_cost_two_requests_and_nothing_when_they_lie(scene: Sc
     """F.3 and golden 02/30, where the original needs five."""
     async with scene.backend(), konnector(scene.app.connection) as made:
         there, here = await bound(scene, DOWN)
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         marks = there.mark(), here.mark()
         await there.make(SECRET, "creds", **data("one"))
         await until(lambda: here.holds(SECRET, "creds", "one"))
         # When the second one is through, all that the first brought about has been seen.
         await there.make(SECRET, "later", **data("one"))
         await until(lambda: here.holds(SECRET, "later", "one"))
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         on_plane = [(one.verb, one.name) for one in there.writes_since(marks[0])]
         in_app = [one.verb for one in here.writes_since(marks[1]) if one.resource == "secrets"]
         assert sorted(on_plane) == [("patch", "creds"), ("patch", "later")]
@@ -106,7 +106,7 @@ async def test_credentials_cost_two_requests_and_nothing_when_they_lie(scene: Sc
         marks = there.mark(), here.mark()
         await there.patch(SECRET, "creds", **data("two"))
         await until(lambda: here.holds(SECRET, "creds", "two"))
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         assert there.writes_since(marks[0]) == []
         assert [one.verb for one in here.writes_since(marks[1])] == ["patch"]
 
@@ -119,12 +119,12 @@ async def test_nothing_is_written_again_by_a_new_process(scene: Scene) -> None:
             await here.make(CONFIG_MAP, "settings", **data("one", "ConfigMap"))
             await until(lambda: here.holds(SECRET, "creds", "one"))
             await until(lambda: there.holds(CONFIG_MAP, "settings", "one"))
-            await eventually(lambda: is_idle(made))
+            await settled(made)
         marks = there.mark(), here.mark()
         async with konnector(scene.app.connection) as made:
             await there.make(SECRET, "later", **data("one"))
             await until(lambda: here.holds(SECRET, "later", "one"))
-            await eventually(lambda: is_idle(made))
+            await settled(made)
         assert [(one.verb, one.name) for one in there.writes_since(marks[0])] == [
             ("patch", "later")
         ]
@@ -145,7 +145,7 @@ async def test_a_claim_moves_nothing_the_other_way(scene: Scene) -> None:
         await here.make(CONFIG_MAP, "settings", **data("one", "ConfigMap"))
         await until(lambda: here.holds(SECRET, "creds", "one"))
         await until(lambda: there.holds(CONFIG_MAP, "settings", "one"))
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         assert await there.all(SECRET) == ["creds"]
         assert await here.all(CONFIG_MAP) == ["settings"]
         stays = ("private", "private-too", "internal", "internal-too")
@@ -189,10 +189,7 @@ async def test_a_selector_holds_on_both_sides(scene: Scene, owner: str) -> None:
                 await origin.make(SECRET, f"{word}-{name}", **data("one"), **body)
         await copy.make(SECRET, "names-unrelated", **data("one"))
 
-        async def carried() -> bool:
-            return is_idle(made) and len(await copy.all(SECRET)) > len(chosen)
-
-        await until(carried)
+        await settled(made)
         assert await copy.all(SECRET) == sorted([*chosen, "names-unrelated"])
         assert "names-unrelated" not in await origin.all(SECRET)
 

@@ -21,10 +21,10 @@ from tests.support.konnector_claims import (
     data,
     degraded,
     ends,
-    is_idle,
     mapped,
     offer,
 )
+from tests.support.settled import settled
 
 OWNER = keys.RESOURCE_OWNER
 MINE = {"annotations": {OWNER: "Consumer"}}
@@ -50,7 +50,7 @@ async def test_what_was_there_before_its_namespace_was_mapped_goes_up(scene: Sce
         await scene.bound(UP)
         await here.make(SECRET, "early", **data("one"))
         await here.make(SECRET, "never-said", **data("one"))
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         assert not await mapped(scene)
         await scene.create_instance(size="1Gi")
         await until(lambda: there.holds(SECRET, "early", "one"))
@@ -64,14 +64,14 @@ async def test_what_an_app_cluster_keeps_goes_up_by_name_only(scene: Scene) -> N
             await here.make(SECRET, name, **{**data("one"), **more})
         await here.make(SECRET, "usual", **data("one"))
         await until(lambda: there.holds(SECRET, "usual", "one"))
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         assert await there.all(SECRET) == ["usual"]
         assert OWNER not in annotations_of(await here.read(SECRET, "robot"))
 
         release = "sh.helm.release.v1.x.v1"
         await accept(scene, claim("secrets", "Consumer", names=["*", release]))
         await until(lambda: there.holds(SECRET, release, "one"))
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         assert await there.all(SECRET) == [release, "usual"]
 
 
@@ -88,7 +88,7 @@ async def test_a_claim_without_owner_takes_up_what_is_named_or_marked(scene: Sce
             for end in (there, here):
                 assert annotations_of(await end.read(SECRET, name)) == {OWNER: "Consumer"}
         await until(lambda: here.holds(SECRET, "creds", "one"))
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         assert await there.all(SECRET) == ["creds", "marked", "named"]
         assert OWNER not in annotations_of(await here.read(SECRET, "canary"))
 
@@ -108,7 +108,7 @@ async def test_a_copy_never_becomes_an_upload(scene: Scene) -> None:
         await there.delete(SECRET, "other")
         async with konnector(scene.app.connection) as made:
             await until(lambda: here.lacks(SECRET, "other"))
-            await eventually(lambda: is_idle(made))
+            await settled(made)
             assert await there.all(SECRET) == []
             assert await here.holds(SECRET, "creds", "one")
 
@@ -142,7 +142,7 @@ async def test_what_an_api_server_would_not_change_is_made_anew(scene: Scene, ow
         mark = copy.mark()
         await origin.patch(SECRET, "later", immutable=True, **data("two"))
         done = await until(lambda: copy.holds(SECRET, "later", "two"))
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         assert done["immutable"] is True
         assert [one.verb for one in copy.writes_since(mark)] == ["patch"]
 

@@ -32,9 +32,10 @@ from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, broken, forbidden, on
 from tests.support.konnector import konnector
-from tests.support.konnector_claims import claim, is_idle, offer
+from tests.support.konnector_claims import claim, offer
 from tests.support.konnector_scenes import equals, redefine
 from tests.support.konnector_ways import Listened, listened
+from tests.support.settled import settled
 
 NOTHING_THERE: Final = "https://127.0.0.1:1/convert"
 MANY: Final = 12
@@ -233,7 +234,7 @@ async def test_a_switch_of_the_only_version_stops_nothing(scene: Scene) -> None:
         await scene.app.cluster.merge_patch(ref, bigger, manager="developer")
         await until(lambda: has(copy_of("older"), "2Gi", "spec", "size"))
 
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         assert (await crd_of(scene.app, scene))["metadata"]["generation"] == 2  # one change
         for name in ("older", "newer"):
             await remove(scene.app, newer, scene.app_namespace, name)
@@ -319,7 +320,7 @@ async def test_only_what_is_served_otherwise_is_read_anew(scene: Scene) -> None:
         await offer(scene, claim("configmaps", "Provider"))
         await until(lambda: is_after(scene, before))
         await goes_up(scene, "after-claims")
-        await eventually(lambda: is_idle(ways.made))
+        await settled(ways.made)
         assert there.read() == listed
 
         # A server ends the watches of what has another schema, and views may be read anew then;

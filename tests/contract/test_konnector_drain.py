@@ -37,12 +37,12 @@ from tests.support.bound_scenes import (
     served,
     until,
 )
-from tests.support.eventually import eventually
 from tests.support.faults import Faults, broken, on
 from tests.support.konnector import konnector
-from tests.support.konnector_claims import claim, is_idle
+from tests.support.konnector_claims import claim
 from tests.support.konnector_faults import mortal
 from tests.support.offers import offered
+from tests.support.settled import settled
 
 
 async def annotated(scene: Scene, policy: str) -> None:
@@ -184,14 +184,14 @@ async def test_a_crd_that_another_binding_takes_is_left_to_it(scene: Scene) -> N
     """Of another konnector's, which no view shows; neither takes it from the other for ever."""
     async with scene.backend(), konnector(scene.app.connection) as made:
         await scene.bound(ACCEPTED)
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         binding = await scene.binding()
         await scene.own_crd({**binding, "metadata": {"uid": "of-another-control-plane"}})
         await until(
             lambda: says(scene.binding(), "Connected", "False", "ForeignCustomResourceDefinition")
         )
         await scene.create_instance()
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         (owner,) = (await scene.in_app(CRD, scene.offer.name))["metadata"]["ownerReferences"]
         assert owner["uid"] == "of-another-control-plane"
         assert await scene.copy() is None

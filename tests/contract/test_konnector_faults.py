@@ -20,7 +20,6 @@ from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.state import Role
 from konnector.decisions.cluster_binding import PULSE
 from konnector.decisions.guard import FEW
-from konnector.program import Konnector
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.durations import parse_time
@@ -52,8 +51,8 @@ from tests.support.faults import (
 )
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
-from tests.support.konnector_claims import is_idle
 from tests.support.konnector_faults import alike, mortal
+from tests.support.settled import settled
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -189,12 +188,6 @@ async def test_api_servers_that_die_in_turn_and_come_back_cost_nothing(
         await until(lambda: changed_alike(scene))
 
 
-async def rests(scene: Scene, made: Konnector) -> bool:
-    marks = scene.app.audit.mark(), scene.plane.audit.mark()
-    await asyncio.sleep(3)
-    return is_idle(made) and not ours(scene, *marks)
-
-
 def ours(scene: Scene, app: int, plane: int) -> list[Write]:
     """Return what the konnector wrote, and on the control plane about this space."""
     here = [one for one in scene.app.audit.writes_since(app) if one.agent == "konnector"]
@@ -208,7 +201,7 @@ async def test_at_rest_it_writes_heartbeats_and_nothing_else(scene: Scene) -> No
         for deed, goal in STORY:
             await deed(scene)
             await until(partial(goal, scene))
-        await until(lambda: rests(scene, made))
+        await settled(made)
         marks = scene.app.audit.mark(), scene.plane.audit.mark()
         beats, last = 0, await heart(scene)
         for _ in range(int(IDLE_SECONDS)):
@@ -326,7 +319,7 @@ async def test_what_was_deleted_meanwhile_makes_no_loss_of_what_was_in_between(
                 await scene.create_instance(name)
             for name in served:
                 await until(partial(scene.copy, name))
-            await until(lambda: rests(scene, made))
+            await settled(made)
         for number in range(7):
             await scene.create_instance(f"claim-{number}")
             ref = Ref(scene.app.name, kind, scene.app_namespace, f"claim-{number}")

@@ -10,11 +10,10 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
 from tests.support.bound_scenes import BIND, Scene, says, until
 from tests.support.cues import BEFORE
-from tests.support.eventually import eventually
 from tests.support.faults import Faults, Meanwhile, on
-from tests.support.konnector_claims import is_idle
 from tests.support.konnector_faults import mortal
 from tests.support.konnector_scenes import CLUSTER_WIDE, Side, equals, event, sides
+from tests.support.settled import settled
 
 STRANGER: Final = "00000000-0000-0000-0000-000000000000"
 FULL: Final = {"size": "1Gi", "note": "n"}
@@ -55,7 +54,7 @@ async def test_a_copy_that_is_lost_meanwhile_is_not_made_again_past_the_guard(
         before_the_copy_is_read(faults, there, there.delete)
         await here.patch(LESS)
         await until(lambda: event(scene, "orders", "RecreationHeld"))
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         assert await there.gone()
 
 
@@ -77,6 +76,6 @@ async def test_an_object_of_another_space_that_takes_the_name_meanwhile_stays_as
         before_the_copy_is_read(faults, there, take)
         await here.patch(LESS)
         await until(lambda: event(wide, "orders", "NameTaken"))
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         assert await there.spec() == theirs
         assert (await there.annotations())[keys.CLUSTER_NAMESPACE] == f"{wide.space}-2"

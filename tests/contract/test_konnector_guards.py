@@ -33,8 +33,9 @@ from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
-from tests.support.konnector_claims import bound, claim, data, is_idle, mapping_of
+from tests.support.konnector_claims import bound, claim, data, mapping_of
 from tests.support.konnector_scenes import equals
+from tests.support.settled import settled
 
 MANY: Final = 8
 DELETES, CREATES = "DeletesAllowed", "RecreationAllowed"
@@ -151,7 +152,7 @@ async def test_an_emptied_app_cluster_deletes_nothing_until_it_is_confirmed(
             assert f"8 of 8 {scene.offer.name}" in event["note"]
             assert keys.CONFIRM_MASS_DELETE in event["note"]
             await eventually(lambda: held(made, "delete") > 0)
-            await eventually(lambda: is_idle(made))
+            await settled(made)
             assert await many.there() == many.names
             assert await mapping_of(scene, scene.app_namespace)
             deletes = [one for one in scene.plane.audit.writes_since(mark) if one.verb == "delete"]
@@ -286,7 +287,7 @@ async def test_an_emptied_space_is_not_filled_with_new_services_until_it_is_conf
             await until(lambda: scene.copy("new"))
             await until(lambda: _event_about(scene, many, "db0", "RecreationHeld"))
             await eventually(lambda: held(running, "create") > 0)
-            await eventually(lambda: is_idle(running))
+            await settled(running)
             assert await many.there() == ["new"]
             assert await has_credentials(scene)
 

@@ -147,7 +147,7 @@ async def test_what_was_released_outlives_its_app_namespace(scene: Scene) -> Non
     """Mapping.md 9: until nothing there carries the word any more. Nothing is tried in vain."""
     async with scene.backend():
         _, there = await released(scene)
-        async with working(scene, elsewhere=True) as told:
+        async with working(scene) as told:
             assert await told.writes() == []
             assert not await mapping_gone(scene)
             assert await there.spec() == {"size": "1Gi"}
@@ -179,7 +179,7 @@ async def test_an_instance_that_leaves_before_it_had_a_place_is_let_go(scene: Sc
         here, _ = sides(scene)
         await here.make(metadata={"finalizers": [keys.SYNCER, "tests.example/wait"]})
         await here.delete()
-        async with working(scene, elsewhere=True) as told:
+        async with working(scene) as told:
             await until(lambda: let_go(here))
             assert await told.writes() == ["patch here orders"]
             assert await mapping_gone(scene)

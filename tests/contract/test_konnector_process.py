@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from konnector.decisions.sides import APP_CLUSTER
 from reconciler.blueprints import kubeconfig as kubeconfig_text
 from reconciler.blueprints import rights
 from reconciler.blueprints.objects import build
@@ -31,7 +32,7 @@ from tests.support.bound_scenes import (
 )
 from tests.support.eventually import eventually
 from tests.support.konnector_ways import account, content
-from tests.support.replicas import Replicas, replicas
+from tests.support.replicas import Replica, Replicas, replicas
 
 UNSERVED = ("--probe-address=", "--metrics-address=")
 KONNECTOR = (sys.executable, "-m", "konnector")
@@ -54,6 +55,12 @@ async def all_copied(scene: Scene, *created: str) -> None:
         return True
 
     await eventually(there, within=_LONG)
+
+
+async def is_settled(replica: Replica, path: str) -> bool:
+    status, text = await replica.ask(path)
+    assert (status, text) == (200, "ok\n")
+    return True
 
 
 async def two(made: Replicas, scene: Scene):
@@ -83,6 +90,11 @@ async def test_a_killed_leader_is_followed_by_the_other_which_loses_nothing(
         assert (await first.ask("/readyz"))[0] == 200
         _, meters = await first.ask("/metrics")
         assert "workqueue_depth" in meters
+
+        created_first = await scene.app.cluster.list(scene.offer.kind)
+        after = f"/settled?after={APP_CLUSTER}:{created_first.resource_version}"
+        await eventually(lambda: is_settled(first, after))
+        assert await second.ask(after) == (503, "this process does not lead\n")
 
         mark = audit.mark()
         created = [f"claim-{number}" for number in range(30)]

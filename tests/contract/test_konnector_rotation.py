@@ -35,7 +35,6 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.forward_clock import ForwardClock
 from tests.support.http_faults import answer, on
 from tests.support.konnector import konnector
-from tests.support.konnector_claims import is_idle
 from tests.support.konnector_ways import (
     Kubeconfigs,
     a_way,
@@ -271,7 +270,7 @@ async def test_a_kubeconfig_to_a_space_that_is_not_there_is_told_and_asks_little
         await scene.bind()
 
         async def told() -> bool:
-            if is_idle(working):  # so a slow machine is asked no more often
+            if not working.meters.activity.queued(soon=0):  # a slow machine is asked no more often
                 clock.put_forward(timedelta(seconds=30))
             found = conditions(await scene.binding()).get("InformersSynced", {})
             return f"Namespace {scene.space} does not exist" in found.get("message", "")

@@ -17,8 +17,7 @@ from reconciler.core.refs import CLUSTER_ROLE_BINDING, CONFIG_MAP, ROLE_BINDING,
 from tests.support.backend import USUAL
 from tests.support.bound_scenes import Scene, b64, until
 from tests.support.clusters import LiveCluster
-from tests.support.eventually import eventually
-from tests.support.konnector_claims import claim, data, ends, is_idle, mapped, offer
+from tests.support.konnector_claims import claim, data, ends, mapped, offer
 from tests.support.konnector_scenes import (
     CLUSTER_WIDE,
     Side,
@@ -30,6 +29,7 @@ from tests.support.konnector_scenes import (
     working,
 )
 from tests.support.offers import offered
+from tests.support.settled import settled
 
 CLAIMS = claim("secrets", "Provider"), claim("configmaps", "Consumer")
 
@@ -200,7 +200,7 @@ async def _each_has_what_it_claims(first: Story, second: Story) -> None:
     for scene, _ in pairs:
         for name in _claimed_by(scene):
             await until(partial(ends(scene)[1].holds, SECRET, name, scene.space))
-    await eventually(lambda: is_idle(first.made) and is_idle(second.made))
+    await settled(first.made, second.made)
     for scene, stranger in pairs:
         await _is_with_nobody_else(scene, stranger)
 

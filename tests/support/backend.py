@@ -14,7 +14,6 @@ from reconciler.core import names
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
 from reconciler.loop.clock import Clock, SystemClock
-from tests.support.eventually import eventually
 from tests.support.faults import Faults
 from tests.support.faulty import FaultyCluster
 from tests.support.managed import working
@@ -54,22 +53,3 @@ async def backend(
         )
         async with working(made.manager):
             yield made
-
-
-def is_idle(made: program.Backend) -> bool:
-    """Tell whether no key waits and none is worked on: what is due only later does not count."""
-    sums = {metric.name: metric for metric in made.meters.registry.collect()}
-    busy = ("workqueue_depth", "klutch_active_workers")
-    return not any(sample.value for name in busy for sample in sums[name].samples)
-
-
-async def idle(made: program.Backend) -> None:
-    """Wait until a backend is idle, and stays so for some looks."""
-    looks = 0
-
-    def still() -> bool:
-        nonlocal looks
-        looks = looks + 1 if is_idle(made) else 0
-        return looks > 3  # between a key and its worker there is a moment
-
-    await eventually(still)

@@ -7,7 +7,7 @@ from bind import program
 from reconciler.core.manifest import is_deleting, name_of, namespace_of
 from reconciler.core.refs import NAMESPACE, SERVICE_ACCOUNT
 from tests.support.apply_runs import Deeds
-from tests.support.backend import AGENT, backend, idle, is_idle
+from tests.support.backend import AGENT, backend
 from tests.support.backend_states import end_state, found
 from tests.support.backend_stories import Act, Tenant
 from tests.support.clusters import Write
@@ -15,6 +15,7 @@ from tests.support.cues import AFTER
 from tests.support.end_states import differences
 from tests.support.eventually import eventually
 from tests.support.faults import Crash, Faults, survives
+from tests.support.settled import settled
 
 State = dict[str, str]
 
@@ -51,16 +52,13 @@ async def comes_to(
     meeting = faults or Faults()
     async with backend(tenant.plane.connection, clock=tenant.clock, faults=meeting) as made:
 
-        def at_rest() -> bool:
-            return not in_peace or is_idle(made)
-
         async def alike() -> bool:
             meeting.still_alive()
-            if not at_rest():
+            if in_peace and made.meters.activity.queued():
                 return False
             found = differences(end, await end_state(tenant.plane.cluster, tenant.word))
             assert not found, "\n".join((told, *found))
-            return at_rest()
+            return not in_peace or not made.meters.activity.queued()
 
         await eventually(alike, within=_LONG)
 
@@ -79,7 +77,7 @@ async def writes_of_a_start(tenant: Tenant) -> list[Write]:
     """Return what a new backend writes about the tenant until it is idle, Events aside."""
     mark = tenant.plane.audit.mark()
     async with backend(tenant.plane.connection, clock=tenant.clock) as made:
-        await idle(made)
+        await settled(made)
     return [
         one
         for one in tenant.plane.audit.writes_since(mark)
@@ -93,17 +91,8 @@ async def _settled(made: program.Backend, tenant: Tenant) -> State:
     To each new namespace, a control plane adds an account of its own.
     """
     await eventually(lambda: _all_have_accounts(tenant), within=_LONG)
-    last: State = {}
-
-    async def same() -> bool:
-        nonlocal last
-        if not is_idle(made):
-            return False
-        before, last = last, await end_state(tenant.plane.cluster, tenant.word)
-        return before == last and is_idle(made)
-
-    await eventually(same, within=_LONG)
-    return last
+    await settled(made, within=_LONG)
+    return await end_state(tenant.plane.cluster, tenant.word)
 
 
 async def _all_have_accounts(tenant: Tenant) -> bool:

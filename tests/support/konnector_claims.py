@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from konnector.program import Konnector
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
@@ -14,8 +13,6 @@ from reconciler.core.refs import Kind, Ref
 from tests.support.bound_scenes import BIND, MANAGER, Scene, b64, conditions, read, remove, until
 from tests.support.clusters import LiveCluster, Write
 from tests.support.konnector import AGENT
-
-_BUSY: Final = ("workqueue_depth", "klutch_active_workers")
 
 
 def claim(resource: str, owner: str = "", *, group: str = "", **more: Any) -> Manifest:
@@ -147,12 +144,6 @@ class End:
 
 def data(text: str, kind: str = "Secret") -> Manifest:
     return {"data": {"key": b64(text) if kind == "Secret" else text}}
-
-
-def is_idle(made: Konnector) -> bool:
-    """Tell whether no key waits and none is worked on."""
-    found = {metric.name: metric for metric in made.meters.registry.collect()}
-    return not any(sample.value for name in _BUSY for sample in found[name].samples)
 
 
 def watches(metrics: str, resource: str, scope: str) -> int:

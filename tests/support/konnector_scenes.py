@@ -19,8 +19,8 @@ from tests.support.bound_scenes import BIND, Scene, conditions, new, read, remov
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.konnector import AGENT, konnector
-from tests.support.konnector_claims import is_idle
 from tests.support.offers import offered
+from tests.support.settled import settled
 
 CLUSTER_WIDE: Final = replace(USUAL, consumer_scope="Cluster")
 _ADMISSION: Final = ("admissionregistration.k8s.io", "v1")
@@ -126,9 +126,7 @@ class Story:
     made: Konnector
     here: Side
     there: Side
-    canaries: tuple[Side, Side] | None = None  # where they are, if not among the instances
     _marks: dict[str, int] = field(default_factory=dict)
-    _last: int = 0
 
     def begin(self) -> None:
         """Count writes from now on."""
@@ -137,18 +135,11 @@ class Story:
     async def writes(self) -> list[str]:
         """Return what the konnector wrote of instances since `begin`, once it rests.
 
-        As `verb[/subresource] here|there name`. Both ends of a canary have been passed then.
+        As `verb[/subresource] here|there name`.
         """
-        self._last += 1
-        here, there = (self.here, self.there) if self.canaries is None else self.canaries
-        canary = f"canary{self._last}"
-        await here.make(canary)
-        await until(lambda: there.read(canary))
-        await there.patch(READY, canary, subresource=await self.subresource())
-        await until(lambda: equals(here.status(canary), READY["status"]))
-        await eventually(lambda: is_idle(self.made))
+        await settled(self.made)
         written = await eventually(self._written)
-        return [line for lines in written for line in lines if "canary" not in line]
+        return [line for lines in written for line in lines]
 
     def _written(self) -> list[list[str]]:
         return [
@@ -189,17 +180,11 @@ async def story(scene: Scene, settings: Settings = USUAL) -> AsyncIterator[Story
 
 
 @contextlib.asynccontextmanager
-async def working(scene: Scene, *, elsewhere: bool = False) -> AsyncIterator[Story]:
-    """Let a konnector work for the length of the block. `elsewhere`: canaries are kept apart."""
-    async with contextlib.AsyncExitStack() as stack:
-        before = _marks(*sides(scene))  # it may write as soon as it starts
-        made = await stack.enter_async_context(konnector(scene.app.connection))
-        canaries = None
-        if elsewhere:
-            apart = replace(scene, app_namespace=f"{scene.app_namespace}-x")
-            await stack.enter_async_context(_namespaces(apart))
-            canaries = sides(apart)
-        yield Story(scene, made, *sides(scene), canaries, before)
+async def working(scene: Scene) -> AsyncIterator[Story]:
+    """Let a konnector work for the length of the block."""
+    before = _marks(*sides(scene))  # it may write as soon as it starts
+    async with konnector(scene.app.connection) as made:
+        yield Story(scene, made, *sides(scene), before)
 
 
 def _marks(*both: Side) -> dict[str, int]:

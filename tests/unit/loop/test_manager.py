@@ -23,6 +23,9 @@ class View:
     def synced(self):
         return self._synced.is_set()
 
+    async def is_current(self, written):
+        return True
+
     def read(self):
         self._synced.set()
 
