@@ -36,7 +36,7 @@ from reconciler.core.refs import (
     ROLE_BINDING,
     SECRET,
 )
-from tests.support.backend import backend
+from tests.support.backend import backend, idle
 from tests.support.backend_stories import StandingClock
 from tests.support.bound_scenes import (
     MANAGER,
@@ -54,7 +54,6 @@ from tests.support.bound_scenes import (
 from tests.support.faults import Faults, Meanwhile, on
 from tests.support.forward_clock import ForwardClock
 from tests.support.offers import define_again, offered, publish_template
-from tests.support.settled import settled
 
 GRACE = Settings().export_grace
 
@@ -231,11 +230,11 @@ async def test_a_second_start_writes_nothing(scene: Scene) -> None:
         await scene.create_instance()
         await until(lambda: scene.copy())
         await until(lambda: says(scene.on_plane(CLUSTER_BINDING, "cluster"), "Healthy"))
-        await settled(backend)
+        await idle(backend)
     audit = scene.plane.audit
     mark = audit.mark()
     async with scene.backend() as backend:
-        await settled(backend)
+        await idle(backend)
     assert [one for one in audit.writes_since(mark) if concerns(scene.space, one)] == []
 
 

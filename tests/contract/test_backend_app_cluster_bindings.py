@@ -25,7 +25,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, Ref
-from tests.support.backend import AGENT, backend
+from tests.support.backend import AGENT, backend, idle
 from tests.support.backend_stories import StandingClock
 from tests.support.bound_scenes import (
     ACCEPTED,
@@ -45,7 +45,6 @@ from tests.support.cues import Delay
 from tests.support.eventually import eventually
 from tests.support.faults import Events, Faults, Meanwhile, on
 from tests.support.offers import Offer, offered, publish_template
-from tests.support.settled import settled
 
 
 async def test_an_app_cluster_binding_makes_a_space_and_binds(managed: Managed) -> None:
@@ -98,7 +97,7 @@ async def test_nothing_is_decided_twice_while_the_view_lags(managed: Managed) ->
         await managed.apply(managed.offer.resource)
         await until(lambda: says(managed.itself(), "Ready"))
         await until(managed.answered)
-        await settled(made)
+        await idle(made)
     audit = managed.plane.audit
     itself = managed.namespace, APP_CLUSTER_BINDING.plural
     await eventually(lambda: itself not in audit.conflicts_since(mark, AGENT))
@@ -112,11 +111,11 @@ async def test_a_second_start_writes_nothing(managed: Managed) -> None:
         await until(managed.answered)
         await until(lambda: says(managed.export(), "ProviderInSync"))
         await until(managed.awaits_heart)
-        await settled(backend)
+        await idle(backend)
     audit = managed.plane.audit
     mark = audit.mark()
     async with managed.backend() as backend:
-        await settled(backend)
+        await idle(backend)
     places = (managed.space, managed.namespace)
     written = audit.writes_since(mark)
     assert [one for one in written for space in places if concerns(space, one)] == []

@@ -35,6 +35,7 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.forward_clock import ForwardClock
 from tests.support.http_faults import answer, on
 from tests.support.konnector import konnector
+from tests.support.konnector_claims import is_idle
 from tests.support.konnector_ways import (
     Kubeconfigs,
     a_way,
@@ -270,7 +271,7 @@ async def test_a_kubeconfig_to_a_space_that_is_not_there_is_told_and_asks_little
         await scene.bind()
 
         async def told() -> bool:
-            if not working.meters.activity.queued(soon=0):  # a slow machine is asked no more often
+            if is_idle(working):  # a slow machine is asked no more often
                 clock.put_forward(timedelta(seconds=30))
             found = conditions(await scene.binding()).get("InformersSynced", {})
             return f"Namespace {scene.space} does not exist" in found.get("message", "")

@@ -12,12 +12,12 @@ from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
 from reconciler.core.refs import NAMESPACE, SECRET
 from tests.support.bound_scenes import ACCEPTED, Scene, remove, until
+from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
-from tests.support.konnector_claims import End, data
+from tests.support.konnector_claims import End, data, is_idle
 from tests.support.konnector_scenes import Side, equals, event, refusal, sides
 from tests.support.konnector_ways import listened
 from tests.support.replicas import Replica, replicas
-from tests.support.settled import idle
 
 KONNECTOR = (str(Path(sys.executable).with_name("konnector")),)
 LARGE = 400_000
@@ -66,12 +66,12 @@ async def test_a_change_is_one_request_that_holds_what_it_must(scene: Scene) -> 
         app = Account(ways.to_app, scene.app_namespace)
 
         async def begins() -> None:
-            await idle(ways.made)
+            await eventually(lambda: is_idle(ways.made))
             plane.begin()
             app.begin()
 
         async def costs(on_plane: list[str], in_app: list[str]) -> None:
-            await idle(ways.made)
+            await eventually(lambda: is_idle(ways.made))
             assert (plane.asked(), app.asked()) == (on_plane, in_app)
 
         await here.make(

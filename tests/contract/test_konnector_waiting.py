@@ -23,10 +23,10 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.faults import Faults, on
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
+from tests.support.konnector_claims import is_idle
 from tests.support.konnector_faults import mortal
 from tests.support.konnector_scenes import equals, event, refusal
 from tests.support.konnector_ways import bare
-from tests.support.settled import idle
 
 WEBHOOKS: Final = Kind(
     "admissionregistration.k8s.io",
@@ -52,7 +52,7 @@ async def test_a_provider_that_never_answered_is_told_once_it_is_late(scene: Sce
             before = looks(made)
             clock.put_forward(timedelta(seconds=LATE / 2))
             await eventually(lambda: looks(made) > before)
-            await idle(made)
+            await eventually(lambda: is_idle(made))
             pending = ("False", "Info", "Pending")
             assert shown(await scene.binding()) == [
                 ("Ready", *pending),

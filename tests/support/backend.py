@@ -17,6 +17,7 @@ from reconciler.loop.clock import Clock, SystemClock
 from tests.support.faults import Faults
 from tests.support.faulty import FaultyCluster
 from tests.support.managed import working
+from tests.support.settled import settled
 
 AGENT: Final = "klutch-bind"
 USUAL: Final = Settings(
@@ -53,3 +54,8 @@ async def backend(
         )
         async with working(made.manager):
             yield made
+
+
+async def idle(made: program.Backend) -> None:
+    """Wait until a backend is at rest."""
+    await settled(made)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from konnector.program import Konnector
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
@@ -144,6 +145,11 @@ class End:
 
 def data(text: str, kind: str = "Secret") -> Manifest:
     return {"data": {"key": b64(text) if kind == "Secret" else text}}
+
+
+def is_idle(made: Konnector) -> bool:
+    """Tell whether no key waits and none is worked on, without a request to a cluster."""
+    return not made.meters.activity.queued(soon=0)
 
 
 def watches(metrics: str, resource: str, scope: str) -> int:

@@ -3,8 +3,6 @@
 from typing import Final, Protocol
 
 from reconciler.loop.manager import Manager
-from reconciler.loop.meters import Meters
-from tests.support.eventually import eventually
 
 _WITHIN: Final = 90.0  # seconds, on a busy machine
 
@@ -15,11 +13,6 @@ class Program(Protocol):
     @property
     def manager(self) -> Manager:
         """What runs it."""
-        ...
-
-    @property
-    def meters(self) -> Meters:
-        """What knows its queues."""
         ...
 
 
@@ -34,11 +27,3 @@ async def settled(*programs: Program, within: float = _WITHIN) -> None:
             assert not reason, f"not at rest within {within:g} s: {reason}"
         if not any([await one.manager.unsettled() for one in programs[:-1]]):
             return
-
-
-async def idle(program: Program) -> None:
-    """Wait until no key waits and none is worked on.
-
-    It asks no cluster: for those that count requests, or whose clusters do not answer.
-    """
-    await eventually(lambda: not program.meters.activity.queued(soon=0))

@@ -16,10 +16,10 @@ from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, is_deleting
 from reconciler.core.refs import NAMESPACE, SECRET
 from tests.support.bound_scenes import Scene, new, remove, until
-from tests.support.eventually import eventually
 from tests.support.konnector import USUAL, konnector
-from tests.support.konnector_claims import End, bound, claim, data, ends, is_idle, mapping_of
+from tests.support.konnector_claims import End, bound, claim, data, ends, mapping_of
 from tests.support.konnector_scenes import sides
+from tests.support.settled import settled
 
 DOWN = claim("secrets", "Provider")
 PROVIDED: Final = {"annotations": {keys.RESOURCE_OWNER: "Provider"}}
@@ -87,7 +87,7 @@ async def test_nothing_arrives_where_no_developer_asked(scene: Scene, quiet: Sce
         for there, _ in targets:
             await written(there, {"later": {}})
         await crossed(scene, "more")
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         secrets = {
             one.namespace
             for one in scene.app.audit.writes_since(mark)
@@ -125,7 +125,7 @@ async def test_credentials_follow_the_first_claim_and_stay_until_the_provider_ta
         mark = here.mark()
         await there.patch(SECRET, "cacerts", **data("more evil"))
         await crossed(scene, "even-more")
-        await eventually(lambda: is_idle(made))
+        await settled(made)
         assert await here.holds(SECRET, "cacerts", "evil")
         assert [one for one in here.writes_since(mark) if one.resource == "secrets"] == []
 
@@ -148,7 +148,7 @@ async def test_what_came_down_before_is_not_touched(scene: Scene, quiet: Scene) 
         mark = here.mark()
         async with konnector(scene.app.connection) as made:
             await crossed(scene, "creds")
-            await eventually(lambda: is_idle(made))
+            await settled(made)
             assert here.writes_since(mark) == []
             await there.delete(SECRET, "old")
             await until(lambda: here.lacks(SECRET, "old"))

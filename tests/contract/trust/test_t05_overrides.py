@@ -16,9 +16,8 @@ from reconciler.core import keys
 from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import get_map, get_text, labels_of
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, Kind, Ref
-from tests.support.backend import USUAL
+from tests.support.backend import USUAL, idle
 from tests.support.bound_scenes import MANAGER, Managed, conditions, says, until
-from tests.support.settled import settled
 
 POD = Kind("", "v1", "Pod", "pods")
 NAME = "konnector-shop"
@@ -77,7 +76,7 @@ async def test_what_is_not_allowed_is_refused_by_name(managed: Managed) -> None:
                 return True
 
             await until(refused)
-        await settled(backend)
+        await idle(backend)
     assert await managed.read(DEPLOYMENT, NAME) is None
 
 
@@ -86,12 +85,12 @@ async def test_a_refused_change_leaves_what_runs_as_it_is(managed: Managed) -> N
         await managed.make_secret()
         await deploy(managed, {"image": "x:1", "args": ["-v=4"]})
         await until(lambda: managed.read(DEPLOYMENT, NAME))
-        await settled(backend)
+        await idle(backend)
         before = (await managed.read(DEPLOYMENT, NAME))["metadata"]["generation"]
         await deploy(managed, {"securityContext": {"privileged": True}})
         itself = managed.itself
         await until(lambda: says(itself(), "KonnectorDeployed", "False", "OverrideNotAllowed"))
-        await settled(backend)
+        await idle(backend)
         live = await managed.read(DEPLOYMENT, NAME)
         assert live["metadata"]["generation"] == before
 

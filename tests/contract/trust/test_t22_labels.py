@@ -10,10 +10,10 @@ from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of, get_text, labels_of, ref_of
 from reconciler.core.refs import SECRET, Ref
 from tests.support.bound_scenes import BIND, Scene, until
-from tests.support.eventually import eventually
 from tests.support.konnector import konnector
-from tests.support.konnector_claims import End, bound, claim, data, is_idle
+from tests.support.konnector_claims import End, bound, claim, data
 from tests.support.konnector_scenes import equals, sides, story, working
+from tests.support.settled import settled
 
 PAUSED, NAME = "crossplane.io/paused", "crossplane.io/external-name"
 DESCRIBED: Final = {"app.kubernetes.io/name": "orders", "servicebinding.io/provider": "shop"}
@@ -86,7 +86,7 @@ async def test_what_comes_down_is_listed_and_named_by_the_app_cluster(scene: Sce
         await scene.app.cluster.merge_patch(ref, named, manager="developer")
         await until(lambda: equals(_labels(here), {**DESCRIBED, **TEAM, "mine": "x"}))
         assert annotations_of(await here.read(SECRET, "creds")) == {**owned, **TEAM}
-        await eventually(lambda: is_idle(made))
+        await settled(made)
 
 
 async def test_what_went_up_before_stays_as_it_is(scene: Scene) -> None:
