@@ -32,7 +32,7 @@ from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, broken, forbidden, on
 from tests.support.konnector import konnector
-from tests.support.konnector_claims import claim, offer
+from tests.support.konnector_claims import claim, is_idle, offer
 from tests.support.konnector_scenes import equals, redefine
 from tests.support.konnector_ways import Listened, listened
 from tests.support.settled import settled
@@ -320,7 +320,7 @@ async def test_only_what_is_served_otherwise_is_read_anew(scene: Scene) -> None:
         await offer(scene, claim("configmaps", "Provider"))
         await until(lambda: is_after(scene, before))
         await goes_up(scene, "after-claims")
-        await settled(ways.made)
+        await eventually(lambda: is_idle(ways.made))
         assert there.read() == listed
 
         # A server ends the watches of what has another schema, and views may be read anew then;
