@@ -81,8 +81,12 @@ async def test_a_plain_binding_is_never_held_and_its_data_stay(scene: Scene) -> 
         await until(lambda: gone(scene.binding()))
         await until(lambda: says(scene.export(), "Connected", "False", "APIServiceBindingNotFound"))
         assert uid_of(await scene.copy()) == uid_of(copy)
+
+        async def freed() -> bool:
+            return finalizers_of(await scene.instance()) == []
+
+        await until(freed)
         assert keys.RELEASED in annotations_of(await scene.copy())
-        assert finalizers_of(await scene.instance()) == []
 
 
 async def test_a_release_keeps_both_sides_and_binding_again_joins_them(scene: Scene) -> None:
