@@ -70,7 +70,7 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
     """Return the exports that are to be made, and the answer once there is one.
 
     A request has succeeded when all its exports are seen, not when they were sent. `again` is when
-    it fails or goes; hold to it also when a task fails.
+    it fails or goes.
     """
     request = seen.request
     if is_deleting(request):

@@ -2,18 +2,13 @@
 
 import asyncio
 import os
-import signal
 import sys
-from typing import Final
 
 import uvloop
 
 from bind import program, settings
-from reconciler.core.errors import KlutchError
-from reconciler.kube import home
-from reconciler.loop import garbage
-
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+from reconciler.kube import home, open_files
+from reconciler.loop import ending, garbage
 
 
 def main() -> None:
@@ -26,25 +21,17 @@ def run(arguments: list[str]) -> int:
     code = 0
     try:
         given = settings.parse(arguments)
+        open_files.allow_many(open_files.MOST)
         garbage.collect_seldom()
         uvloop.run(_serve(given))
-    except* KlutchError as errors:
-        for error in _leaves(errors):
-            print(f"Error: {error}", file=sys.stderr)
+    except* Exception as errors:
+        for sentence in ending.sentences(errors, "klutch-bind"):
+            print(f"Error: {sentence}", file=sys.stderr)
         code = 1
     return code
 
 
 async def _serve(given: settings.Settings) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, stop.set)
+    ending.Ending(stop).listen()
     await program.serve(given, os.environ, home.directory(), stop=stop)
-
-
-def _leaves(error: BaseExceptionGroup[KlutchError]) -> list[KlutchError]:
-    found = list[KlutchError]()
-    for one in error.exceptions:
-        found += _leaves(one) if isinstance(one, BaseExceptionGroup) else [one]
-    return found

@@ -166,6 +166,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         control_plane_mode=settings.control_plane_mode,
         deployments_served=deployments_served,
         quotas=settings.bounds.has_quotas,
+        template_namespace=settings.template_namespace,
     )
     acting = Acting(cluster, gate, recorder, clock.now)
     lease = Lease(

@@ -53,6 +53,7 @@ class Settings:
     context: str | None = None
     consumer_scope: Scope = "Namespaced"
     isolation: Isolation = "Prefixed"
+    template_namespace: str = ""
     control_plane_mode: bool = False
     konnector_image: str = DEFAULT_IMAGE
     allow_cross_namespace_secrets: bool = False
@@ -96,6 +97,7 @@ def parse(arguments: Sequence[str]) -> Settings:
             "Isolation",
             _one_of(given.cluster_scoped_isolation, _ISOLATIONS, "--cluster-scoped-isolation"),
         ),
+        template_namespace=given.template_namespace,
         control_plane_mode=given.control_plane_mode,
         konnector_image=given.konnector_image,
         allow_cross_namespace_secrets=given.allow_cross_namespace_secrets,
@@ -130,6 +132,7 @@ def _parser() -> flags.Parser:
     text("--context", default="", help="context of the kubeconfig")
     text("--consumer-scope", default="Namespaced", help="Namespaced or Cluster")
     text("--cluster-scoped-isolation", default="Prefixed", help="Prefixed, Namespaced or None")
+    text("--template-namespace", default="", help="templates elsewhere do not count; else all do")
     parser.switch("--control-plane-mode", default=False, help="serve AppClusterBindings")
     text("--konnector-image", default=DEFAULT_IMAGE, help="of konnectors that this backend deploys")
     parser.switch(

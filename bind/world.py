@@ -68,7 +68,7 @@ class World:
     Of CRDs, of which there may be hundreds of large ones, and of Secrets only metadata are held; of
     what app clusters write, what is read (`trimming`).
     `deployments_served` is False for a control plane without apps/v1, such as a workspace of kcp,
-    and `quotas` where none are made.
+    and `quotas` where none are made. Templates of `template_namespace` alone count, with "" of all.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class World:
         control_plane_mode: bool,
         deployments_served: bool = True,
         quotas: bool = True,
+        template_namespace: str = "",
     ) -> None:
         self.cluster, self.deployments_served = cluster, deployments_served
         self._control_plane_mode = control_plane_mode
@@ -96,7 +97,9 @@ class World:
             trim=trimming.request,
         )
         self.templates = self._view(
-            API_SERVICE_EXPORT_TEMPLATE, {RESOURCE: lambda one: [offered_by(one)]}
+            API_SERVICE_EXPORT_TEMPLATE,
+            {RESOURCE: lambda one: [offered_by(one)]},
+            namespace=template_namespace,
         )
         self.service_namespaces = self._view(
             API_SERVICE_NAMESPACE,
@@ -182,11 +185,12 @@ class World:
         """Return a whole CRD, as new as its view or newer. Raises ClusterErrors."""
         return await self._crds.get("", name)
 
-    def _view(
+    def _view(  # noqa: PLR0913 - each is a parameter of the API
         self,
         kind: Kind,
         indexes: Mapping[str, Index],
         *,
+        namespace: str = "",
         labels: str = "",
         fields: str = "",
         metadata_only: bool = False,
@@ -195,6 +199,7 @@ class World:
         informer = Informer(
             self.cluster,
             kind,
+            namespace=namespace,
             labels=labels,
             fields=fields,
             metadata_only=metadata_only,

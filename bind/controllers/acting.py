@@ -7,7 +7,6 @@ from typing import Protocol
 
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Note
-from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import Ref
 from reconciler.kube.cluster import Cluster
@@ -46,28 +45,23 @@ class Acting:
     now: Callable[[], datetime]
 
     async def carry_out(
-        self, key: str, live: Manifest, recent: Recent, decision: Decision, *, queue: Queue
+        self, live: Manifest, recent: Recent, decision: Decision
     ) -> timedelta | None:
         """Do what was decided about a live object of a view; return when to look again.
 
-        Raises what `perform.carry_out` raises; the time is kept also then.
+        Raises what `perform.carry_out` raises; then its backoff says when.
         """
         ref = ref_of(self.cluster.name, recent.view.ref.kind, live)
         for note in decision.notes:
             self.recorder.tell(ref, live, note)
-        try:
-            await carry_out(
-                self.cluster,
-                live,
-                ref,
-                decision,
-                manager=keys.MANAGER_BACKEND,
-                now=self.now(),
-                may_write=self.gate,
-                recent=recent,
-            )
-        except KlutchError:
-            if decision.again is not None:
-                queue.add_after(key, decision.again.total_seconds())
-            raise
+        await carry_out(
+            self.cluster,
+            live,
+            ref,
+            decision,
+            manager=keys.MANAGER_BACKEND,
+            now=self.now(),
+            may_write=self.gate,
+            recent=recent,
+        )
         return decision.again

@@ -68,7 +68,7 @@ class AppClusterBindings:
         decision = app_cluster_binding.decide(seen, terms=self._terms, now=self._acting.now())
         if decision.deletes and await self._has_changed(live):
             return _SOON
-        return await self._acting.carry_out(key, live, bindings, decision, queue=self._queue)
+        return await self._acting.carry_out(live, bindings, decision)
 
     async def _has_changed(self, live: Manifest) -> bool:
         """Tell whether it says something else by now: others may have made what that asks for."""

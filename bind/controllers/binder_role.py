@@ -49,6 +49,4 @@ class BinderRole:
             cluster, live, self._granted
         )
         decision = Decision(tasks=(Task(steps),) if steps else ())
-        return await self._acting.carry_out(
-            name, live or wanted, roles, decision, queue=self._queue
-        )
+        return await self._acting.carry_out(live or wanted, roles, decision)

@@ -59,9 +59,7 @@ class ClusterBindings:
         decision = cluster_binding.decide(
             seen, scope=self._scope, bounds=self._limits, now=self._acting.now()
         )
-        return await self._acting.carry_out(
-            space, binding, cluster_bindings, decision, queue=self._queue
-        )
+        return await self._acting.carry_out(binding, cluster_bindings, decision)
 
     def _obstacles(self, space: str) -> list[tuple[Cause, str]]:
         mappings = self._world.service_namespaces.inside(space)

@@ -35,7 +35,7 @@ class ExportRequests:
             return None
         seen = await self._look(namespace, request)
         decision = export_request.decide(seen, terms=self._terms, now=self._acting.now())
-        return await self._acting.carry_out(key, request, requests, decision, queue=self._queue)
+        return await self._acting.carry_out(request, requests, decision)
 
     async def _look(self, space: str, request: Manifest) -> export_request.Seen:
         world = self._world

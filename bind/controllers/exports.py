@@ -43,4 +43,4 @@ class Exports:
         decision = export.decide(
             seen, isolation=self._isolation, grace=self._grace, now=self._acting.now()
         )
-        return await self._acting.carry_out(key, live, exports, decision, queue=self._queue)
+        return await self._acting.carry_out(live, exports, decision)

@@ -68,7 +68,7 @@ class ServiceNamespaces:
             return None
         decision = service_namespace.decide(seen, scope=self._scope, bounds=self._bounds, now=now)
         recent = self._world.recent(view)
-        return await self._acting.carry_out(key, about, recent, decision, queue=self._queue)
+        return await self._acting.carry_out(about, recent, decision)
 
     def _grants(self, space: str) -> Sequence[str]:
         if space not in self._granted:

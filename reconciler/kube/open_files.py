@@ -1,6 +1,9 @@
 """How many files this process may have open: each connection is one, and so is each watch."""
 
 import contextlib
+from typing import Final
+
+MOST: Final = 2**20  # that Linux gives, unless it is told otherwise
 
 
 def allow_many(enough: int) -> None:
