@@ -67,9 +67,9 @@ def _findings(
         return found, found
     fleet, problems = _judged(tree, judge)
     if fleet is None:
-        found = Findings(problems, here)
+        found = Findings(problems, here, files=tree.files)
     else:
-        found = Findings(problems, here, fleet.name, _counts(fleet))
+        found = Findings(problems, here, fleet.name, _counts(fleet), tree.files)
     return found, replace(found, folder=tree.folder) if tree.revision else found
 
 

@@ -6,13 +6,14 @@ SARIF is version 2.1.0 (OASIS, 2020-03-27); the GitHub form is that of its workf
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
 from klutchctl.render.visible import line, visible
 from reconciler.core.manifest import JSON
 from reconciler.core.problems import Problem, Severity
+from reconciler.fleet import excerpts
 from reconciler.fleet.codes import CODES
 
 FORMAT: Final = "klutchctl.dev/problems"
@@ -23,6 +24,7 @@ _COLORS: Final[Mapping[Severity, str]] = {
     Severity.DENIED: "\x1b[31m",
     Severity.WARNING: "\x1b[33m",
 }
+_EXCERPTS: Final = 100  # of the first problems: each is a look at its file
 _RESET: Final = "\x1b[0m"
 _LEVELS: Final[Mapping[Severity, str]] = {
     Severity.INVALID: "error",
@@ -36,13 +38,14 @@ class Findings:
     """Problems in the order of their places, and what a fleet without them is made of.
 
     `folder` stands before each path: "" or with "/" at the end. `counts` are nouns with numbers,
-    in the order of telling; none where the fleet cannot be used.
+    in the order of telling; none where the fleet cannot be used. `files` are those that were read.
     """
 
     problems: Sequence[Problem]
     folder: str = ""
     fleet: str = ""
     counts: tuple[tuple[str, int], ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def path(self, problem: Problem) -> str:
         """Return the path of a problem as it is shown."""
@@ -51,13 +54,27 @@ class Findings:
 
 
 def text(findings: Findings, *, color: bool = False) -> str:
-    """Return a line for each problem, its hint below it, and a last line that sums up."""
+    """Return a line for each problem, and below it what stands there and its hint; then sums."""
     lines: list[str] = []
-    for problem in findings.problems:
+    for number, problem in enumerate(findings.problems):
         lines.append(_line(findings, problem, color=color))
+        if number < _EXCERPTS:
+            lines += _excerpt(findings, problem)
         if problem.hint:
             lines.append(f"    {visible(problem.hint)}")
     return "\n".join([*lines, _summary(findings)]) + "\n"
+
+
+def _excerpt(findings: Findings, problem: Problem) -> list[str]:
+    content = findings.files.get(problem.origin.path)
+    found = None if content is None else excerpts.excerpt(content, problem.origin)
+    if found is None:
+        return []
+    number = f"{problem.origin.line:>5}"
+    return [
+        f"{number} | {visible(found.line)}",
+        f"{'':>{len(number)}} | {'':>{found.column}}^",
+    ]
 
 
 def as_json(findings: Findings) -> str:

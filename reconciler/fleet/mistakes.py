@@ -1,8 +1,10 @@
 """What a model refuses, as problems in words of ours, each with its place in the text.
 
-No message holds a value: it may be a secret in the wrong place. Keys and allowed values do.
+No message holds a value, which may be a secret in the wrong place, but a word where one of a few
+is wanted. Keys and allowed values do.
 """
 
+import re
 import typing
 from collections.abc import Sequence
 from typing import Any, Final
@@ -23,6 +25,8 @@ _WANTED: Final = {
     "dict_type": "a mapping",
     "model_type": "a mapping",
 }
+# A word like those that are allowed; a credential is none.
+_WORD: Final = re.compile("[A-Za-z]{1,20}")
 _NO_VALUE: Final = "Leave the key out, or write [] or {} for nothing"
 
 
@@ -65,7 +69,8 @@ def _value_problem(kind: str, context: dict[str, Any], found: Node, name: str) -
         text = found.text if isinstance(found, Scalar) else ""
         hint = wording.nearest(text, words) if len(words) > 1 else ""
         hint = hint if hint.startswith("Did") else ""
-        return Problem(found.origin, "not-one-of", f"{name} must be {allowed}", hint)
+        said = f"is {text}, and " if _WORD.fullmatch(text) else ""
+        return Problem(found.origin, "not-one-of", f"{name} {said}must be {allowed}", hint)
     limits = {
         "too_short": "must not be empty",
         "greater_than_equal": f"must be at least {context.get('ge')}",

@@ -11,7 +11,7 @@ from reconciler.core import yaml_text
 from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem
 from reconciler.core.yaml_text import Fields, Items, Node, Scalar, Shape, UnreadableText
-from reconciler.fleet import formats, wording
+from reconciler.fleet import excerpts, formats, wording
 from reconciler.fleet.documents import API_VERSION, KINDS
 
 _RANCHER_KEYS: Final = frozenset(
@@ -66,10 +66,17 @@ def read(path: str, content: bytes, problems: list[Problem]) -> list[Written] | 
     try:
         nodes = yaml_text.read_all(content, path)
     except UnreadableText as error:
-        problems.append(Problem(error.origin, error.code, error.message, error.hint))
+        problems.append(_unreadable(error, content))
         return None
     found = (_written(node, problems) for node in nodes)
     return [written for written in found if written is not None]
+
+
+def _unreadable(error: UnreadableText, content: bytes) -> Problem:
+    message = error.message
+    if error.code == "duplicate-key" and (key := excerpts.word_at(content, error.origin)):
+        message = f"the key {wording.quoted(key)} is there twice"
+    return Problem(error.origin, error.code, message, error.hint)
 
 
 def _written(node: Node, problems: list[Problem]) -> Written | None:

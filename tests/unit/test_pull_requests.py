@@ -105,6 +105,8 @@ def test_a_pull_request_is_judged_by_the_base(checkout, capsys):
     assert capsys.readouterr().out == (
         "repo/bindings/x.yaml:4:18: denied: Policy team does not allow Template x in shop"
         " [policy-denied]\n"
+        "    4 | spec: {template: x, clusters: {matchLabels: {env: ...}}}\n"
+        "      |                  ^\n"
         "    So says main; what is changed here counts once it is merged\n"
         "1 denied by policy\n"
     )

@@ -67,6 +67,8 @@ def test_paths_can_be_opened_from_where_one_is(repo, capsys, monkeypatch):
     assert main.run(["validate", "repo"]) == 3
     assert capsys.readouterr().out == (
         "repo/bindings/db.yaml:4:18: error: there is no Template gp [unknown-template]\n"
+        "    4 | spec: {template: gp, clusters: {names: [shop]}}\n"
+        "      |                  ^\n"
         "    Known: pg\n"
         "1 error\n"
     )
