@@ -122,6 +122,14 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
     connect_timeout: Annotated[
         float, typer.Option(min=0.1, max=86_400, help="Seconds for a connection to an API server.")
     ] = 10.0,
+    deny_networks: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CIDR", help="Kubeconfigs in Secrets may not lead there; repeatable."),
+    ] = None,
+    allow_networks: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CIDR", help="And there they may all the same; repeatable."),
+    ] = None,
     allow_unreachable: Annotated[
         bool,
         typer.Option("--allow-unreachable", help="Succeed although some clusters are not read."),
@@ -155,6 +163,8 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
         burst=burst,
         timeout=timeout,
         connect_timeout=connect_timeout,
+        deny_networks=tuple(deny_networks or ()),
+        allow_networks=tuple(allow_networks or ()),
         allow_unreachable=allow_unreachable,
     )
     reach.set_on(context, options)

@@ -29,6 +29,8 @@ class Reach:
     burst: int = 300
     timeout: float = 60.0
     connect_timeout: float = 10.0
+    deny_networks: tuple[str, ...] = ()
+    allow_networks: tuple[str, ...] = ()
     allow_unreachable: bool = False
 
 
@@ -58,8 +60,8 @@ def of(context: typer.Context) -> Reach:
 
 
 def surroundings(reach: Reach, settings: "Settings") -> "Surroundings":
-    """Return where access leads from here."""
-    from reconciler.kube import home, kubeconfig
+    """Return where access leads from here. Raises ConfigError."""
+    from reconciler.kube import home, kubeconfig, networks
     from reconciler.kube.limits import Limits
     from reconciler.kube.registry import Surroundings
 
@@ -72,7 +74,16 @@ def surroundings(reach: Reach, settings: "Settings") -> "Surroundings":
         connect_timeout=min(reach.connect_timeout, reach.timeout),
         deadline=reach.timeout,
     )
-    return Surroundings(kubeconfigs=paths, environ=settings.environ, limits=limits)
+    return Surroundings(
+        kubeconfigs=paths,
+        environ=settings.environ,
+        limits=limits,
+        networks=networks.of_flags(
+            reach.allow_networks,
+            reach.deny_networks,
+            in_cluster=networks.IN_CLUSTER in settings.environ,
+        ),
+    )
 
 
 def pace(reach: Reach) -> "Pace":

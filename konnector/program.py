@@ -20,7 +20,7 @@ from konnector.providers import OneProvider, Providers, one_provider
 from konnector.settings import ControlPlaneMode, Settings
 from konnector.switching import Switching
 from konnector.telling import Telling
-from konnector.tools import Tools
+from konnector.tools import Connect, Tools
 from reconciler.core import keys
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import CRD, LEASE, NAMESPACE, SECRET, Kind, Ref
@@ -32,6 +32,7 @@ from reconciler.kube.connection import Connection
 from reconciler.kube.in_cluster import in_cluster
 from reconciler.kube.informer import Informer
 from reconciler.kube.limits import Limits, of_app_cluster
+from reconciler.kube.networks import Networks
 from reconciler.loop import listener, log_lines
 from reconciler.loop.clock import Clock, SystemClock
 from reconciler.loop.controller import Controller
@@ -85,7 +86,8 @@ async def serve(
         AsyncExitStack() as opened,
     ):
         clock, gate = SystemClock(), Gate()
-        finding = _found(settings.control_plane_mode, home_cluster, limits, opened, gate, clock)
+        reach = partial(connect, limits=limits, networks=settings.networks)
+        finding = _found(settings.control_plane_mode, home_cluster, reach, opened, gate, clock)
         found = await unless(stop, finding)
         if found is None:
             return
@@ -125,7 +127,7 @@ class _Found:
 async def _found(
     mode: ControlPlaneMode | None,
     home: KubeCluster,
-    limits: Limits,
+    reach: Connect,
     opened: AsyncExitStack,
     gate: Gate,
     clock: Clock,
@@ -133,14 +135,14 @@ async def _found(
     """Wait for it; what is opened for it, `opened` closes. Raises as `serve`."""
     if mode is None:
         return _Found(await own_crd.served(home, gate, clock))
-    there, in_use = await app_kubeconfig.working(home, mode, partial(connect, limits=limits), clock)
+    there, in_use = await app_kubeconfig.working(home, mode, reach, clock)
     app = await opened.enter_async_context(Switching(there))
     return _Found(await own_crd.discovered(home, clock), app, in_use)
 
 
-def connect(content: bytes, name: str, *, limits: Limits) -> Cluster:
+def connect(content: bytes, name: str, *, limits: Limits, networks: Networks) -> Cluster:
     """Return a cluster over the kubeconfig from a Secret. Raises ConfigError."""
-    way = kubeconfig.from_secret(content, name=name, environ={})
+    way = kubeconfig.from_secret(content, name=name, environ={}, networks=networks)
     bounds = of_app_cluster(limits) if name == APP_CLUSTER else limits
     return KubeCluster(way, limits=bounds, agent=_AGENT)
 
@@ -187,7 +189,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         namespaces=namespaces.store,
         crds=crds.store,
         bodies=Bodies(app, crds.store),
-        connect=lambda content, name: connect(content, name, limits=limits),
+        connect=partial(connect, limits=limits, networks=settings.networks),
         gate=gate,
         recorder=Telling(recorder),
         clock=clock,

@@ -10,6 +10,8 @@ from typing import Final
 
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
+from reconciler.kube import networks
+from reconciler.kube.networks import ANYWHERE, Networks
 from reconciler.loop import flags
 from reconciler.loop.flags import LogFormat
 from reconciler.loop.lease import holder_here
@@ -69,13 +71,14 @@ class Settings:
     burst: int = _BURST
     verbosity: int = 2
     log_format: LogFormat = "text"
+    networks: Networks = ANYWHERE  # where kubeconfigs in Secrets may lead
     unserved: tuple[str, ...] = ()
 
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     """Return the settings that these arguments say, and the environment beside them.
 
-    Of that, POD_NAME, POD_NAMESPACE and BINDING_NAMESPACE count.
+    Of that, POD_NAME, POD_NAMESPACE and BINDING_NAMESPACE count, and whether it is that of a pod.
 
     Raises ConfigError for a wrong one, and SystemExit(0) after --help and --version.
     """
@@ -100,6 +103,9 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         burst=flags.at_least(1, given.burst, "--burst"),
         verbosity=given.v,
         log_format=given.logging_format,
+        networks=networks.of_flags(
+            given.allow_networks, given.deny_networks, in_cluster=networks.IN_CLUSTER in environ
+        ),
         unserved=flags.given_of(idle, given),
     )
 
@@ -150,6 +156,8 @@ def _parser() -> flags.Parser:
         help="the leader's Lease (default: %(default)s)",
     )
     text("--lease-namespace", default="", help="else $POD_NAMESPACE, else kube-system")
+    for name, told in _NETWORKS.items():
+        text(name, action="append", default=[], metavar="CIDR[,CIDR]", help=told)
     text("--probe-address", default=":8080", metavar="[ADDR]:PORT", help=_PROBED)
     text(
         "--metrics-address",
@@ -188,4 +196,8 @@ _KUBECONFIG: Final = (
 )
 _SECRET: Final = "Secret on the control plane with the app cluster's kubeconfig"
 _CONFINED: Final = "whose APIServiceBindings are served; else $BINDING_NAMESPACE, else all are"
+_NETWORKS: Final = {
+    "--deny-networks": "kubeconfigs in Secrets may not lead there (in a pod: loopback)",
+    "--allow-networks": "and there they may all the same",
+}
 _PROBED: Final = "/healthz, /readyz (default: :8080; empty: nowhere)"

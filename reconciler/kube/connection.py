@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.core.secret import Secret
+from reconciler.kube.networks import Networks
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class Connection:
     `name` is what people call the cluster; errors carry it. `server` is a URL without a
     trailing slash; it may have a path. `ca` is PEM text, None = the system's trust store.
     `tls_server_name` replaces the host for SNI and verification, "" = the host of `server`.
-    `proxy` is a URL; it may hold a password, so it is a Secret.
+    `proxy` is a URL; it may hold a password, so it is a Secret. `networks` bounds where the host
+    may lead; None: an operator chose it.
     """
 
     name: str
@@ -96,3 +98,4 @@ class Connection:
     tls_server_name: str = ""
     proxy: Secret | None = None
     namespace: str = ""
+    networks: Networks | None = None

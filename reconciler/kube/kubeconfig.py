@@ -17,6 +17,7 @@ from reconciler.kube import kubeconfig_entries, kubeconfig_profile, kubeconfig_s
 from reconciler.kube.connection import Connection
 from reconciler.kube.kubeconfig_entries import Kubeconfig
 from reconciler.kube.kubeconfig_secret import Allowable, ForbiddenFields, Refusal
+from reconciler.kube.networks import ANYWHERE, Networks
 
 __all__ = [
     "Allowable",
@@ -93,10 +94,12 @@ def from_secret(
     name: str,
     environ: Mapping[str, str],
     allow: frozenset[Allowable] = frozenset(),
+    networks: Networks = ANYWHERE,
 ) -> Connection:
     """Return the connection that the current context of a Secret's kubeconfig means.
 
-    `name` is what people call the cluster. Raises ForbiddenFields for what an untrusted
+    `name` is what people call the cluster. What a host name comes to is held against `networks`
+    when it is connected to. Raises ForbiddenFields for what an untrusted
     kubeconfig must not say, but for what is in `allow`, and ConfigError for one that is broken.
     """
     path = f"kubeconfig of {name}"
@@ -107,7 +110,9 @@ def from_secret(
     kubeconfig = kubeconfig_entries.parse(content, path=path, folder=None)
     profile = kubeconfig_entries.profile(kubeconfig, None)
     kubeconfig_secret.refuse_forbidden(profile, allow)
-    return kubeconfig_profile.connection(profile, name=name, environ=environ, read=read_file)
+    found = kubeconfig_profile.connection(profile, name=name, environ=environ, read=read_file)
+    kubeconfig_secret.refuse_address(profile, found.server, networks)
+    return replace(found, networks=networks)
 
 
 def merged(paths: Sequence[Path]) -> Kubeconfig:

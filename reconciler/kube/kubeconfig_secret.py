@@ -8,12 +8,14 @@ elsewhere. Only the entries of the current context are judged: no other is ever 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.origin import Origin
 from reconciler.core.yaml_text import Fields
 from reconciler.kube.kubeconfig_entries import Profile
 from reconciler.kube.kubeconfig_profile import IMPERSONATION
+from reconciler.kube.networks import Networks
 
 Allowable = Literal[
     "exec",
@@ -71,6 +73,15 @@ def refuse_forbidden(profile: Profile, allow: frozenset[Allowable]) -> None:
         found.append(Refusal(_INSECURE, reason, cluster.at(_INSECURE)))
     if refusals := tuple(each for each in found if each.field not in allow):
         raise ForbiddenFields(refusals, where=refusals[0].origin.path)
+
+
+def refuse_address(profile: Profile, server: str, networks: Networks) -> None:
+    """Raise ForbiddenFields where the server is not asked over TLS, or is a forbidden address."""
+    url, origin = urlsplit(server), profile.cluster.fields.at("server")
+    reason = "" if url.scheme == "https" else "must start with https://"
+    if fault := reason or networks.fault(url.hostname or ""):
+        refused = Refusal("server", fault if reason else f"is refused: {fault}", origin)
+        raise ForbiddenFields((refused,), where=origin.path)
 
 
 def _present(fields: Fields, reasons: dict[str, str]) -> Iterator[Refusal]:

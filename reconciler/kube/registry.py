@@ -28,6 +28,7 @@ from reconciler.kube.in_cluster import SERVICE_ACCOUNT as POD_ACCOUNT
 from reconciler.kube.in_cluster import in_cluster
 from reconciler.kube.kubeconfig_entries import Kubeconfig
 from reconciler.kube.limits import Limits, of_app_cluster
+from reconciler.kube.networks import ANYWHERE, Networks
 
 _HOST: Final = "in-cluster/"  # no document can be named so
 
@@ -46,12 +47,16 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Where access leads from here: kubeconfig files, environment, and what a pod is given."""
+    """Where access leads from here: kubeconfig files, environment, and what a pod is given.
+
+    `networks` bounds where kubeconfigs in Secrets lead.
+    """
 
     kubeconfigs: Sequence[Path]
     environ: Mapping[str, str]
     pod_account: Path = POD_ACCOUNT
     limits: Limits = field(default_factory=Limits)
+    networks: Networks = ANYWHERE
 
 
 class Registry:
@@ -148,7 +153,10 @@ class Registry:
     async def _by_secret(self, name: str, secret: tuple[str, str], holder: Reader) -> Connection:
         ref = Ref(holder.name, SECRET, KLUTCH_NAMESPACE, secret[0])
         content = _payload(await holder.get(ref), ref, key=secret[1])
-        return kubeconfig.from_secret(content, name=name, environ=self._around.environ)
+        around = self._around
+        return kubeconfig.from_secret(
+            content, name=name, environ=around.environ, networks=around.networks
+        )
 
 
 def of(fleet: Fleet, around: Surroundings) -> Registry:

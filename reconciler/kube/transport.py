@@ -6,6 +6,7 @@ Every NoAnswer is raised outside of the `except` block that made it: see no_answ
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
 import zlib
@@ -179,6 +180,14 @@ class Transport:
         response.close()  # the rest of it is not waited for
         raise problem
 
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        """Make a socket to an address that a name came to, just before it is connected."""
+        networks = None if self._proxy else self._connection.networks
+        fault = "" if networks is None else networks.fault(str(address[4][0]))
+        if fault:
+            raise OSError(errno.EACCES, f"refused, as {fault}")
+        return _new_socket(address)
+
     def _clock(
         self, *, total: float | None = None, read: float | None = None
     ) -> aiohttp.ClientTimeout:
@@ -232,7 +241,7 @@ class Transport:
             limit=0,  # `Limits.concurrency` bounds the calls; watches come on top
             ssl=ssl_context(self._connection, certificate),
             keepalive_timeout=_IDLE_SECONDS,
-            socket_factory=_socket,
+            socket_factory=self._socket,
         )
         session = aiohttp.ClientSession(
             connector=connector,
@@ -250,7 +259,7 @@ class Transport:
         return session
 
 
-def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+def _new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """Make a socket that notices a peer that vanished, also under an idle watch."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)

@@ -184,7 +184,7 @@ async def test_a_start_that_waits_for_the_app_cluster_ends_at_the_first_signal(
     managed: Managed, tmp_path: Path
 ) -> None:
     """A.1: a pod that is deleted meanwhile does not sit out its grace period."""
-    nowhere = kubeconfig_text.Destination("http://127.0.0.1:1", "", "", managed.namespace)
+    nowhere = kubeconfig_text.Destination("https://127.0.0.1:1", "", "", managed.namespace)
     text = kubeconfig_text.text(nowhere, Secret("token"))
     made = build(SECRET, "away", namespace=managed.namespace, data={"kubeconfig": b64(text)})
     await managed.plane.cluster.create(made, SECRET, manager="tests")
@@ -266,7 +266,7 @@ async def test_what_hinders_a_start_is_told_in_one_sentence(
         assert (code, err.count("\n")) == (1, 1), err
         assert err.startswith(f"Error: {sentence}"), err
     nobody = tmp_path / "nobody"
-    where_to = kubeconfig_text.Destination("http://127.0.0.1:1", "", "", managed.namespace)
+    where_to = kubeconfig_text.Destination("https://127.0.0.1:1", "", "", managed.namespace)
     nobody.write_text(kubeconfig_text.text(where_to, Secret("token")))
     run = [*of_control_plane(at, "any"), where, f"--kubeconfig={nobody}", *UNSERVED]
     code, err = await told(run)

@@ -214,7 +214,13 @@ def test_the_fuzz_starts_from_kubeconfigs_that_are_read(content):
             text(content), name="s", environ={}, allow=frozenset(get_args(Allowable))
         )
     )
-    unusable = ("auth-provider", "not supported", "holds credentials", "cannot be read")
+    unusable = (
+        "must start with https",
+        "auth-provider",
+        "not supported",
+        "holds credentials",
+        "cannot be read",
+    )
     assert isinstance(outcome, Connection) or any(word in str(outcome) for word in unusable)
 
 

@@ -9,6 +9,7 @@ from reconciler.core.secret import Secret
 from reconciler.kube import kubeconfig
 from reconciler.kube.connection import ClientCertificate, Connection, ExecPlugin, Token, TokenFile
 from reconciler.kube.kubeconfig import ForbiddenFields
+from reconciler.kube.networks import ANYWHERE
 from tests.support.kubeconfigs import CERTIFICATE, KEY, b64, document, leaks, text
 
 EXEC = {
@@ -37,7 +38,23 @@ def test_what_a_backend_hands_out():
         ca=CERTIFICATE,
         tls_server_name="kubernetes",
         namespace="klutch-bind-shop",
+        networks=ANYWHERE,
     )
+
+
+ELSEWHERE = {
+    "http://api.example": "server must start with https://",
+    "https://169.254.169.254": "server is refused: 169.254.169.254 is a link-local address",
+    "https://[fd00:ec2::254]:443/latest": "server is refused: fd00:ec2::254 is a metadata service",
+    "https://[::ffff:a9fe:a9fe]": "server is refused: 169.254.169.254 is a link-local address",
+}
+
+
+@pytest.mark.parametrize(("server", "sentence"), ELSEWHERE.items(), ids=ELSEWHERE)
+def test_a_server_that_is_no_api_server_of_theirs_is_refused(server, sentence):
+    with pytest.raises(ConfigError) as caught:
+        from_secret(document(cluster={"server": server}))
+    assert sentence in str(caught.value)
 
 
 def test_a_client_certificate_is_welcome():

@@ -1,0 +1,75 @@
+"""T17: a kubeconfig in a Secret leads to no metadata service, and not where flags forbid."""
+
+import uuid
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+import pytest
+
+from reconciler.core import names
+from reconciler.core.errors import Unreachable
+from reconciler.core.live import Unseen
+from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from reconciler.fleet.values import Access, Fleet
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.networks import ANYWHERE, of_flags
+from tests.support.clusters import LiveCluster
+from tests.support.observing import BIND, Hand, b64, context, seen_by
+
+
+def named(live: LiveCluster) -> str:
+    """Return the URL of a cluster by a name, which leads wherever its name server says."""
+    return f"https://localhost:{urlsplit(live.connection.server).port}"
+
+
+async def test_what_a_name_comes_to_is_judged_when_it_is_connected_to(
+    app_cluster: LiveCluster,
+) -> None:
+    system = Ref(app_cluster.name, NAMESPACE, "", names.KUBE_SYSTEM)
+    way = replace(app_cluster.connection, server=named(app_cluster))
+    in_pod = of_flags([], [], in_cluster=True)
+    mark = app_cluster.audit.mark()
+    async with KubeCluster(replace(way, networks=in_pod), agent="led-astray") as refused:
+        with pytest.raises(Unreachable, match=r"refused, as (127\.0\.0\.1|::1) is in a network"):
+            await refused.get(system)
+    assert app_cluster.audit.answers_since(mark, "led-astray") == []
+    async with KubeCluster(replace(way, networks=ANYWHERE)) as allowed:
+        assert await allowed.get(system)
+    allowing = of_flags(["127.0.0.0/8,::1/128"], [], in_cluster=True)
+    async with KubeCluster(replace(way, networks=allowing)) as allowed:
+        assert await allowed.get(system)
+
+
+SERVERS = {
+    "https://169.254.169.254": "169.254.169.254 is a link-local address",
+    "https://[::ffff:169.254.169.254]": "169.254.169.254 is a link-local address",
+    "https://[fd00:ec2::254]": "fd00:ec2::254 is a metadata service",
+    "http://127.0.0.1:8080": "must start with https://",
+}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+async def test_a_cluster_whose_secret_leads_to_a_metadata_service_is_unseen(
+    fleet: Fleet,
+    control_plane: LiveCluster,
+    app_cluster: LiveCluster,
+    on_plane: Hand,
+    in_app: Hand,
+    server: str,
+) -> None:
+    await on_plane_namespace(on_plane)
+    name = f"access-{uuid.uuid4().hex[:8]}"
+    content = context(app_cluster, "x", cluster={"server": server})
+    await on_plane.create(SECRET, name, namespace=BIND, data={"config": b64(content.decode())})
+    led = replace(fleet.clusters["shop"], access=Access(secret=(name, "config")))
+
+    live = await seen_by(replace(fleet, clusters={"shop": led}), control_plane.kubeconfig)
+
+    verdict = live.clusters["shop"]
+    assert isinstance(verdict, Unseen)
+    assert SERVERS[server] in verdict.reason
+
+
+async def on_plane_namespace(hand: Hand) -> None:
+    if await hand.live.cluster.get(Ref(hand.live.name, NAMESPACE, "", BIND)) is None:
+        await hand.create(NAMESPACE, BIND)
