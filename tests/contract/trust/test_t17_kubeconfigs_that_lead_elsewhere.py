@@ -1,13 +1,15 @@
 """T17: a kubeconfig in a Secret leads to no metadata service, and not where flags forbid."""
 
+import contextlib
 import uuid
 from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
 
+from reconciler.blueprints.objects import build
 from reconciler.core import names
-from reconciler.core.errors import Unreachable
+from reconciler.core.errors import AlreadyExists, Unreachable
 from reconciler.core.live import Unseen
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import Access, Fleet
@@ -54,10 +56,10 @@ async def test_a_cluster_whose_secret_leads_to_a_metadata_service_is_unseen(
     control_plane: LiveCluster,
     app_cluster: LiveCluster,
     on_plane: Hand,
-    in_app: Hand,
     server: str,
 ) -> None:
-    await on_plane_namespace(on_plane)
+    with contextlib.suppress(AlreadyExists):  # others need it too, so it stays
+        await control_plane.cluster.create(build(NAMESPACE, BIND), NAMESPACE, manager="tests")
     name = f"access-{uuid.uuid4().hex[:8]}"
     content = context(app_cluster, "x", cluster={"server": server})
     await on_plane.create(SECRET, name, namespace=BIND, data={"config": b64(content.decode())})
@@ -68,8 +70,3 @@ async def test_a_cluster_whose_secret_leads_to_a_metadata_service_is_unseen(
     verdict = live.clusters["shop"]
     assert isinstance(verdict, Unseen)
     assert SERVERS[server] in verdict.reason
-
-
-async def on_plane_namespace(hand: Hand) -> None:
-    if await hand.live.cluster.get(Ref(hand.live.name, NAMESPACE, "", BIND)) is None:
-        await hand.create(NAMESPACE, BIND)
