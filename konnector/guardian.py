@@ -1,32 +1,30 @@
-"""Which app cluster and which space these are, and so what may be deleted and made again."""
+"""Which app cluster and which space these are, and so what may be written, deleted, made again."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Final
 
-from konnector.decisions import guard
-from konnector.decisions.guard import APP_NAMESPACES, Confirmations, Count, Identity
+from konnector.decisions import guard, orphans
+from konnector.decisions.guard import Confirmations, Held, Identity
+from konnector.decisions.orphans import Confirmation, Terms
 from konnector.homes import APP_NAMESPACE
-from konnector.link import Ledger
 from konnector.provider_views import NAME
+from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.decision import Decision, Task
 from reconciler.core.manifest import Manifest, annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
 from reconciler.kube.cluster import Reader
+from reconciler.kube.recent import Recent
 from reconciler.kube.store import Store
 from reconciler.loop.meters import Meters
-
-# What was lost is a matter of proportion, and so of all that there is.
-PENDING: Final = "not everything was read yet"
-_SETTLED: Final = timedelta(seconds=150)  # after which what was not read is in trouble (A.7)
-_RECOUNTED: Final = timedelta(seconds=5)  # while a guard is closed, at most so often
 
 
 class Guardian:
     """The guards of one space (mapping.md 10). `secrets` are those that hold its kubeconfig.
 
-    `changed` is called when there is something new to say in the ClusterBinding.
+    `changed` is called when there is something new to say in the ClusterBinding, `released` when
+    what was held has to be looked at again, and `emptied(app namespace)` when one orphan less is
+    behind a mapping. `grace`: see `orphans.Terms`.
     """
 
     def __init__(  # noqa: PLR0913 - each is known to another part of the program
@@ -36,23 +34,28 @@ class Guardian:
         space: str,
         *,
         mappings: Store,
-        cluster_bindings: Store,
+        cluster_bindings: Recent,
         secrets: Callable[[], Iterable[Manifest]],
         now: Callable[[], datetime],
         meters: Meters,
         changed: Callable[[], None],
+        released: Callable[[], None],
+        emptied: Callable[[str], None],
+        grace: timedelta | None = None,
     ) -> None:
-        self._app, self._plane, self._space = app, plane, space
+        self._app, self._plane, self.space = app, plane, space
         self._mappings, self._cluster_bindings = mappings, cluster_bindings
         self._secrets, self.now, self.meters, self.changed = secrets, now, meters, changed
+        self._released, self.emptied, self._grace = released, emptied, grace
         self.app_cluster_uid = ""
         self.space_uid = ""
+        self._space_records = frozenset[str]()
         self._recorded: frozenset[str] | None = None  # None: a mapping has changed since
         self._confirmed = Confirmations()
-        self._wards: list[Ward] = []
-        self._began = now()
+        self._confirmation: Confirmation | None = None
+        self._wards: dict[str, Ward] = {}
         mappings.subscribe(APP_NAMESPACE, self._mapping_changed)
-        cluster_bindings.subscribe(NAME, self._cluster_binding_changed)
+        cluster_bindings.view.store.subscribe(NAME, self._cluster_binding_changed)
 
     async def look(self) -> None:
         """Read which clusters these are. Raises ClusterErrors, and keeps what was known then."""
@@ -61,62 +64,80 @@ class Guardian:
 
     async def look_at_space(self) -> None:
         """Read which space this is. Raises ClusterErrors, and keeps what was known then."""
-        space = await self._plane.get(
-            Ref(self._plane.name, NAMESPACE, "", self._space), metadata_only=True
-        )
-        self.space_uid = uid_of(space or {})
+        space = await self._read_space()
+        self.space_uid = uid_of(space)
+        self._space_records = guard.recorded([space], keys.APP_CLUSTER_UID)
+
+    async def is_being_deleted(self, resource: str) -> bool:
+        """Ask whether klutchctl deletes all instances of a resource. Raises ClusterErrors."""
+        return guard.is_being_deleted(await self._read_space(), resource)
+
+    async def _read_space(self) -> Manifest:
+        ref = Ref(self._plane.name, NAMESPACE, "", self.space)
+        return await self._plane.get(ref, metadata_only=True) or {}
 
     async def look_at_app_cluster(self) -> None:
         """Read which app cluster this is. Raises ClusterErrors, and keeps what was known then."""
-        system = await self._app.get(
-            Ref(self._app.name, NAMESPACE, "", names.KUBE_SYSTEM), metadata_only=True
-        )
-        self.app_cluster_uid = uid_of(system or {})
+        ref = Ref(self._app.name, NAMESPACE, "", names.KUBE_SYSTEM)
+        system = await self._app.get(ref, metadata_only=True)
+        before, self.app_cluster_uid = self.app_cluster_uid, uid_of(system or {})
+        if before != self.app_cluster_uid:
+            self._released()
+
+    async def look_at_confirmations(self) -> None:
+        """Read what a person confirmed, also what the view does not show yet.
+
+        Raises ClusterErrors.
+        """
+        ref = Ref(self._plane.name, CLUSTER_BINDING, self.space, names.CLUSTER_BINDING)
+        live = await self._plane.get(ref)
+        if live is not None:
+            self._cluster_bindings.wrote(live)
+            self._cluster_binding_changed(names.CLUSTER_BINDING)
 
     @property
     def identity(self) -> Identity:
         """Return what is known, and what was recorded."""
-        if self._recorded is None:
-            self._recorded = guard.recorded(self._mappings.all(), keys.APP_CLUSTER_UID)
         return Identity(
-            self._space,
+            self.space,
             self.app_cluster_uid,
-            self._recorded,
+            self._recorded_app_clusters(),
             self.space_uid,
             guard.recorded(self._secrets(), keys.SPACE_UID),
         )
 
+    def stranger(self) -> str:
+        """Return why nothing may be written on either side, or ""."""
+        known = Identity(self.space, self.app_cluster_uid, self._recorded_app_clusters())
+        found = guard.stranger(known, self._confirmed.app_cluster)
+        return "" if found is None else found[1]
+
     @property
     def confirmed(self) -> bool:
+        """Whether a person said that this app cluster is meant, whatever was recorded."""
+        return bool(self.app_cluster_uid) and self._confirmed.app_cluster == self.app_cluster_uid
+
+    @property
+    def mass_delete_confirmed(self) -> bool:
         """Whether a person allowed a mass delete."""
         return guard.is_confirmed(self._confirmed.mass_delete, self.now())
 
-    @property
-    def recreation_confirmed(self) -> bool:
-        """Whether a person allowed that many lost copies are made again."""
-        return guard.is_confirmed(self._confirmed.recreate, self.now())
+    def recreates(self, resource: str) -> bool:
+        """Tell whether a person allowed that lost copies of a resource are made again."""
+        return self._confirmed.recreate.allows(resource, self.now())
 
-    def deletes(self, count: Count) -> str:
-        """Return why nothing of what was counted may be deleted, or ""."""
-        return guard.deletes(self.identity, count, confirmations=self._confirmed, now=self.now())
+    def terms(self, resource: str) -> Terms:
+        """Return on what terms orphans of a resource go."""
+        return Terms(resource, self._confirmation or Confirmation(), self._grace)
 
-    def recreations(self, count: Count) -> str:
-        """Return why nothing of what was counted may be made again, or ""."""
-        return guard.recreations(
-            self.identity, count, confirmations=self._confirmed, now=self.now()
-        )
+    def ward(self, resource: str) -> "Ward":
+        """Return what is held of one resource, which all that sync it share."""
+        return self._wards.setdefault(resource, Ward(self, resource))
 
-    @property
-    def pending(self) -> bool:
-        """Whether more losses may come to light soon.
-
-        Of a mapping nothing is lost; that something bound is not synced yet counts at first only,
-        for that may last.
-        """
-        young = self.now() - self._began < _SETTLED
-        return any(
-            ward.ledger.pending for ward in self._wards if young or ward.what != APP_NAMESPACES
-        )
+    def has_orphans(self, app_namespace: str) -> bool:
+        """Tell whether an orphan is behind a mapping, with which it would go unconfirmed."""
+        wards = self._wards.values()
+        return any(place.namespace == app_namespace for ward in wards for place in ward.orphans)
 
     async def space_doubted(self) -> bool:
         """Tell whether the space may have lost what it had, so that what it lacks says nothing.
@@ -124,149 +145,98 @@ class Guardian:
         Looks afresh at which space it is. Raises ClusterErrors.
         """
         await self.look_at_space()
-        return any(self.recreations(ward.claims()) for ward in self._wards)
-
-    def over(self, what: str, ledger: Ledger) -> "Ward":
-        """Return the guard of one kind of things; `what` is as in a Count."""
-        return Ward(self, what, ledger)
-
-    def enter(self, ward: "Ward") -> Callable[[], None]:
-        """Count with a ward, until what is returned is called."""
-        self._wards.append(ward)
-        return lambda: self._wards.remove(ward)
-
-    def held_with(self, app_namespace: str) -> str:
-        """Return why nothing goes that lies behind an app namespace, or "".
-
-        With its service namespace go all copies in it. PENDING: not all of them are known yet.
-        """
-        found = [(ward, ward.ledger.copies_in(app_namespace)) for ward in self._wards]
-        if any(ward.ledger.pending for ward, _ in found):
-            return PENDING
-        why = [ward.deletes_held(*places) for ward, places in found if places]
-        return next(filter(None, why), "")
+        other = guard.other_space(self.identity) is not None and not self.recreates(guard.ALL)
+        return other or any(ward.lost for ward in self._wards.values())
 
     def told(self, cluster_binding: Manifest) -> Decision:
         """Return what the ClusterBinding has to say of all this."""
-        wards = [one for one in self._wards if one.ledger.read and not one.ledger.pending]
-        seen = guard.Seen(
-            cluster_binding,
-            self.identity,
-            copies=[ward.copies() for ward in wards],
-            claims=[ward.claims() for ward in wards],
-        )
-        return guard.told(seen, now=self.now())
+        held = [ward.held for ward in self._wards.values()]
+        return guard.told(guard.Seen(cluster_binding, self.identity, held), now=self.now())
 
     def records(self) -> Decision:
         """Return the writes that record this space in the place of another, where that is allowed.
 
         For the first time it is recorded with what else is written to a Secret.
         """
-        confirmed, identity = self.recreation_confirmed, self.identity
+        confirmed, identity = self.recreates(guard.ALL), self.identity
         marked = [one for one in self._secrets() if keys.SPACE_UID in annotations_of(one)]
         found = [guard.space_record(one, identity, confirmed=confirmed) for one in marked]
         return Decision(tuple(Task((patch,)) for patch in found if patch is not None))
+
+    def _recorded_app_clusters(self) -> frozenset[str]:
+        if self._recorded is None:
+            self._recorded = guard.recorded(self._mappings.all(), keys.APP_CLUSTER_UID)
+        return self._recorded | self._space_records
 
     def _mapping_changed(self, app_namespace: str) -> None:
         del app_namespace
         self._recorded = None
 
     def _cluster_binding_changed(self, name: str) -> None:
-        live = self._cluster_bindings.get(self._space, names.CLUSTER_BINDING)
-        before, self._confirmed = self._confirmed, guard.confirmations_of(live)
-        if before != self._confirmed:
-            for ward in self._wards:
-                ward.ledger.wake_everything()
+        live = self._cluster_bindings.get(self.space, name)
+        notes = {} if live is None else annotations_of(live)
+        before = self._confirmed, self._confirmation
+        self._confirmed = guard.confirmations_of(live)
+        value = notes.get(keys.CONFIRM_ORPHANS, "")
+        written = guard.written_at(live or {}, keys.CONFIRM_ORPHANS)
+        self._confirmation = orphans.follow(self._confirmation, value, written, self.now())
+        if before != (self._confirmed, self._confirmation):
+            self._released()
 
 
 class Ward:
-    """What is guarded together: the copies of one kind, or the mappings.
+    """What is held of one resource, as it is noted place by place, in the app cluster."""
 
-    It is told which places would be deleted or filled again, and remembers for a while those that
-    it let through: a loss shows bit by bit.
-    """
+    def __init__(self, guardian: Guardian, resource: str) -> None:
+        self._guardian, self.resource = guardian, resource
+        self.orphans: set[ObjectKey] = set()
+        self.lost: set[ObjectKey] = set()
+        self._deletions: dict[ObjectKey, str] = {}
 
-    def __init__(self, guardian: Guardian, what: str, ledger: Ledger) -> None:
-        self._guardian, self.what, self.ledger = guardian, what, ledger
-        self._copies = _Tally(lambda besides: Count(what, *ledger.orphans(besides)), self._changed)
-        self._claims = _Tally(lambda besides: Count(what, *ledger.bereft(besides)), self._changed)
+    @property
+    def held(self) -> Held:
+        """Return all of it."""
+        why = next(iter(self._deletions.values()), "")
+        return Held(self.resource, self.orphans, self.lost, why)
 
-    def enter(self) -> Callable[[], None]:
-        """Be counted, until what is returned is called."""
-        return self._guardian.enter(self)
+    @property
+    def sentence(self) -> str:
+        """What there is to say of its orphans, or ""."""
+        return orphans.sentence(self.resource, self.orphans, self._guardian.space)
 
-    def deletes_held(self, *places: ObjectKey) -> str:
-        """Return why copies in these places may not be deleted, or ""; their origins are gone."""
-        if self._guardian.confirmed:
-            return ""
-        why = self._guardian.deletes(self.copies())
-        return self._judged(why, self._copies, places, "delete")
+    def note(
+        self, place: ObjectKey, *, orphan: bool = False, lost: bool = False, deletion: str = ""
+    ) -> bool:
+        """Note how it is about one place; tell whether the orphans have changed.
 
-    def deletion_held(self) -> str:
-        """Return why a copy may not be deleted whose claim a person deleted, or ""."""
-        return self._guardian.deletes(Count(self.what, 0, 0))
-
-    async def deletes_still_held(self, *places: ObjectKey) -> str:
-        """As `deletes_held`, after a fresh look at which app cluster this is.
-
-        Raises ClusterErrors.
+        `deletion` is why its copy is kept though its claim is being deleted.
         """
-        await self._guardian.look_at_app_cluster()
-        return self.deletes_held(*places)
+        meters = self._guardian.meters
+        if (place in self.orphans) != orphan:
+            meters.orphans(self.resource, 1 if orphan else -1)
+        if deletion or lost:
+            meters.held("delete" if deletion else "create")
+        before = self._deletions.pop(place, "")
+        if deletion:
+            self._deletions[place] = deletion
+        changed = _set(self.orphans, place, is_in=orphan)
+        if changed and not orphan and place.namespace:
+            self._guardian.emptied(place.namespace)
+        if _set(self.lost, place, is_in=lost) or changed or bool(before) != bool(deletion):
+            self._guardian.changed()
+        return changed
 
-    def creates_held(self, place: ObjectKey) -> str:
-        """Return why a lost copy may not be made again, or ""."""
-        if self._guardian.recreation_confirmed:
-            return ""
-        return self._judged(self.recreation_held(), self._claims, (place,), "create")
-
-    def recreation_held(self) -> str:
-        """Return why no lost copy may be made again, or ""; nothing is let through by that."""
-        return self._guardian.recreations(self.claims())
-
-    def copies(self) -> Count:
-        """Count the copies that lack their origin."""
-        return self._copies.count(self._guardian.now())
-
-    def claims(self) -> Count:
-        """Count the claims that lack their copy."""
-        return self._claims.count(self._guardian.now())
-
-    def _judged(self, why: str, tally: "_Tally", places: Iterable[ObjectKey], verb: str) -> str:
-        if why:
-            self._guardian.meters.held(verb)
-        else:
-            tally.let_through(places, self._guardian.now())
-        return why
-
-    def _changed(self) -> None:
-        self._guardian.changed()
+    def forget(self) -> None:
+        """Forget all of it: nothing is synced any more."""
+        for place in self.orphans | self.lost | self._deletions.keys():
+            self.note(place)
 
 
-class _Tally:
-    """Counts a loss anew each time, with what was let through lately."""
-
-    def __init__(
-        self,
-        count: Callable[[Collection[ObjectKey]], Count],
-        changed: Callable[[], None],
-    ) -> None:
-        self._count, self._changed = count, changed
-        self._let_through: dict[ObjectKey, datetime] = {}
-        self._last: tuple[datetime, Count] | None = None
-
-    def let_through(self, places: Iterable[ObjectKey], now: datetime) -> None:
-        self._let_through |= dict.fromkeys(places, now)
-
-    def count(self, now: datetime) -> Count:
-        before = self._last is not None and self._last[1].is_mass
-        if self._last is not None and before and abs(now - self._last[0]) < _RECOUNTED:
-            return self._last[1]
-        # What was let through, and is done, closes no guard for ever.
-        held = before and self._count(()).lost > 0
-        self._let_through = guard.still_lost(self._let_through, now=now, held=held)
-        found = self._count(self._let_through.keys())
-        self._last = (now, found)
-        if before != found.is_mass:
-            self._changed()
-        return found
+def _set(places: set[ObjectKey], place: ObjectKey, *, is_in: bool) -> bool:
+    if (place in places) == is_in:
+        return False
+    if is_in:
+        places.add(place)
+    else:
+        places.remove(place)
+    return True

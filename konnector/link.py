@@ -1,16 +1,17 @@
 """What everything that syncs between an app cluster and one space shares."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 from konnector.decisions.reserved import is_reserved
+from konnector.guardian import Guardian
 from konnector.hands import Hands
 from konnector.homes import Homes
 from reconciler.core.decision import Note
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import ObjectKey, Ref
+from reconciler.core.refs import Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.store import Store
 from reconciler.loop.clock import Clock
@@ -25,95 +26,13 @@ class Recorder(Protocol):
         ...
 
 
-class Ledger(Protocol):
-    """What a sync can count for its guard. All places are in the app cluster."""
-
-    @property
-    def pending(self) -> bool:
-        """Whether more may come to light soon."""
-        ...
-
-    @property
-    def read(self) -> bool:
-        """Whether the app cluster was read: while it was not, every copy counts as an orphan."""
-        ...
-
-    def orphans(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
-        """Count the copies without their origin, and all copies.
-
-        What is `besides` and no longer there counts as both.
-        """
-        ...
-
-    def bereft(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
-        """Count the claims that lost their copy, and all that had one.
-
-        What is `besides` counts as lost though it has one again.
-        """
-        ...
-
-    def copies_in(self, app_namespace: str) -> Sequence[ObjectKey]:
-        """Return the places of the copies that belong to an app namespace."""
-        ...
-
-    def wake_everything(self) -> None:
-        """Have all looked at that may have been held."""
-
-
-class Ward(Protocol):
-    """The guard of one kind. What it lets through, it takes for granted to be done."""
-
-    def deletes_held(self, *places: ObjectKey) -> str:
-        """Return why copies in these places may not be deleted, or ""; their origins are gone."""
-        ...
-
-    async def deletes_still_held(self, *places: ObjectKey) -> str:
-        """As `deletes_held`, after a fresh look at which app cluster this is."""
-        ...
-
-    def deletion_held(self) -> str:
-        """Return why a copy may not be deleted whose claim a person deleted, or ""."""
-        ...
-
-    def creates_held(self, place: ObjectKey) -> str:
-        """Return why a lost copy may not be made again, or ""."""
-        ...
-
-    def recreation_held(self) -> str:
-        """Return why no lost copy may be made again, or ""; nothing is let through by that."""
-        ...
-
-    def enter(self) -> Callable[[], None]:
-        """Be counted, until what is returned is called."""
-        ...
-
-
-class Guards(Protocol):
-    """Who knows whether something may be deleted, or made again (mapping.md 10)."""
-
-    def over(self, what: str, ledger: Ledger) -> Ward:
-        """Return the guard of one kind of things; `what` is as in `guard.Count`."""
-        ...
-
-    @property
-    def pending(self) -> bool:
-        """Whether more losses may come to light soon."""
-        ...
-
-    async def space_doubted(self) -> bool:
-        """Tell whether the space may have lost what it had, so that what it lacks says nothing.
-
-        Raises ClusterErrors.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Link:
     """The two clusters, the space, and the hands that write. `want` asks for a mapping.
 
     `namespaces` are those of the app cluster, of which metadata are held, `own_namespace` is the
-    konnector's there.
+    konnector's there. `orphaned(resource)` is called when there is something else to say of its
+    orphans.
     """
 
     app: Cluster
@@ -124,7 +43,8 @@ class Link:
     namespaces: Store
     own_namespace: str
     want: Callable[[str], None]
-    guards: Guards
+    orphaned: Callable[[str], None]
+    guards: Guardian
     hands: Hands
     recorder: Recorder
     clock: Clock

@@ -197,6 +197,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         workers=settings.workers,
         control_plane_mode=mode is not None,
         own_namespace=settings.namespace if mode is None else "",
+        orphan_grace=settings.orphan_grace,
     )
     workers = _workers(tools, home, view, mode, in_use)
     lease = _lease(settings, leases, clock, again)

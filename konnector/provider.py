@@ -79,11 +79,14 @@ class Provider:
             plane,
             space,
             mappings=self.views.mappings,
-            cluster_bindings=self.views.cluster_bindings,
+            cluster_bindings=self.views.recent_cluster_bindings,
             secrets=lambda: filter(None, around.targets().values()),
             now=tools.clock.now,
             meters=tools.meters,
             changed=self.beat,
+            released=self._look_at_everything,
+            emptied=self.look_at_namespace,
+            grace=tools.orphan_grace,
         )
         self._reach = Reach(plane, space, now=tools.clock.now, changed=lambda: around.changed(""))
         self._serving: _Serving | None = None
@@ -144,12 +147,27 @@ class Provider:
     def look_at_namespace(self, name: str) -> None:
         """Have an app namespace looked at."""
         if self._serving is not None:
+            self._serving.reconciles_namespaces.observe(name)
             self._serving.namespaces.add(name)
 
     def beat(self) -> None:
         """Have the ClusterBinding looked at."""
         if self._serving is not None:
             self._serving.heart.add(_HEART)
+
+    def orphans(self, name: str) -> str:
+        """Return what there is to say of orphaned copies under a binding of this name, or ""."""
+        return self.guardian.ward(name).sentence
+
+    def _look_at_everything(self) -> None:
+        """Have all looked at that may have been held."""
+        if self._serving is None:
+            return
+        self._serving.syncs.wake_everything()
+        for one in self.views.mappings.names(self.space):
+            self.look_at_namespace(one)
+        self.beat()
+        self._around.changed("")
 
     def stop(self) -> None:
         """Begin nothing new."""
@@ -212,7 +230,7 @@ class _Serving:
         views, plane, guardian = provider.views, provider.plane, provider.guardian
         self._tools = tools
         hands = Hands({APP_CLUSTER: tools.app, CONTROL_PLANE: plane}, tools.gate)
-        self.link = _link(provider, tools, hands)
+        self.link = _link(provider, tools, hands, orphaned=around.changed)
         self.link.troubles.follow(around.changed)
         self.syncs = Syncs(self.link, rival=around.rival, changed=partial(around.changed, ""))
         heart = ClusterBindings(
@@ -236,12 +254,12 @@ class _Serving:
             hands,
             self.syncs,
             binding=around.binding,
-            wake=provider.look_at_namespace,
             tell=around.tell,
         )
         self.heart = self._controller("clusterbinding", heart)
         self.exports = self._controller("serviceexport", exports)
         self.namespaces = self._controller("servicenamespace", namespaces)
+        self.reconciles_namespaces = namespaces
         self._subscribe(views, around)
 
     def _subscribe(self, views: ProviderViews, around: Surroundings) -> None:
@@ -268,7 +286,9 @@ class _Serving:
         )
 
 
-def _link(provider: Provider, tools: Tools, hands: Hands) -> Link:
+def _link(
+    provider: Provider, tools: Tools, hands: Hands, *, orphaned: Callable[[str], None]
+) -> Link:
     return Link(
         app=tools.app,
         plane=provider.plane,
@@ -278,6 +298,7 @@ def _link(provider: Provider, tools: Tools, hands: Hands) -> Link:
         namespaces=tools.namespaces,
         own_namespace=tools.own_namespace,
         want=provider.look_at_namespace,
+        orphaned=orphaned,
         guards=provider.guardian,
         hands=hands,
         recorder=tools.recorder,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from konnector.decisions import guard
 from konnector.homes import APP_NAMESPACE, app_namespace
 from konnector.named_views import NamedViews
 from reconciler.api.cluster_binding import CLUSTER_BINDING
@@ -29,7 +30,9 @@ class ProviderViews:
         self.space, self._meters = space, meters
         by_name = {NAME: lambda live: (name_of(live),)}
         mapped = {APP_NAMESPACE: app_namespace}
-        bindings = Informer(cluster, CLUSTER_BINDING, namespace=space, indexes=by_name)
+        bindings = Informer(
+            cluster, CLUSTER_BINDING, namespace=space, indexes=by_name, trim=guard.trimmed
+        )
         exports = Informer(cluster, API_SERVICE_EXPORT, namespace=space, indexes=by_name)
         mappings = Informer(cluster, API_SERVICE_NAMESPACE, namespace=space, indexes=mapped)
         self._informers = (bindings, exports, mappings)

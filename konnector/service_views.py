@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from konnector.homes import Homes
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer
@@ -23,11 +24,15 @@ NAME: Final = "name"
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """What is viewed, and what of it is kept."""
+    """What is viewed, and what of it is kept.
+
+    `deleted(app namespace, object)` is called for each object that a watch saw deleted.
+    """
 
     kind: Kind
     trim: Trim
     indexes: Mapping[str, Index]
+    deleted: Callable[[str, Manifest], None] = lambda _, __: None
 
 
 class ServiceViews:
@@ -114,6 +119,7 @@ class ServiceViews:
                 namespace=service,
                 indexes=sort.indexes,
                 trim=sort.trim,
+                deleted=lambda live: sort.deleted(app, live),
             )
             view.store.subscribe(NAME, lambda name: self._woken(app, view, name))
             self._views[app] = (service, Recent(view))
@@ -150,7 +156,13 @@ class ClusterView:
         wake: Callable[[str, str], None],
         ready: Callable[[str], None],
     ) -> None:
-        self._view = Informer(cluster, sort.kind, indexes=sort.indexes, trim=sort.trim)
+        self._view = Informer(
+            cluster,
+            sort.kind,
+            indexes=sort.indexes,
+            trim=sort.trim,
+            deleted=lambda live: sort.deleted("", live),
+        )
         self._recent = Recent(self._view)
         self._view.store.subscribe(NAME, self._woken)
         self._meters, self._wake, self._ready = meters, wake, ready

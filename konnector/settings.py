@@ -6,9 +6,11 @@ The original's flags keep their names and defaults, so that its manifests start 
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from reconciler.core import names
+from reconciler.core.durations import parse_duration
 from reconciler.core.errors import ConfigError
 from reconciler.kube import networks
 from reconciler.kube.networks import ANYWHERE, Networks
@@ -52,8 +54,8 @@ class Settings:
     with "" those of all; that has no meaning for cluster-scoped ones, nor beside the control plane.
     `probes` and `metrics` are where those are served, with the host "" on every address; None:
     nowhere. `workers` are objects of one kind that are worked on at once; `qps` and `burst` hold
-    for each cluster. `namespace` is the pod's own. `unserved` are flags that were given and have
-    no effect.
+    for each cluster. `namespace` is the pod's own. `orphan_grace`: how long after a copy without
+    its origin goes; None: never. `unserved` are flags that were given and have no effect.
     """
 
     kubeconfig: str | None = None
@@ -69,6 +71,7 @@ class Settings:
     workers: int = _WORKERS
     qps: float = _QPS
     burst: int = _BURST
+    orphan_grace: timedelta | None = None
     verbosity: int = 2
     log_format: LogFormat = "text"
     networks: Networks = ANYWHERE  # where kubeconfigs in Secrets may lead
@@ -101,6 +104,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
         workers=flags.at_least(1, given.workers, "--workers"),
         qps=flags.positive(given.qps, "--qps"),
         burst=flags.at_least(1, given.burst, "--burst"),
+        orphan_grace=_grace(given.orphan_grace),
         verbosity=given.v,
         log_format=given.logging_format,
         networks=networks.of_flags(
@@ -134,6 +138,18 @@ def _control_plane_mode(given: argparse.Namespace) -> ControlPlaneMode:
             "cannot be empty when --control-plane-mode is on", where=f"--{_SECRET_KEY}"
         )
     return mode
+
+
+def _grace(text: str) -> timedelta | None:
+    if not text:
+        return None
+    try:
+        grace = parse_duration(text)
+    except ValueError as error:
+        raise ConfigError(str(error), where="--orphan-grace") from None
+    if grace <= timedelta():
+        raise ConfigError("must be longer than nothing", where="--orphan-grace")
+    return grace
 
 
 def _parser() -> flags.Parser:
@@ -183,6 +199,7 @@ def _parser() -> flags.Parser:
         default=_BURST,
         help="calls to a cluster before --qps holds (default: %(default)s)",
     )
+    text("--orphan-grace", default="", metavar="DURATION", help=_GRACE)
     text("-v", "--v", type=int, default=2, metavar="LEVEL", help="from 4 on: the debug log")
     text("--logging-format", choices=("text", "json"), default="text")
     parser.version()
@@ -200,4 +217,5 @@ _NETWORKS: Final = {
     "--deny-networks": "kubeconfigs in Secrets may not lead there (in a pod: loopback)",
     "--allow-networks": "and there they may all the same",
 }
+_GRACE: Final = "after which a copy is deleted whose claim is absent, such as 720h (default: never)"
 _PROBED: Final = "/healthz, /readyz (default: :8080; empty: nowhere)"

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from konnector.controllers.claimed import Claim
-from konnector.controllers.instances import Instances
+from konnector.controllers.instances import Instances, Say
 from konnector.decisions.claimed import Rival
 from konnector.decisions.claims import Rule
 from konnector.decisions.pair import Pair
@@ -24,6 +24,7 @@ class Wanted:
     by: str
     pair: Pair
     rules: Sequence[Rule] = ()
+    say: Say = field(default_factory=Say)
 
 
 class Syncs:
@@ -62,9 +63,10 @@ class Syncs:
             else:
                 self._wanted[binding] = wanted
                 if binding not in self._instances:
-                    made = Instances(wanted.pair, self._link, moved=self._look_again)
+                    made = Instances(wanted.pair, self._link, wanted.say, moved=self._look_again)
                     self._instances[binding] = made
                     self._children.employ(f"instances/{binding}", made)
+                self._instances[binding].follow(wanted.say)
             await self._regroup()
 
     def wants(self, binding: str) -> bool:
@@ -113,6 +115,16 @@ class Syncs:
         if claim is None:  # without any binding it has just come, or lets go of what it brought
             return "none" if self._wanted else "perhaps"
         return claim.has(place)
+
+    def has_copies(self, app_namespace: str) -> bool:
+        """Tell whether bound copies belong to an app namespace, or may do."""
+        return any(one.has_copies(app_namespace) for one in self._instances.values())
+
+    def wake_everything(self) -> None:
+        """Have all looked at that may have been held."""
+        for one in self._instances.values():
+            one.wake_everything()
+        self.have_company()
 
     def have_company(self) -> None:
         """Have all looked at that was brought: from now on it is to say from which space."""

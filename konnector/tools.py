@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol, TypeAlias
 
 from konnector.link import Recorder
@@ -35,6 +36,7 @@ class Tools:
 
     Of Namespaces and CRDs only metadata are held (H28); `bodies` are those of the CRDs.
     `own_namespace` is where the konnector runs in the app cluster, "" where it does elsewhere.
+    `orphan_grace` is how long after an orphan is deleted unconfirmed, None: never.
     """
 
     app: Cluster
@@ -49,3 +51,4 @@ class Tools:
     workers: int
     control_plane_mode: bool
     own_namespace: str
+    orphan_grace: timedelta | None = None

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from konnector.controllers import draining
+from konnector.controllers.instances import Say
 from konnector.decisions import binding, claims, copies, crd, drain, secret
 from konnector.decisions.binding import Seen
 from konnector.decisions.pair import Pair
@@ -18,6 +19,7 @@ from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.manifest import (
     Manifest,
+    annotations_of,
     drop,
     get_maps,
     get_text,
@@ -133,13 +135,15 @@ class Bindings:
         marked = drain.Seen(home=self._home.name, binding=live, kind=self._kind)
         marking = drain.decide(marked, now=self._now())
         said = binding.decide(seen)
-        decision = replace(said, tasks=(*marking.tasks, *said.tasks))
-        await self._write(live, decision, provider)
+        tasks = () if seen.stranger else (*marking.tasks, *said.tasks)
+        await self._write(live, replace(said, tasks=tasks), provider)
         well = provider is not None and provider.syncs is not None and not seen.claim_problems
         return _LOOK if well else _WAIT
 
     async def _let_go(self, live: Manifest, provider: Provider | None) -> timedelta | None:
         """Undo what is to be undone before a binding goes, with its sync ended."""
+        if _stranger(provider):
+            return _LOOK
         if drain.is_held(live):
             del self._last[key_of(live)]
         seen, follows = await self._left(live, provider), NOTHING
@@ -177,7 +181,7 @@ class Bindings:
         provider, name = self._providers.of(key), key.rpartition("/")[2]
         if provider is not None:
             await provider.want(key, None)
-            again = await self._release(key, provider)
+            again = None if _stranger(provider) else await self._release(key, provider)
             if again is not None:
                 return again
             ended = self._has_namesake(key, provider) or provider.has_told_the_end(name)
@@ -251,6 +255,8 @@ class Bindings:
             unowned=await self._is_unowned(),
             claim_problems=self._claim_problems(live, provider),
             refusals=_refusals(name, provider),
+            orphans="" if provider is None else provider.orphans(name),
+            stranger=_stranger(provider),
         )
 
     async def _sync(self, provider: Provider | None, live: Manifest, seen: Seen) -> None:
@@ -264,7 +270,12 @@ class Bindings:
             has_status = crd.has_status(seen.crd, kind.version)
             named = copies.carried(seen.export)
             pair = Pair(kind, link.space, link.space_uid, has_status, named)
-            wanted = Wanted(key_of(live), pair, claims.rules_of(live, seen.export).rules)
+            say = Say(
+                recreates=annotations_of(live).get(keys.RECREATE) == keys.RECREATE_ALWAYS,
+                drains=is_deleting(live),
+            )
+            rules = claims.rules_of(live, seen.export).rules
+            wanted = Wanted(key_of(live), pair, rules, say)
         await provider.want(key_of(live), wanted)
 
     async def _write(self, live: Manifest, decision: Decision, provider: Provider | None) -> None:
@@ -305,6 +316,10 @@ class Bindings:
             self.changed([key_of(live)], "")
             if provider := self._providers.of(key_of(live)):
                 provider.look_at_export(name)
+
+
+def _stranger(provider: Provider | None) -> str:
+    return "" if provider is None else provider.guardian.stranger()
 
 
 def _refusals(name: str, provider: Provider | None) -> Sequence[str]:

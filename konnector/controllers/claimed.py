@@ -4,14 +4,13 @@ One for each kind, whoever claims it: exports share the views and the work (H29)
 """
 
 import random
-from collections.abc import Callable, Collection, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from konnector import losses
 from konnector.both_sides import BothSides, name
-from konnector.decisions import claimed
+from konnector.decisions import claimed, orphans
 from konnector.decisions.claimed import Rival, Seen
 from konnector.decisions.claims import Rule
 from konnector.decisions.copies import owner_of
@@ -25,7 +24,6 @@ from reconciler.core.decision import Decision, Delete, Note
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import (
     Manifest,
-    name_of,
     ref_of,
     resource_version_of,
 )
@@ -36,7 +34,6 @@ from reconciler.kube.store import without_managed_fields
 from reconciler.loop.children import Children
 from reconciler.loop.controller import Controller
 
-_OWNED: Final = "owned by the consumer"
 _HELD: Final = timedelta(minutes=1)
 _SOON: Final = timedelta(seconds=1)
 # What is kept of an object in the app cluster that no konnector made: not what is in it.
@@ -74,12 +71,12 @@ class Claimed:
         self._sides = BothSides(
             link,
             Sort(kind, _trimmed, {}),
-            Sort(kind, without_managed_fields, {NAME: name, _OWNED: _owned}),
+            Sort(kind, without_managed_fields, {NAME: name}),
             wake=self._controller.add,
             look=self._controller.add_behind,
             unmapped=False,
         )
-        self._ward = link.guards.over(kind.resource, self)
+        self._ward = link.guards.ward(kind.resource)
         self._present: set[ObjectKey] = set()  # copies, where one may stay deleted
         self._deleted: dict[ObjectKey, str] = {}
         self._refused: dict[ObjectKey, str] = {}  # what a cluster does not take, and why
@@ -120,28 +117,34 @@ class Claimed:
 
     async def run(self) -> None:
         """Sync until `stop`, and end what is under way."""
-        leave = self._ward.enter()
         try:
             await self._children.run()
         finally:
-            leave()
+            self._ward.forget()
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one name in one app namespace, and write what follows."""
         place = ObjectKey(*key.split("/", 1))
+        if self._link.guards.stranger():
+            return _HELD
         there = self._sides.there(place.namespace)
         if there is None:
             self._say(place, "")
+            self._ward.note(place)
             return None
         seen = await self._looked(place, there)
         decision = claimed.decide(seen)
+        self._note(seen)
         for note in decision.notes:
             self._tell(seen, note)
         if not decision.tasks:
             self._say(place, "")
             # No event tells that another provider has come, changed its object or gone.
             contested = seen.rival in ("perhaps", "there") and seen.consumer is not None
-            return _HELD if contested else None
+            return _HELD if contested else self._again(seen)
+        if seen.consumer is None and seen.provider is not None:
+            seen = await self._with_fresh_terms(seen)
+            decision = claimed.decide(seen)
         held = await self._is_held(seen, decision)
         if held is not None:
             return held
@@ -167,6 +170,8 @@ class Claimed:
             self._rules,
             place,
             copy_place,
+            self._link.guards.terms(kind.resource),
+            self._link.now(),
             consumer,
             provider,
             consumer_partial=consumer is not None and not owner_of(consumer),
@@ -200,12 +205,25 @@ class Claimed:
 
     async def _is_held(self, seen: Seen, decision: Decision) -> timedelta | None:
         """Return when to look again where something would be deleted that must not be, now."""
-        first = decision.tasks[0].steps[0]
-        if not isinstance(first, Delete):
-            return None
-        if first.ref.cluster == APP_CLUSTER:
-            return None if seen.provider is not None else await self._stays_here(seen)
-        return None if seen.consumer is not None else await self._stays_there(seen)
+        steps = [step for task in decision.tasks for step in task.steps]
+        first = next(iter(steps), None)
+        if seen.provider is None and isinstance(first, Delete) and first.ref.cluster == APP_CLUSTER:
+            return await self._stays_here(seen)
+        return None
+
+    async def _with_fresh_terms(self, seen: Seen) -> Seen:
+        """Ask once more about an origin that the app cluster lacks, and about confirmations.
+
+        What comes down is not there yet either.
+        """
+        if owner_of(seen.provider) != keys.OWNER_CONSUMER:
+            return seen
+        app, guards = self._link.app, self._link.guards
+        consumer = await app.get(Ref(app.name, self._kind, *seen.claim_place))
+        await guards.look_at_app_cluster()
+        await guards.look_at_confirmations()
+        terms = guards.terms(self._kind.resource)
+        return replace(seen, consumer=consumer, consumer_partial=False, terms=terms)
 
     async def _stays_here(self, seen: Seen) -> timedelta | None:
         """Judge a copy in the app cluster whose origin is gone, also for the API server.
@@ -213,47 +231,26 @@ class Claimed:
         In a space that lost its services that says nothing, and applications run on the copy.
         """
         origin = Ref(self._link.plane.name, self._kind, *seen.copy_place)
-        if self._link.guards.pending or await self._link.plane.get(origin) is not None:
+        if await self._link.plane.get(origin) is not None:
             return _SOON  # a view may be behind
         return _HELD if await self._link.guards.space_doubted() else None
 
-    async def _stays_there(self, seen: Seen) -> timedelta | None:
-        """Judge a copy on the control plane whose origin is gone, also for the API server."""
-        if self.pending:
-            return _SOON
-        if self._ward.deletes_held(seen.claim_place):
-            return _HELD
-        origin = Ref(self._link.app.name, self._kind, *seen.claim_place)
-        if await self._link.app.get(origin) is not None:
-            return _SOON
-        return _HELD if await self._ward.deletes_still_held(seen.claim_place) else None
+    def _note(self, seen: Seen) -> None:
+        """Note what is an orphan, and have it told."""
+        copy = seen.provider
+        absent = seen.consumer is None and owner_of(copy) == keys.OWNER_CONSUMER
+        orphan = absent and copy is not None and orphans.is_orphan(copy)
+        self._ward.note(seen.claim_place, orphan=orphan)
+
+    def _again(self, seen: Seen) -> timedelta | None:
+        """Return when the grace of an orphan is over."""
+        if seen.consumer is not None or seen.provider is None:
+            return None
+        return orphans.changes_in(seen.provider, seen.terms, seen.now)
 
     def wake_all(self, app_namespace: str) -> None:
         """Have all looked at that belongs to an app namespace."""
         self._sides.wake_all(app_namespace)
-
-    @property
-    def pending(self) -> bool:
-        """Whether more may come to light soon."""
-        return self._sides.pending
-
-    @property
-    def read(self) -> bool:
-        """Whether the app cluster was read: while it was not, every copy counts as an orphan."""
-        return self._sides.view.synced
-
-    def orphans(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
-        """Count the consumer's objects on the control plane without an origin, and all of them."""
-        return losses.orphans(self._sides, _OWNED, besides)
-
-    def bereft(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
-        """Nothing: a consumer's object that lost its copy gets one of the same content."""
-        del besides
-        return 0, 0
-
-    def copies_in(self, app_namespace: str) -> Sequence[ObjectKey]:
-        """Return what the consumer owns behind an app namespace."""
-        return losses.copies_in(self._sides, _OWNED, app_namespace)
 
     def wake_everything(self) -> None:
         """Have all looked at that may have been held."""
@@ -278,10 +275,6 @@ def _trimmed(live: Manifest) -> Manifest:
     """Keep all of what a konnector brought or brings, and of others that they are there (H28)."""
     kept = without_managed_fields(live)
     return kept if owner_of(kept) else {key: kept[key] for key in _METADATA if key in kept}
-
-
-def _owned(live: Manifest) -> Sequence[str]:
-    return (name_of(live),) if owner_of(live) == keys.OWNER_CONSUMER else ()
 
 
 class Claim:

@@ -95,6 +95,8 @@ class ClusterBindings:
             may_write=self._tools.gate,
             recent=self._views.recent_cluster_bindings,
         )
+        if self._guardian.stranger():
+            return decision.again
         await self._hands.carry_out(cluster_binding.mirror(seen), ())
         await self._hands.carry_out(self._guardian.records(), ())
         refused = bool(seen.verdict)
@@ -140,6 +142,7 @@ class ClusterBindings:
         times = [one for one in (beat.again, guards.again) if one is not None]
         return replace(
             beat,
+            fields={} if self._guardian.stranger() else beat.fields,
             conditions=(*beat.conditions, *guards.conditions),
             notes=(*beat.notes, *guards.notes),
             again=min(times, default=None),

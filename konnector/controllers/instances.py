@@ -1,44 +1,54 @@
 """Syncs the claims of one exported kind with their copies: views -> Seen -> decide -> writes."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Final
 
-from konnector import losses
+from konnector import deletions
 from konnector.both_sides import BothSides, name
-from konnector.controllers.making import Making
-from konnector.decisions import copies, instance
+from konnector.decisions import copies, guard, instance, orphans
 from konnector.decisions.instance import Read, Seen
 from konnector.decisions.pair import Pair
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
-from konnector.guardian import PENDING
+from konnector.decisions.trimming import trimmed_copy
+from konnector.deletions import Deletions
 from konnector.hands import Known
 from konnector.link import Link
 from konnector.service_views import NAME, Sort
 from konnector.telling import is_refusal
-from reconciler.core.decision import Apply, Decision, Note
+from reconciler.core.decision import Apply, Decision, Delete, Note
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import (
     Manifest,
     digest,
-    identity_of,
     is_deleting,
+    name_of,
     namespace_of,
     ref_of,
 )
-from reconciler.core.refs import ObjectKey, Ref
+from reconciler.core.refs import CRD, ObjectKey, Ref
 from reconciler.kube.recent import Recent
 from reconciler.kube.store import Index
 from reconciler.loop.children import Children
 from reconciler.loop.controller import Controller
 
 _BOUND: Final = "bound"
-_MARKED: Final = "marked"
-_LEAVING: Final = "leaving"
 _LIVING: Final = "living"
 _HELD: Final = timedelta(minutes=1)  # until a guard is asked again
 _SOON: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """What a binding says of its instances.
+
+    `recreates`: lost copies are made again, each as a new, empty service. `drains`: it is being
+    deleted with all instances, which somebody else deletes.
+    """
+
+    recreates: bool = False
+    drains: bool = False
 
 
 class Instances:
@@ -47,8 +57,9 @@ class Instances:
     `moved` is called with an app namespace when `live_in` says something else of it.
     """
 
-    def __init__(self, pair: Pair, link: Link, *, moved: Callable[[str], None]) -> None:
+    def __init__(self, pair: Pair, link: Link, say: Say, *, moved: Callable[[str], None]) -> None:
         self.pair, self._link, self._moved = pair, link, moved
+        self._say_of_binding = say
         self._lived_in: set[str] = set()
         resource = pair.kind.resource
         self._controller = Controller(
@@ -60,27 +71,24 @@ class Instances:
             depends_on=(link.app.recovery, link.plane.recovery),
         )
         names = name if pair.kind.namespaced else self._claim_name
+        leaving = {deletions.BOUND: deletions.bound, deletions.LEAVING: deletions.leaving}
         self._sides = BothSides(
             link,
+            Sort(pair.kind, copies.trimmed_claim, {**leaving, _LIVING: _living}),
             Sort(
                 pair.kind,
-                copies.trimmed_claim,
-                {_MARKED: _marked, _LEAVING: _leaving, _LIVING: _living},
+                trimmed_copy,
+                {NAME: names, _BOUND: self._bound(names)},
+                deleted=self._copy_deleted,
             ),
-            Sort(pair.kind, instance.trimmed_copy, {NAME: names, _BOUND: self._bound(names)}),
             wake=self._controller.add,
             look=self._controller.add_behind,
             unmapped=True,
         )
-        self._making = Making(
-            pair,
-            link,
-            self._sides.here,
-            self._bound_copies,
-            lambda place: self._controller.add(_key(place)),
-        )
+        self._deletions = Deletions(self._sides.view.store)
+        self._losses: dict[ObjectKey, datetime] = {}  # copies whose deletion was watched
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
-        self._ward = link.guards.over(resource, self)
+        self._ward = link.guards.ward(resource)
         self._sides.view.store.subscribe(_LIVING, self._look_who_lives)
         self._children = Children()
         self._children.employ("sides", self._sides)
@@ -90,6 +98,12 @@ class Instances:
     def missing(self) -> Sequence[str]:
         """What could not be read yet, and why."""
         return self._sides.missing
+
+    def follow(self, say: Say) -> None:
+        """Let the binding say this from now on."""
+        if say != self._say_of_binding:
+            self._say_of_binding = say
+            self.wake_everything()
 
     def has_claims(self, app_namespace: str) -> bool:
         """Tell whether there are claims in an app namespace."""
@@ -105,38 +119,41 @@ class Instances:
             (self._lived_in.add if lives else self._lived_in.discard)(app_namespace)
             self._moved(app_namespace)
 
+    def has_copies(self, app_namespace: str) -> bool:
+        """Tell whether bound copies belong to an app namespace, or may do."""
+        if not self.pair.kind.namespaced or not self._link.homes.service(app_namespace):
+            return False
+        recent = self._sides.all().get(app_namespace)
+        return recent is None or bool(recent.view.store.count(_BOUND))
+
     def stop(self) -> None:
         """Begin nothing new."""
         self._children.stop()
 
     async def run(self) -> None:
         """Sync until `stop`, and end what is under way."""
-        leave = self._ward.enter()
         try:
             await self._children.run()
         finally:
-            leave()
+            self._ward.forget()
             self._link.troubles.forget(self.pair.kind.resource)
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one claim and its copy, and write what follows."""
         place = ObjectKey(*key.split("/", 1))
-        if not self._making.is_told and not self.pending:
-            self._take_up()
+        if self._link.guards.stranger():
+            return _HELD
         there = self._sides.there(place.namespace)
         if there is None:
-            self._making.ended(place)
+            self._ward.note(place)
             await self._without_home(place)
             return None
         decision, seen = await self._decided(self._look(place, there))
-        if seen.copy is not None or seen.claim is None or is_deleting(seen.claim):
-            self._making.ended(place)
-        if PENDING in (seen.deletes_held, seen.creates_held):
-            return _SOON
-        if _makes_a_copy(seen, decision) and not self._making.enter(place):
-            return _HELD if self._making.is_told else _SOON
+        if seen.creates_held and await self._is_there(seen):
+            return _SOON  # a view is behind
+        self._note(seen)
         await self._act(seen, decision, there)
-        return _HELD if _waits(seen) else None
+        return self._again(seen)
 
     def _look(self, place: ObjectKey, there: Recent) -> Seen:
         claim = self._sides.here.get(*place)
@@ -144,60 +161,130 @@ class Instances:
         copy = there.get(*copy_place)
         taken = copy is not None and not self.pair.is_copy_of(copy, place)
         copy = None if taken else copy
-        deletes_held, creates_held = self._held(place, claim, copy)
         return Seen(
             place,
             copy_place,
             claim,
             copy,
-            deletes_held=deletes_held,
-            creates_held=creates_held,
+            self._link.guards.terms(self.pair.kind.resource),
+            self._link.now(),
+            creates_held=self._creates_held(place, claim, copy),
             settled=self._settled(place, claim, copy),
             taken=taken,
             homeless=claim is None and self._is_homeless(place),
         )
 
-    def _held(
-        self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None
-    ) -> tuple[str, str]:
-        """Return why nothing may be deleted, and why nothing may be made again."""
-        if claim is None:
-            if copy is None or not copies.is_managed(copy):
-                return "", ""
-            return PENDING if self.pending else self._ward.deletes_held(place), ""
-        if is_deleting(claim):
-            return self._ward.deletion_held(), ""
-        if copy is not None or place in self._making.ours or not copies.is_managed(claim):
-            return "", ""
-        return "", PENDING if self.pending else self._ward.creates_held(place)
+    def _creates_held(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> str:
+        """Return why a copy that a claim lost is not made again, or ""."""
+        if claim is None or copy is not None or is_deleting(claim) or not copies.is_managed(claim):
+            return ""
+        guards, resource = self._link.guards, self.pair.kind.resource
+        asked = self._say_of_binding.recreates or guards.recreates(resource)
+        if asked or guard.alone(place, self._losses):
+            return ""
+        return guard.lost(resource, self.pair.space)
 
     async def _decided(self, seen: Seen) -> tuple[Decision, Seen]:
         """Decide, and read what has to be read for that."""
         while True:
             found = instance.decide(self.pair, seen)
             if isinstance(found, Decision):
-                return found, seen
-            if found is Read.CLAIM:
+                held = await self._deletion_held(seen) if _deletes_copy(seen, found) else ""
+                if not held:
+                    return found, seen
+                seen = replace(seen, deletes_held=held)
+            elif found is Read.CLAIM:
                 ref = Ref(self._link.app.name, self.pair.kind, *seen.place)
-                live, held = await self._link.app.get(ref), seen.deletes_held
-                if live is None and not held:
-                    held = await self._ward.deletes_still_held(seen.place)
-                seen = replace(seen, claim=live, claim_gone=live is None, deletes_held=held)
+                live = await self._link.app.get(ref)
+                seen = replace(seen, claim=live, claim_gone=live is None)
+                if live is None:
+                    seen = await self._with_fresh_terms(seen)
             else:
                 seen = await self._with_whole_copy(seen)
+
+    async def _with_fresh_terms(self, seen: Seen) -> Seen:
+        """Ask once more which app cluster it is that lacks a claim, and what was confirmed."""
+        guards = self._link.guards
+        await guards.look_at_app_cluster()
+        await guards.look_at_confirmations()
+        return replace(seen, terms=guards.terms(self.pair.kind.resource))
+
+    async def _deletion_held(self, seen: Seen) -> str:
+        """Return why the copy of a claim that is being deleted is kept, or "".
+
+        A CRD is on its way out before its claims are, but the view of it may be behind.
+        """
+        resource, guards = self.pair.kind.resource, self._link.guards
+        if guards.mass_delete_confirmed:
+            return ""
+        app = self._link.app
+        crd = await app.get(Ref(app.name, CRD, "", resource), metadata_only=True)
+        if crd is None or is_deleting(crd):
+            why = f"CustomResourceDefinition {resource} is being deleted in the app cluster"
+        elif not self._say_of_binding.drains and self._deletions.too_many(seen.place):
+            if await guards.is_being_deleted(resource):
+                return ""
+            why = "more than half of them were deleted within a minute"
+        else:
+            return ""
+        return guard.mass_deletion(resource, why, self.pair.space)
 
     async def _with_whole_copy(self, seen: Seen) -> Seen:
         """Read the copy that the view shows; by now it may be gone, or not be ours.
 
-        A guard judges by the views: while they show a copy that is gone, no new one is made.
+        Then the view will show it: while it does not, no new one is made.
         """
         ref = Ref(self._link.plane.name, self.pair.kind, *seen.copy_place)
         copy = await self._link.plane.get(ref)
         if copy is None:
-            return replace(seen, copy=None, creates_held=PENDING)
+            lost = guard.lost(self.pair.kind.resource, self.pair.space)
+            return replace(seen, copy=None, creates_held=lost)
         if not self.pair.is_copy_of(copy, seen.place):
             return replace(seen, copy=None, taken=True)
         return replace(seen, copy=copy, copy_whole=True)
+
+    async def _is_there(self, seen: Seen) -> bool:
+        """Tell whether the API server knows a copy that the view does not show, or just showed."""
+        ref = Ref(self._link.plane.name, self.pair.kind, *seen.copy_place)
+        if await self._link.plane.get(ref, metadata_only=True) is not None:
+            return True
+        there = self._sides.there(seen.place.namespace)
+        return there is None or there.get(*seen.copy_place) is not None
+
+    def _note(self, seen: Seen) -> None:
+        """Note what is held, and have it told."""
+        copy = seen.copy
+        orphaned = seen.claim is None and copy is not None and orphans.is_orphan(copy)
+        lost = bool(seen.creates_held)
+        if self._ward.note(seen.place, orphan=orphaned, lost=lost, deletion=seen.deletes_held):
+            self._link.orphaned(self.pair.kind.resource)
+
+    def _again(self, seen: Seen) -> timedelta | None:
+        """Return when to look again at what is held up by what no event tells the end of."""
+        homeless = seen.homeless and seen.copy is not None and not copies.is_managed(seen.copy)
+        if seen.deletes_held or seen.creates_held or seen.taken or homeless:
+            return _HELD
+        if seen.claim is None and seen.copy is not None:
+            return orphans.changes_in(seen.copy, seen.terms, seen.now)
+        return None
+
+    def _copy_deleted(self, app_namespace: str, copy: Manifest) -> None:
+        """Note that the control plane told of the deletion of a copy."""
+        now, ward = self._link.now(), self._ward
+        self._losses = {
+            place: time
+            for place, time in self._losses.items()
+            if place in ward.lost or abs(now - time) < guard.AT_ONCE
+        }
+        place = self._place_of(app_namespace, copy)
+        claim = None if place is None else self._sides.here.get(*place)
+        if place is not None and claim is not None and not is_deleting(claim):
+            self._losses[place] = now
+
+    def _place_of(self, app_namespace: str, copy: Manifest) -> ObjectKey | None:
+        if self.pair.kind.namespaced:
+            return ObjectKey(app_namespace, name_of(copy))
+        return self.pair.claim_of(copy)
 
     async def _act(self, seen: Seen, decision: Decision, there: Recent) -> None:
         link = self._link
@@ -208,10 +295,7 @@ class Instances:
             return
         known = (Known(APP_CLUSTER, self._sides.here), Known(CONTROL_PLANE, there))
         try:
-            if _makes_a_copy(seen, decision):
-                await self._making.make(seen, decision, known)
-            else:
-                await link.hands.carry_out(decision, known)
+            await link.hands.carry_out(decision, known)
         except ClusterError as error:
             if is_refusal(error):
                 self._tell(seen, _denied(error))
@@ -230,7 +314,8 @@ class Instances:
         if not is_deleting(claim):
             self._link.want(place.namespace)
         elif self._link.homes.mapping(place.namespace) is None:
-            seen = Seen(place, place, claim, None)
+            terms = self._link.guards.terms(self.pair.kind.resource)
+            seen = Seen(place, place, claim, None, terms, self._link.now())
             decision, seen = await self._decided(seen)
             await self._link.hands.carry_out(decision, (Known(APP_CLUSTER, self._sides.here),))
 
@@ -283,40 +368,6 @@ class Instances:
     def _say(self, seen: Seen, what: str) -> None:
         self._link.troubles.say(self.pair.kind.resource, _key(seen.place), what)
 
-    def _bound_copies(self) -> int:
-        return sum(one.view.store.count(_BOUND) for one in self._sides.all().values())
-
-    def _take_up(self) -> None:
-        """See, once, which marked claims have no copy, before any more are marked."""
-        lacking = losses.bereft_places(self._sides, _MARKED, without=self._making.ours)
-        self._making.take_up(lacking, held=self._ward.recreation_held())
-
-    @property
-    def pending(self) -> bool:
-        """Whether more may come to light soon."""
-        return self._sides.pending
-
-    @property
-    def read(self) -> bool:
-        """Whether the app cluster was read: while it was not, every copy counts as an orphan."""
-        return self._sides.view.synced
-
-    def orphans(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
-        """Count the copies without a claim, and all copies."""
-        return losses.orphans(self._sides, _BOUND, besides)
-
-    def bereft(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
-        """Count the marked claims without a copy, and all marked claims.
-
-        Those that this process has just marked have not lost what they never had.
-        """
-        ours = self._making.ours - set(besides)
-        return losses.bereft(self._sides, _MARKED, leaving=_LEAVING, besides=besides, without=ours)
-
-    def copies_in(self, app_namespace: str) -> Sequence[ObjectKey]:
-        """Return the places of the bound copies that belong to an app namespace."""
-        return losses.copies_in(self._sides, _BOUND, app_namespace)
-
     def wake_everything(self) -> None:
         """Have all looked at that may have been held."""
         self._sides.wake_everything()
@@ -330,35 +381,16 @@ class Instances:
         return lambda copy: names(copy) if copies.is_managed(copy) else ()
 
 
-def _marked(claim: Manifest) -> Sequence[str]:
-    """Return the place of a claim that has, or had, a copy, as an index does."""
-    return () if is_deleting(claim) else _leaving_or_marked(claim)
-
-
-def _leaving(claim: Manifest) -> Sequence[str]:
-    """Return the place of such a claim that is being deleted, as an index does."""
-    return _leaving_or_marked(claim) if is_deleting(claim) else ()
-
-
 def _living(claim: Manifest) -> Sequence[str]:
     """Return the app namespace where a developer wants something, as an index does."""
     stays = not is_deleting(claim) and not copies.is_providers(claim)
     return (namespace_of(claim),) if stays else ()
 
 
-def _leaving_or_marked(claim: Manifest) -> Sequence[str]:
-    return ("/".join(identity_of(claim)),) if copies.is_managed(claim) else ()
-
-
-def _makes_a_copy(seen: Seen, decision: Decision) -> bool:
-    living = seen.claim is not None and not is_deleting(seen.claim)
-    return living and seen.copy is None and bool(decision.tasks)
-
-
-def _waits(seen: Seen) -> bool:
-    """Tell whether something is held up by what no event tells the end of."""
-    homeless = seen.homeless and seen.copy is not None
-    return bool(seen.deletes_held or seen.creates_held or seen.taken or homeless)
+def _deletes_copy(seen: Seen, decision: Decision) -> bool:
+    """Tell whether the copy of a claim that is being deleted would go."""
+    steps = [step for task in decision.tasks for step in task.steps]
+    return seen.claim is not None and any(isinstance(one, Delete) for one in steps)
 
 
 def _denied(error: ClusterError) -> Note:

@@ -1,18 +1,18 @@
 """Brings app namespaces and the APIServiceNamespaces of a space together."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from konnector.decisions import guard, namespace
+from konnector.decisions import namespace, orphans
 from konnector.decisions.namespace import Removal, Seen
-from konnector.guardian import PENDING, Guardian
+from konnector.guardian import Guardian
 from konnector.hands import Hands
 from konnector.provider_views import ProviderViews
 from konnector.syncs import Syncs
 from konnector.tools import Tools
-from reconciler.api.service_namespace import released_kinds
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE, released_kinds
 from reconciler.core import keys
 from reconciler.core.decision import Note
 from reconciler.core.errors import AlreadyExists, ClusterError
@@ -21,13 +21,13 @@ from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
 
 _SOON: Final = timedelta(seconds=1)
+_HELD: Final = timedelta(minutes=1)
 
 
 class Namespaces:
     """The controller of a space's mappings, by app namespace; run it once.
 
-    `binding` is the APIServiceBinding of a name, `wake` has an app namespace looked at, `tell`
-    tells developers.
+    `binding` is the APIServiceBinding of a name, `tell` tells developers.
     """
 
     def __init__(  # noqa: PLR0913 - each is known to another part of the program
@@ -40,87 +40,81 @@ class Namespaces:
         syncs: Syncs,
         *,
         binding: Callable[[str], Manifest | None],
-        wake: Callable[[str], None],
         tell: Callable[[Note], None],
     ) -> None:
         self._tools, self._plane, self._views = tools, plane, views
         self._guardian, self._hands, self._syncs = guardian, hands, syncs
-        self._binding, self._wake, self._tell = binding, wake, tell
-        self._ward = guardian.over(guard.APP_NAMESPACES, self)
-        self._ward.enter()
+        self._binding, self._tell = binding, tell
+        self._resource = API_SERVICE_NAMESPACE.resource
+        self._ward = guardian.ward(self._resource)
+        self._ended: set[str] = set()  # app namespaces that were seen on their way out
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one app namespace and its mapping, and write what follows."""
+        if self._guardian.stranger():
+            return _HELD
         seen = self._look(key)
-        if namespace.leaving(seen):
-            seen = replace(seen, deletes_held=self._held(key))
         if namespace.leaving(seen) and seen.mapping is not None:
+            if self.pending:
+                return _SOON
             removal = await self._removal(seen.mapping)
-            # Which app cluster says so is to be known, too.
-            held = await self._ward.deletes_still_held(_place(key))
+            # Which app cluster says so is to be known, too, and what was confirmed by now.
+            await self._guardian.look_at_app_cluster()
+            await self._guardian.look_at_confirmations()
             if removal.gone:  # all this takes long enough for it to be made again, with claims
                 removal = replace(removal, gone=await self._is_gone(key))
-            seen = replace(self._look(key), removal=removal, deletes_held=held)
+            seen = replace(self._look(key), removal=removal)
+        self._ward.note(_place(key), orphan=self._is_orphan(seen))
         decision = namespace.decide(seen)
         for note in decision.notes:
             self._tell(note)
-        if seen.deletes_held == PENDING:
-            return _SOON
+        if self._guardian.stranger():
+            return _HELD
         try:
             await self._hands.carry_out(decision, ())
         except AlreadyExists:
             return None  # its event is on the way
         return decision.again
 
+    def observe(self, name: str) -> None:
+        """Note whether an app namespace is on its way out, as the view of them shows it now."""
+        live = self._tools.namespaces.get("", name)
+        if live is None:
+            return
+        if is_deleting(live):
+            self._ended.add(name)
+        else:
+            self._ended.discard(name)
+
     def _look(self, name: str) -> Seen:
         app_namespace = self._tools.namespaces.get("", name)
         mapping = self._views.mappings.get(self._views.space, name)
+        ended = name in self._ended or namespace.has_ended(mapping)
         return Seen(
             name=name,
             space=self._views.space,
+            terms=self._guardian.terms(self._resource),
+            now=self._tools.clock.now(),
             app_cluster_uid=self._guardian.app_cluster_uid,
             app_namespace=app_namespace,
             mapping=mapping,
             wanted=self._syncs.needs(name),
+            ended=ended,
+            occupied=self._syncs.has_copies(name)
+            or (not ended and self._guardian.has_orphans(name)),
             confirmed=self._guardian.confirmed,
         )
 
-    def _held(self, name: str) -> str:
-        """Return why the mapping stays: for its own sake, or for that of what lies behind it."""
-        return self._guardian.held_with(name) or self._ward.deletes_held(_place(name))
+    @staticmethod
+    def _is_orphan(seen: Seen) -> bool:
+        mapping, absent = seen.mapping, seen.app_namespace is None
+        return absent and mapping is not None and orphans.is_orphan(mapping)
 
     @property
     def pending(self) -> bool:
         """Whether copies may be behind a mapping of which nothing is known yet."""
         exports = [one for one in self._views.exports.all() if _is_namespaced(one)]
         return not self._syncs.settled or any(self._is_unread(name_of(one)) for one in exports)
-
-    @property
-    def read(self) -> bool:
-        """Whether the app cluster's namespaces were read; they are before anything else."""
-        return True
-
-    def orphans(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
-        """Count the mappings whose app namespace is gone, and all mappings."""
-        mapped = set(self._views.mappings.names(self._views.space))
-        there = set(self._tools.namespaces.names(""))
-        gone = {place.name for place in besides} - mapped
-        return len(mapped - there) + len(gone), len(mapped) + len(gone)
-
-    def bereft(self, besides: Collection[ObjectKey]) -> tuple[int, int]:
-        """Nothing: an app namespace that lost its mapping may have never had one."""
-        del besides
-        return 0, 0
-
-    def copies_in(self, app_namespace: str) -> Sequence[ObjectKey]:
-        """Nothing: mappings are behind no mapping."""
-        del app_namespace
-        return ()
-
-    def wake_everything(self) -> None:
-        """Have all mappings looked at."""
-        for name in self._views.mappings.names(self._views.space):
-            self._wake(name)
 
     def _is_unread(self, name: str) -> bool:
         """Tell whether an export is bound, and its instances were not all seen."""

@@ -67,7 +67,8 @@ class Seen:
     apiservicebindings cluster-scoped, so the CRD must not be owned by the binding.
     `claim_problems` are sentences about accepted claims that cannot be served, `refusals` about
     instances that one side does not take (quota, admission); in neither is anything that changes
-    by itself, such as an age, or is secret.
+    by itself, such as an age, or is secret. `orphans` is what there is to say of copies whose
+    instance is absent, `stranger` why nothing may be written on either side (`guard.stranger`).
     """
 
     binding: Manifest = field(repr=False)
@@ -81,6 +82,8 @@ class Seen:
     unowned: bool = False
     claim_problems: Sequence[str] = ()
     refusals: Sequence[str] = ()
+    orphans: str = ""
+    stranger: str = ""
 
     @property
     def synced(self) -> bool:
@@ -116,7 +119,7 @@ def decide(seen: Seen) -> Decision:
     """
     if is_deleting(seen.binding):
         return NOTHING
-    plan = seen.plan
+    plan = None if seen.stranger else seen.plan
     held = {one.type: one for one in _held(seen.binding)}
     told = tuple(_conditions(seen, plan, held))
     notes = (*_written(seen, plan), *_troubles(told, held))
@@ -131,7 +134,13 @@ def synced_kind(seen: Seen) -> Kind | None:
     waits for its instances to go, and those for the sync.
     """
     plan = seen.plan
-    if is_deleting(seen.binding) or plan is None or seen.export is None or seen.crd is None:
+    if (
+        seen.stranger
+        or is_deleting(seen.binding)
+        or plan is None
+        or seen.export is None
+        or seen.crd is None
+    ):
         return None
     usable = plan.standing in ("ours", "left") and crd.is_established(seen.crd)
     kind = crd.instance_kind(seen.export, seen.crd)
@@ -156,7 +165,7 @@ def _tasks(plan: Plan | None) -> tuple[Task, ...]:
 
 
 def _fields(seen: Seen) -> dict[str, JSON]:
-    if seen.provider is None or not seen.synced:
+    if seen.provider is None or not seen.synced or seen.stranger:
         return {}
     name = get_text(seen.provider.cluster_binding, "spec", "providerPrettyName")
     said = get_text(seen.binding, "status", "providerPrettyName")
@@ -238,6 +247,8 @@ def _not_known(seen: Seen) -> tuple[Sequence[str], str]:
 
 def _connected(seen: Seen, plan: Plan | None) -> Condition:
     name = name_of(seen.binding)
+    if seen.stranger:
+        return conditions.false(causes.NOT_OF_THIS_SPACE, seen.stranger)
     if seen.export is None:
         message = f"APIServiceExport {name} not found on the service provider cluster."
         return conditions.false(causes.EXPORT_NOT_FOUND, message)
@@ -272,7 +283,9 @@ def _of_ours(seen: Seen, held: Mapping[str, Condition]) -> Iterator[Condition]:
     """Tell of what only we tell of, each from its first trouble on."""
     troubles: list[tuple[Cause, Sequence[str]]] = [
         (causes.CLAIMS_DEGRADED, seen.claim_problems),
-        (causes.INSTANCES_REFUSED, seen.refusals),
+        (causes.ORPHANED, [seen.orphans, *seen.refusals])
+        if seen.orphans
+        else (causes.INSTANCES_REFUSED, seen.refusals),
     ]
     if seen.export is not None:
         troubles.append((causes.VERSIONS_DIFFER, _lossy(seen.export)))

@@ -5,17 +5,21 @@ where an accepted claim lets it go, whatever annotations say. So what the claims
 never sent to the control plane (H1), and what they do not let down is not brought (H2). What comes
 down has to be asked for, too: by an instance of a developer in that app namespace.
 
-A copy is deleted if its origin is gone or on its way out, and a claim of that direction still
-reaches its name. It was made under a claim that its labels may no longer meet, and nobody else
-would ever collect it; but no claim at all means that claims were withdrawn, which leaves copies
-where they are (E.3). Refuses to know where objects come from, and how many there are.
+A copy in the app cluster is deleted if its origin is gone or on its way out, and a claim of that
+direction still reaches its name. It was made under a claim that its labels may no longer meet, and
+nobody else would ever collect it; but no claim at all means that claims were withdrawn, which
+leaves copies where they are (E.3). On the control plane, such a copy becomes an orphan: its origin
+has no finalizer of ours, so nobody knows whether it was deleted or lost. Refuses to know where
+objects come from, and how many there are.
 """
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum, auto
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from konnector.decisions import orphans
 from konnector.decisions.claims import Rule, carried_by
 from konnector.decisions.copies import (
     content,
@@ -26,6 +30,7 @@ from konnector.decisions.copies import (
     travelling_labels,
 )
 from konnector.decisions.difference import difference
+from konnector.decisions.orphans import Terms
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.core import keys
 from reconciler.core.decision import (
@@ -92,6 +97,7 @@ class Seen:
     `rival`: `perhaps` where the view of another provider is not complete. `space_uid` is that of
     this provider's space, with which it marks what it brings where it may not be alone; what is
     not marked may be of any provider.
+    `terms`: on which an orphan goes at the time `now`.
     `deleted_at` is the resourceVersion that `provider` had when somebody else deleted its copy in
     the app cluster, "" where nobody is known to have done so.
     `living` are the bindings of which a developer has an instance in this app namespace that is not
@@ -102,6 +108,8 @@ class Seen:
     rules: Sequence[Rule]
     claim_place: ObjectKey
     copy_place: ObjectKey
+    terms: Terms
+    now: datetime
     consumer: Manifest | None = field(default=None, repr=False)
     provider: Manifest | None = field(default=None, repr=False)
     consumer_partial: bool = False
@@ -119,7 +127,8 @@ class _Way(Enum):
     DOWN = auto()
     UP = auto()
     COLLECT_CONSUMER = auto()
-    COLLECT_PROVIDER = auto()
+    ORPHAN = auto()
+    COLLECT_ORPHAN = auto()
     CONFLICT = auto()
 
 
@@ -213,11 +222,13 @@ def _is_a_rivals(seen: Seen, copy: Manifest) -> bool:
 
 def _up(seen: Seen) -> _Way:
     origin, copy = seen.consumer, seen.provider
-    if origin is None or is_deleting(origin):
+    if origin is None:
         if copy is None or not _is_copy(copy, _CONSUMER) or not _reached(seen, down=False):
             return _Way.LEAVE
-        return _Way.COLLECT_PROVIDER
-    if copy is not None and is_deleting(copy):
+        if not orphans.is_orphan(copy):
+            return _Way.ORPHAN
+        return _Way.COLLECT_ORPHAN if orphans.may_go(copy, seen.terms, seen.now) else _Way.LEAVE
+    if is_deleting(origin) or (copy is not None and is_deleting(copy)):
         return _Way.LEAVE
     return _Way.UP if _may_go_up(seen, origin) else _Way.LEAVE
 
@@ -296,7 +307,9 @@ def _steps(seen: Seen, way: _Way) -> tuple[Step, ...]:
     consumer, provider = seen.consumer, seen.provider
     if way is _Way.COLLECT_CONSUMER and consumer is not None:
         return (deletion(APP_CLUSTER, seen.kind, consumer),)
-    if way is _Way.COLLECT_PROVIDER and provider is not None:
+    if way is _Way.ORPHAN and provider is not None:
+        return (orphans.mark(CONTROL_PLANE, seen.kind, provider, seen.terms, seen.now),)
+    if way is _Way.COLLECT_ORPHAN and provider is not None:
         return (deletion(CONTROL_PLANE, seen.kind, provider),)
     here = Ref(APP_CLUSTER, seen.kind, *seen.claim_place)
     there = Ref(CONTROL_PLANE, seen.kind, *seen.copy_place)
@@ -373,6 +386,7 @@ def _metadata_changes(origin: Manifest, copy: Manifest, travel: _Travel) -> dict
         travelling_annotations(copy, more), travelling_annotations(origin, more)
     )
     annotations |= {key: value for key, value in marks.items() if held.get(key) != value}
+    annotations |= orphans.unmarks(copy)
     changes = {"labels": labels, "annotations": annotations}
     return {name: change for name, change in changes.items() if change}
 

@@ -1,35 +1,49 @@
-"""When the konnector refuses to delete or to make anew, because one side may have lost all. Pure.
+"""When the konnector holds its writes, since one side may have lost or been exchanged. Pure.
 
-mapping.md 10, protocol-konnector.md D.6, H4. An app cluster that comes back empty, or another one
-in its place, would take all services of its space along; a space that comes back empty would give
-each claim a new, empty service. So nothing is deleted, or made anew, while a cluster or space is
-not the one that was recorded, or while most of a kind is lost at once. A person allows it for an
-hour. What a konnector sees for the first time is recorded, and trusted. More loss never opens a
-guard. Refuses to know how objects are counted.
+mapping.md 10, protocol-konnector.md D.6, H4. A kubeconfig may lead to another app cluster than the
+one whose services are in the space: then nothing is written on either side. A CRD that goes takes
+all claims along, which nobody meant: their copies are held. A claim that lost its copy would get a
+new, empty service: it gets none unasked. A person allows each by an annotation on the
+ClusterBinding. What a konnector sees for the first time is recorded, and trusted. Refuses to know
+how objects are found. What is only absent is for `orphans` to judge.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
+from konnector.decisions import orphans
 from konnector.decisions.sides import APP_CLUSTER
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.core import causes, conditions, keys, names
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import Decision, Note, Patch, preconditions_of
-from reconciler.core.manifest import Manifest, annotations_of, get_list, is_deleting, ref_of
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    get_list,
+    get_map,
+    get_maps,
+    get_text,
+    is_deleting,
+    put,
+    ref_of,
+)
 from reconciler.core.moments import moment
 from reconciler.core.refs import SECRET, ObjectKey
 
-HONOURED: Final = timedelta(hours=1)  # a confirmation, from the time that it tells
+HONOURED: Final = timedelta(hours=1)  # a confirmation that is about a time, from that time on
 SKEW: Final = timedelta(minutes=1)  # so far that time may lie ahead of our clock
-FEW: Final = 5  # so many lost at once are never too many
-APP_NAMESPACES: Final = "app namespaces"  # as a `Count.what`: those that have a mapping
-LATELY: Final = timedelta(minutes=1)  # so long what was let through counts as lost, too
-AGAIN: Final = timedelta(minutes=1)  # when to count again while a guard is closed
+FEW: Final = 5  # so many deletions at once are never too many
+AT_ONCE: Final = timedelta(minutes=1)
+ALL: Final = "all"  # as a `confirm-recreate`
+AGAIN: Final = timedelta(minutes=1)  # when to look again while a guard is closed
 
-_SHOWN: Final = 5  # kinds in one sentence
+_DELETE: Final = "Delete"
+# Confirmations that do not say themselves when they were given.
+_DATED: Final = (f"f:{keys.CONFIRM_RECREATE}", f"f:{keys.CONFIRM_ORPHANS}")
 
 Problem: TypeAlias = tuple[Cause, str]
 
@@ -40,8 +54,8 @@ class Identity:
 
     `space` is its name, `app_cluster_uid` the uid of the app cluster's Namespace kube-system and
     `space_uid` that of the space's Namespace; "" = not known. `recorded_app_clusters` are from
-    all mappings of the space, `recorded_spaces` from the Secrets in the app cluster that hold its
-    kubeconfig: none in control-plane mode, where no such Secret is.
+    the space and all of its mappings, `recorded_spaces` from the Secrets in the app cluster that
+    hold its kubeconfig: none in control-plane mode, where no such Secret is.
     """
 
     space: str
@@ -52,76 +66,59 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmations:
-    """When a person allowed what is held; None: never, or not as an RFC 3339 time."""
+class Recreation:
+    """Which lost copies may be made again: of all `resources`, or of ALL, from this time on."""
 
-    mass_delete: datetime | None = None
-    recreate: datetime | None = None
+    resources: frozenset[str] = frozenset()
+    since: datetime | None = None
+
+    def allows(self, resource: str, now: datetime) -> bool:
+        """Tell whether it allows that now."""
+        named = bool(self.resources & {resource, ALL})
+        return named and is_confirmed(self.since, now)
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
-    """How many of `bound` objects of a kind lack their other side. `lost` are among `bound`.
+class Confirmations:
+    """What a person allowed of what is held; None: never, or not as an RFC 3339 time."""
 
-    `what` is `plural.group`, or APP_NAMESPACES. What is being deleted counts until it is gone, and
-    what a guard let through counts a while longer (`still_lost`).
+    app_cluster: str = ""
+    mass_delete: datetime | None = None
+    recreate: Recreation = Recreation()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What of one kind is held: the places of its orphans, and of claims that lost their copy.
+
+    `resource` is `plural.group`. `deletion` is why copies of claims that are being deleted are.
     """
 
-    what: str
-    lost: int
-    bound: int
-
-    @property
-    def is_mass(self) -> bool:
-        """Tell whether so many cannot be meant: more than five, and more than half."""
-        return self.lost > FEW and 2 * self.lost > self.bound
+    resource: str
+    orphans: Collection[ObjectKey] = ()
+    lost: Collection[ObjectKey] = ()
+    deletion: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that the ClusterBinding has to tell of the guards.
-
-    `copies` count bound copies, and mappings, whose claim or app namespace is gone; `claims` count
-    bound claims without a copy, but for those that this process has just marked.
-    """
+    """All that the ClusterBinding has to tell of the guards."""
 
     cluster_binding: Manifest = field(repr=False)
     identity: Identity
-    copies: Sequence[Count] = ()
-    claims: Sequence[Count] = ()
+    held: Sequence[Held] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """One guard in words. `other` tells of a stranger, `unknown` of a uid that is not known."""
-
-    key: str
-    effect: str
-    other: str
-    unknown: str
-    loss: str
-    causes: tuple[Cause, Cause, Cause]  # changed, unknown, too many
-
-
-_DELETES: Final = _Rule(
-    keys.CONFIRM_MASS_DELETE,
-    "Nothing is deleted on the control plane",
-    "this app cluster (uid {live} of its Namespace kube-system) is not the one whose services are"
-    " in the space ({recorded})",
-    "the uid of Namespace kube-system in the app cluster is not known",
-    "more than half of the bound {what} are gone from the app cluster at once",
-    (causes.APP_CLUSTER_CHANGED, causes.APP_CLUSTER_UNKNOWN, causes.MASS_DELETE_HELD),
-)
-_RECREATION: Final = _Rule(
-    keys.CONFIRM_RECREATE,
-    "Lost copies are not made again on the control plane, because each would be a new, empty"
-    " service, and credentials stay in the app cluster",
-    "this space (uid {live} of its Namespace) is not the one that the app cluster was bound to"
-    " ({recorded})",
-    "the uid of the space's Namespace is not known",
-    "more than half of the bound {what} have no copy there",
-    (causes.SPACE_CHANGED, causes.SPACE_UNKNOWN, causes.MASS_RECREATION_HELD),
-)
+def trimmed(cluster_binding: Manifest) -> Manifest:
+    """Return a ClusterBinding as a view keeps it: with who wrote which confirmation, and when."""
+    kept: list[JSON] = []
+    for entry in get_maps(cluster_binding, "metadata", "managedFields"):
+        notes = get_map(entry, "fieldsV1", "f:metadata", "f:annotations")
+        ours: Manifest = {one: {} for one in notes if one in _DATED}
+        if ours:
+            fields: Manifest = {"f:metadata": {"f:annotations": ours}}
+            kept.append({"time": entry.get("time"), "fieldsV1": fields})
+    return put(cluster_binding, kept, "metadata", "managedFields")
 
 
 def recorded(objects: Iterable[Manifest], key: str) -> frozenset[str]:
@@ -131,11 +128,24 @@ def recorded(objects: Iterable[Manifest], key: str) -> frozenset[str]:
 
 def confirmations_of(cluster_binding: Manifest | None) -> Confirmations:
     """Return what a space's ClusterBinding says that is allowed."""
-    notes = {} if cluster_binding is None else annotations_of(cluster_binding)
+    if cluster_binding is None:
+        return Confirmations()
+    notes = annotations_of(cluster_binding)
     return Confirmations(
+        notes.get(keys.CONFIRM_APP_CLUSTER, ""),
         moment(notes.get(keys.CONFIRM_MASS_DELETE, "")),
-        moment(notes.get(keys.CONFIRM_RECREATE, "")),
+        _recreation(cluster_binding, notes.get(keys.CONFIRM_RECREATE, "")),
     )
+
+
+def written_at(cluster_binding: Manifest, key: str) -> datetime | None:
+    """Return when an annotation was written, at the latest; None where nobody knows."""
+    times = [
+        moment(get_text(entry, "time"))
+        for entry in get_maps(cluster_binding, "metadata", "managedFields")
+        if f"f:{key}" in get_map(entry, "fieldsV1", "f:metadata", "f:annotations")
+    ]
+    return max((one for one in times if one is not None), default=None)
 
 
 def is_confirmed(time: datetime | None, now: datetime) -> bool:
@@ -146,70 +156,111 @@ def is_confirmed(time: datetime | None, now: datetime) -> bool:
 def changes_in(confirmations: Confirmations, now: datetime) -> timedelta | None:
     """Return when to look again, because a confirmation may begin or end then."""
     found = []
-    for time in (confirmations.mass_delete, confirmations.recreate):
+    for time in (confirmations.mass_delete, confirmations.recreate.since):
         if time is None or (age := now - time) >= HONOURED:
             continue
         found.append(HONOURED - age if age >= -SKEW else min(-SKEW - age, HONOURED))
     return min(found, default=None)
 
 
-def deletes(
-    identity: Identity, count: Count, *, confirmations: Confirmations, now: datetime
-) -> str:
-    """Return why nothing of the counted kind is deleted on the control plane; "" where it is.
+def stranger(identity: Identity, confirmed: str) -> Problem | None:
+    """Return why nothing may be written on either side: this may be another app cluster.
 
-    It is about what the app cluster no longer has: bound copies without a claim, copies that the
-    consumer owned, mappings without an app namespace.
+    `confirmed` is the uid of the one that a person says is meant.
     """
-    found = _problem(_DELETES, identity, (count,), confirmations.mass_delete, now)
-    return found[1] if found else ""
+    live = identity.app_cluster_uid
+    others = sorted(identity.recorded_app_clusters - {live})
+    if not others or (live and confirmed == live):
+        return None
+    if not live:
+        return causes.APP_CLUSTER_UNKNOWN, (
+            "Nothing is written on either side: the uid of Namespace kube-system in the app"
+            " cluster is not known. Let the konnector read that Namespace"
+        )
+    return causes.APP_CLUSTER_CHANGED, (
+        "Nothing is written on either side: this app cluster (uid"
+        f" {live} of its Namespace kube-system) is not the one whose services are in the space"
+        f" ({orphans.listed(others)}). Correct the kubeconfig; or, if this one is to have them from"
+        f" now on, confirm it, on the control plane: "
+        f"{_command(identity.space, keys.CONFIRM_APP_CLUSTER, live)}"
+    )
 
 
-def recreations(
-    identity: Identity, count: Count, *, confirmations: Confirmations, now: datetime
-) -> str:
-    """Return why a bound claim of the counted kind gets no new copy; "" where it does."""
-    found = _problem(_RECREATION, identity, (count,), confirmations.recreate, now)
-    return found[1] if found else ""
+def other_space(identity: Identity) -> Problem | None:
+    """Return why what the space lacks says nothing: it may be another one than was bound."""
+    live = identity.space_uid
+    others = sorted(identity.recorded_spaces - {live})
+    if not others:
+        return None
+    if not live:
+        return causes.SPACE_UNKNOWN, _lost(
+            "the uid of the space's Namespace is not known", identity
+        )
+    return causes.SPACE_CHANGED, _lost(
+        f"this space (uid {live} of its Namespace) is not the one that the app cluster was bound to"
+        f" ({orphans.listed(others)})",
+        identity,
+    )
 
 
-def still_lost(
-    let_through: Mapping[ObjectKey, datetime], *, now: datetime, held: bool
-) -> dict[ObjectKey, datetime]:
-    """Return what of it, by the time at which a guard let it through, counts as lost still.
+def is_being_deleted(space: Manifest, resource: str) -> bool:
+    """Tell whether klutchctl deletes all instances of a resource, as it notes on the space."""
+    return f"{resource}={_DELETE}" in annotations_of(space).get(keys.LEAVING, "").split(",")
 
-    Whatever is lost shows bit by bit, in watch events: alone, each is one of many. `held` is
-    whether too many were lost at the last count. None of them is forgotten then, or the rest
-    would be few a minute later.
+
+def too_many(times: Iterable[datetime], mine: datetime, total: int) -> bool:
+    """Tell whether a deletion is one of more at once than can be meant.
+
+    `times` are when all that are known were asked for, `total` is how many objects there were.
     """
-    if held:
-        return dict(let_through)
-    return {place: time for place, time in let_through.items() if abs(now - time) < LATELY}
+    near = sorted(time for time in times if abs(time - mine) < AT_ONCE)
+    most = max(FEW, total // 2)
+    return any(later - first < AT_ONCE for first, later in zip(near, near[most:], strict=False))
+
+
+def mass_deletion(resource: str, why: str, space: str) -> str:
+    """Return the sentence about copies of claims that are deleted, but hardly meant to be."""
+    now = '"$(date -u +%Y-%m-%dT%H:%M:%SZ)"'
+    return (
+        f"Copies of {resource} whose claims are being deleted are kept, and the claims wait: {why}."
+        " If this is meant, allow it for an hour, on the control plane: "
+        f"{_command(space, keys.CONFIRM_MASS_DELETE, now)}"
+    )
+
+
+def lost(resource: str, space: str) -> str:
+    """Return the sentence about a claim that lost its copy."""
+    return (
+        "The copy of this claim is gone from the control plane, and is not made again, because it"
+        " would be a new, empty service. If that is meant, allow it for an hour, on the control"
+        f" plane: {_command(space, keys.CONFIRM_RECREATE, resource)}"
+    )
 
 
 def told(seen: Seen, *, now: datetime) -> Decision:
     """Return the conditions of the ClusterBinding, what is worth an Event, and when to look again.
 
-    There is nothing to write but that. An Event comes once, with the figures; the condition has
-    none, so that it is not written with each object that is lost.
+    There is nothing to write but that. A condition is told from its first trouble on.
     """
     confirmed = confirmations_of(seen.cluster_binding)
-    found = (
-        (_DELETES, seen.copies, confirmed.mass_delete),
-        (_RECREATION, seen.claims, confirmed.recreate),
-    )
+    found = {
+        causes.DELETES_ALLOWED: stranger(seen.identity, confirmed.app_cluster) or _deletions(seen),
+        causes.RECREATION_ALLOWED: _recreations(seen, confirmed, now),
+        causes.INSTANCES_IN_SYNC: _orphans(seen),
+    }
+    before = conditions.parse(get_list(seen.cluster_binding, "status", "conditions"))
     said: list[Condition] = []
     notes: list[Note] = []
-    for rule, counts, time in found:
-        problem = _problem(rule, seen.identity, counts, time, now)
-        before = _said_before(seen.cluster_binding, rule)
-        if problem is not None:
-            said.append(conditions.false(*problem))
-            if before is None or not before.says_the_same(said[-1]):
-                notes.append(_note(problem, counts))
-        elif before is not None:
-            said.append(conditions.true(before.type))
-    closed = any(one.status == conditions.FALSE for one in said)
+    for condition_type, problem in found.items():
+        held = conditions.find(before, condition_type)
+        if problem is None:
+            said += [] if held is None else [conditions.true(condition_type)]
+            continue
+        cause, message = problem
+        said.append(conditions.false(cause, message))
+        if held is None or not held.says_the_same(said[-1]):
+            notes.append(Note(cause.reason, message, "Warning", action="Hold"))
+    closed = any(found.values())
     times = [changes_in(confirmed, now), AGAIN if closed else None]
     again = min((time for time in times if time is not None), default=None)
     return Decision(conditions=tuple(said), notes=tuple(notes), again=again)
@@ -230,60 +281,68 @@ def space_record(secret: Manifest, identity: Identity, *, confirmed: bool) -> Pa
     return Patch(ref_of(APP_CLUSTER, SECRET, secret), {"metadata": metadata})
 
 
-def _problem(
-    rule: _Rule,
-    identity: Identity,
-    counts: Sequence[Count],
-    confirmed: datetime | None,
-    now: datetime,
-) -> Problem | None:
-    if is_confirmed(confirmed, now):
-        return None
-    found = _stranger(rule, identity) or _loss(rule, counts)
-    if found is None:
-        return None
-    cause, why = found
-    command = (
-        f"kubectl annotate {CLUSTER_BINDING.resource} {names.CLUSTER_BINDING} -n {identity.space}"
-        f' --overwrite {rule.key}="$(date -u +%Y-%m-%dT%H:%M:%SZ)"'
-    )
-    return cause, (
-        f"{rule.effect}: {why}. If this is meant, allow it for an hour, on the control plane:"
-        f" {command}"
+def alone(place: ObjectKey, losses: Mapping[ObjectKey, datetime]) -> bool:
+    """Tell whether the deletion of a copy, as it was watched, was no part of a larger loss."""
+    mine = losses.get(place)
+    return mine is not None and not any(
+        abs(time - mine) < AT_ONCE for one, time in losses.items() if one != place
     )
 
 
-def _stranger(rule: _Rule, identity: Identity) -> Problem | None:
-    if rule is _DELETES:
-        live, known = identity.app_cluster_uid, identity.recorded_app_clusters
-    else:
-        live, known = identity.space_uid, identity.recorded_spaces
-    others = sorted(known - {live})
-    changed, unknown, _ = rule.causes
-    if not others:
+def _recreation(cluster_binding: Manifest, value: str) -> Recreation:
+    """Read a `confirm-recreate`: resources, or ALL, or, as before, a time, which means all."""
+    time = moment(value)
+    if time is not None:
+        return Recreation(frozenset({ALL}), time)
+    resources = frozenset(filter(None, (one.strip() for one in value.split(","))))
+    return Recreation(resources, written_at(cluster_binding, keys.CONFIRM_RECREATE))
+
+
+def _deletions(seen: Seen) -> Problem | None:
+    found = sorted(one.deletion for one in seen.held if one.deletion)
+    return (causes.MASS_DELETION, ". ".join(found)) if found else None
+
+
+def _recreations(seen: Seen, confirmed: Confirmations, now: datetime) -> Problem | None:
+    other = other_space(seen.identity)
+    if other is not None and not confirmed.recreate.allows(ALL, now):
+        return other
+    held = {one.resource: one.lost for one in seen.held if one.lost}
+    if not held:
         return None
-    if not live:
-        return unknown, rule.unknown
-    return changed, rule.other.format(live=live, recorded=_listed(others))
+    figures = [f"{len(places)} {what}" for what, places in sorted(held.items())]
+    some = orphans.listed(
+        "/".join(filter(None, one)) for one in sorted(set().union(*held.values()))
+    )
+    return causes.RECREATION_HELD, _lost(
+        f"of {orphans.listed(figures)} the copies are gone ({some})",
+        seen.identity,
+        ",".join(sorted(held)),
+    )
 
 
-def _loss(rule: _Rule, counts: Sequence[Count]) -> Problem | None:
-    lost = sorted({one.what for one in counts if one.is_mass})
-    return (rule.causes[-1], rule.loss.format(what=_listed(lost))) if lost else None
+def _orphans(seen: Seen) -> Problem | None:
+    found = {one.resource: one.orphans for one in seen.held if one.orphans}
+    if not found:
+        return None
+    said = [
+        orphans.sentence(resource, places, seen.identity.space)
+        for resource, places in sorted(found.items())
+    ]
+    return causes.ORPHANED, ". ".join(said)
 
 
-def _listed(texts: Sequence[str]) -> str:
-    more = len(texts) - _SHOWN
-    return ", ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _lost(why: str, identity: Identity, resources: str = ALL) -> str:
+    return (
+        "Lost copies are not made again on the control plane, because each would be a new, empty"
+        f" service, and credentials stay in the app cluster: {why}. If this is meant, allow it for"
+        f" an hour, on the control plane: "
+        f"{_command(identity.space, keys.CONFIRM_RECREATE, resources)}"
+    )
 
 
-def _said_before(cluster_binding: Manifest, rule: _Rule) -> Condition | None:
-    held = conditions.parse(get_list(cluster_binding, "status", "conditions"))
-    return conditions.find(held, rule.causes[0].type)
-
-
-def _note(problem: Problem, counts: Sequence[Count]) -> Note:
-    cause, message = problem
-    figures = sorted(f"{one.lost} of {one.bound} {one.what}" for one in counts if one.is_mass)
-    lost = f"Lost are {_listed(figures)}. " if figures else ""
-    return Note(cause.reason, f"{lost}{message}", "Warning", action="Hold")
+def _command(space: str, key: str, value: str) -> str:
+    return (
+        f"kubectl annotate {CLUSTER_BINDING.resource} {names.CLUSTER_BINDING} -n {space}"
+        f" --overwrite {key}={value}"
+    )

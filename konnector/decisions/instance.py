@@ -1,19 +1,23 @@
 """What follows from one look at a claim and its copy: the next writes, as few as there can be.
 
 protocol-konnector.md D, F.3 and H.2: the claim decides about the spec and the copy about the
-status. The claim is held by a finalizer before its copy exists and until it is gone. Refuses to
-know how objects are read and written; what must be read first is said as a `Read`.
+status. The claim is held by a finalizer before its copy exists and until it is gone, and marked
+once it has one: a claim that is marked and has none lost it. A copy goes when its claim is being
+deleted while we hold it, and never because the claim is absent: that makes it an orphan. Refuses
+to know how objects are read and written; what must be read first is said as a `Read`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from typing import Final
 
-from konnector.decisions import copies, emptied
+from konnector.decisions import copies, emptied, orphans
 from konnector.decisions.agreement import agrees
 from konnector.decisions.copies import WRITERS
 from konnector.decisions.difference import difference
+from konnector.decisions.orphans import Terms
 from konnector.decisions.pair import Pair
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.core import keys
@@ -35,7 +39,6 @@ from reconciler.core.manifest import (
     JSON,
     Manifest,
     annotations_of,
-    drop,
     finalizers_of,
     get_map,
     get_maps,
@@ -51,75 +54,7 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import ObjectKey
 
 _FIELDS: Final = "fieldsV1"
-_METADATA: Final = "f:metadata"
-_ITSELF: Final = "."
 NAME_TAKEN: Final = "NameTaken"
-
-
-def trimmed_copy(copy: Manifest) -> Manifest:
-    """Return what of a copy has to be kept: of managedFields only what konnectors wrote.
-
-    Labels and annotations that others wrote as well are left out, because no apply of ours would
-    take them away. The original's apply made it an owner of all that it saw. What others wrote
-    inside of what is one value to us tells that it is none.
-    """
-    metadata = get_map(copy, "metadata")
-    entries = get_maps(metadata, "managedFields")
-    ours = [
-        {"manager": entry.get("manager"), "operation": entry.get("operation"), _FIELDS: fields}
-        for entry in entries
-        if entry.get("manager") in WRITERS
-        and not entry.get("subresource")
-        and (fields := entry.get(_FIELDS))
-    ]
-    others = [
-        held
-        for entry in entries
-        if entry.get("manager") not in WRITERS and (held := get_map(entry, _FIELDS, _METADATA))
-    ]
-    if others:
-        ours = [one for entry in ours if get_map(one := _without(entry, others), _FIELDS)]
-    ours += _inside_of_ours(entries, ours)
-    return put(copy, ours, "metadata", "managedFields") if entries else copy
-
-
-def _inside_of_ours(entries: Sequence[Manifest], ours: Sequence[Manifest]) -> list[dict[str, JSON]]:
-    """Return what others wrote inside of what we wrote as one value, such as an empty map."""
-    return [
-        {"manager": entry.get("manager"), _FIELDS: inside}
-        for entry in entries
-        if entry.get("manager") not in WRITERS and not entry.get("subresource")
-        for one in ours
-        if (inside := _inside(get_map(one, _FIELDS), get_map(entry, _FIELDS)))
-    ]
-
-
-def _inside(ours: Manifest, theirs: Manifest) -> dict[str, JSON]:
-    found: dict[str, JSON] = {}
-    for step in ours.keys() & theirs.keys():
-        held, below = get_map(ours, step), get_map(theirs, step)
-        if held:
-            if inner := _inside(held, below):
-                found[step] = inner
-        elif first := next((one for one in below if one != _ITSELF), ""):
-            found[step] = {first: {}}  # one tells enough
-    return found
-
-
-def _without(entry: Manifest, others: Sequence[Manifest]) -> dict[str, JSON]:
-    """Return an entry without the labels and annotations that are in others, too."""
-    metadata = dict(get_map(entry, _FIELDS, _METADATA))
-    for group in ("f:labels", "f:annotations"):
-        theirs = {key for other in others for key in get_map(other, group)}
-        held = get_map(metadata, group)
-        left = {key: value for key, value in held.items() if key not in theirs}
-        if left.keys() - {_ITSELF}:
-            metadata[group] = left
-        else:
-            metadata.pop(group, None)
-    if metadata:
-        return put(entry, metadata, _FIELDS, _METADATA)
-    return drop(entry, _FIELDS, _METADATA)
 
 
 class Read(Enum):
@@ -135,16 +70,18 @@ class Seen:
 
     `claim_gone`: the API server says so too. `copy_whole`: the copy was just read, with all
     managedFields; otherwise only those of WRITERS are there. `deletes_held`, `creates_held`: why
-    nothing is deleted on the control plane, and a copy that was lost is not made again (guards of
-    mapping.md 10). `settled`: the last apply of the same claim changed nothing in the same copy.
-    `taken`: there is no copy, because an object that is not of this space has its name.
-    `homeless`: the app namespace is not there, or on its way out.
+    the copy of a claim that is being deleted is kept, and one that was lost is not made again.
+    `terms`: on which an orphan goes at the time `now`. `settled`: the last apply of the same claim
+    changed nothing in the same copy. `taken`: there is no copy, because an object that is not of
+    this space has its name. `homeless`: the app namespace is not there, or on its way out.
     """
 
     place: ObjectKey
     copy_place: ObjectKey
     claim: Manifest | None
     copy: Manifest | None
+    terms: Terms
+    now: datetime
     claim_gone: bool = False
     copy_whole: bool = False
     deletes_held: str = ""
@@ -176,33 +113,38 @@ def stated(pair: Pair, claim: Manifest) -> dict[str, JSON]:
 
 
 def _without_claim(pair: Pair, seen: Seen) -> Decision | Read:
-    """A copy whose claim is gone goes; one that nobody's konnector made comes down (D.4)."""
+    """Keep a copy whose claim is absent, as an orphan; bring down what no konnector made (D.4)."""
     copy = seen.copy
     if copy is None or is_deleting(copy):
         return NOTHING
     if not copies.is_managed(copy):
         return NOTHING if seen.homeless else _adopted(pair, seen, copy)
+    orphan = orphans.is_orphan(copy)
+    if orphan and not orphans.may_go(copy, seen.terms, seen.now):
+        return NOTHING
     if not seen.claim_gone:
         return Read.CLAIM
-    if seen.deletes_held:
-        return NOTHING
-    return _one(deletion(CONTROL_PLANE, pair.kind, copy))
+    if orphan:
+        return _one(deletion(CONTROL_PLANE, pair.kind, copy))
+    return _one(orphans.mark(CONTROL_PLANE, pair.kind, copy, seen.terms, seen.now))
 
 
 def _adopted(pair: Pair, seen: Seen, copy: Manifest) -> Decision:
-    """Make the claim first: a copy that is marked, and has none, would be deleted."""
+    """Make the claim first: a copy that is marked, and has none, is an orphan."""
     claim = copies.moved(copy, pair.kind, seen.place, {keys.BOUND: keys.BOUND_VALUE})
     claim["metadata"] = {**get_map(claim, "metadata"), "finalizers": [keys.SYNCER]}
     return _one(Create(pair.kind, claim, APP_CLUSTER), _joining(pair, copy))
 
 
 def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
-    """Hold a claim that is being deleted until its copy is really gone (H11)."""
-    copy = seen.copy
+    """Hold a claim that is being deleted until its copy is really gone (H11).
+
+    Without our finalizer it may be gone before we know what became of the copy: that is kept.
+    """
+    copy, held = seen.copy, finalizers_of(claim)
+    if keys.SYNCER not in held:
+        return NOTHING
     if copy is None or _is_let_go(claim, copy):
-        held = finalizers_of(claim)
-        if keys.SYNCER not in held:
-            return NOTHING
         rest = [one for one in held if one != keys.SYNCER]
         return _one(_patch_claim(pair, claim, {"finalizers": rest}))
     if is_deleting(copy):
@@ -234,18 +176,7 @@ def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     if owners := pair.owners:
         made["metadata"] = {**get_map(made, "metadata"), "ownerReferences": owners}
     made_there = Create(pair.kind, made, CONTROL_PLANE)
-    if keys.SYNCER in finalizers_of(claim):
-        return _one(made_there, *_held(pair, claim))
-    return _one(*_held(pair, claim), made_there)
-
-
-def unmarked(pair: Pair, claim: Manifest) -> Decision:
-    """Return what tells of a claim, just marked, that it has no copy after all. It stays held.
-
-    So a claim that is marked and has none lost it, whoever asks (mapping.md 10).
-    """
-    body: Manifest = {"metadata": {"uid": uid_of(claim), "annotations": {keys.BOUND: None}}}
-    return _one(Patch(ref_of(APP_CLUSTER, pair.kind, claim), body))
+    return _one(*_finalized(pair, claim), made_there, *_marked(pair, claim))
 
 
 def _taken(seen: Seen) -> Note:
@@ -261,7 +192,7 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
     tasks = [_held(pair, claim), _status_down(pair, claim, copy)]
     if is_deleting(copy):
         return _decision(*tasks)
-    if not copies.is_managed(copy) or keys.RELEASED in annotations_of(copy):
+    if not copies.is_managed(copy) or _joining_notes(copy):
         return _decision(*tasks, (_joining(pair, copy),))
     wanted = stated(pair, claim)
     paths_left = _paths_left(pair, copy, wanted)
@@ -363,11 +294,30 @@ def _held(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
     return (_patch_claim(pair, claim, said),) if said else ()
 
 
+def _finalized(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
+    held = finalizers_of(claim)
+    if keys.SYNCER in held:
+        return ()
+    return (_patch_claim(pair, claim, {"finalizers": [*held, keys.SYNCER]}),)
+
+
+def _marked(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
+    if copies.is_managed(claim):
+        return ()
+    return (_patch_claim(pair, claim, {"annotations": {keys.BOUND: keys.BOUND_VALUE}}),)
+
+
+def _joining_notes(copy: Manifest) -> dict[str, JSON]:
+    """Return what takes the annotations off that say that a copy has no claim."""
+    released: dict[str, JSON] = (
+        {keys.RELEASED: None} if keys.RELEASED in annotations_of(copy) else {}
+    )
+    return released | orphans.unmarks(copy)
+
+
 def _joining(pair: Pair, copy: Manifest) -> Patch:
-    """Mark a copy as this claim's, and as one that is not let go."""
-    marks: dict[str, JSON] = {**pair.marks}
-    if keys.RELEASED in annotations_of(copy):
-        marks[keys.RELEASED] = None
+    """Mark a copy as this claim's, and as one that is neither let go nor an orphan."""
+    marks: dict[str, JSON] = {**pair.marks, **_joining_notes(copy)}
     body: Manifest = {"metadata": {**preconditions_of(copy), "annotations": marks}}
     return Patch(ref_of(CONTROL_PLANE, pair.kind, copy), body)
 

@@ -1,14 +1,18 @@
 """The mapping of one app namespace: when its APIServiceNamespace is made, marked and deleted. Pure.
 
 protocol-konnector.md D.1 and H6, mapping.md 9 and 10. A mapping's end is the end of its service
-namespace, with all that is in it. Refuses to know what the backend makes of a mapping.
+namespace, with all that is in it. So it goes only if the app namespace was seen on its way out
+before it was gone; one that is just absent makes its mapping an orphan. Refuses to know what the
+backend makes of a mapping.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
+from konnector.decisions import orphans
+from konnector.decisions.orphans import Terms
 from konnector.decisions.sides import CONTROL_PLANE
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import Marks, build
@@ -23,7 +27,15 @@ from reconciler.core.decision import (
     deletion,
     preconditions_of,
 )
-from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, ref_of
+from reconciler.core.durations import format_time
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    get_text,
+    is_deleting,
+    ref_of,
+)
 
 # When to look again at a mapping that is kept, since no event tells that its reason ended.
 _AGAIN: Final = timedelta(minutes=5)
@@ -48,18 +60,22 @@ class Seen:
 
     `app_namespace` and `mapping` are as the views have them, None: absent. `wanted`: a claim that
     is not being deleted, or an object that the consumer owns and a claim selects, needs the
-    mapping. `app_cluster_uid` is "" where it is not known. `deletes_held`: why no mapping goes,
-    or nothing of a kind that has bound copies behind this one (`guard.deletes`): those would go
-    with it. `confirmed`: a mass delete is allowed.
+    mapping. `app_cluster_uid` is "" where it is not known. `ended`: the Namespace was seen on its
+    way out. `occupied`: there are copies behind the mapping, which would go with it. `terms`: on
+    which an orphan goes at the time `now`. `confirmed`: this app cluster is meant, whatever was
+    recorded.
     """
 
     name: str
     space: str
+    terms: Terms
+    now: datetime
     app_cluster_uid: str = ""
     app_namespace: Manifest | None = field(default=None, repr=False)
     mapping: Manifest | None = field(default=None, repr=False)
     wanted: bool = False
-    deletes_held: str = ""
+    ended: bool = False
+    occupied: bool = False
     confirmed: bool = False
     removal: Removal | None = None
 
@@ -78,8 +94,12 @@ def leaving(seen: Seen) -> bool:
         and not is_deleting(seen.mapping)
         and seen.app_namespace is None
         and not seen.wanted
-        and not seen.deletes_held
     )
+
+
+def has_ended(mapping: Manifest | None) -> bool:
+    """Tell whether the app namespace of a mapping was seen on its way out."""
+    return mapping is not None and keys.APP_NAMESPACE_DELETED in annotations_of(mapping)
 
 
 def decide(seen: Seen) -> Decision:
@@ -87,7 +107,7 @@ def decide(seen: Seen) -> Decision:
 
     The mapping of an app namespace that is on its way out stays until that is gone; none is made
     for it, nor for one that is not there. What a claim still needs stays, too. Another app
-    cluster's mapping is re-recorded only where a mass delete is confirmed: it is what holds the
+    cluster's mapping is re-recorded only where this one is confirmed: it is what holds the
     guard. A note is about the mapping.
     """
     mapping = seen.mapping
@@ -119,8 +139,14 @@ def _without_namespace(seen: Seen, mapping: Manifest) -> Decision:
         return NOTHING  # the view is behind, and an event is on the way
     if removal.released:
         return _kept(seen, mapping)
-    step = deletion(CONTROL_PLANE, API_SERVICE_NAMESPACE, mapping)
-    return Decision(tasks=(Task((step,)),))
+    kind = API_SERVICE_NAMESPACE
+    meant = seen.ended or has_ended(mapping)
+    if not meant and not orphans.is_orphan(mapping):
+        step = orphans.mark(CONTROL_PLANE, kind, mapping, seen.terms, seen.now)
+        return Decision(tasks=(Task((step,)),), again=_AGAIN)
+    if seen.occupied or not (meant or orphans.may_go(mapping, seen.terms, seen.now)):
+        return Decision(again=orphans.changes_in(mapping, seen.terms, seen.now) or _AGAIN)
+    return Decision(tasks=(Task((deletion(CONTROL_PLANE, kind, mapping),)),))
 
 
 def _is_ending(namespace: Manifest) -> bool:
@@ -128,15 +154,28 @@ def _is_ending(namespace: Manifest) -> bool:
 
 
 def _recorded(seen: Seen, mapping: Manifest) -> Decision:
-    held = annotations_of(mapping).get(keys.APP_CLUSTER_UID)
-    if not seen.app_cluster_uid or held == seen.app_cluster_uid:
+    """Note whose the mapping is, and how it is about its app namespace."""
+    notes: dict[str, JSON] = {}
+    held = annotations_of(mapping)
+    known, uid = held.get(keys.APP_CLUSTER_UID), seen.app_cluster_uid
+    if uid and known != uid and (not known or seen.confirmed):
+        notes[keys.APP_CLUSTER_UID] = uid
+    if seen.app_namespace is not None:
+        notes |= _of_namespace(seen.app_namespace, mapping, seen.now)
+    if not notes:
         return NOTHING
-    if held and not seen.confirmed:
-        return NOTHING
-    notes: Manifest = {keys.APP_CLUSTER_UID: seen.app_cluster_uid}
     metadata: Manifest = {**preconditions_of(mapping), "annotations": notes}
     ref = ref_of(CONTROL_PLANE, API_SERVICE_NAMESPACE, mapping)
     return Decision(tasks=(Task((Patch(ref, {"metadata": metadata}),)),))
+
+
+def _of_namespace(live: Manifest, mapping: Manifest, now: datetime) -> dict[str, JSON]:
+    """Return what changes on a mapping whose app namespace is there, or on its way out."""
+    notes = orphans.unmarks(mapping)
+    ended, ends = has_ended(mapping), _is_ending(live)
+    if ended != ends:
+        notes[keys.APP_NAMESPACE_DELETED] = format_time(now) if ends else None
+    return notes
 
 
 def _kept(seen: Seen, mapping: Manifest) -> Decision:

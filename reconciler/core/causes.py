@@ -32,7 +32,8 @@ OFFERED: Final = "Offered"
 PERMISSION_CLAIMS_IN_SYNC: Final = "PermissionClaimsInSync"
 INSTANCES_IN_SYNC: Final = "InstancesInSync"
 VERSIONS_COMPATIBLE: Final = "VersionsCompatible"
-# Ours, on ClusterBinding: whether guards let a konnector delete, and make lost copies anew.
+# Ours, on ClusterBinding: whether guards let a konnector delete, and make lost copies anew. There
+# InstancesInSync tells of the orphans of all kinds.
 DELETES_ALLOWED: Final = "DeletesAllowed"
 RECREATION_ALLOWED: Final = "RecreationAllowed"
 
@@ -53,13 +54,13 @@ BOUNDS_UPDATE_FAILED: Final = Cause(SPACE_BOUNDED, WARNING, "BoundsUpdateFailed"
 NAMESPACE_COLLISION: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "NamespaceCollision")
 NAMESPACE_NAME_INVALID: Final = Cause(SERVICE_NAMESPACES_READY, ERROR, "NamespaceNameInvalid")
 # Ours (H4): a cluster or space is not the one that was recorded; nobody knows which one it is;
-# most of a kind is lost at once.
+# most of a kind is being deleted at once; copies of bound claims are gone.
 APP_CLUSTER_CHANGED: Final = Cause(DELETES_ALLOWED, ERROR, "AppClusterChanged")
 APP_CLUSTER_UNKNOWN: Final = Cause(DELETES_ALLOWED, ERROR, "AppClusterUnknown")
-MASS_DELETE_HELD: Final = Cause(DELETES_ALLOWED, ERROR, "MassDeleteHeld")
+MASS_DELETION: Final = Cause(DELETES_ALLOWED, ERROR, "MassDeletion")
 SPACE_CHANGED: Final = Cause(RECREATION_ALLOWED, ERROR, "SpaceChanged")
 SPACE_UNKNOWN: Final = Cause(RECREATION_ALLOWED, ERROR, "SpaceUnknown")
-MASS_RECREATION_HELD: Final = Cause(RECREATION_ALLOWED, ERROR, "MassRecreationHeld")
+RECREATION_HELD: Final = Cause(RECREATION_ALLOWED, ERROR, "RecreationHeld")
 
 # APIServiceExport
 PROVIDER_CRD_INVALID: Final = Cause(PROVIDER_IN_SYNC, ERROR, "CustomResourceDefinitionUpdateFailed")
@@ -98,6 +99,7 @@ CRD_FOREIGN: Final = Cause(CONNECTED, ERROR, "ForeignCustomResourceDefinition")
 PENDING: Final = Cause(READY, INFO, "Pending")
 # Ours (H14, H16, H17, H18, H32; their CLI says Pending in Ready alone). The originals know
 # SchemaInSync and never set it.
+NOT_OF_THIS_SPACE: Final = Cause(CONNECTED, ERROR, "AppClusterChanged")
 NOT_YET_CONNECTED: Final = Cause(CONNECTED, INFO, "Pending")
 ISOLATION_UNSUPPORTED: Final = Cause(CONNECTED, ERROR, "IsolationUnsupported")
 CRD_NOT_ESTABLISHED: Final = Cause(SCHEMA_IN_SYNC, INFO, "CustomResourceDefinitionNotEstablished")
@@ -106,6 +108,8 @@ CRD_TERMINATING: Final = Cause(SCHEMA_IN_SYNC, WARNING, "CustomResourceDefinitio
 CRD_NAMES_NOT_ACCEPTED: Final = Cause(SCHEMA_IN_SYNC, ERROR, "NamesNotAccepted")
 CLAIMS_DEGRADED: Final = Cause(PERMISSION_CLAIMS_IN_SYNC, WARNING, "PermissionClaimsDegraded")
 INSTANCES_REFUSED: Final = Cause(INSTANCES_IN_SYNC, WARNING, "InstancesRefused")
+# Ours, also on ClusterBinding: copies whose origin is absent, which is no deletion.
+ORPHANED: Final = Cause(INSTANCES_IN_SYNC, WARNING, "Orphaned")
 VERSIONS_DIFFER: Final = Cause(VERSIONS_COMPATIBLE, WARNING, "SchemasDiffer")
 
 # AppClusterBinding

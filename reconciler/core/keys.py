@@ -78,8 +78,17 @@ CARRIES: Final = f"{OWN_PREFIX}carries"
 ACCEPT_CLAIMS: Final = f"{OWN_PREFIX}accept-claims"
 ACCEPT_CLAIMS_TEMPLATE: Final = "Template"
 ALLOW_APP_CLUSTER_BINDING: Final = f"{OWN_PREFIX}allow-app-cluster-binding"
+ORPHANED: Final = f"{OWN_PREFIX}orphaned"  # RFC 3339 time, on a copy whose origin is absent
+# Beside it: the confirm-orphans that stood already then, and so does not mean this copy.
+ORPHANED_UNDER: Final = f"{OWN_PREFIX}orphaned-under"
+# RFC 3339 time, on an APIServiceNamespace whose app namespace was seen on its way out.
+APP_NAMESPACE_DELETED: Final = f"{OWN_PREFIX}app-namespace-deleted"
+CONFIRM_ORPHANS: Final = f"{OWN_PREFIX}confirm-orphans"
+CONFIRM_APP_CLUSTER: Final = f"{OWN_PREFIX}confirm-app-cluster"
 CONFIRM_MASS_DELETE: Final = f"{OWN_PREFIX}confirm-mass-delete"
 CONFIRM_RECREATE: Final = f"{OWN_PREFIX}confirm-recreate"
+RECREATE: Final = f"{OWN_PREFIX}recreate"  # on an APIServiceBinding
+RECREATE_ALWAYS: Final = "Always"
 
 # Ours: finalizers.
 DRAIN: Final = f"{OWN_PREFIX}drain"

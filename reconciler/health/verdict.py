@@ -24,6 +24,7 @@ HEARTBEAT_INTERVAL: Final = timedelta(minutes=5)
 # The original's konnector sets these anew, with a new time, at each pass (protocol-konnector.md
 # C.2): by that time a unit that will never be Ready would look as if it had just changed.
 _RESTLESS: Final = frozenset({causes.EXPORT_NOT_FOUND.reason, causes.CRD_FOREIGN.reason})
+_HELD: Final = (causes.RECREATION_ALLOWED, causes.DELETES_ALLOWED, causes.INSTANCES_IN_SYNC)
 _ESTABLISHED: Final = "Established"
 
 
@@ -60,10 +61,10 @@ class UnitFacts:
 class UnitHealth:
     """How one unit is.
 
-    `reason` is one CamelCase word, "" where Ready; `message` a sentence for people. `since` is when
-    the state began; None where nobody knows. Nothing tells when something went missing: where not
-    `exact`, the state began at `since` or later. Where it is Unknown, `last_known` is what was said
-    before, at `since`.
+    `reason` is one CamelCase word, where Ready only of what is held; `message` a sentence for
+    people. `since` is when the state began; None where nobody knows. Nothing tells when something
+    went missing: where not `exact`, the state began at `since` or later. Where it is Unknown,
+    `last_known` is what was said before, at `since`.
     """
 
     unit: UnitKey
@@ -111,7 +112,9 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
         return UnitHealth(unit, State.UNKNOWN, stale.reason, said, min(beat.time, now), last)
     if fault is not None:
         return _troubled(unit, fault, changed, now)
-    return UnitHealth(unit, State.READY, since=_not_after(changed, now))
+    held = _held(facts)
+    reason, message = ("", "") if held is None else (held.reason, held.message)
+    return UnitHealth(unit, State.READY, reason, message, since=_not_after(changed, now))
 
 
 def awaits_definition(unit: UnitKey, facts: UnitFacts) -> bool:
@@ -190,6 +193,16 @@ def _told_fault(facts: UnitFacts) -> _Fault | None:
             return _fault_of(found)
     beating = conditions.find(told, causes.HEARTBEATING)
     return _fault_of(beating) if beating is not None and beating.status == FALSE else None
+
+
+def _held(facts: UnitFacts) -> Condition | None:
+    """Return what the konnector holds until a person decides; the rest goes on."""
+    orphaned = conditions.find(_conditions(facts.binding), causes.INSTANCES_IN_SYNC)
+    if orphaned is not None and orphaned.reason == causes.ORPHANED.reason:
+        return orphaned
+    told = _conditions(facts.cluster_binding)
+    found = (conditions.find(told, one) for one in _HELD)
+    return next((one for one in found if one is not None and one.status == FALSE), None)
 
 
 def _fault_of(condition: Condition) -> _Fault:

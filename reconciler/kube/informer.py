@@ -20,7 +20,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from reconciler.core.errors import ClusterError, Expired, Unreachable
@@ -51,7 +51,8 @@ class Informer:
 
     `namespace`, `labels` and `fields` select as in a list; with `metadata_only` the objects are
     PartialObjectMetadata. `trim` returns what of an object is kept. `silence` is how many seconds a
-    watch may say nothing, not even a bookmark, until it counts as dead.
+    watch may say nothing, not even a bookmark, until it counts as dead. `deleted` is called with
+    each object that a watch saw deleted, and not for one that a list lacks.
     """
 
     def __init__(  # noqa: PLR0913 - each is a parameter of the API
@@ -66,12 +67,13 @@ class Informer:
         indexes: Mapping[str, Index] = NO_INDEXES,
         trim: Trim = without_managed_fields,
         silence: float = _SILENCE,
+        deleted: Callable[[Manifest], None] = lambda _: None,
     ) -> None:
         self.store = Store(kind, indexes, trim=trim)
         self.ref = Ref(cluster.name, kind, namespace, "")
         self._cluster = cluster
         self._labels, self._fields, self._metadata_only = labels, fields, metadata_only
-        self._silence = silence
+        self._silence, self._deleted = silence, deleted
         self._trouble = ""
         self._synced = asyncio.Event()
         self._version = ""  # where the next watch starts; "" where only a list can tell
@@ -248,6 +250,7 @@ class Informer:
             raise Expired("the server's history went back", ref=self.ref, verb="watch")
         try:
             if event.type == "DELETED":
+                self._deleted(manifest)
                 self.store.remove(manifest)
             elif event.type != "BOOKMARK":
                 self.store.put(manifest)

@@ -68,7 +68,12 @@ class Meters:
             "klutch_events", "Kubernetes Events, by what became of them.", "result"
         )
         self._held = self._counter(
-            "klutch_held_writes", "Writes that a guard against mass loss held, each time.", "verb"
+            "klutch_held_writes", "Writes that a guard against loss held, each time.", "verb"
+        )
+        self._orphans = self._gauge(
+            "klutch_orphaned_copies",
+            "Copies that are kept though their origin is absent.",
+            "resource",
         )
 
     def controller(self, name: str) -> "ControllerMeters":
@@ -94,8 +99,12 @@ class Meters:
         self._events.labels(result).inc()
 
     def held(self, verb: str) -> None:
-        """Count a `delete` or a `create` that a guard against mass loss did not let happen."""
+        """Count a `delete` or a `create` that a guard against loss did not let happen."""
         self._held.labels(verb).inc()
+
+    def orphans(self, resource: str, change: int) -> None:
+        """Count so many more orphaned copies of a resource, or fewer."""
+        self._orphans.labels(resource).inc(change)
 
     def _counter(self, name: str, told: str, *labels: str) -> Counter:
         return Counter(name, told, labels, registry=self.registry)

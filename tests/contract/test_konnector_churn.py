@@ -18,6 +18,7 @@ from typing import Final
 import pytest
 
 from reconciler.blueprints.objects import build
+from reconciler.core import keys
 from reconciler.core.errors import AlreadyExists, Missing
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
@@ -41,6 +42,7 @@ from tests.support.faults import Crash, Faults
 from tests.support.http_faults import Cut, Effect, Requests, answer, on
 from tests.support.konnector_faults import becomes_alike, restless
 from tests.support.konnector_ways import account, bare, with_token
+from tests.support.losses import confirm
 
 pytestmark = pytest.mark.timeout(7200)
 
@@ -174,6 +176,8 @@ async def scenes(plane: LiveCluster, app: LiveCluster, namespace: str, seeds):
             await replace(scene, plane=led).make_space()
             await scene.request()
             await scene.bind(ACCEPTED)
+            # Developers delete most of their claims within a minute, and mean it.
+            await confirm(scene, keys.CONFIRM_MASS_DELETE)
             made.append((scene, way))
         yield made
 

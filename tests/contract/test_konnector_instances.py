@@ -9,6 +9,7 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, labels_of, uid_of
 from reconciler.core.refs import CRD
+from tests.support import losses
 from tests.support.bound_scenes import Scene, managers, read, remove, served, until
 from tests.support.konnector_scenes import (
     Side,
@@ -41,7 +42,12 @@ async def test_an_instance_costs_what_it_must(scene: Scene) -> None:
 
         told.begin()
         await told.settle()
-        created = ["patch here orders", "patch/status here orders", "create there orders"]
+        created = [
+            "patch here orders",
+            "patch here orders",
+            "patch/status here orders",
+            "create there orders",
+        ]
         assert await told.writes() == created
 
         told.begin()
@@ -191,7 +197,7 @@ async def test_without_a_status_subresource_the_status_comes_all_the_same(scene:
         await told.settle("first")
         told.begin()
         await told.settle()
-        written = ["patch here orders", "patch here orders", "create there orders"]
+        written = [*3 * ["patch here orders"], "create there orders"]
         assert await told.writes() == written
         assert await told.there.spec() == await told.here.spec() == {"size": "1Gi"}
 
@@ -216,8 +222,8 @@ async def test_an_instance_stays_as_long_as_its_copy(scene: Scene) -> None:
         assert await told.there.gone()
 
 
-async def test_a_copy_goes_whose_instance_went_while_nobody_looked(scene: Scene) -> None:
-    """D.5: the finalizer was taken away by hand while no konnector ran."""
+async def test_a_copy_is_kept_whose_instance_went_while_nobody_looked(scene: Scene) -> None:
+    """D.5: the finalizer was taken away by hand while no konnector ran (T3)."""
     async with scene.backend():
         async with working(scene) as told:
             await scene.bound()
@@ -228,8 +234,8 @@ async def test_a_copy_goes_whose_instance_went_while_nobody_looked(scene: Scene)
         assert await here.gone()
         assert not await there.gone()
         async with working(scene) as told:
-            await until(there.gone)
-            assert await told.writes() == ["delete there orders"]
+            await until(lambda: losses.says(scene, "InstancesInSync", "Orphaned"))
+            assert await told.writes() == ["patch there orders"]
 
 
 async def test_what_a_provider_puts_back_is_no_war(scene: Scene) -> None:
@@ -325,7 +331,7 @@ async def test_a_schema_that_changes_comes_down_and_interrupts_nothing(scene: Sc
 async def test_a_crd_that_somebody_deletes_comes_back_without_its_instances(
     scene: Scene, again: bool
 ) -> None:
-    """C.4: each instance goes after its copy, and nothing hangs."""
+    """C.4: each instance goes after its copy, once that is confirmed, and nothing hangs (T11)."""
     async with scene.backend():
         async with working(scene) as told:
             await scene.bound()
@@ -349,6 +355,9 @@ async def _back(told: Story, before: str) -> None:
         crd = await told.scene.in_app(CRD, told.scene.offer.name)
         return crd is not None and uid_of(crd) != before
 
+    await until(lambda: losses.says(told.scene, "DeletesAllowed", "MassDeletion"))
+    assert not await told.there.gone()
+    await losses.confirm(told.scene, keys.CONFIRM_MASS_DELETE)
     await until(is_new)
     await until(told.there.gone)
     await until(lambda: served(told.scene.app, told.scene.offer.kind))

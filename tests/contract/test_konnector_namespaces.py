@@ -5,6 +5,7 @@ from reconciler.blueprints import space as spaces
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET
+from tests.support import losses
 from tests.support.bound_scenes import ACCEPTED, Scene, remove, secret, until
 from tests.support.cues import AFTER
 from tests.support.faults import Faults, Meanwhile, on
@@ -80,6 +81,9 @@ async def test_a_namespace_that_went_while_nobody_looked(scene: Scene) -> None:
         await until(lambda: app_namespace_gone(scene))
         assert not await mapping_gone(scene)
         async with working(scene):
+            await until(lambda: losses.says(scene, "InstancesInSync", "Orphaned"))
+            assert not await mapping_gone(scene)
+            await losses.confirm(scene, keys.CONFIRM_ORPHANS, API_SERVICE_NAMESPACE.resource)
             await until(lambda: mapping_gone(scene))
             await until(lambda: service_namespace_gone(scene))
 

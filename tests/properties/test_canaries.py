@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 from konnector.decisions.claimed import Seen, decide, needs_content
 from konnector.decisions.claims import rules_of
+from konnector.decisions.orphans import Terms
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
 from reconciler.core.manifest import get_map
 from reconciler.core.refs import SECRET, ObjectKey
+from tests.support.space_objects import NOW
 
 WORLDS = 100
 SEEDS = st.integers(min_value=0, max_value=2**64)
@@ -145,8 +147,9 @@ class World:
         if partial and consumer is not None:
             consumer = {"metadata": consumer["metadata"]}
         return Seen(
-            SECRET, self.rules, self.places[APP], self.places[PLANE], consumer, self.live[PLANE],
-            consumer_partial=partial, living=self.living, reserved=self.reserved,
+            SECRET, self.rules, self.places[APP], self.places[PLANE], Terms("secrets"), NOW,
+            consumer, self.live[PLANE], consumer_partial=partial, living=self.living,
+            reserved=self.reserved,
         )  # fmt: skip
 
     def decided(self):

@@ -4,11 +4,14 @@ from typing import Any
 
 from konnector.decisions.claimed import Seen
 from konnector.decisions.claims import rules_of
+from konnector.decisions.orphans import Terms
 from reconciler.core.decision import Create, Delete, Patch
 from reconciler.core.manifest import annotations_of, get_map
 from reconciler.core.refs import SECRET, Kind, ObjectKey
+from tests.support.space_objects import NOW
 
 OWNER = "klutch.anynines.com/resource-owner"
+ORPHANED, SINCE = "klutchctl.dev/orphaned", "2026-05-01T12:00:00Z"
 APP, PLANE = ObjectKey("team-a", "creds"), ObjectKey("cluster-a1-team-a", "creds")
 ONE, TWO = {"password": "b25l"}, {"password": "dHdv"}
 HOLD = {"deletionTimestamp": "2026-06-01T12:00:00Z", "finalizers": ["somebody.example/x"]}
@@ -57,6 +60,8 @@ def looked(claims, provider, consumer, **more):
         "rules": claims,
         "claim_place": APP,
         "copy_place": PLANE,
+        "terms": Terms("secrets"),
+        "now": NOW,
         "living": {"b"},
         **more,
     }
@@ -76,6 +81,8 @@ def _words(step: Any) -> str:
             return f"delete {ref.cluster}"
         case Patch(ref, body):
             annotations = get_map(body, "metadata", "annotations")
+            if annotations.get(ORPHANED):
+                return f"orphan {ref.cluster}"
             alone = set(body) == {"metadata"} and set(annotations) == {OWNER}
             return (
                 f"{'mark' if alone else 'patch'} {ref.cluster} {annotations.get(OWNER, '')}".strip()

@@ -3,11 +3,13 @@
 from typing import Any
 
 from konnector.decisions.instance import Seen, decide
+from konnector.decisions.orphans import Terms
 from konnector.decisions.pair import Pair
 from konnector.decisions.sides import APP_CLUSTER
 from reconciler.core.decision import Apply, Create, Decision, Delete, JsonPatch, Patch
 from reconciler.core.manifest import annotations_of, get_map, get_texts
 from reconciler.core.refs import Kind, ObjectKey
+from tests.support.space_objects import NOW
 
 KIND = Kind("shop.example", "v1", "Database", "databases")
 PAIR = Pair(KIND, "cluster-a1", "uid-of-space", True, frozenset({"team", "note"}))
@@ -15,6 +17,7 @@ PLACE, COPY_PLACE = ObjectKey("dev", "orders"), ObjectKey("cluster-a1-dev", "ord
 BOUND, OWNER = "klutch.anynines.com/bound", "klutch.anynines.com/resource-owner"
 SYNCER = "klutch.anynines.com/syncer"
 RELEASED = "klutchctl.dev/released"
+ORPHANED = "klutchctl.dev/orphaned"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 HELD: Any = {"annotations": {BOUND: "true"}, "finalizers": [SYNCER]}
 GONE = "2026-06-01T12:00:00Z"
@@ -50,7 +53,12 @@ def written_by(live, manager, fields, operation="Update"):
 
 
 def look(one, other, **more):
-    return decide(PAIR, Seen(PLACE, COPY_PLACE, one, other, **more))
+    return decide(PAIR, seen(one, other, **more))
+
+
+def seen(one, other, **more):
+    facts = {"terms": Terms(KIND.resource), "now": NOW, **more}
+    return Seen(PLACE, COPY_PLACE, one, other, **facts)
 
 
 def told(found):

@@ -11,12 +11,15 @@ from typing import Any
 
 from konnector.decisions import instance
 from konnector.decisions.instance import Read, Seen
+from konnector.decisions.orphans import Terms
 from konnector.decisions.pair import Pair
 from konnector.decisions.sides import APP_CLUSTER
+from konnector.decisions.trimming import trimmed_copy
 from reconciler.core import keys
 from reconciler.core.decision import Apply, Create, Decision, Delete, JsonPatch, Patch
 from reconciler.core.manifest import resource_version_of
 from reconciler.core.refs import ObjectKey
+from tests.support.space_objects import NOW
 
 MANAGER = keys.MANAGER_KONNECTOR
 _SERVERS = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "managedFields")
@@ -136,7 +139,8 @@ class Both:
 
     def look(self, **more) -> tuple[Decision, Seen]:
         """Decide as the controller does, with what has to be read for that."""
-        copy = self.plane.live and instance.trimmed_copy(self.plane.live)
+        copy = self.plane.live and trimmed_copy(self.plane.live)
+        more = {"terms": Terms(self.pair.kind.resource), "now": NOW, **more}
         seen = Seen(self.place, self.copy_place, self.app.live, copy, **more)
         for _ in range(3):
             found = instance.decide(self.pair, seen)

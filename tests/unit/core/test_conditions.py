@@ -241,10 +241,10 @@ OWN_CAUSES = """
     ServiceNamespacesReady Error   NamespaceNameInvalid
     DeletesAllowed         Error   AppClusterChanged
     DeletesAllowed         Error   AppClusterUnknown
-    DeletesAllowed         Error   MassDeleteHeld
+    DeletesAllowed         Error   MassDeletion
     RecreationAllowed      Error   SpaceChanged
     RecreationAllowed      Error   SpaceUnknown
-    RecreationAllowed      Error   MassRecreationHeld
+    RecreationAllowed      Error   RecreationHeld
     ProviderInSync         Error   CustomResourceDefinitionNotFound
     ProviderInSync         Error   APIServiceExportUpdateFailed
     Offered                Warning TemplateNotFound
@@ -260,6 +260,8 @@ OWN_CAUSES = """
     SchemaInSync           Error   NamesNotAccepted
     PermissionClaimsInSync Warning PermissionClaimsDegraded
     InstancesInSync        Warning InstancesRefused
+    InstancesInSync        Warning Orphaned
+    Connected              Error   AppClusterChanged
     VersionsCompatible     Warning SchemasDiffer
 """
 

@@ -233,6 +233,33 @@ CASES: dict[str, tuple[UnitFacts, State, str]] = {
 }
 
 
+ORPHANED = condition("InstancesInSync", "False", reason="Orphaned", message="3 copies")
+LOST = condition("RecreationAllowed", "False", reason="RecreationHeld", message="1 copy")
+REFUSED = condition("InstancesInSync", "False", reason="InstancesRefused", message="quota")
+HELD: dict[str, tuple[Any, tuple[str, str]]] = {
+    "nothing": (FINE, ("", "")),
+    "orphans of its own": (
+        replace(FINE, binding=binding(*binding()["status"]["conditions"], ORPHANED)),
+        ("Orphaned", "3 copies"),
+    ),
+    "copies that were lost in its space": (
+        replace(FINE, cluster_binding={
+            "status": {**cluster_binding()["status"], "conditions": [LOST]}
+        }),
+        ("RecreationHeld", "1 copy"),
+    ),
+    "what a quota refuses is the developer's": (
+        replace(FINE, binding=binding(*binding()["status"]["conditions"], REFUSED)), ("", ""),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "expected"), HELD.values(), ids=HELD.keys())
+def test_what_is_held_is_told_and_no_fault(facts, expected):
+    health = judge(UNIT, facts, now=NOW)
+    assert (health.state, health.reason, health.message) == (READY, *expected)
+
+
 @pytest.mark.parametrize(("facts", "state", "reason"), CASES.values(), ids=CASES.keys())
 def test_the_state_of_a_unit(facts, state, reason):
     found = judge(UNIT, facts, now=NOW)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from konnector.decisions.claimed import decide
+from konnector.decisions.orphans import Confirmation, Terms
 from konnector.decisions.reserved import is_reserved
 from reconciler.core.decision import NOTHING, Delete
 from reconciler.core.refs import CONFIG_MAP, ObjectKey
@@ -17,10 +18,12 @@ from tests.support.claimed_objects import (
     CREATED_UP,
     DOWN,
     NAMED,
+    ORPHANED,
     OTHER_NAME,
     OTHER_PLACE,
     PLANE,
     RED,
+    SINCE,
     TLS_UP,
     TWO,
     UP,
@@ -47,7 +50,7 @@ TABLE = {
         plane("Provider", TWO), app("Consumer"), ["patch app-cluster Provider"],
     ),
     "P Provider, C another word": (plane("Provider"), app("Me"), ["mark app-cluster Provider"]),
-    "P Consumer, C absent": (plane("Consumer"), None, ["delete control-plane"]),
+    "P Consumer, C absent": (plane("Consumer"), None, ["orphan control-plane"]),
     "P Consumer, C Consumer, equal": (plane("Consumer"), app("Consumer"), []),
     "P Consumer, C Consumer, other data": (
         plane("Consumer"), app("Consumer", TWO), ["patch control-plane"],
@@ -113,8 +116,15 @@ DIRECTIONS = {
     "a copy deleted by the provider comes back (G 55)": (
         UP, None, app("Consumer"), ["create control-plane Consumer"],
     ),
-    "the copy goes with its origin (G 37, 55)": (
-        UP, plane("Consumer"), None, ["delete control-plane"],
+    "a copy whose origin is absent is an orphan": (
+        UP, plane("Consumer"), None, ["orphan control-plane"],
+    ),
+    "an orphan is kept": (
+        UP, plane("Consumer", annotations={ORPHANED: SINCE}), None, [],
+    ),
+    "until its origin is back": (
+        UP, plane("Consumer", annotations={ORPHANED: SINCE}), app("Consumer"),
+        ["patch control-plane"],
     ),
     "an unset owner lets up what is named": (NAMED, None, app(), CREATED_UP),
     "but not what came down": (NAMED, plane("Consumer"), app("Provider", TWO), []),
@@ -174,7 +184,7 @@ SELECTED = {
     "and goes with its origin": (BLUE_ONLY, None, app("Provider"), ["delete app-cluster"]),
     "not if its name is claimed no more": (OTHER_NAME, None, app("Provider"), []),
     "so does a copy on the control plane": (
-        BLUE_UP, plane("Consumer"), None, ["delete control-plane"],
+        BLUE_UP, plane("Consumer"), None, ["orphan control-plane"],
     ),
     "nor there if its namespace is claimed no more": (OTHER_PLACE, plane("Consumer"), None, []),
 }  # fmt: skip
@@ -284,7 +294,7 @@ ENDINGS = {
     ),
     "also where it is gone": (DOWN, None, app("Provider", hold=True), []),
     "a terminating origin in the app cluster too": (
-        UP, plane("Consumer"), app("Consumer", hold=True), ["delete control-plane"],
+        UP, plane("Consumer"), app("Consumer", hold=True), [],
     ),
     "it is not brought up": (UP, None, app("Consumer", hold=True), []),
     "it takes nothing along that is not marked as its copy": (
@@ -304,6 +314,12 @@ ENDINGS = {
 def test_endings(claims, provider, consumer, steps):
     decision = decide(looked(claims, provider, consumer))
     assert (told(decision), decision.notes) == (steps, ())
+
+
+def test_an_orphan_goes_when_it_is_meant():
+    orphan = plane("Consumer", annotations={ORPHANED: SINCE})
+    meant = Terms("secrets", Confirmation("databases.shop.example, secrets"))
+    assert told(decide(looked(UP, orphan, None, terms=meant))) == ["delete control-plane"]
 
 
 def test_a_copy_is_deleted_where_it_is_and_as_it_was_seen():

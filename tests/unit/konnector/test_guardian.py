@@ -1,12 +1,12 @@
-"""What a guardian counts, remembers and forgets, between one look and the next (mapping.md 10)."""
+"""What a guardian knows of its clusters, and what it notes place by place."""
 
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from konnector.decisions.guard import AGAIN, APP_NAMESPACES, LATELY
-from konnector.guardian import PENDING, Guardian
+from konnector.decisions import guard
+from konnector.guardian import Guardian
 from konnector.homes import APP_NAMESPACE, app_namespace
 from konnector.provider_views import NAME
 from reconciler.api.cluster_binding import CLUSTER_BINDING
@@ -24,72 +24,76 @@ DATABASES = "databases.shop.example"
 
 
 class Cluster:
-    """An API server that has nothing but a namespace of each name, with this uid."""
+    """An API server that has nothing but a namespace of each name, and one ClusterBinding."""
 
     def __init__(self, name, uid):
-        self.name, self.uid = name, uid
+        self.name, self.uid, self.binding, self.notes = name, uid, None, {}
 
     async def get(self, ref, *, metadata_only=False):
-        return live(NAMESPACE, ref.name, metadata={"uid": self.uid})
+        if ref.kind == CLUSTER_BINDING:
+            return self.binding
+        return live(NAMESPACE, ref.name, metadata={"uid": self.uid, **self.notes})
 
 
 def cluster(name, uid) -> Any:
     return Cluster(name, uid)
 
 
-class Kind:
-    """A synced kind: its copies and claims, by name, in the app namespace `dev`."""
+class Seen:
+    """A view without a cluster, and what was written to it."""
 
-    def __init__(self, number):
-        self.claims = {f"db{one}" for one in range(number)}
-        self.copies = set(self.claims)
-        self.pending, self.read, self.woken = False, True, 0
+    def __init__(self, store):
+        self.view, self.store = self, store
 
-    def orphans(self, besides):
-        gone = {place.name for place in besides} - self.copies
-        return len(self.copies - self.claims) + len(gone), len(self.copies | gone)
+    def get(self, namespace, name):
+        return self.store.get(namespace, name)
 
-    def bereft(self, besides):
-        again = {place.name for place in besides}
-        return len(self.claims - self.copies | again), len(self.claims)
-
-    def copies_in(self, namespace):
-        return [place(one) for one in sorted(self.copies)] if namespace == "dev" else []
-
-    def wake_everything(self):
-        self.woken += 1
+    def wrote(self, answer):
+        self.store.put(answer)
 
 
 class World:
     """A space with one mapping, and a Secret that leads there."""
 
     def __init__(self):
-        self.now, self.beats = NOW, 0
+        self.now, self.beats, self.released = NOW, 0, 0
+        self.emptied: list[str] = []
         self.app, self.plane = cluster("app-cluster", "app"), cluster("control-plane", "space")
         self.mappings = Store(API_SERVICE_NAMESPACE, {APP_NAMESPACE: app_namespace})
-        self.bindings = Store(CLUSTER_BINDING, {NAME: lambda one: (name_of(one),)})
+        by_name = {NAME: lambda one: (name_of(one),)}
+        self.bindings = Store(CLUSTER_BINDING, by_name, trim=guard.trimmed)
         self.secrets = [
             live(SECRET, "k", namespace="klutch-bind", metadata=marks(SPACE_UID="space"))
         ]
         self.mappings.put(live_like(mapping("dev"), **marks(APP_CLUSTER_UID="app")))
         self.bindings.put(cluster_binding())
         self.meters = Meters()
+        view: Any = Seen(self.bindings)
         self.guardian = Guardian(
-            self.app, self.plane, SPACE, mappings=self.mappings, cluster_bindings=self.bindings,
+            self.app, self.plane, SPACE, mappings=self.mappings, cluster_bindings=view,
             secrets=lambda: self.secrets, now=lambda: self.now, meters=self.meters,
-            changed=self.beat,
+            changed=self.beat, released=self.release, emptied=self.emptied.append,
         )  # fmt: skip
 
     def beat(self):
         self.beats += 1
 
+    def release(self):
+        self.released += 1
+
     def annotate(self, **annotations):
-        live_one = live_like(cluster_binding(), resourceVersion="8", **marks(**annotations))
+        self.version = getattr(self, "version", 7) + 1
+        version = str(self.version)
+        live_one = live_like(cluster_binding(), resourceVersion=version, **marks(**annotations))
         self.bindings.put(live_one)
 
     def told(self):
         (binding,) = self.bindings.all()
-        return self.guardian.told(binding)
+        return [one.reason for one in self.guardian.told(binding).conditions]
+
+    def orphans(self):
+        labels = {"resource": DATABASES}
+        return self.meters.registry.get_sample_value("klutch_orphaned_copies", labels)
 
 
 def marks(**annotations):
@@ -100,18 +104,6 @@ def place(name):
     return ObjectKey("dev", name)
 
 
-def test_what_is_bound_and_never_synced_holds_nothing_back_for_ever(world):
-    kind, _ = guarded(world, 3)
-    mappings = Kind(1)
-    world.guardian.over(APP_NAMESPACES, mappings).enter()
-    mappings.pending = True
-    assert world.guardian.pending, "more may come to light at first"
-    world.now += timedelta(seconds=151)
-    assert not world.guardian.pending
-    kind.pending = True
-    assert world.guardian.pending, "what is synced was not all read"
-
-
 @pytest.fixture
 async def world():
     made = World()
@@ -119,141 +111,96 @@ async def world():
     return made
 
 
-def guarded(world, number):
-    kind = Kind(number)
-    ward = world.guardian.over(DATABASES, kind)
-    ward.enter()
-    return kind, ward
+async def test_orphans_are_counted_told_and_forgotten_place_by_place(world):
+    ward = world.guardian.ward(DATABASES)
+    assert ward.note(place("a"), orphan=True)
+    assert ward.note(place("b"), orphan=True)
+    assert not ward.note(place("a"), orphan=True)
+    assert (world.orphans(), world.beats, world.told()) == (2, 2, ["Orphaned"])
+    assert world.guardian.has_orphans("dev")
+    assert not world.guardian.has_orphans("other")
+    ward.note(place("a"))
+    assert (world.orphans(), world.emptied) == (1, ["dev"])
+    ward.forget()
+    assert (world.orphans(), world.told()) == (0, [])
 
 
-def lose(kind, ward, name):
-    """Lose a claim, and its copy too if that is let through."""
-    kind.claims.discard(name)
-    why = ward.deletes_held(place(name))
-    if not why:
-        kind.copies.discard(name)
-    return bool(why)
+async def test_what_is_held_is_told_and_counted(world):
+    ward = world.guardian.ward(DATABASES)
+    ward.note(place("a"), lost=True)
+    ward.note(place("b"), deletion="why")
+    assert world.told() == ["MassDeletion", "RecreationHeld"]
+    for verb in ("create", "delete"):
+        held = {"verb": verb}
+        assert world.meters.registry.get_sample_value("klutch_held_writes_total", held) == 1
+    ward.note(place("b"))
+    assert world.told() == ["RecreationHeld"]
 
 
-async def test_a_loss_that_drips_in_is_held_from_the_sixth_on_and_stays_so(world):
-    kind, ward = guarded(world, 8)
-    assert [lose(kind, ward, f"db{one}") for one in range(7)] == [False] * 5 + [True] * 2
-    assert world.meters.registry.get_sample_value(
-        "klutch_held_writes_total", {"verb": "delete"}
-    ) == pytest.approx(2)
-    for _ in range(5):
-        world.now += LATELY
-        assert ward.deletes_held(place("db5"))
-    world.now += LATELY
-    kind.claims |= {"db5", "db6"}
-    assert world.told().conditions == ()
+async def test_one_resource_has_one_ward(world):
+    assert world.guardian.ward(DATABASES) is world.guardian.ward(DATABASES)
 
 
-async def test_what_goes_now_and_then_is_never_much(world):
-    kind, ward = guarded(world, 20)
-    for one in range(20):
-        assert not lose(kind, ward, f"db{one}")
-        world.now += LATELY / 4
-
-
-async def test_the_same_copy_asked_about_again_counts_once(world):
-    kind, ward = guarded(world, 6)
-    kind.claims -= {"db0", "db1"}
-    for _ in range(9):
-        assert not ward.deletes_held(place("db0"))
-        assert not ward.deletes_held(place("db1"))
-
-
-async def test_copies_that_vanish_one_by_one_are_made_again_up_to_the_sixth(world):
-    kind, ward = guarded(world, 8)
-    held = []
-    for one in range(7):
-        kind.copies.discard(f"db{one}")
-        held.append(bool(ward.creates_held(place(f"db{one}"))))
-        if not held[-1]:
-            kind.copies.add(f"db{one}")
-    assert held == [False] * 5 + [True] * 2
-
-
-async def test_it_is_told_when_a_guard_closes_and_looked_at_again_until_it_opens(world):
-    kind, ward = guarded(world, 8)
-    kind.claims.clear()
-    before = world.beats
-    assert ward.deletes_held(place("db0"))
-    assert world.beats == before + 1
-    decision = world.told()
-    assert [one.reason for one in decision.conditions] == ["MassDeleteHeld"]
-    assert decision.again == AGAIN
-
-
-async def test_an_app_cluster_that_was_not_read_lost_nothing_that_can_be_told(world):
-    kind, ward = guarded(world, 8)
-    kind.read = False
-    kind.claims.clear()
-    assert world.told().conditions == ()
-    assert ward.deletes_held(place("db0"))
-    kind.read = True
-    assert [one.reason for one in world.told().conditions] == ["MassDeleteHeld"]
-
-
-async def test_a_word_of_a_person_opens_it_and_wakes_what_waits(world):
-    kind, ward = guarded(world, 8)
-    kind.claims.clear()
-    assert ward.deletes_held(place("db0"))
-    world.annotate(CONFIRM_MASS_DELETE=format_time(NOW))
-    assert kind.woken == 1
-    assert [lose(kind, ward, f"db{one}") for one in range(8)] == [False] * 8
-    world.annotate(CONFIRM_MASS_DELETE=format_time(NOW))
-    assert kind.woken == 1
-
-
-async def test_a_guard_opens_again_once_all_that_was_lost_is_gone(world):
-    kind, ward = guarded(world, 20)
-    held = [lose(kind, ward, f"db{one}") for one in range(12)]
-    assert held == [False] * 10 + [True] * 2
-    world.annotate(CONFIRM_MASS_DELETE=format_time(world.now))
-    assert [lose(kind, ward, f"db{one}") for one in (10, 11)] == [False] * 2
-    world.now += timedelta(hours=1)
-    assert world.told().conditions == ()
-    assert not lose(kind, ward, "db12")
-
-
-async def test_another_app_cluster_is_noticed_before_the_next_delete(world):
-    kind, ward = guarded(world, 8)
-    kind.claims.discard("db0")
-    assert not await ward.deletes_still_held(place("db0"))
+async def test_another_app_cluster_is_a_stranger_until_it_is_confirmed(world):
+    assert world.guardian.stranger() == ""
     world.app.uid = "another"
-    assert "is not the one whose services" in await ward.deletes_still_held(place("db0"))
-    assert ward.deletion_held()
+    await world.guardian.look_at_app_cluster()
+    assert "is not the one whose services" in world.guardian.stranger()
+    assert world.told() == ["AppClusterChanged"]
+    world.annotate(CONFIRM_APP_CLUSTER="app")
+    assert world.guardian.stranger()
+    before = world.released
+    world.annotate(CONFIRM_APP_CLUSTER="another")
+    assert world.guardian.stranger() == ""
+    assert world.released == before + 1
 
 
-async def test_whatever_lies_behind_an_app_namespace_holds_it(world):
-    kind, _ = guarded(world, 8)
-    assert world.guardian.held_with("dev") == ""
-    kind.pending = True
-    assert world.guardian.held_with("other") == PENDING
-    kind.pending = False
-    kind.claims.clear()
-    assert "databases" in world.guardian.held_with("dev")
-    assert world.guardian.held_with("other") == ""
-
-
-async def test_what_left_counts_no_more(world):
-    kind = Kind(8)
-    leave = world.guardian.over(DATABASES, kind).enter()
-    kind.claims.clear()
-    assert world.told().conditions
-    leave()
-    assert not world.told().conditions
-    assert world.guardian.held_with("dev") == ""
+async def test_the_space_records_its_app_cluster_too(world):
+    world.plane.notes = marks(APP_CLUSTER_UID="app")
+    await world.guardian.look()
+    assert world.guardian.stranger() == ""
+    world.plane.notes = marks(APP_CLUSTER_UID="another")
+    await world.guardian.look()
+    assert world.guardian.stranger()
 
 
 async def test_mappings_of_another_app_cluster_are_seen_as_they_come(world):
-    kind, ward = guarded(world, 8)
-    kind.claims.discard("db0")
-    assert not ward.deletes_held(place("db0"))
     world.mappings.put(live_like(mapping("prod"), **marks(APP_CLUSTER_UID="another")))
-    assert ward.deletes_held(place("db0"))
+    assert world.guardian.stranger()
+
+
+async def test_a_confirmation_is_read_also_where_the_view_is_behind(world):
+    fields: Any = {"f:metadata": {"f:annotations": {f"f:{keys.CONFIRM_ORPHANS}": {}}}}
+    entry: Any = {"time": format_time(NOW + timedelta(minutes=1)), "fieldsV1": fields}
+    world.plane.binding = live_like(
+        cluster_binding(), resourceVersion="9", managedFields=[entry],
+        **marks(CONFIRM_ORPHANS=DATABASES),
+    )  # fmt: skip
+    assert not world.guardian.terms(DATABASES).confirmation.names(DATABASES)
+    world.now += timedelta(minutes=1)
+    await world.guardian.look_at_confirmations()
+    confirmation = world.guardian.terms(DATABASES).confirmation
+    assert (confirmation.value, confirmation.came) == (DATABASES, world.now)
+
+
+async def test_a_word_of_a_person_has_all_looked_at_that_waits(world):
+    before = world.released
+    world.annotate(CONFIRM_MASS_DELETE=format_time(NOW))
+    assert (world.released, world.guardian.mass_delete_confirmed) == (before + 1, True)
+    world.annotate(CONFIRM_MASS_DELETE=format_time(NOW))
+    assert world.released == before + 1
+    world.now += timedelta(hours=1)
+    assert not world.guardian.mass_delete_confirmed
+
+
+async def test_what_a_space_lacks_says_nothing_where_copies_were_lost(world):
+    assert not await world.guardian.space_doubted()
+    ward = world.guardian.ward(DATABASES)
+    ward.note(place("a"), lost=True)
+    assert await world.guardian.space_doubted()
+    ward.note(place("a"))
+    world.plane.uid = "new"
+    assert await world.guardian.space_doubted()
 
 
 async def test_another_space_is_recorded_once_a_person_allows_it(world):
@@ -267,12 +214,3 @@ async def test_another_space_is_recorded_once_a_person_allows_it(world):
     assert "'klutchctl.dev/space-uid': 'new'" in str(patch.body)
     world.secrets = [live(SECRET, "k", namespace="klutch-bind")]
     assert world.guardian.records().tasks == ()
-
-
-async def test_a_word_is_good_for_an_hour(world):
-    kind, ward = guarded(world, 8)
-    kind.claims.clear()
-    world.annotate(CONFIRM_MASS_DELETE=format_time(NOW))
-    assert not ward.deletes_held(place("db0"))
-    world.now += timedelta(hours=1)
-    assert ward.deletes_held(place("db1"))

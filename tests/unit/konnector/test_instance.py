@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions.instance import NAME_TAKEN, Read, Seen, decide
+from konnector.decisions.instance import NAME_TAKEN, Read, decide
+from konnector.decisions.orphans import Confirmation, Terms
 from konnector.decisions.pair import Pair
 from konnector.decisions.sides import APP_CLUSTER
 from reconciler.core.decision import NOTHING, Create, Decision, Patch
 from tests.support.instance_objects import (
     BOUND,
-    COPY_PLACE,
     GONE,
     HELD,
     KIND,
     LARGE,
     LAST_APPLIED,
+    ORPHANED,
     OWNER,
-    PLACE,
     READY,
     RELEASED,
     SMALL,
@@ -26,6 +26,7 @@ from tests.support.instance_objects import (
     copy,
     leaving,
     look,
+    seen,
     told,
 )
 
@@ -35,13 +36,13 @@ ADOPTED_BY_THE_ORIGINAL = claim(HELD)
 # The claim, its copy, and what follows. D.2 to D.4 and H.2.
 TABLE: dict[str, tuple[Any, Any, Any]] = {
     "a new claim is held before it has a copy": (
-        claim({}), None, ["hold claim and mark claim", "create copy"],
+        claim({}), None, ["hold claim", "create copy", "mark claim"],
     ),
     "one that others hold as well": (
-        claim(FRESH), None, ["hold claim and mark claim", "create copy"],
+        claim(FRESH), None, ["hold claim", "create copy", "mark claim"],
     ),
-    "held already, say by a konnector that died": (claim(), None, ["create copy"]),
-    "held, and its mark taken off as no copy could be made": (
+    "one that lost its copy, and nothing holds it": (claim(), None, ["create copy"]),
+    "held, and no copy could be made so far": (
         claim({"finalizers": [SYNCER]}), None, ["create copy", "mark claim"],
     ),
     "marked, and not held": (
@@ -95,8 +96,12 @@ TABLE: dict[str, tuple[Any, Any, Any]] = {
         leaving(claim({}), "somebody.example/x"), copy(UNMARKED), [],
     ),
     "a marked copy of a claim that somebody stripped": (
-        leaving(claim({}), "somebody.example/x"), copy(), ["delete copy"],
+        leaving(claim({}), "somebody.example/x"), copy(), [],
     ),
+    "an orphan whose claim came back": (
+        claim(), copy({"annotations": {BOUND: "true", ORPHANED: GONE}}), ["mark copy"],
+    ),
+    "an orphan is kept": (None, copy({"annotations": {BOUND: "true", ORPHANED: GONE}}), []),
     "the original marks no copy that it adopted": (
         leaving(claim(), SYNCER), copy(UNMARKED), ["delete copy"],
     ),
@@ -119,9 +124,16 @@ def test_what_follows(one, other, steps):
     assert told(look(one, other)) == steps
 
 
-def test_only_a_claim_that_the_server_knows_nothing_of_takes_its_copy_along():
-    assert told(look(None, copy(), claim_gone=True)) == ["delete copy"]
-    assert look(None, copy(), claim_gone=True, deletes_held="a guard holds") == NOTHING
+def test_a_copy_whose_claim_is_absent_is_marked_and_nothing_else():
+    marked = one_step(look(None, copy(), claim_gone=True))
+    assert marked.body["metadata"]["annotations"] == {ORPHANED: "2026-06-01T12:00:00Z"}
+
+
+def test_an_orphan_goes_when_it_is_meant_and_its_claim_is_gone_for_the_server_too():
+    orphan = copy({"annotations": {BOUND: "true", ORPHANED: GONE}})
+    meant = {"terms": Terms(KIND.resource, Confirmation(KIND.resource))}
+    assert look(None, orphan, **meant) is Read.CLAIM
+    assert told(look(None, orphan, claim_gone=True, **meant)) == ["delete copy"]
 
 
 def test_what_a_guard_holds_is_told_at_the_claim():
@@ -137,8 +149,9 @@ def test_what_a_guard_holds_is_told_at_the_claim():
 
 def test_a_guard_against_recreation_lets_new_claims_through():
     assert told(look(claim({}), None, creates_held="Why.")) == [
-        "hold claim and mark claim",
+        "hold claim",
         "create copy",
+        "mark claim",
     ]
 
 
@@ -149,7 +162,7 @@ def test_a_guard_against_deletion_lets_a_claim_go_that_has_no_copy():
 
 def test_nothing_is_adopted_into_a_namespace_that_is_not_there():
     assert look(None, copy(UNMARKED), homeless=True) == NOTHING
-    assert told(look(None, copy(), homeless=True, claim_gone=True)) == ["delete copy"]
+    assert told(look(None, copy(), homeless=True, claim_gone=True)) == ["mark copy"]
 
 
 def test_a_name_that_somebody_else_has_is_told_and_left_alone():
@@ -167,19 +180,24 @@ def one_step(found: Any) -> Any:
     return task.steps[-1]
 
 
-def test_finalizer_and_mark_are_one_patch_of_exactly_that_claim():
+def step_of(found: Any, kind: type) -> Any:
+    assert isinstance(found, Decision)
+    (step,) = [step for task in found.tasks for step in task.steps if isinstance(step, kind)]
+    return step
+
+
+def test_a_claim_is_held_before_and_marked_after_its_copy_is_made():
     found = look(claim(FRESH), None)
     assert isinstance(found, Decision)
-    (first, _) = found.tasks[0].steps
+    (first, _, last) = found.tasks[0].steps
     assert isinstance(first, Patch)
-    assert first.body == {
-        "metadata": {
-            "uid": "uid-dev",
-            "resourceVersion": "7",
-            "finalizers": ["somebody.example/x", SYNCER],
-            "annotations": {BOUND: "true"},
-        }
+    assert isinstance(last, Patch)
+    identity = {"uid": "uid-dev", "resourceVersion": "7"}
+    assert first.body["metadata"] == {
+        **identity,
+        "finalizers": ["somebody.example/x", SYNCER],
     }
+    assert last.body["metadata"] == {**identity, "annotations": {BOUND: "true"}}
 
 
 def test_the_finalizers_of_others_stay():
@@ -207,7 +225,7 @@ def test_a_copy_has_content_and_what_is_meant_to_travel_and_nothing_else():
         "finalizers": ["somebody.example/x"],
         "managedFields": [{"manager": "kubectl"}],
     }
-    created = one_step(look(claim(meta, data={"x": "y"}, **READY), None))
+    created = step_of(look(claim(meta, data={"x": "y"}, **READY), None), Create)
     assert created.cluster == "control-plane"
     assert created.manifest == {
         "apiVersion": "shop.example/v1",
@@ -299,5 +317,5 @@ def test_a_null_in_a_status_says_no_more_than_absence():
 
 def test_without_the_subresource_a_status_is_a_field_like_others():
     pair = Pair(KIND, "cluster-a1", "uid-of-space", has_status=False)
-    found = decide(pair, Seen(PLACE, COPY_PLACE, claim(), copy(**READY)))
+    found = decide(pair, seen(claim(), copy(**READY)))
     assert told(found) == ["status to the object"]

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions.instance import Read, trimmed_copy
+from konnector.decisions.instance import Read
+from konnector.decisions.trimming import trimmed_copy
 from reconciler.core.decision import Apply, Decision
 from reconciler.core.manifest import get, put
 from tests.support.instance_objects import (

@@ -1,6 +1,7 @@
 """Laws of the sync: it ends, loses nothing, and never deletes on a guess."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from konnector.decisions import copies
 from konnector.decisions.instance import Read, Seen, decide
+from konnector.decisions.orphans import Terms
 from konnector.decisions.pair import Pair
 from reconciler.core import keys
 from reconciler.core.decision import Create, Decision, Delete
@@ -22,6 +24,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import Kind, ObjectKey
 from tests.support.pair_model import Both
+from tests.support.space_objects import NOW
 
 KIND = Kind("shop.example", "v1", "Database", "databases")
 REGION = Kind("shop.example", "v1", "Region", "regions", namespaced=False)
@@ -184,6 +187,8 @@ def looks(draw) -> Any:
         copy_place,
         claim,
         copy,
+        Terms("databases.shop.example", grace=draw(st.sampled_from([None, timedelta(1)]))),
+        NOW,
         claim_gone=claim is None and draw(st.booleans()),
         copy_whole=draw(st.booleans()),
         deletes_held=draw(guards),
@@ -206,8 +211,14 @@ def test_nothing_is_deleted_on_a_guess(seen):
     deletes = [step for step in steps(found) if isinstance(step, Delete)]
     if not deletes:
         return
-    assert not seen.deletes_held
-    assert seen.claim_gone or is_deleting(seen.claim)
+    if seen.claim is None:
+        assert seen.claim_gone
+        assert seen.terms.grace is not None
+        assert keys.ORPHANED in annotations_of(seen.copy)
+    else:
+        assert not seen.deletes_held
+        assert is_deleting(seen.claim)
+        assert keys.SYNCER in finalizers_of(seen.claim)
     assert not is_deleting(seen.copy)
     assert seen.claim is None or keys.RELEASED not in annotations_of(seen.copy)
     assert deletes == [Delete(deletes[0].ref, uid_of(seen.copy), resource_version_of(seen.copy))]

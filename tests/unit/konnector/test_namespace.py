@@ -5,17 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from konnector.decisions.namespace import Removal, Seen, decide, leaving
+from konnector.decisions.orphans import Confirmation, Terms
 from konnector.decisions.sides import CONTROL_PLANE
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
-from reconciler.core.manifest import annotations_of
+from reconciler.core.manifest import annotations_of, get_map
 from reconciler.core.refs import NAMESPACE, Ref
-from tests.support.space_objects import SPACE, deleting, live, live_like, mapping
+from tests.support.space_objects import NOW, SPACE, ago, deleting, live, live_like, mapping
 
 DEV = live(NAMESPACE, "dev", status={"phase": "Active"})
 ENDING = deleting(DEV)
 PHASED = live(NAMESPACE, "dev", status={"phase": "Terminating"})
+TIME = ago()
 REF = Ref(CONTROL_PLANE, API_SERVICE_NAMESPACE, SPACE, "dev")
 
 
@@ -28,7 +30,25 @@ def gone(*, released=False):
 
 
 def seen(**facts):
-    return Seen(**{"name": "dev", "space": SPACE, "app_cluster_uid": "app", **facts})
+    usual = {"name": "dev", "space": SPACE, "app_cluster_uid": "app", "now": NOW,
+             "terms": Terms(API_SERVICE_NAMESPACE.resource)}  # fmt: skip
+    return Seen(**{**usual, **facts})
+
+
+_WORDS = {
+    keys.APP_CLUSTER_UID: "mark",
+    keys.APP_NAMESPACE_DELETED: "ends",
+    keys.ORPHANED: "orphan",
+    keys.ORPHANED_UNDER: "under",
+}
+
+
+def ended(live):
+    return live_like(live, annotations={**annotations_of(live), keys.APP_NAMESPACE_DELETED: TIME})
+
+
+def orphan(live):
+    return live_like(live, annotations={**annotations_of(live), keys.ORPHANED: ago(hours=1)})
 
 
 def done(decision):
@@ -40,13 +60,15 @@ def done(decision):
                 found.append(("make", annotations_of(manifest)))
             case Patch(ref, body):
                 assert ref == REF
-                found.append(("mark", annotations_of(body)[keys.APP_CLUSTER_UID]))
+                notes = get_map(body, "metadata", "annotations")
+                found += [(_WORDS[key], value) for key, value in sorted(notes.items())]
             case Delete(ref, uid, version):
                 assert (ref, uid, version) == (REF, "uid-of-dev", "7")
                 found.append(("delete",))
     return found
 
 
+MEANT = Terms(API_SERVICE_NAMESPACE.resource, Confirmation(API_SERVICE_NAMESPACE.resource))
 OURS = {keys.APP_CLUSTER_UID: "app"}
 SAID = {
     "a claim needs it": ({"app_namespace": DEV, "wanted": True}, [("make", OURS)]),
@@ -67,26 +89,44 @@ SAID = {
     "until a person confirms": (
         {"app_namespace": DEV, "mapping": marked("old"), "confirmed": True}, [("mark", "app")],
     ),
-    "an app namespace that is ending keeps it": (
-        {"app_namespace": ENDING, "mapping": marked(), "removal": gone()}, [],
+    "an app namespace that is ending keeps it, and that is noted": (
+        {"app_namespace": ENDING, "mapping": marked(), "removal": gone()}, [("ends", TIME)],
     ),
-    "one that is gone loses it": ({"mapping": marked(), "removal": gone()}, [("delete",)]),
-    "also what was never recorded": ({"mapping": mapping(), "removal": gone()}, [("delete",)]),
+    "once": ({"app_namespace": ENDING, "mapping": ended(marked())}, []),
+    "one that is there again ends no more": (
+        {"app_namespace": DEV, "mapping": ended(marked())}, [("ends", None)],
+    ),
+    "one that ended and is gone loses it": (
+        {"mapping": ended(marked()), "removal": gone()}, [("delete",)],
+    ),
+    "also where the note was not written in time": (
+        {"mapping": marked(), "removal": gone(), "ended": True}, [("delete",)],
+    ),
+    "not while there are copies behind it": (
+        {"mapping": ended(marked()), "removal": gone(), "occupied": True}, [],
+    ),
+    "of one that is only absent it is an orphan": (
+        {"mapping": marked(), "removal": gone()}, [("orphan", TIME)],
+    ),
+    "that is kept": ({"mapping": orphan(marked()), "removal": gone()}, []),
+    "until its app namespace is back": (
+        {"mapping": orphan(marked()), "app_namespace": DEV}, [("orphan", None)],
+    ),
+    "or a person means it": (
+        {"mapping": orphan(marked()), "removal": gone(), "terms": MEANT}, [("delete",)],
+    ),
+    "which means no copies": (
+        {"mapping": orphan(marked()), "removal": gone(), "terms": MEANT, "occupied": True}, [],
+    ),
     "not because a view says so": ({"mapping": marked()}, []),
     "not where the API server still has it": (
         {"mapping": marked(), "removal": Removal(gone=False, released=False)}, [],
-    ),
-    "not while deletes are held": (
-        {"mapping": marked(), "removal": gone(), "deletes_held": "too many"}, [],
     ),
     "not while a claim needs it": (
         {"mapping": marked(), "removal": gone(), "wanted": True}, [],
     ),
     "not while released data are in it": (
         {"mapping": marked(), "removal": gone(released=True)}, [],
-    ),
-    "a confirmed delete goes first": (
-        {"mapping": marked("old"), "removal": gone(), "confirmed": True}, [("delete",)],
     ),
     "what is kept is re-recorded once confirmed": (
         {"mapping": marked("old"), "removal": gone(released=True), "confirmed": True},
@@ -136,7 +176,6 @@ LEAVING = {
     "nor where the app namespace is there": ({"mapping": marked(), "app_namespace": DEV}, False),
     "nor while it is ending": ({"mapping": marked(), "app_namespace": ENDING}, False),
     "nor where the mapping goes already": ({"mapping": deleting(marked())}, False),
-    "nor while deletes are held": ({"mapping": marked(), "deletes_held": "too many"}, False),
     "nor while a claim needs it": ({"mapping": marked(), "wanted": True}, False),
 }
 
@@ -148,7 +187,6 @@ def test_what_has_to_be_read_anew(facts, expected):
 
 KEPT = {
     "released data are told, and looked at again": ({"removal": gone(released=True)}, 1, True),
-    "a guard is told elsewhere, and looked at again": ({"deletes_held": "too many"}, 0, True),
     "what could not be read is looked at again": ({}, 0, True),
     "a view that is behind catches up": ({"removal": Removal(gone=False, released=True)}, 0, False),
 }
@@ -160,7 +198,10 @@ def test_what_is_kept(facts, notes, again):
     assert (len(decision.notes), decision.again is not None) == (notes, again)
 
 
-MAPPINGS = st.sampled_from([None, mapping(), marked(), marked("old"), deleting(marked())])
+MAPPINGS = st.sampled_from(
+    [None, mapping(), marked(), marked("old"), deleting(marked()), ended(marked()),
+     orphan(marked())]
+)  # fmt: skip
 NAMESPACES = st.sampled_from([None, DEV, ENDING, PHASED])
 REMOVALS = st.none() | st.builds(Removal, gone=st.booleans(), released=st.booleans())
 LOOKS = st.builds(
@@ -168,7 +209,9 @@ LOOKS = st.builds(
     mapping=MAPPINGS,
     app_namespace=NAMESPACES,
     wanted=st.booleans(),
-    deletes_held=st.sampled_from(["", "too many"]),
+    ended=st.booleans(),
+    occupied=st.booleans(),
+    terms=st.sampled_from([Terms(API_SERVICE_NAMESPACE.resource), MEANT]),
     confirmed=st.booleans(),
     removal=REMOVALS,
 )
@@ -179,7 +222,9 @@ def test_what_must_be_so_for_a_mapping_to_go(look):
     if ("delete",) in done(decide(look)):
         assert look.removal == gone()
         assert look.app_namespace is None
-        assert not look.deletes_held
+        assert not look.occupied
+        meant = look.terms == MEANT and keys.ORPHANED in annotations_of(look.mapping)
+        assert look.ended or keys.APP_NAMESPACE_DELETED in annotations_of(look.mapping) or meant
         assert not look.wanted
 
 
@@ -195,9 +240,9 @@ def test_a_second_look_at_what_was_done_does_nothing_more(look):
         case [("mark", uid)]:
             after = seen(
                 mapping=marked(uid), app_namespace=look.app_namespace, confirmed=look.confirmed,
-                wanted=look.wanted, deletes_held=look.deletes_held, removal=look.removal,
+                wanted=look.wanted, removal=look.removal, terms=look.terms,
             )  # fmt: skip
-            assert done(decide(after)) == []
+            assert ("mark", uid) not in done(decide(after))
 
 
 HOSTILE = [{}, {"metadata": 5}, {"metadata": {"annotations": [1]}}, {"status": "Terminating"}]

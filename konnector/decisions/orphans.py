@@ -1,0 +1,143 @@
+"""Copies whose origin is absent: that deletes nothing, and a person's word does. Pure.
+
+An object that is not there may have been deleted, or lost with a restored or cloned cluster. Only
+an origin that is being deleted, and that our finalizer still holds, is a deletion. So a copy that
+lacks its origin is marked as an orphan and kept, until the origin is back, or until a person
+confirms the orphans of a resource.
+
+A confirmation means what was an orphan when it came. Times of two clocks cannot tell that, so what
+becomes an orphan while a confirmation stands remembers which one; it takes another one, or the same
+one again, to mean it.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.core import keys, names
+from reconciler.core.decision import Patch, preconditions_of
+from reconciler.core.durations import format_time
+from reconciler.core.manifest import JSON, Manifest, annotations_of, ref_of
+from reconciler.core.moments import moment
+from reconciler.core.refs import Kind, ObjectKey
+
+_SHOWN: Final = 3  # names in one sentence
+_SECOND: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The annotation `confirm-orphans` as it stands, "" for none.
+
+    `came` is when it was seen to come, or to come again, and was written by then: one that a
+    restore brings back is old. None where it stood there at first.
+    """
+
+    value: str = ""
+    came: datetime | None = None
+
+    def names(self, resource: str) -> bool:
+        """Tell whether it names a resource."""
+        return resource in {one.strip() for one in self.value.split(",")}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what terms orphans of a resource go; `grace`: how long after, None: never so."""
+
+    resource: str
+    confirmation: Confirmation = Confirmation()
+    grace: timedelta | None = None
+
+
+def follow(
+    before: Confirmation | None, value: str, written: datetime | None, now: datetime
+) -> Confirmation:
+    """Return the confirmation after one more look at its annotation; None: at the first look.
+
+    `written` is when that was written, in whole seconds; None where nobody knows.
+    """
+    if before is None:
+        return Confirmation(value)
+    if before.value == value:
+        return before
+    came = None if written is None else min(written + _SECOND, now)
+    return Confirmation(value, came if value else None)
+
+
+def is_orphan(copy: Manifest) -> bool:
+    """Tell whether a copy is marked as an orphan."""
+    return keys.ORPHANED in annotations_of(copy)
+
+
+def mark(cluster: str, kind: Kind, copy: Manifest, terms: Terms, now: datetime) -> Patch:
+    """Return the patch that marks a copy as an orphan."""
+    stands = terms.confirmation.names(terms.resource)
+    marks: dict[str, JSON] = {keys.ORPHANED: format_time(now)}
+    if stands:
+        marks[keys.ORPHANED_UNDER] = terms.confirmation.value
+    metadata: Manifest = {**preconditions_of(copy), "annotations": marks}
+    return Patch(ref_of(cluster, kind, copy), {"metadata": metadata})
+
+
+def unmarks(copy: Manifest) -> dict[str, JSON]:
+    """Return the annotations of a merge patch after which a copy is no orphan."""
+    return {
+        key: None for key in (keys.ORPHANED, keys.ORPHANED_UNDER) if key in annotations_of(copy)
+    }
+
+
+def may_go(copy: Manifest, terms: Terms, now: datetime) -> bool:
+    """Tell whether an orphan may be deleted: it is meant, or its grace is over."""
+    notes = annotations_of(copy)
+    since = moment(notes.get(keys.ORPHANED, ""))
+    if since is None:
+        return False
+    if terms.grace is not None and now - since >= terms.grace:
+        return True
+    confirmation = terms.confirmation
+    if not confirmation.names(terms.resource):
+        return False
+    if notes.get(keys.ORPHANED_UNDER, "") != confirmation.value:
+        return True
+    # Marks tell whole seconds.
+    return confirmation.came is not None and since + _SECOND <= confirmation.came
+
+
+def changes_in(copy: Manifest, terms: Terms, now: datetime) -> timedelta | None:
+    """Return when the grace of an orphan is over; None: never, or long ago."""
+    since = moment(annotations_of(copy).get(keys.ORPHANED, ""))
+    if since is None or terms.grace is None or now - since >= terms.grace:
+        return None
+    return terms.grace - (now - since)
+
+
+def sentence(resource: str, places: Collection[ObjectKey], space: str) -> str:
+    """Return what there is to say of the orphans of one resource; "" where there is none."""
+    if not places:
+        return ""
+    some = listed("/".join(filter(None, one)) for one in sorted(places))
+    subject = "1 copy of" if len(places) == 1 else f"{len(places)} copies of"
+    return (
+        f"{subject} {resource} on the control plane lack their origin in the app cluster, and are"
+        f" kept: {some}. Bring the origin back, or have exactly these deleted, on the control"
+        f" plane: {command(space, resource)}"
+    )
+
+
+def command(space: str, resources: str) -> str:
+    """Return the command that confirms the orphans of resources; one that stands is taken off."""
+    annotate = (
+        f"kubectl annotate {CLUSTER_BINDING.resource} {names.CLUSTER_BINDING} -n {space}"
+        f" {keys.CONFIRM_ORPHANS}"
+    )
+    return f"{annotate}- && {annotate}={resources}"
+
+
+def listed(texts: Iterable[str]) -> str:
+    """Return the first of them, and how many more there are."""
+    every = list(texts)
+    more = len(every) - _SHOWN
+    return ", ".join(every[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
