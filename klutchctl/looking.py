@@ -31,13 +31,23 @@ class Look:
 
 
 async def look(
-    fleet: "Fleet", clusters: "Clusters", how: Reach, *, only: Collection[str] | None
+    fleet: "Fleet",
+    clusters: "Clusters",
+    how: Reach,
+    *,
+    only: Collection[str] | None,
+    credentials: bool = False,
 ) -> Look:
-    """Read all app clusters of a fleet, or `only` some, and plan them."""
+    """Read all app clusters of a fleet, or `only` some, and plan them.
+
+    `credentials`: whoever asks may read the Secrets with kubeconfigs, as an apply does.
+    """
     from reconciler.observe import observe
 
     began = time.monotonic()
-    live = await observe(fleet, clusters, only=only, in_part=True, pace=reach.pace(how))
+    live = await observe(
+        fleet, clusters, only=only, in_part=True, credentials=credentials, pace=reach.pace(how)
+    )
     seconds = time.monotonic() - began
     found = await planned(fleet, live, clusters, how, only=only)
     return replace(found, seconds=seconds + found.seconds)

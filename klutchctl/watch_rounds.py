@@ -48,7 +48,9 @@ class Rounds:
         """Plan, and apply what no guard holds back. Raises Stopped, and what an apply raises."""
         only = _both(repository.chosen(fleet, self._how), scope)
         clusters = await self._ways(fleet, anew=scope is None)
-        found = await self._unless_stopped(looking.look(fleet, clusters, self._how, only=only))
+        found = await self._unless_stopped(
+            looking.look(fleet, clusters, self._how, only=only, credentials=True)
+        )
         gate = self._gate = Gate()
         told = applying.Ears(
             outcome=apply_progress.Lines(sys.stderr).outcome, stage=lambda _stage: None

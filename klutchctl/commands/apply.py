@@ -158,7 +158,8 @@ async def _run(asked: _Asked, how: Reach, settings: Settings) -> int:
     async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
         if approved is None:
             only = repository.chosen(fleet, how)
-            approved = (await looking.look(fleet, clusters, how, only=only)).plan
+            seen = await looking.look(fleet, clusters, how, only=only, credentials=True)
+            approved = seen.plan
             if not applying.is_approved(
                 approved,
                 asked.outputs,

@@ -43,7 +43,12 @@ def doctor(
     context: typer.Context,
     path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
     purpose: Annotated[
-        Purpose, typer.Option("--for", help="What the credentials have to be good for.")
+        Purpose,
+        typer.Option(
+            "--for",
+            help="What the credentials have to be good for; import, release and "
+            "drift --credentials need those for apply.",
+        ),
     ] = Purpose.APPLY,
     printed: Annotated[
         Manifests | None,

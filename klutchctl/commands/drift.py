@@ -23,6 +23,13 @@ def drift(
     detailed_exitcode: Annotated[
         bool, typer.Option("--detailed-exitcode", help="Exit with 2 where there is drift.")
     ] = False,
+    credentials: Annotated[
+        bool,
+        typer.Option(
+            "--credentials",
+            help="Read the Secrets with kubeconfigs as well; needs the rights to apply.",
+        ),
+    ] = False,
     output: Annotated[
         list[str] | None,
         outputs.option(_FORMATS),
@@ -40,20 +47,25 @@ def drift(
     how = reach.of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
     chosen = repository.chosen(fleet, how)
-    made, seconds = uvloop.run(_planned(fleet, how, settings, chosen))
+    made, seconds = uvloop.run(_planned(fleet, how, settings, chosen, credentials=credentials))
     found = repairs.drift(made)
     _print(found, seconds, wanted, color=settings.color)
     return exit_code(found, detailed=detailed_exitcode, allow_unreachable=how.allow_unreachable)
 
 
 async def _planned(
-    fleet: "Fleet", how: Reach, settings: Settings, chosen: frozenset[str] | None
+    fleet: "Fleet",
+    how: Reach,
+    settings: Settings,
+    chosen: frozenset[str] | None,
+    *,
+    credentials: bool,
 ) -> "tuple[Plan, float]":
     from klutchctl import looking
     from reconciler.kube import registry
 
     async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
-        found = await looking.look(fleet, clusters, how, only=chosen)
+        found = await looking.look(fleet, clusters, how, only=chosen, credentials=credentials)
         return found.plan, found.seconds
 
 

@@ -114,7 +114,7 @@ class _Import:
         fleet, pace = self.loaded.fleet, reach.pace(self.how)
         only = repository.chosen(fleet, self.how)
         async with registry.of(fleet, reach.surroundings(self.how, settings)) as clusters:
-            live = await observe(fleet, clusters, only=only, pace=pace)
+            live = await observe(fleet, clusters, only=only, credentials=True, pace=pace)
             made = imports(fleet, live, only=only)
             settled = await self._settled(made, live, clusters, target)
         seen = {**live.control_planes, **live.clusters}

@@ -45,6 +45,13 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
             "--base", metavar="REF", help="As a pull request to REF: by its Policies and guards."
         ),
     ] = None,
+    credentials: Annotated[
+        bool,
+        typer.Option(
+            "--credentials",
+            help="As an apply sees it: read the Secrets with kubeconfigs too. Needs its rights.",
+        ),
+    ] = False,
     detailed_exitcode: Annotated[
         bool, typer.Option("--detailed-exitcode", help="Exit with 2 where there are changes.")
     ] = False,
@@ -67,7 +74,9 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     chosen = repository.chosen(subject.fleet, how)
     seconds: float | None = None
     if snapshot is None:
-        made, seconds = uvloop.run(_planned(subject, how, settings, chosen))
+        made, seconds = uvloop.run(
+            _planned(subject, how, settings, chosen, credentials=credentials)
+        )
     else:
         made = planner.plan(subject.fleet, _from_file(snapshot), only=chosen)
     if out is not None:
@@ -124,7 +133,12 @@ def _from_file(path: Path) -> "Live":
 
 
 async def _planned(
-    subject: _Subject, how: Reach, settings: Settings, chosen: frozenset[str] | None
+    subject: _Subject,
+    how: Reach,
+    settings: Settings,
+    chosen: frozenset[str] | None,
+    *,
+    credentials: bool,
 ) -> "tuple[Plan, float]":
     """Read the clusters, and what planning asks beyond the usual; return how long that took."""
     from klutchctl import looking
@@ -132,7 +146,9 @@ async def _planned(
 
     fleet = subject.fleet
     async with registry.of(fleet, reach.surroundings(how, settings)) as opened:
-        found = await looking.look(fleet, subject.clusters(opened), how, only=chosen)
+        found = await looking.look(
+            fleet, subject.clusters(opened), how, only=chosen, credentials=credentials
+        )
         return found.plan, found.seconds
 
 

@@ -89,7 +89,7 @@ class _Release:
         color = self._settings.color
         surroundings = reach.surroundings(self._how, self._settings)
         async with registry.of(fleet, surroundings) as clusters:
-            seen = await looking.look(asked, clusters, self._how, only=only)
+            seen = await looking.look(asked, clusters, self._how, only=only, credentials=True)
             foreign = [one.unit for one in strangers(asked, seen.live, only=only)]
             plan = narrowing.releases(fleet, seen.plan, named, foreign=foreign)
             approved = applying.is_approved(

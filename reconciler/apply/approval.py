@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.core.manifest import JSON, canonical
+from reconciler.core.refs import SECRET
 from reconciler.fleet.values import UnitKey
 from reconciler.planning.changes import Action, Change, Plan
 
@@ -40,22 +41,30 @@ def match(approved: Plan, fresh: Plan) -> Approved:
     refused: list[Outcome] = []
     for group, wanted in _groups(approved).items():
         found = now.get(group, [])
-        same = [_said(one) for one in found] == [_said(one) for one in wanted]
+        since = "" if found else blocked.get(group) or blocked.get((group[0], None)) or ""
+        lost = not found and (bool(since) or group[0] in unseen)
+        same = not lost and _is_covered(wanted, found)
         if same and (more := _more_instances(wanted, found)):
             refused += (Outcome(one, Status.STALE, more) for one in wanted)
         elif same:
             # Also what is held: what stands beside it has to know that it does not leave.
+            known = {(one.ref, one.action): one for one in wanted}
             lines[group[0]] += (
-                (places[id(one)], _held_as(one, other))
-                for one, other in zip(found, wanted, strict=True)
+                (places[id(one)], _held_as(one, known.get((one.ref, one.action), one)))
+                for one in found
+            )
+            refused += (
+                Outcome(one, Status.UNCHANGED, "looked at")
+                for one in wanted
+                if one.undecided and not one.held
             )
         elif all(one.held for one in wanted):
             refused += (Outcome(one, Status.HELD, _held(one)) for one in wanted)
         elif group[0] in unseen:
             told = f"it cannot be read any more: {unseen[group[0]]}"
             refused += (Outcome(one, Status.FAILED, told) for one in wanted)
-        elif not found and (reason := blocked.get(group) or blocked.get((group[0], None))):
-            refused += (Outcome(one, Status.STALE, f"blocked since: {reason}") for one in wanted)
+        elif since:
+            refused += (Outcome(one, Status.STALE, f"blocked since: {since}") for one in wanted)
         elif not found:
             done = "it is so already"
             refused += (Outcome(one, Status.UNCHANGED, done) for one in wanted)
@@ -96,13 +105,48 @@ def _groups(plan: Plan) -> Mapping[Group, list[Change]]:
     return groups
 
 
-def _said(change: Change) -> bytes:
-    """Return what an approval covers: what is written where, and over what."""
+def _is_covered(wanted: Sequence[Change], found: Sequence[Change]) -> bool:
+    """Tell whether what was approved is all that would be done now.
+
+    Who plans may not read Secrets (trust.md T2). So one that he would create may be there, what
+    its kubeconfig is may be noted, and where he left the rest to an apply, that may take over
+    what is there, and make Secrets that are lacking: it changes nothing that is in force.
+    """
+    left_open = any(one.undecided for one in wanted)
+    now = {one.ref for one in found}
+
+    def is_open(one: Change) -> bool:
+        return one.only_notes or (left_open and _is_harmless(one))
+
+    def is_there(one: Change) -> bool:
+        secret = one.ref.kind == SECRET and one.action is Action.CREATE
+        return secret and not one.unit and one.ref not in now
+
+    # Of a kubeconfig he knows what is noted of it; whoever applies has read it anew.
+    unread = {one.ref for one in wanted if one.ref.kind == SECRET and not one.uid}
+    return [_said(one, known=one.ref not in unread) for one in found if not is_open(one)] == [
+        _said(one, known=one.ref not in unread)
+        for one in wanted
+        if not is_open(one) and not is_there(one)
+    ]
+
+
+def _is_harmless(change: Change) -> bool:
+    if change.action is Action.CREATE:
+        return change.ref.kind == SECRET
+    marks = all(one.path.startswith("/metadata/") for one in change.fields)
+    return change.action is Action.ADOPT or (
+        change.action is Action.UPDATE and marks and not change.steps
+    )
+
+
+def _said(change: Change, *, known: bool = True) -> bytes:
+    """Return what an approval covers: what is written where, and over what, where that is known."""
     said: dict[str, JSON] = {
         "action": change.action.value,
         "ref": str(change.ref),
-        "uid": change.uid,
-        "before": change.before,
+        "uid": change.uid if known else "",
+        "before": change.before if known else "",
         "after": change.after,
         "steps": [[step.verb.value, str(step.ref)] for step in change.steps],
     }
@@ -111,7 +155,9 @@ def _said(change: Change) -> bytes:
 
 def _more_instances(wanted: Sequence[Change], found: Sequence[Change]) -> str:
     """Tell of instances that would be deleted and were not there when it was approved."""
-    for one, other in zip(wanted, found, strict=True):
+    known = {one.ref: one for one in found}
+    for one in wanted:
+        other = known.get(one.ref, one)
         if one.held or other.held:
             continue  # nothing is deleted
         then, now = one.instances, other.instances

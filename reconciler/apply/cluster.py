@@ -11,7 +11,7 @@ from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.apply import lines, services, steps
+from reconciler.apply import lines, noting, services, steps
 from reconciler.apply.lines import Clusters, Unfilled
 from reconciler.apply.outcomes import GOOD, Outcome, Status
 from reconciler.apply.readiness import Readiness
@@ -200,6 +200,9 @@ class _Worker:
         known = self.adopted.get(change.ref, change.before)
         outcome = await lines.do(replace(change, before=known), self.job.clusters)
         outcome = replace(outcome, change=change)
+        carrier = noting.carrier_after(change)
+        if carrier is not None and outcome.status is Status.DONE:
+            await noting.note(self.job.clusters(carrier.cluster), carrier)
         if change.action is Action.ADOPT:
             self.adopted[change.ref] = await lines.now(change, self.job.clusters)
         if change.ref.kind == CRD:

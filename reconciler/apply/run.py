@@ -108,7 +108,12 @@ class _Run:
     async def seen(self, names: Collection[str]) -> Live:
         """Read some app clusters, and of their control planes what concerns them."""
         return await observe(
-            self._fleet, self._clusters, only=names, in_part=True, pace=self._options.pace
+            self._fleet,
+            self._clusters,
+            only=names,
+            in_part=True,
+            credentials=True,
+            pace=self._options.pace,
         )
 
     async def locked(self, locks: AsyncExitStack, names: Collection[str]) -> Mapping[str, str]:
@@ -190,6 +195,9 @@ class _Run:
             for one in self._approved.changes
             if one.acts and (one.held or _line(one) in by_line)
         ]
+        told = {_line(one) for one in self._approved.changes}
+        # What an apply found where the plan had left it to that (trust.md T2).
+        outcomes += [one for line, one in by_line.items() if line not in told]
         return Report(
             plan=self._approved,
             outcomes=tuple(outcomes),

@@ -11,11 +11,10 @@ from typing import ClassVar, Final
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.apply import copied, emptiness, services
+from reconciler.apply import copied, emptiness, noting, services
 from reconciler.apply.lines import Clusters, create
-from reconciler.apply.writes import Patch, Stale, Writes
+from reconciler.apply.writes import Patch, Stale, Writes, annotate
 from reconciler.core import conditions, keys, names
-from reconciler.core.diff import pointer
 from reconciler.core.durations import format_time
 from reconciler.core.heartbeat import beat_of
 from reconciler.core.live import SILENCE
@@ -28,9 +27,11 @@ from reconciler.core.manifest import (
     get_maps,
     get_text,
     is_deleting,
+    labels_of,
+    name_of,
     uid_of,
 )
-from reconciler.core.refs import CRD, Ref
+from reconciler.core.refs import CRD, SECRET, Ref
 from reconciler.fleet import unit_policies
 from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import DeletionPolicy
@@ -244,6 +245,21 @@ class Performer:
 
         await self._at(step).change(step.ref, decide)
 
+    async def _note_credential(self, step: Step) -> None:
+        await noting.note(self._at(step), step.ref)
+
+    async def _revoke(self, step: Step) -> None:
+        app, home = self._at(step), await self._plane.read(self.change.ref)
+        marks = {keys.FLEET, keys.CLUSTER}
+        ours = ",".join(f"{k}={v}" for k, v in sorted(labels_of(home or {}).items()) if k in marks)
+        if home is None or ours.count("=") != len(marks):
+            return  # whose they are is known by its labels alone
+        place = step.ref.namespace
+        found = await app.cluster.list(SECRET, namespace=place, labels=ours, metadata_only=True)
+        for one in found.items:
+            ref = Ref(app.cluster.name, SECRET, place, name_of(one))
+            await app.delete(ref, uid=uid_of(one), propagation=Propagation.BACKGROUND)
+
     async def _retire(self, step: Step) -> None:
         released = annotate(keys.RELEASED, format_time(self.terms.now()))
 
@@ -288,6 +304,8 @@ class Performer:
         Verb.DELETE_COPIED: _delete_copied,
         Verb.UNLIST: _unlist,
         Verb.RETIRE: _retire,
+        Verb.NOTE: _note_credential,
+        Verb.REVOKE: _revoke,
         Verb.DELETE_EMPTY: _delete_empty,
     }
 
@@ -315,24 +333,6 @@ async def own(app: Writes, name: str, binding: Manifest) -> None:
         return [{"op": "add", "path": path, "value": [*others, owner]}]
 
     await app.change(Ref(app.cluster.name, CRD, "", name), decide)
-
-
-def annotate(key: str, value: str) -> Callable[[Manifest], Patch | None]:
-    """Return what sets one annotation, or takes it away for ""; nothing where it is so."""
-
-    def decide(live: Manifest) -> Patch | None:
-        held = annotations_of(live)
-        if held.get(key, "") == value:
-            return None
-        path = pointer("metadata", "annotations", key)
-        if not value:
-            return [{"op": "remove", "path": path}]
-        if not held:
-            whole = pointer("metadata", "annotations")
-            return [{"op": "add", "path": whole, "value": {key: value}}]
-        return [{"op": "add", "path": path, "value": value}]
-
-    return decide
 
 
 def _unheld(binding: Manifest) -> Patch | None:

@@ -8,8 +8,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from reconciler.core import keys
+from reconciler.core.diff import pointer
 from reconciler.core.errors import AlreadyExists, Conflict, Missing, Replaced, Unreachable
-from reconciler.core.manifest import JSON, Manifest, get, resource_version_of, uid_of
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    get,
+    resource_version_of,
+    uid_of,
+)
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster, Preconditions, Propagation
 from reconciler.loop.gate import Gate
@@ -138,6 +146,24 @@ def unchanged(live: Manifest) -> dict[str, JSON]:
         "path": "/metadata/resourceVersion",
         "value": resource_version_of(live),
     }
+
+
+def annotate(key: str, value: str) -> Callable[[Manifest], Patch | None]:
+    """Return what sets one annotation, or takes it away for ""; nothing where it is so."""
+
+    def decide(live: Manifest) -> Patch | None:
+        held = annotations_of(live)
+        if held.get(key, "") == value:
+            return None
+        path = pointer("metadata", "annotations", key)
+        if not value:
+            return [{"op": "remove", "path": path}]
+        if not held:
+            whole = pointer("metadata", "annotations")
+            return [{"op": "add", "path": whole, "value": {key: value}}]
+        return [{"op": "add", "path": path, "value": value}]
+
+    return decide
 
 
 def _made_by_us(live: Manifest) -> bool:

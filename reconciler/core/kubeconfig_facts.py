@@ -5,6 +5,7 @@ from a snapshot compares exactly what a live one does. Refuses to know YAML and 
 """
 
 import hashlib
+import json
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +17,7 @@ TOKEN_KEY: Final = "token"
 CA_KEY: Final = "ca.crt"
 
 _LENGTH: Final = 32
+_NOTED: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,25 @@ def as_value(facts: KubeconfigFacts) -> dict[str, JSON]:
         "namespace": facts.namespace,
         "token": facts.token_digest,
     }
+
+
+def note_of(facts: KubeconfigFacts, uid: str) -> str:
+    """Return the annotation `credential` of an object with this uid: where it leads, and as whom.
+
+    The token stands in it as a digest that is salted with the uid (safety.md): it tells one token
+    of the object from the next, and is of no use beside another object.
+    """
+    token = hashlib.sha256(f"klutchctl/v1{uid}{facts.token_digest}".encode()).hexdigest()
+    return json.dumps({**as_value(facts), "token": token[:_NOTED]}, sort_keys=True)
+
+
+def noted(annotation: str) -> KubeconfigFacts | None:
+    """Return the facts that an annotation `credential` tells, or None where it is not of ours."""
+    try:
+        value = json.loads(annotation)
+    except (ValueError, RecursionError):
+        return None
+    return facts_of({"data": {names.KUBECONFIG: value}})
 
 
 def facts_of(secret: Manifest, *, key: str = names.KUBECONFIG) -> KubeconfigFacts | None:

@@ -78,9 +78,16 @@ def place_at(site: Site, mode: Mode) -> Place:
         for binding in placement.bindings(site.app)
         if (held := placement.secret_of(binding)) != place.secret
         and held[0] == names.KLUTCH_NAMESPACE
-        and placement.same_way(site.app.get(SECRET, *held), source, place.space)
+        and _is_kept(site, held, source)
     }
     return replace(place, kept=kept)
+
+
+def _is_kept(site: Site, held: tuple[str, str], source: Manifest | None) -> bool:
+    """Tell whether a binding's own Secret leads to the space, or nobody here may read that."""
+    secret = site.app.get(SECRET, *held)
+    unread = site.app.blind and secret is None
+    return unread or placement.same_way(secret, source, site.footing.space)
 
 
 class Found:

@@ -3,8 +3,8 @@
 `doctor` asks for each of them, and the roles that are given to whoever runs klutchctl are made of
 them. Derived from what is read and written (mapping.md 3, 4, 8, 9, 12). Pure.
 
-No row reads Secrets of all namespaces: those of binding spaces are named, and only namespace
-klutch-bind of an app cluster is read whole.
+No row of a plan reads a Secret: who may plan holds no credential of anybody (trust.md T2). An apply
+reads those of binding spaces by their names, and namespace klutch-bind of an app cluster whole.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -199,18 +199,13 @@ def _plan_on_plane(scope: Scope) -> Iterator[Right]:
     ):
         yield _right(kind, "list")
     yield _right(API_SERVICE_EXPORT, "get", "list")
-    yield _right(SECRET, "list", only=_SPACE_SECRETS)
     yield _right(SERVICE_ACCOUNT, "list", only=(names.BINDER,))
-    if scope.secrets:
-        yield _right(SECRET, "get", at=_BIND, only=tuple(sorted(scope.secrets)))
-    yield from _kubeconfigs(scope, "list")
 
 
 def _plan_in_app(scope: Scope) -> Iterator[Right]:
     yield _right(NAMESPACE, "get", only=(_BIND, names.KUBE_SYSTEM))
     yield _right(CRD, "get", "list")
     yield _right(API_SERVICE_BINDING, "list")
-    yield _right(SECRET, "list", at=_BIND)
     yield _right(DEPLOYMENT, "get", at=_BIND, only=(names.KONNECTOR,))
     yield _right(SERVICE_ACCOUNT, "get", at=_BIND, only=_KONNECTOR)
     for kind in (CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
@@ -229,7 +224,9 @@ def _apply_on_plane(scope: Scope) -> Iterator[Right]:
     yield _right(SERVICE_ACCOUNT, "create")
     yield _right(SERVICE_ACCOUNT, "get", "patch", only=(names.BINDER,))
     yield _right(SECRET, "create")
-    yield _right(SECRET, "delete", "get", "patch", only=_SPACE_SECRETS)
+    yield _right(SECRET, "delete", "get", "list", "patch", only=_SPACE_SECRETS)
+    if scope.secrets:
+        yield _right(SECRET, "get", at=_BIND, only=tuple(sorted(scope.secrets)))
     yield from _services(scope, "get", "list", "patch")
     yield _right(LEASE, "create", at=_BIND)
     yield _right(LEASE, "get", "patch", at=_BIND, only=(names.lock_lease(scope.fleet),))
@@ -237,7 +234,7 @@ def _apply_on_plane(scope: Scope) -> Iterator[Right]:
     if Mode.APP_CLUSTER_BINDING in scope.modes:
         yield _right(APP_CLUSTER_BINDING, "create", "get", "patch")
         yield _right(API_SERVICE_BINDING, "create", "get", "patch")
-        yield from _kubeconfigs(scope, "get", "patch")
+        yield from _kubeconfigs(scope, "get", "list", "patch")
     if scope.deletes:
         yield _right(NAMESPACE, "delete")
         if Mode.APP_CLUSTER_BINDING in scope.modes:
@@ -247,7 +244,7 @@ def _apply_on_plane(scope: Scope) -> Iterator[Right]:
 def _apply_in_app(scope: Scope) -> Iterator[Right]:
     crds = tuple(sorted(one.name for one in scope.services))
     yield _right(NAMESPACE, "create")
-    yield _right(SECRET, "create", "delete", "get", "patch", at=_BIND)
+    yield _right(SECRET, "create", "delete", "get", "list", "patch", at=_BIND)
     yield _right(API_SERVICE_BINDING, "create", "delete", "get", "patch")
     yield _right(CRD, "create")
     if crds:

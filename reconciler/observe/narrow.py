@@ -40,8 +40,8 @@ def in_part(fleet: Fleet, chosen: Sequence[AppCluster]) -> Mapping[str, Sequence
 
 def spaces(
     fleet: Fleet, cluster: str, namespaces: Sequence[Manifest], app: Seen | Unseen
-) -> frozenset[str]:
-    """Return the namespaces that a plan of one cluster may look into.
+) -> frozenset[str] | None:
+    """Return the namespaces that a plan of one cluster may look into; None is all of them.
 
     `namespaces` are those of its control plane, at least all that bear the fleet's label; `app`
     is what is known of the cluster itself.
@@ -55,7 +55,10 @@ def spaces(
     if own:
         return frozenset(own | noted)
     # mapping.md 4: what bindings that are there lead to, else a new one.
-    led = _led_to(Index(cluster, app)) if isinstance(app, Seen) else ()
+    index = Index(cluster, app) if isinstance(app, Seen) else None
+    if index is not None and index.blind and placement.bindings(index):
+        return None
+    led = _led_to(index) if index is not None else ()
     return frozenset({names.direct_space(fleet.name, cluster), *noted, *led})
 
 

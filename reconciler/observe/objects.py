@@ -39,6 +39,8 @@ MANAGERS: Final = frozenset(
 # Who makes the CRDs of services in app clusters.
 INSTALLERS: Final = frozenset({keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR})
 MAX_DEPTH: Final = 64
+# Of a kubeconfig. Anybody may call a Secret so, and YAML takes a second for 700 kB (trust.md T10).
+MOST_BYTES: Final = 64 * 1024
 TOO_DEEP: Final = "(nested too deeply)"
 
 # The facts of a kubeconfig by the digest of its text, which holds a token. Each is read twice, on
@@ -129,7 +131,7 @@ def redacted(secret: Manifest) -> Manifest:
 
 def kubeconfig_facts(content: bytes) -> KubeconfigFacts | None:
     """Return the facts of a kubeconfig's current context, or None where it is not readable."""
-    if b"current-context" not in content:
+    if len(content) > MOST_BYTES or b"current-context" not in content:
         return None
     digest = hashlib.sha256(content).digest()
     if digest not in _KNOWN:

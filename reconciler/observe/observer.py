@@ -6,7 +6,7 @@ No failure of one cluster, not even a defect in its reader, holds back or alters
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, Protocol, TypeAlias
 
@@ -55,6 +55,7 @@ async def observe(
     *,
     only: Collection[str] | None = None,
     in_part: bool = False,
+    credentials: bool = False,
     pace: Pace = _DEFAULTS,
 ) -> Live:
     """Read every cluster of a fleet by the reads of mapping.md 12, and write to none.
@@ -64,9 +65,10 @@ async def observe(
     control plane it is bound already, so all that are in this mode are read. `in_part`: of those
     control planes nothing else need be read than what plans of these app clusters look at. A
     suspended cluster is left alone, so it is unseen. An app cluster behind an unseen control plane
-    is unseen.
+    is unseen. `credentials`: the Secrets with kubeconfigs are read as well.
     """
     observer = _Observer(fleet, clusters, pace)
+    look = _Look(fleet, credentials=credentials)
     chosen = [one for one in fleet.clusters.values() if only is None or one.name in only]
     # Which control plane knows a cluster that left is told by no document.
     every = only is None or not fleet.clusters.keys() >= set(only)
@@ -74,13 +76,13 @@ async def observe(
     awake = [one for one in chosen if one.suspended is None]
     parts = narrow.in_part(fleet, awake) if in_part and not every else {}
     planes, shared, apps = await asyncio.gather(
-        _all({one: observer.plane(one, _of_plane(fleet, one)) for one in needed - parts.keys()}),
+        _all({one: observer.plane(one, _of_plane(look, one)) for one in needed - parts.keys()}),
         _all({one: observer.plane(one, _of_part(fleet)) for one in parts}),
-        _all({one.name: observer.app(one, _of_app(fleet, one.name)) for one in awake}),
+        _all({one.name: observer.app(one, _of_app(look, one.name)) for one in awake}),
     )
     planes |= shared | await _all(
         {
-            name: observer.plane(name, _of_spaces(fleet, name, seen, parts[name], apps))
+            name: observer.plane(name, _of_spaces(look, name, seen, parts[name], apps))
             for name, seen in shared.items()
             if isinstance(seen, Seen)
         }
@@ -90,7 +92,7 @@ async def observe(
     looked_for = {name: one for name, one in gone.items() if only is None or name in only}
     leaving = await _all(
         {
-            name: observer.app(one, _of_app(fleet, name))
+            name: observer.app(one, _of_app(look, name))
             for name, one in looked_for.items()
             if isinstance(one, Leaver)
         }
@@ -219,11 +221,21 @@ def _verdict(error: Exception, access: Access, reached: Reached | None) -> Unsee
             return unseen.defect(error)
 
 
-def _of_plane(fleet: Fleet, name: str) -> _Reader:
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What is read for, and whether its credentials are."""
+
+    fleet: Fleet
+    credentials: bool
+
+
+def _of_plane(look: _Look, name: str) -> _Reader:
     async def read(reading: Reading, reached: Reached, turn: Turn) -> Seen:
         await reads.first_of_control_plane(reading)
         async with turn.slot():
-            await reads.rest_of_control_plane(reading, fleet, name)
+            await reads.rest_of_control_plane(reading)
+            if look.credentials:
+                await reads.secrets_of_control_plane(reading, look.fleet, name)
         silent = reads.silent_spaces(reading, datetime.now(UTC))
         return reading.seen(reached.address, silent=silent)
 
@@ -241,33 +253,32 @@ def _of_part(fleet: Fleet) -> _Reader:
 
 
 def _of_spaces(
-    fleet: Fleet, name: str, seen: Seen, behind: Sequence[AppCluster], apps: Mapping[str, Verdict]
+    look: _Look, name: str, seen: Seen, behind: Sequence[AppCluster], apps: Mapping[str, Verdict]
 ) -> _Reader:
     """Read the rest of a control plane that `_of_part` has begun with."""
     namespaces = seen.objects[NAMESPACE]
-    spaces = {
-        space
-        for one in behind
-        for space in narrow.spaces(fleet, one.name, namespaces, apps[one.name])
-    }
-    if len(spaces) > narrow.MANY_SPACES:
-        return _of_plane(fleet, name)
+    found = [narrow.spaces(look.fleet, one.name, namespaces, apps[one.name]) for one in behind]
+    spaces = frozenset[str]().union(*(some for some in found if some is not None))
+    if None in found or len(spaces) > narrow.MANY_SPACES:
+        return _of_plane(look, name)
 
     async def read(reading: Reading, reached: Reached, turn: Turn) -> Seen:
         reading.take(seen)
         async with turn.slot():
-            await reads.spaces_of_control_plane(reading, spaces)
+            await reads.spaces_of_control_plane(reading, spaces, credentials=look.credentials)
         silent = reads.silent_spaces(reading, datetime.now(UTC))
         return reading.seen(reached.address, silent=silent)
 
     return read
 
 
-def _of_app(fleet: Fleet, name: str) -> _Reader:
+def _of_app(look: _Look, name: str) -> _Reader:
     async def read(reading: Reading, reached: Reached, turn: Turn) -> Seen:
         await reads.first_of_app_cluster(reading)
         async with turn.slot():
-            await reads.rest_of_app_cluster(reading, reads.konnector_objects(fleet, name))
+            await reads.rest_of_app_cluster(reading, reads.konnector_objects(look.fleet, name))
+            if look.credentials:
+                await reads.secrets_of_app_cluster(reading)
             scope = await reads.binding_scope(reading, reached.cluster)
         return reading.seen(reached.address, bindings_cluster_scoped=scope)
 

@@ -5,13 +5,13 @@ Knows what the absence of a kind means; refuses to know which reads a plan needs
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
 from reconciler.core import keys
 from reconciler.core.errors import ClusterError, NotServed
 from reconciler.core.live import Address, Seen
-from reconciler.core.manifest import Manifest, identity_of, uid_of
+from reconciler.core.manifest import Manifest, identity_of, namespace_of, uid_of
 from reconciler.core.names import KUBE_SYSTEM
 from reconciler.core.refs import NAMESPACE, Kind, Ref
 from reconciler.kube.cluster import Listing, Reader
@@ -55,9 +55,11 @@ class Reading:
         name: str = "",
         labels: str = "",
         metadata_only: bool = False,
+        within: Collection[str] | None = None,
     ) -> None:
         """Read all objects of a kind, or those of one name in whichever namespace.
 
+        With `within`, those in other namespaces are not looked at.
         A Klutch kind that the cluster does not serve is known to be empty.
         """
         self._objects[kind] = self._objects[kind]
@@ -75,7 +77,9 @@ class Reading:
                 raise
             self._unserved.add(kind)
             return
-        self._keep(kind, found.items)
+        self._keep(
+            kind, (one for one in found.items if within is None or namespace_of(one) in within)
+        )
 
     async def get(
         self, kind: Kind, name: str, *, namespace: str = "", metadata_only: bool = False

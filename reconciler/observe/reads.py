@@ -1,7 +1,8 @@
 """Which reads a plan makes, on a control plane and in an app cluster (mapping.md 12). No others.
 
 All are lists and gets of what klutchctl or its peers write; nothing here follows the contents
-of a cluster beyond that.
+of a cluster beyond that. Secrets are read for an apply alone: who may plan holds no credential of
+anybody (trust.md T2).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -59,21 +60,31 @@ async def first_of_control_plane(reading: Reading) -> None:
     await reading.list(NAMESPACE, metadata_only=True)
 
 
-async def rest_of_control_plane(reading: Reading, fleet: Fleet, name: str) -> None:
+async def rest_of_control_plane(reading: Reading) -> None:
     """Read all else. Raises Incomplete."""
     await together(
         *(reading.list(kind, metadata_only=True) for kind in _METADATA),
         *(reading.list(kind) for kind in _WHOLE),
-        *(reading.list(SECRET, name=secret) for secret in _SECRETS),
         reading.list(SERVICE_ACCOUNT, name=names.BINDER),
     )
+
+
+async def secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) -> None:
+    """Read the kubeconfigs of binding spaces and of our app clusters. Raises Incomplete."""
+    spaces = {namespace_of(one) for one in reading.of(CLUSTER_BINDING)}
+    await together(*(reading.list(SECRET, name=secret, within=spaces) for secret in _SECRETS))
     known = {("", secret) for secret in _SECRETS}
     referenced = {
         *_by_cluster_bindings(reading.of(CLUSTER_BINDING)),
         *_by_app_cluster_bindings(reading.of(APP_CLUSTER_BINDING), fleet, name),
     }
     further = sorted(referenced - known)
-    await together(*(reading.list(SECRET, namespace=ns, name=secret) for ns, secret in further))
+    await together(
+        *(
+            reading.list(SECRET, namespace=ns, name=secret, within=None if ns else spaces)
+            for ns, secret in further
+        )
+    )
 
 
 async def first_of_part(reading: Reading) -> None:
@@ -97,9 +108,14 @@ async def shared_part(reading: Reading, fleet: Fleet) -> None:
     )
 
 
-async def spaces_of_control_plane(reading: Reading, spaces: Iterable[str]) -> None:
+async def spaces_of_control_plane(
+    reading: Reading, spaces: Iterable[str], *, credentials: bool
+) -> None:
     """Read what is in some binding spaces. Raises Incomplete."""
-    await together(*(_space(reading, space) for space in sorted(spaces)))
+    places = sorted(spaces)
+    await together(*(_space(reading, space) for space in places))
+    if credentials:
+        await together(*(_secrets(reading, space) for space in places))
 
 
 async def _space(reading: Reading, space: str) -> None:
@@ -109,12 +125,18 @@ async def _space(reading: Reading, space: str) -> None:
         reading.list(CLUSTER_BINDING, namespace=space),
         reading.list(API_SERVICE_EXPORT_REQUEST, namespace=space),
         reading.list(API_SERVICE_EXPORT, namespace=space, metadata_only=True),
-        *(reading.list(SECRET, namespace=space, name=secret) for secret in _SECRETS),
         reading.list(SERVICE_ACCOUNT, namespace=space, name=names.BINDER),
     )
-    bindings = (one for one in reading.of(CLUSTER_BINDING) if namespace_of(one) == space)
-    referenced = {name for _, name in _by_cluster_bindings(bindings)} - {*_SECRETS}
-    await together(*(reading.list(SECRET, namespace=space, name=one) for one in sorted(referenced)))
+
+
+async def _secrets(reading: Reading, space: str) -> None:
+    bindings = [one for one in reading.of(CLUSTER_BINDING) if namespace_of(one) == space]
+    named = {*_SECRETS, *(name for _, name in _by_cluster_bindings(bindings))} if bindings else ()
+    # That they were asked for has to be known also where none is.
+    await together(
+        reading.list(SECRET, namespace=space, name=names.KUBECONFIG, within=()),
+        *(reading.list(SECRET, namespace=space, name=one) for one in sorted(named)),
+    )
 
 
 def silent_spaces(reading: Reading, now: datetime) -> frozenset[str]:
@@ -131,12 +153,16 @@ async def first_of_app_cluster(reading: Reading) -> None:
     await reading.get(NAMESPACE, names.KUBE_SYSTEM)
 
 
+async def secrets_of_app_cluster(reading: Reading) -> None:
+    """Read the kubeconfigs of konnectors, and the tokens beside them. Raises Incomplete."""
+    await reading.list(SECRET, namespace=names.KLUTCH_NAMESPACE)
+
+
 async def rest_of_app_cluster(reading: Reading, konnector: Sequence[tuple[Kind, str]]) -> None:
     """Read all else; `konnector` are objects of a konnector that klutchctl may have deployed."""
     bind = names.KLUTCH_NAMESPACE
     await together(
         reading.get(NAMESPACE, bind),
-        reading.list(SECRET, namespace=bind),
         # The path of all namespaces is also that of cluster-scoped bindings (Klutch <= 1.5.0).
         reading.list(API_SERVICE_BINDING),
         reading.get(DEPLOYMENT, names.KONNECTOR, namespace=bind),

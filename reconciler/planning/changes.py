@@ -53,6 +53,8 @@ class Verb(StrEnum):
     DELETE_COPIED = "delete-copied"
     UNLIST = "unlist"  # takes one unit out of an AppClusterBinding
     RETIRE = "retire"  # marks what a cluster stood on as released
+    NOTE = "note-credential"  # what a kubeconfig is, for plans that may not read it
+    REVOKE = "revoke"  # deletes the Secrets of ours that lead from a cluster that leaves
     DELETE_EMPTY = "delete-empty"  # once no instance of any kind is left
 
 
@@ -102,6 +104,16 @@ class Change:
     def acts(self) -> bool:
         """Whether an apply would write anything for this line."""
         return self.action not in _IDLE
+
+    @property
+    def undecided(self) -> bool:
+        """Whether an apply decides, which may read the credentials that this is about."""
+        return self.action is Action.ADOPT and self.after is None
+
+    @property
+    def only_notes(self) -> bool:
+        """Whether it writes nothing but what the credentials are."""
+        return bool(self.steps) and all(step.verb is Verb.NOTE for step in self.steps)
 
     @property
     def leaves(self) -> bool:

@@ -3,10 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reconciler.core import names
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.core import keys, names
 from reconciler.core.diff import FieldChange
-from reconciler.core.kubeconfig_facts import ca_digest, facts_of, service_account_facts_of
-from reconciler.core.manifest import Manifest, get_maps, is_deleting, put, uid_of
+from reconciler.core.kubeconfig_facts import (
+    ca_digest,
+    facts_of,
+    note_of,
+    service_account_facts_of,
+)
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get_maps,
+    is_deleting,
+    put,
+    uid_of,
+)
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -18,10 +31,11 @@ from reconciler.core.refs import (
 from reconciler.fleet.compile import cluster_objects
 from reconciler.fleet.values import AppCluster, ControlPlane, Mode, Unit
 from reconciler.fleet.wanted import Rule, Wanted
-from reconciler.planning.changes import Action, Change
-from reconciler.planning.compare import is_of, is_ours, sealed
+from reconciler.planning.changes import Action, Change, Step, Verb
+from reconciler.planning.compare import before_digest, is_of, is_ours, sealed
 from reconciler.planning.index import Index
 from reconciler.planning.objects import obstacle, owned_changes
+from reconciler.planning.placement import LOOKED_AT
 from reconciler.planning.units import Site
 
 _KONNECTOR_STEP = 7
@@ -34,11 +48,44 @@ def plan_cluster(
 
     `keeps_rights`: the konnector keeps those that it has, for units beside `units` that stay bound.
     """
-    return tuple(
+    changes = tuple(
         change
         for wanted in cluster_objects(site.fleet, cluster, site.footing, units=units)
         for change in _changes(site, wanted, keeps_rights=keeps_rights)
     )
+    return changes + _credentials(site, cluster, changes)
+
+
+def _credentials(site: Site, cluster: AppCluster, changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Return the line about what the cluster's credentials are, where that is not noted."""
+    live, footing = site.control_plane.at(site.carrier), site.footing
+    if live is None:
+        return ()
+    line = Change(
+        cluster=cluster.name,
+        subject="space",
+        ref=site.carrier,
+        action=Action.ADOPT,
+        reason=LOOKED_AT,
+        origin=cluster.origin,
+    )
+    if site.control_plane.blind:
+        return (line,) if site.undecided else ()
+    held = site.control_plane.get(SECRET, footing.kubeconfig_namespace, footing.kubeconfig_name)
+    facts = None if held is None else facts_of(held)
+    written = any(one.acts and one.wanted and one.wanted.kubeconfig for one in changes)
+    told = annotations_of(live).get(keys.CREDENTIAL, "")
+    if facts is None or written or told == note_of(facts, uid_of(live)):
+        return ()
+    note = replace(
+        line,
+        action=Action.UPDATE,
+        reason="what its kubeconfig is, for plans that may not read it",
+        before=before_digest(live, {}),
+        uid=uid_of(live),
+        steps=(Step(Verb.NOTE, site.carrier),),
+    )
+    return (note,)
 
 
 def _changes(site: Site, wanted: Wanted, *, keeps_rights: bool) -> tuple[Change, ...]:
@@ -51,6 +98,9 @@ def _changes(site: Site, wanted: Wanted, *, keeps_rights: bool) -> tuple[Change,
 
 def _decided(site: Site, wanted: Wanted, live: Manifest | None, index: Index) -> tuple[Change, ...]:
     draft = _draft(wanted, live)
+    unread = wanted.ref.kind == SECRET and live is None and index.blind
+    if unread and site.control_plane.at(site.carrier) is not None and _is_there(site, wanted):
+        return (replace(draft, reason=LOOKED_AT) if site.undecided else draft,)
     match wanted.rule:
         case Rule.CREATE_ONLY:
             return (_create_only(site, draft, live, wanted),)
@@ -61,6 +111,18 @@ def _decided(site: Site, wanted: Wanted, live: Manifest | None, index: Index) ->
                 # Narrowing what a running konnector may do would stop it.
                 return (replace(draft, reason="made by another: its rights are left alone"),)
             return owned_changes(draft, live, wanted, fleet=site.fleet.name)
+
+
+def _is_there(site: Site, wanted: Wanted) -> bool:
+    """Tell whether a Secret that was not read is there, as far as what it belongs to tells.
+
+    The account in an app cluster is made before the AppClusterBinding is ours.
+    """
+    live = site.control_plane.at(site.carrier)
+    in_app = wanted.ref.cluster == site.app.name
+    if site.carrier.kind == CLUSTER_BINDING or not in_app:
+        return True
+    return live is not None and is_of(live, site.fleet, site.app.name)
 
 
 def _draft(wanted: Wanted, live: Manifest | None) -> Change:

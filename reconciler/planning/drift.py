@@ -79,7 +79,7 @@ def _stays(change: Change, group: list[Change], homes: frozenset[str]) -> bool:
         case Action.BLOCKED:
             return change.origin is not None  # else it left the files
         case Action.UPDATE | Action.REPLACE:
-            return not _is_adopted(change, group)
+            return not change.only_notes and not _is_adopted(change, group)
         case Action.CREATE:
             return change.cluster in homes and _is_lost(group)
         case _:

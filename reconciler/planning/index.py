@@ -2,13 +2,28 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import keys, names
+from reconciler.core.kubeconfig_facts import as_value, noted
 from reconciler.core.live import Seen
-from reconciler.core.manifest import Manifest, identity_of, labels_of, namespace_of
-from reconciler.core.refs import Kind, Ref
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get_map,
+    get_text,
+    identity_of,
+    labels_of,
+    namespace_of,
+)
+from reconciler.core.refs import SECRET, Kind, Ref
 
 T = TypeVar("T")
+
+_CARRIERS: Final = (CLUSTER_BINDING, APP_CLUSTER_BINDING, API_SERVICE_BINDING)
 
 
 class Index:
@@ -22,12 +37,22 @@ class Index:
         self._by_namespace: dict[Kind, dict[str, list[Manifest]]] = {}
         self._made: dict[str, Any] = {}
 
+    @property
+    def blind(self) -> bool:
+        """Whether no Secret of it was read (trust.md T2)."""
+        return SECRET not in self.seen.objects
+
     def all(self, kind: Kind) -> Sequence[Manifest]:
         """Return all objects of a kind; none where the kind is not served."""
         return self.seen.objects.get(kind, ())
 
     def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
-        """Return one object, or None where it is absent."""
+        """Return one object, or None where it is absent.
+
+        Where no Secret was read, what is noted of a kubeconfig stands in its place.
+        """
+        if kind == SECRET and self.blind:
+            return self.once("noted", noted_secrets).get((namespace, name))
         named = self._by_name.get(kind)
         if named is None:
             named = {identity_of(item): item for item in self.all(kind)}
@@ -68,3 +93,22 @@ class Index:
     def ref(self, kind: Kind, manifest: Manifest) -> Ref:
         """Return the identity of one of its objects."""
         return Ref(self.name, kind, *identity_of(manifest))
+
+
+def noted_secrets(index: Index) -> Mapping[tuple[str, str], Manifest]:
+    """Return what the annotation `credential` tells of Secrets, by their namespace and name."""
+    found: dict[tuple[str, str], Manifest] = {}
+    for kind in _CARRIERS:
+        for carrier in index.all(kind):
+            facts = noted(annotations_of(carrier).get(keys.CREDENTIAL, ""))
+            if facts is not None:
+                reference = get_map(carrier, "spec", "kubeconfigSecretRef")
+                namespace = get_text(reference, "namespace") or namespace_of(carrier)
+                name = get_text(reference, "name") or names.KUBECONFIG
+                found[namespace, name] = {
+                    "apiVersion": SECRET.api_version,
+                    "kind": SECRET.kind,
+                    "metadata": {"name": name, "namespace": namespace},
+                    "data": {names.KUBECONFIG: as_value(facts)},
+                }
+    return found

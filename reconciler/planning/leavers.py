@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys, names
 from reconciler.core.live import Live, Seen, Unseen
 from reconciler.core.manifest import (
@@ -29,6 +30,7 @@ from reconciler.core.refs import (
     SECRET,
     SERVICE_ACCOUNT,
     Kind,
+    Ref,
 )
 from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode
@@ -38,7 +40,7 @@ from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.compare import before_digest, is_ours
 from reconciler.planning.index import Index
 from reconciler.planning.leaving import Departure
-from reconciler.planning.placement import belongs_to_another, leads_to, secret_of
+from reconciler.planning.placement import belongs_to_another, secret_of
 from reconciler.planning.units import Site
 
 _KONNECTOR: tuple[tuple[Kind, str], ...] = (
@@ -259,21 +261,20 @@ def _konnector_steps(gone: Leaving) -> Iterator[Step]:
 
 def _access_steps(gone: Leaving) -> Iterator[Step]:
     app, plane, footing = gone.site.app, gone.site.control_plane, gone.site.footing
-    for secret in sorted(app.inside(SECRET, names.KLUTCH_NAMESPACE), key=name_of):
-        if is_ours(secret, fleet=gone.site.fleet.name, cluster=gone.name):
-            yield Step(Verb.DELETE, app.ref(SECRET, secret), "the way to the control plane")
+    ours = Ref(app.name, SECRET, names.KLUTCH_NAMESPACE, "")
+    yield Step(Verb.REVOKE, ours, "the way to the control plane")
     for name in (names.BINDER, footing.kubeconfig_name):
-        held = plane.get(SECRET, footing.space, name)
-        if held is not None:
-            yield Step(Verb.DELETE, plane.ref(SECRET, held), "revokes the access")
+        yield Step(Verb.DELETE, Ref(plane.name, SECRET, footing.space, name), "revokes the access")
 
 
 def _guests(gone: Leaving) -> tuple[str, ...]:
     """Return what lives in the space, or may, and does not leave with the cluster."""
     site, space = gone.site, gone.site.footing.space
     leave = {one.key.name for one in gone.departures}
-    stay = {name_of(one) for one in site.control_plane.inside(API_SERVICE_EXPORT, space)} - leave
+    offered = (API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST)
+    inside = {name_of(one) for kind in offered for one in site.control_plane.inside(kind, space)}
+    stay = inside - leave
     for binding in leaving.strangers(site, gone.name):
-        if leads_to(site.app.get(SECRET, *secret_of(binding))) in ("", space):
+        if secret_of(binding) == (names.KLUTCH_NAMESPACE, site.footing.consumer_secret):
             stay.add(name_of(binding))
     return tuple(sorted(stay))

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.kubeconfig_facts import facts_of
@@ -14,6 +17,7 @@ from reconciler.core.manifest import (
     get_text,
     labels_of,
     name_of,
+    namespace_of,
 )
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.fleet.footing import Footing, default_footing
@@ -28,6 +32,11 @@ class Misplaced:
 
     guard: str
     reason: str
+    by_apply: bool = False  # an apply decides, which may read the credentials (trust.md T2)
+
+
+LOOKED_AT: Final = "its credentials are looked at by apply"
+_UNDECIDED: Final = Misplaced("credentials", LOOKED_AT, by_apply=True)
 
 
 def place(
@@ -119,8 +128,31 @@ def _spaces(
     given = [one for one in former if one in proved or is_claimed(cluster, one, name_of(one))]
     if former and not given:
         first = min(former, key=name_of)
-        return unproved(cluster, first, name_of(first))
+        refused = unproved(cluster, first, name_of(first))
+        # Where nothing is bound, there is no token of a space either.
+        return _UNDECIDED if app.blind and bindings(app) else refused
+    if not given and app.blind and _may_be_taken_over(fleet, control_plane, app):
+        return _UNDECIDED
     return given or proved
+
+
+def _may_be_taken_over(fleet: Fleet, control_plane: Index, app: Index) -> bool:
+    """Tell whether a space of nobody offers what another tool has bound in the cluster."""
+    bound = {name_of(one) for one in bindings(app) if not is_of(one, fleet, app.name)}
+    free = {
+        namespace
+        for one in control_plane.all(CLUSTER_BINDING)
+        if (namespace := namespace_of(one))
+        and keys.APP_CLUSTER_BINDING_NAME not in labels_of(one)
+        and (space := control_plane.get(NAMESPACE, "", namespace)) is not None
+        and keys.FLEET not in labels_of(space)
+    }
+    return any(
+        name_of(one) in bound
+        for kind in (API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST)
+        for space in free
+        for one in control_plane.inside(kind, space)
+    )
 
 
 def _adopted(
@@ -167,6 +199,8 @@ def _referenced(app: Index) -> Iterator[Manifest]:
 
 def _unknowable(fleet: Fleet, cluster: AppCluster, app: Index) -> Misplaced | None:
     """Refuse a new space for a unit whose present one cannot be told: that holds its data."""
+    if app.blind:
+        return None
     wanted = {unit.name for unit in fleet.units if unit.cluster == cluster.name}
     for binding in bindings(app):
         namespace, name = secret_of(binding)
@@ -261,15 +295,16 @@ def _consumer_secret(fleet: Fleet, source: Manifest | None, space: str, app: Ind
     for namespace, name, ours in ways:
         secret = app.get(SECRET, namespace, name)
         same = same_way(secret, source, space)
-        if same or (ours and (secret is None or leads_to(secret) == space)):
-            used.add((not same, name))
+        mine = ours or app.blind
+        if same or (mine and (secret is None or leads_to(secret) == space)):
+            used.add((not same, not ours, name))
     free = {
-        (False, name_of(secret))
+        (False, False, name_of(secret))
         for secret in app.inside(SECRET, names.KLUTCH_NAMESPACE)
         if same_way(secret, source, space)
     }
     best = min(used or free, default=None)
-    return names.kubeconfig_secret(space) if best is None else best[1]
+    return names.kubeconfig_secret(space) if best is None else best[-1]
 
 
 def leads_to(secret: Manifest | None) -> str:

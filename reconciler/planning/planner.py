@@ -40,7 +40,7 @@ from reconciler.planning.changes import (
 from reconciler.planning.clusters import plan_cluster
 from reconciler.planning.crd_owners import owner_changes
 from reconciler.planning.index import Index
-from reconciler.planning.placement import Misplaced
+from reconciler.planning.placement import LOOKED_AT, Misplaced
 from reconciler.planning.planfile import identified
 from reconciler.planning.units import Site, UnitPlan, blocked, plan_unit
 
@@ -180,7 +180,7 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
         draft.changes += needs
         draft.warnings |= _address_warnings(fleet, cluster, site, needs)
     for unit, planned in _units(site, wanted, direct=direct):
-        draft.changes += planned.changes
+        draft.changes += (_unproved(one) if site.undecided else one for one in planned.changes)
         draft.changes += owner_changes(site, unit, planned.changes)
         draft.widened += planned.widened
         draft.warnings |= set(planned.warnings)
@@ -196,6 +196,11 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
     draft.changes[first:] = [
         replace(one, footing=site.footing) if one.acts else one for one in draft.changes[first:]
     ]
+
+
+def _unproved(change: Change) -> Change:
+    """Tell of a line of a unit that only who may read its credentials can tell all of it."""
+    return replace(change, reason=f"{change.reason}; {LOOKED_AT}")
 
 
 def _endangered(departure: leaving.Departure) -> str:
@@ -250,7 +255,14 @@ def _count(draft: _Draft, app: Index, key: UnitKey) -> int | None:
 
 
 def _hold(draft: _Draft, cluster: AppCluster, wanted: Sequence[Unit], misplaced: Misplaced) -> None:
-    """Hold back a whole cluster."""
+    """Hold back a whole cluster, or leave it to an apply."""
+    if misplaced.by_apply:
+        draft.changes.append(_whole(cluster, misplaced.reason, Action.ADOPT))
+        lines = (_unknown(cluster, unit) for unit in wanted)
+        draft.changes += (
+            replace(one, action=Action.ADOPT, reason=misplaced.reason) for one in lines
+        )
+        return
     draft.held.append(Held(misplaced.guard, misplaced.reason, (cluster.name,)))
     draft.changes.append(_whole(cluster, misplaced.reason, Action.BLOCKED))
     draft.changes += (

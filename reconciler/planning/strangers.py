@@ -80,7 +80,8 @@ def _of_site(fleet: Fleet, cluster: str, site: Site) -> Iterator[Stranger]:
 def _direct(site: Site, binding: Manifest, cluster: str) -> Stranger:
     unit, space = unit_of(cluster, name_of(binding)), site.footing.space
     secret = site.app.get(SECRET, *placement.secret_of(binding))
-    there = placement.leads_to(secret) or "a place that cannot be told"
+    unread = site.app.blind and secret is None
+    there = placement.leads_to(secret) or (space if unread else "a place that cannot be told")
     request = site.control_plane.get(API_SERVICE_EXPORT_REQUEST, space, unit.name)
     ours = is_of(binding, site.fleet, cluster)
     return Stranger(unit, binding, request, "" if there == space else there, ours)

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass, field, replace
 
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints.binding import parameters_digest
 from reconciler.core import conditions, keys, names
+from reconciler.core.kubeconfig_facts import noted
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -39,6 +42,23 @@ class Site:
     footing: Footing
     control_plane: Index
     app: Index
+
+    @property
+    def carrier(self) -> Ref:
+        """What names the kubeconfig that klutchctl writes, and notes what that is."""
+        if self.footing.app_cluster_binding != ("", ""):
+            return Ref(
+                self.control_plane.name, APP_CLUSTER_BINDING, *self.footing.app_cluster_binding
+            )
+        space = self.footing.space
+        return Ref(self.control_plane.name, CLUSTER_BINDING, space, names.CLUSTER_BINDING)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether only who may read Secrets knows what the cluster's credentials are."""
+        live = self.control_plane.at(self.carrier)
+        blind = self.control_plane.blind and live is not None
+        return blind and noted(annotations_of(live or {}).get(keys.CREDENTIAL, "")) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +125,9 @@ def _own_way(site: Site, unit: Unit) -> Footing:
         return footing
     secret = site.app.get(SECRET, namespace, name)
     source = site.control_plane.get(SECRET, footing.kubeconfig_namespace, footing.kubeconfig_name)
-    if namespace == names.KLUTCH_NAMESPACE and same_way(secret, source, footing.space):
+    unknown = site.app.blind and secret is None and site.control_plane.at(site.carrier) is not None
+    same = unknown or same_way(secret, source, footing.space)
+    if namespace == names.KLUTCH_NAMESPACE and same:
         return replace(footing, consumer_secret=name)
     return footing
 

@@ -64,7 +64,7 @@ async def test_what_is_live_becomes_a_file_that_changes_nothing(foreign):
     assert "kind: Template" in text
     assert "    names:\n    - shop\n" in text
     assert file.stat().st_mode & 0o777 == 0o644
-    plan = await foreign.klutchctl("plan", str(foreign.fleet.folder), "-o", "json")
+    plan = await foreign.klutchctl("plan", str(foreign.fleet.folder), "--credentials", "-o", "json")
     assert plan.code == 0, plan.stdout
     lines = [one for one in plan.report["changes"] if one.get("unit")]
     assert {one["action"] for one in lines} <= {"adopt", "noop", "update"}
@@ -113,7 +113,7 @@ async def test_a_repository_begins_with_what_is_live(foreign):
     found = foreign.fleet.mode is Mode.DIRECT
     assert (folder / "bindings" / "imported.yaml").exists() is found
     assert ("1 Binding for 1 unit" in done.stdout) is found
-    plan = await foreign.klutchctl("plan", str(folder), "-o", "json")
+    plan = await foreign.klutchctl("plan", str(folder), "--credentials", "-o", "json")
     assert plan.code == 0, plan.stdout + plan.stderr
     of_units = {one["action"] for one in plan.report["changes"] if one.get("unit")}
     assert of_units <= {"adopt", "noop", "update"}

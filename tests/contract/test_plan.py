@@ -90,7 +90,9 @@ class Scene:
         return done.stdout
 
     def plan(self) -> Any:
-        return json.loads(self.klutchctl("plan", str(self.folder), "-o", "json", check=False))
+        return json.loads(
+            self.klutchctl("plan", str(self.folder), "--credentials", "-o", "json", check=False)
+        )
 
     def lines(self) -> list[tuple[str, str]]:
         found = [(change["action"], change["ref"]["kind"]) for change in self.plan()["changes"]]

@@ -155,7 +155,7 @@ class Runs:
 
 
 async def _plan(fleet: FleetValue, clusters: Clusters) -> Plan:
-    live = await observe(fleet, clusters)
+    live = await observe(fleet, clusters, credentials=True)
     decided = planner.decide(fleet, live)
     if decided.questions.in_use or decided.questions.bodies:
         live = await answer(fleet, live, clusters, decided.questions)

@@ -47,12 +47,15 @@ class Scene:
         return done.stdout
 
     def plan(self, *, fleet: str | None = None, **files: str) -> Any:
-        """Plan the fleet of the capture, or another text, with more files beside it."""
+        """Plan the fleet of the capture, or another text, with more files beside it.
+
+        As an apply sees it, which decides about a take-over.
+        """
         for old in self.folder.glob("*.yaml"):
             old.unlink()
         for name, text in {"fleet": self.text if fleet is None else fleet, **files}.items():
             (self.folder / f"{name}.yaml").write_text(text)
-        return json.loads(self.klutchctl("plan", str(self.folder), "-o", "json"))
+        return json.loads(self.klutchctl("plan", str(self.folder), "--credentials", "-o", "json"))
 
     def ref(self, place: str, kind: Kind, path: str) -> Ref:
         return self.installation.ref(place, kind, path)

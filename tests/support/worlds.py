@@ -11,9 +11,26 @@ from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys, names
-from reconciler.core.kubeconfig_facts import KubeconfigFacts, as_value, ca_digest, token_digest
+from reconciler.core.kubeconfig_facts import (
+    KubeconfigFacts,
+    as_value,
+    ca_digest,
+    facts_of,
+    note_of,
+    token_digest,
+)
 from reconciler.core.live import Address, Live, Seen, Unseen, instances
-from reconciler.core.manifest import Manifest, get_map, get_text, name_of, namespace_of, put
+from reconciler.core.manifest import (
+    Manifest,
+    get_map,
+    get_text,
+    identity_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    put,
+    uid_of,
+)
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -93,6 +110,7 @@ class World:
     in_use: dict[str, dict[str, int]] = field(default_factory=dict)
     unseen: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)  # spaces without a heartbeat
+    blind: bool = False  # whoever plans may not read Secrets
     plane: str = "eu"
     _count: int = 0
 
@@ -191,12 +209,31 @@ class World:
                     space = spaces.get(cluster, "")
                     objects[index] = _filled(one, space, space)
 
+        self._note()
+
+    def _note(self) -> None:
+        """Note what the kubeconfigs are, as an apply does that wrote them."""
+        secrets = {identity_of(one): one for one in self.control_plane if one["kind"] == "Secret"}
+        for index, one in enumerate(self.control_plane):
+            if one["kind"] in (CLUSTER_BINDING.kind, APP_CLUSTER_BINDING.kind):
+                reference = get_map(one, "spec", "kubeconfigSecretRef")
+                namespace = get_text(reference, "namespace") or namespace_of(one)
+                secret = secrets.get((namespace, get_text(reference, "name")))
+                facts = None if secret is None else facts_of(secret)
+                if facts is not None and keys.FLEET in labels_of(one):
+                    note = note_of(facts, uid_of(one))
+                    path = ("metadata", "annotations", keys.CREDENTIAL)
+                    self.control_plane[index] = put(one, note, *path)
+
     def _seen(self, name: str, uid: str, objects: list[Manifest]) -> Seen | Unseen:
         if name in self.unseen:
             return Unseen("no answer in time", "look at the network")
         by_kind: dict[Kind, list[Manifest]] = {}
         for one in objects:
             by_kind.setdefault(KINDS[(str(one["apiVersion"]), str(one["kind"]))], []).append(one)
+        by_kind.setdefault(SECRET, [])
+        if self.blind:
+            del by_kind[SECRET]
         counts = {}
         for resource, count in self.in_use.get(name, {}).items():
             plural, _, group = resource.partition(".")

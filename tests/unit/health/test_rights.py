@@ -112,6 +112,8 @@ async def test_a_plan_reads_what_the_table_says_and_nothing_else(fleet):
             (row.group, row.resource) for row in table if row.namespace == "" and not row.only
         }
         asked = {as_granted(one, unnamed) for one in recorder.asked}
+        # Who may plan gets no right on Secrets: an access by one is for the operator to give.
+        asked -= {one for one in asked if one.name == "shop-admin"}
         idle = {*questions(table)} - asked
         assert asked - {*questions(table)} == set()
         # What a konnector once needed is looked at in a cluster that left.

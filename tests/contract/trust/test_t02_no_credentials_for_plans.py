@@ -1,0 +1,168 @@
+"""T2: whoever may plan reads no Secret, and still sees what became of a kubeconfig of ours."""
+
+import base64
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from klutchctl import repository
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.core import keys, names
+from reconciler.core.manifest import annotations_of
+from reconciler.core.refs import SECRET, Ref
+from reconciler.fleet.values import Mode
+from reconciler.health import rights
+from reconciler.health.rights import Side, Task
+from tests.support.apply_runs import staged
+from tests.support.role_holders import kubeconfig, role_holder
+
+
+@pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
+async def scene(request, control_plane, app_cluster, namespace, tmp_path):
+    folder = tmp_path / "fleet"
+    folder.mkdir()
+    made = staged(
+        control_plane, app_cluster, namespace=namespace, mode=request.param, folder=folder
+    )
+    async with made as scene:
+        async with scene.peers():
+            await scene.apply("--wait")
+        yield scene
+
+
+@asynccontextmanager
+async def planner(scene, folder):
+    """Let klutchctl run with the printed roles of a plan, and nothing else."""
+    scene.fleet.write()
+    fleet = repository.fleet_in(scene.fleet.folder, check_owner=False)
+    admin = scene.kubeconfig
+    async with AsyncExitStack() as stack:
+        tokens = {
+            live: await stack.enter_async_context(role_holder(live, fleet, Task.PLAN, side))
+            for live, side in (
+                (scene.plane, Side.CONTROL_PLANE),
+                (scene.app, Side.APP_CLUSTER),
+            )
+        }
+        scene.kubeconfig = kubeconfig(folder, tokens)
+        account = rights.account(fleet.name, Task.PLAN)
+        yield f"system:serviceaccount:{names.KLUTCH_NAMESPACE}:{account}"
+        scene.kubeconfig = admin
+
+
+def of_secrets(marks, user):
+    return [
+        event["requestURI"]
+        for audit, mark in marks
+        for event in audit.events_since(mark)
+        if event["user"]["username"] == user and event["objectRef"].get("resource") == "secrets"
+    ]
+
+
+def carrier(scene):
+    if scene.fleet.mode is not Mode.DIRECT:
+        return scene.whole
+    return Ref(scene.plane.name, CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
+
+
+async def unnoted(scene):
+    """Leave things as version 0.1.0 did."""
+    gone = {"metadata": {"annotations": {keys.CREDENTIAL: None}}}
+    await scene.plane.cluster.merge_patch(carrier(scene), gone, manager="tests")
+
+
+async def test_a_plan_with_the_printed_roles_asks_for_no_secret_and_finds_all_in_sync(
+    scene, tmp_path
+):
+    async with planner(scene, tmp_path) as user:
+        marks = scene.marks()
+        assert await scene.lines() == []
+        for command in ("drift", "status"):
+            run = await scene.klutchctl(command, str(scene.fleet.folder))
+            assert run.code in (0, 9), run.stderr
+        out = str(tmp_path / "live.json")
+        run = await scene.klutchctl("snapshot", str(scene.fleet.folder), "--out", out)
+        assert run.code == 0, run.stderr
+        run = await scene.klutchctl("why", f"shop/{scene.offer.name}", str(scene.fleet.folder))
+        assert run.code in (0, 9), run.stdout + run.stderr
+        assert of_secrets(marks, user) == []
+
+
+async def test_a_plan_sees_another_endpoint_and_its_saved_plan_is_applied(scene, tmp_path):
+    target = "  mode: " if scene.fleet.mode is Mode.DIRECT else "  controlPlane: eu"
+    saved = str(tmp_path / "saved.plan")
+    write = type(scene.fleet).write
+
+    def elsewhere():
+        write(scene.fleet)
+        file = scene.fleet.folder / "fleet.yaml"
+        text = file.read_text()
+        file.write_text(text.replace(target, f"  endpoint: https://db.example:6443\n{target}", 1))
+
+    scene.fleet.write = elsewhere
+    admin = scene.kubeconfig
+    async with planner(scene, tmp_path):
+        assert ("update", "Secret") in await scene.lines()
+        run = await scene.klutchctl("plan", str(scene.fleet.folder), "--out", saved)
+        assert run.code == 0, run.stderr
+    scene.kubeconfig = admin
+    done = await scene.klutchctl("apply", saved, "-o", "json", "--auto-approve")
+    assert done.code == 0, done.stdout + done.stderr
+    assert (
+        "https://db.example:6443" in annotations_of(await scene.at(carrier(scene)))[keys.CREDENTIAL]
+    )
+    async with planner(scene, tmp_path):
+        assert await scene.lines() == []
+
+
+async def test_what_was_not_noted_is_looked_at_by_an_apply_which_writes_the_note_once(
+    scene, tmp_path
+):
+    await unnoted(scene)
+    saved = str(tmp_path / "saved.plan")
+    admin = scene.kubeconfig
+    async with planner(scene, tmp_path):
+        run = await scene.klutchctl("plan", str(scene.fleet.folder), "--out", saved, "-o", "json")
+        reasons = {one["reason"] for one in run.report["changes"] if one["subject"] != "space"}
+        assert any("its credentials are looked at by apply" in one for one in reasons), reasons
+    scene.kubeconfig = admin
+    marks = scene.marks()
+    done = await scene.klutchctl("apply", saved, "-o", "json", "--auto-approve")
+    assert done.code == 0, done.stdout + done.stderr
+    written = {
+        one.resource
+        for audit, mark in marks
+        for one in audit.writes_since(mark)
+        if one.agent == "klutchctl"
+    }
+    assert written <= {"leases", "clusterbindings", "appclusterbindings"}, written
+    assert keys.CREDENTIAL in annotations_of(await scene.at(carrier(scene)))
+    marks = scene.marks()
+    await scene.apply()
+    assert [w for a, m in marks for w in a.writes_since(m) if w.agent == "klutchctl"] == []
+
+
+async def test_no_token_stands_in_a_note(scene):
+    note = annotations_of(await scene.at(carrier(scene)))[keys.CREDENTIAL]
+    found = await scene.plane.cluster.list(SECRET)
+    for one in found.items:
+        for value in (one.get("data") or {}).values():
+            text = base64.b64decode(value).decode("latin-1")
+            assert len(text) < 20 or text not in note
+
+
+async def test_what_an_apply_finds_different_is_not_done(scene, tmp_path):
+    """The Secret leads elsewhere, and no note says so: exit 7, and the Secret stays as it is."""
+    if scene.fleet.mode is not Mode.DIRECT:
+        pytest.skip("the same code")
+    saved = str(tmp_path / "saved.plan")
+    await unnoted(scene)
+    run = await scene.klutchctl("plan", str(scene.fleet.folder), "--out", saved)
+    assert run.code == 0, run.stderr
+    ref = Ref(scene.plane.name, SECRET, scene.space, names.KUBECONFIG)
+    broken = {"stringData": {"kubeconfig": "nothing"}}
+    await scene.plane.cluster.merge_patch(ref, broken, manager="tests")
+    before = await scene.at(ref)
+    done = await scene.klutchctl("apply", saved, "-o", "json", "--auto-approve")
+    assert done.code == 7, done.stdout + done.stderr
+    assert await scene.at(ref) == before

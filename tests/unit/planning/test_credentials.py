@@ -1,0 +1,148 @@
+"""What a plan says of credentials that it may not read (trust.md T2)."""
+
+import pytest
+
+from reconciler.apply import approval
+from reconciler.core import keys
+from reconciler.core.kubeconfig_facts import KubeconfigFacts, note_of, noted, token_digest
+from reconciler.core.manifest import drop
+from reconciler.planning import drift
+from reconciler.planning.changes import Action
+from tests.support.worlds import POSTGRES, World, fleet_of, offering
+from tests.unit.planning.test_proofs import BINDING, CLUSTER, FLEET, MODES, files
+
+LOOKED_AT = "its credentials are looked at by apply"
+FACTS = KubeconfigFacts("https://a:1", "ca", "", "space", token_digest("a token"))
+
+
+def applied(mode):
+    here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
+    here.apply(here.plan(files(mode, shop="")))
+    return here
+
+
+def both(here, fleet):
+    """Return the plan of who may read no Secret, and that of who may."""
+    here.blind = True
+    blind = here.plan(fleet)
+    here.blind = False
+    return blind, here.plan(fleet)
+
+
+def unnoted(here):
+    path = ("metadata", "annotations", keys.CREDENTIAL)
+    here.control_plane[:] = [drop(one, *path) for one in here.control_plane]
+
+
+def adopted_nowhere(here):
+    """Let all be as `kubectl bind` makes it: without a mark of ours."""
+    for objects in (here.control_plane, *here.clusters.values()):
+        for index, one in enumerate(objects):
+            bare = drop(drop(one, "metadata", "labels"), "metadata", "managedFields")
+            objects[index] = drop(bare, "metadata", "annotations")
+
+
+def acting(plan):
+    return [one for one in plan.changes if one.acts]
+
+
+def done(approved, fresh):
+    found = approval.match(approved, fresh)
+    return [one.status.value for one in found.refused], found.lines
+
+
+def test_a_note_tells_where_a_kubeconfig_leads_and_no_token_that_another_object_has():
+    note = note_of(FACTS, "uid-1")
+    told, other = noted(note), noted(note_of(FACTS, "uid-2"))
+    assert told is not None
+    assert other is not None
+    assert (told.server, told.ca_digest, told.namespace) == ("https://a:1", "ca", "space")
+    assert FACTS.token_digest not in note
+    assert other.token_digest != told.token_digest
+    assert noted("") is noted("[") is noted("{}") is noted("[" * 100_000) is None
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_both_find_nothing_to_do_where_all_is_noted(mode):
+    blind, seeing = both(applied(mode), files(mode, shop=""))
+    assert acting(blind) == acting(seeing) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_not_noted_is_left_to_apply_which_notes_it(mode):
+    here = applied(mode)
+    unnoted(here)
+    blind, seeing = both(here, files(mode, shop=""))
+    assert [one.undecided for one in acting(blind)] == [True]
+    assert all(LOOKED_AT in one.reason for one in blind.changes if one.unit)
+    assert [one.only_notes for one in acting(seeing)] == [True]
+    assert drift.drift(seeing).changes == tuple(
+        one for one in seeing.changes if one.action is Action.NOOP
+    )
+    refused, lines = done(blind, seeing)
+    assert refused == ["unchanged"]
+    assert [one.only_notes for one in lines["shop"]] == [True]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_plan_of_a_new_cluster_is_the_same_to_both(mode):
+    here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
+    blind, seeing = both(here, files(mode, shop=""))
+    assert blind.changes == seeing.changes
+    refused, lines = done(blind, seeing)
+    assert refused == []
+    assert len(lines["shop"]) == len(acting(seeing))
+
+
+def test_a_take_over_is_decided_by_apply():
+    here = applied("Direct")
+    adopted_nowhere(here)
+    blind, seeing = both(here, files("Direct", shop=""))
+    assert {one.action for one in blind.changes} == {Action.ADOPT}
+    assert {one.reason for one in blind.changes} == {LOOKED_AT}
+    refused, lines = done(blind, seeing)
+    assert set(refused) == {"unchanged"}
+    assert {one.action for one in lines["shop"]} <= {Action.ADOPT, Action.UPDATE}
+
+
+def test_what_apply_finds_in_a_take_over_beside_marks_is_stale():
+    here = applied("Direct")
+    adopted_nowhere(here)
+    blind, _ = both(here, files("Direct", shop=""))
+    here.control_plane[:] = [
+        one for one in here.control_plane if one["kind"] not in ("Secret", "ClusterBinding")
+    ]
+    here.clusters["shop"] = []
+    refused, lines = done(blind, here.plan(files("Direct", shop="")))
+    assert "stale" in refused
+    assert lines == {}
+
+
+def test_a_cluster_that_is_bound_and_reports_the_uid_of_a_former_one_is_blocked_by_apply():
+    here = applied("Direct")
+    mine = here.clusters.pop("shop")
+    here.clusters["store"] = [one for one in mine if one["kind"] != "Secret"]
+    here.uids["store"] = "uid-shop"
+    blind, seeing = both(here, files("Direct", bound="store", store=""))
+    assert all(one.undecided for one in blind.changes)
+    assert {one.action for one in seeing.changes} == {Action.BLOCKED}
+    refused, lines = done(blind, seeing)
+    assert set(refused) == {"stale"}
+    assert lines == {}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_another_endpoint_in_the_files_is_planned_without_a_secret(mode):
+    here = applied(mode)
+    said = "endpoint: https://elsewhere:6443"
+    fleet = files(mode, shop=said)
+    if mode == "Direct":
+        head = FLEET.replace("mode: %s", f"mode: Direct, {said}")
+        fleet = fleet_of(fleet=head + CLUSTER % {"name": "shop", "more": ""} + BINDING % "shop")
+    blind, seeing = both(here, fleet)
+    (line,) = acting(blind)
+    assert (line.action, line.ref.kind.kind) == (Action.UPDATE, "Secret")
+    assert [one.path for one in line.fields] == ["/data/kubeconfig/server"]
+    refused, lines = done(blind, seeing)
+    assert refused == []
+    assert [one.ref for one in lines["shop"]] == [line.ref]
