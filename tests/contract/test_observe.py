@@ -154,6 +154,7 @@ async def test_a_secret_of_another_name_is_read_where_a_binding_refers_to_it(
 async def test_a_filled_service_account_token_has_the_digests_of_its_kubeconfig(
     fleet: Fleet, control_plane: LiveCluster, namespace: str, on_plane: Hand
 ) -> None:
+    await WireObjects(control_plane.name, control_plane.cluster, namespace).create(CLUSTER_BINDING)
     data = {"token": b64(TOKEN), "ca.crt": b64("a certificate")}
     await on_plane.create(SERVICE_ACCOUNT, names.BINDER, namespace=namespace)
     await on_plane.create(
@@ -198,7 +199,7 @@ async def test_only_what_is_chosen_is_read(
     )
 
     async with registry.of(fleet, around(control_plane.kubeconfig)) as clusters:
-        live = await observe(fleet, clusters, only={"shop"})
+        live = await observe(fleet, clusters, only={"shop"}, credentials=True)
 
     assert sorted(live.control_planes) == planes
     assert list(live.clusters) == ["shop"]
@@ -235,7 +236,9 @@ def databases(group: str, *, served: bool = True) -> Mapping[str, Any]:
 
 async def ask(fleet: Fleet, live: LiveCluster, questions: Questions) -> Live:
     async with registry.of(fleet, around(live.kubeconfig)) as clusters:
-        return await answer(fleet, await observe(fleet, clusters), clusters, questions)
+        return await answer(
+            fleet, await observe(fleet, clusters, credentials=True), clusters, questions
+        )
 
 
 async def test_instances_are_counted_in_the_version_that_is_served(

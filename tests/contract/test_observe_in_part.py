@@ -48,7 +48,7 @@ class Scene:
         found = self.fleet
         async with registry.of(found, around(self.plane.kubeconfig)) as real:
             clusters = FaultyClusters(real, faults or Faults())
-            return await observe(found, clusters, only={"shop"}, in_part=in_part)
+            return await observe(found, clusters, only={"shop"}, in_part=in_part, credentials=True)
 
 
 @pytest.fixture

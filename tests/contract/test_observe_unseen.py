@@ -229,7 +229,7 @@ async def test_a_defect_in_one_reader_harms_no_other_cluster(
     planes = {"eu": fleet.control_planes["eu"].access}
 
     async with WithOneBroken(planes, around(control_plane.kubeconfig)) as clusters:
-        live = await observe(fleet, clusters)
+        live = await observe(fleet, clusters, credentials=True)
 
     verdict = live.clusters["broken"]
     assert isinstance(verdict, Unseen)

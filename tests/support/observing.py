@@ -107,7 +107,7 @@ def context(live: LiveCluster, name: str, **changes: Any) -> bytes:
 
 async def seen_by(fleet: Fleet, *kubeconfigs: Path, pace: Pace | None = None) -> Live:
     async with registry.of(fleet, around(*kubeconfigs)) as clusters:
-        return await observe(fleet, clusters, pace=pace or Pace())
+        return await observe(fleet, clusters, credentials=True, pace=pace or Pace())
 
 
 def the_plane(live: Live) -> Seen:
