@@ -262,6 +262,9 @@ OWN_CAUSES = """
     InstancesInSync        Warning InstancesRefused
     InstancesInSync        Warning Orphaned
     Connected              Error   AppClusterChanged
+    SpaceBounded           Warning BoundsUpdateFailed
+    ExportsReady           Error   TooManyResources
+    Connected              Warning ControlPlaneUnreachable
     VersionsCompatible     Warning SchemasDiffer
 """
 

@@ -205,7 +205,9 @@ def test_what_a_backend_deploys_starts_beside_the_control_plane():
         for one in get_texts(container, "args")
     ]
     assert namespace in arguments
-    meant = replace(PLAIN, control_plane_mode=SPACE, lease_namespace=home.space)
+    meant = replace(
+        PLAIN, control_plane_mode=SPACE, lease_namespace=home.space, namespace=home.space
+    )
     assert settings.parse(arguments, told) == meant
     assert probed_port(container) == 8080
 
@@ -216,7 +218,9 @@ def test_what_a_fleet_deploys_starts_in_the_app_cluster():
     assert "command" not in container
     told = {**ENVIRON, "POD_NAMESPACE": "klutch-bind"}
     assert {name_of({"metadata": one}) for one in get_maps(container, "env")} == told.keys()
-    assert settings.parse((), told) == replace(PLAIN, lease_namespace="klutch-bind")
+    assert settings.parse((), told) == replace(
+        PLAIN, lease_namespace="klutch-bind", namespace="klutch-bind"
+    )
     assert probed_port(container) == 8080
 
 
