@@ -28,7 +28,11 @@ def write_fleet(folder: Path, *, service: str, contexts: dict[str, str]) -> None
     resource, _, group = service.partition(".")
     plane, *apps = contexts
     documents = [
-        {"kind": "Fleet", "metadata": {"name": f"f-{uuid.uuid4().hex[:8]}"}, "spec": {}},
+        {
+            "kind": "Fleet",
+            "metadata": {"name": f"f-{uuid.uuid4().hex[:8]}"},
+            "spec": {"policies": {"default": "Allow"}},
+        },
         {
             "kind": "ControlPlane",
             "metadata": {"name": plane},
