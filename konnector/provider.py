@@ -255,6 +255,7 @@ class _Serving:
             self.syncs,
             binding=around.binding,
             tell=around.tell,
+            troubles=self.link.troubles,
         )
         self.heart = self._controller("clusterbinding", heart)
         self.exports = self._controller("serviceexport", exports)

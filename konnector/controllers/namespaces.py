@@ -1,33 +1,36 @@
 """Brings app namespaces and the APIServiceNamespaces of a space together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from konnector.decisions import namespace, orphans
+from konnector.decisions import crd, namespace, orphans
 from konnector.decisions.namespace import Removal, Seen
 from konnector.guardian import Guardian
 from konnector.hands import Hands
+from konnector.link import Troubles
 from konnector.provider_views import ProviderViews
 from konnector.syncs import Syncs
 from konnector.tools import Tools
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE, released_kinds
 from reconciler.core import keys
 from reconciler.core.decision import Note
-from reconciler.core.errors import AlreadyExists, ClusterError
+from reconciler.core.errors import AlreadyExists, ClusterError, NotServed
 from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster
 
 _SOON: Final = timedelta(seconds=1)
-_HELD: Final = timedelta(minutes=1)
+_HELD: Final = timedelta(minutes=1)  # after so long it is told why a mapping is kept
+_AT_FIRST: Final = 60.0  # seconds for which what is bound may still come to be synced
 
 
 class Namespaces:
     """The controller of a space's mappings, by app namespace; run it once.
 
-    `binding` is the APIServiceBinding of a name, `tell` tells developers.
+    `binding` is the APIServiceBinding of a name, `tell` tells developers; `troubles` are what
+    bindings say.
     """
 
     def __init__(  # noqa: PLR0913 - each is known to another part of the program
@@ -41,19 +44,28 @@ class Namespaces:
         *,
         binding: Callable[[str], Manifest | None],
         tell: Callable[[Note], None],
+        troubles: Troubles,
     ) -> None:
         self._tools, self._plane, self._views = tools, plane, views
         self._guardian, self._hands, self._syncs = guardian, hands, syncs
-        self._binding, self._tell = binding, tell
+        self._binding, self._tell, self._troubles = binding, tell, troubles
         self._resource = API_SERVICE_NAMESPACE.resource
         self._ward = guardian.ward(self._resource)
         self._ended: set[str] = set()  # app namespaces that were seen on their way out
+        self._began = tools.clock.monotonic()
+        self._kept: dict[str, tuple[float, Set[str]]] = {}  # since when, for the sake of what
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at one app namespace and its mapping, and write what follows."""
         if self._guardian.stranger():
             return _HELD
         seen = self._look(key)
+        unsynced: Set[str] = frozenset()
+        if namespace.leaving(seen) and seen.mapping is not None:
+            unsynced = await self._unsynced(seen.mapping)
+        self._keep(key, unsynced)
+        if unsynced:
+            return _HELD
         if namespace.leaving(seen) and seen.mapping is not None:
             if self.pending:
                 return _SOON
@@ -113,8 +125,47 @@ class Namespaces:
     @property
     def pending(self) -> bool:
         """Whether copies may be behind a mapping of which nothing is known yet."""
+        young = self._tools.clock.monotonic() - self._began < _AT_FIRST
+        return not self._syncs.settled or (young and bool(self._unread()))
+
+    def _unread(self) -> list[Manifest]:
+        """Return the exports that are bound, and whose instances were not all seen."""
         exports = [one for one in self._views.exports.all() if _is_namespaced(one)]
-        return not self._syncs.settled or any(self._is_unread(name_of(one)) for one in exports)
+        return [one for one in exports if self._is_unread(name_of(one))]
+
+    async def _unsynced(self, mapping: Manifest) -> Set[str]:
+        """Return what is bound, not synced, and may have copies behind a mapping.
+
+        It may be so for ever, say where the CRD of its name is somebody else's: then it holds no
+        more than that (U1).
+        """
+        service, found = get_text(mapping, "status", "namespace"), set[str]()
+        for export in self._unread() if service else ():
+            try:
+                kind = crd.instance_kind(export)
+                copies = await self._plane.list(kind, namespace=service, metadata_only=True)
+            except NotServed:
+                continue
+            except ClusterError:
+                found.add(name_of(export))
+                continue
+            if any(keys.BOUND in annotations_of(one) for one in copies.items):
+                found.add(name_of(export))
+        return found
+
+    def _keep(self, app_namespace: str, resources: Set[str]) -> None:
+        """Tell, once it lasts, for the sake of which resources a mapping is kept."""
+        now = self._tools.clock.monotonic()
+        since, before = self._kept.pop(app_namespace, (now, frozenset()))
+        about = f"app namespace {app_namespace}"
+        for resource in before - resources:
+            self._troubles.say(resource, about, "")
+        if not resources:
+            return
+        self._kept[app_namespace] = since, resources
+        if now - since >= _HELD.total_seconds():
+            for resource in resources:
+                self._troubles.say(resource, about, _KEPT)
 
     def _is_unread(self, name: str) -> bool:
         """Tell whether an export is bound, and its instances were not all seen."""
@@ -149,6 +200,12 @@ class Namespaces:
             if any(keys.RELEASED in annotations_of(one) for one in found.items):
                 return True
         return False
+
+
+_KEPT: Final = (
+    "it is gone, and its APIServiceNamespace is kept: there may be copies of this kind behind it,"
+    " which cannot be synced. See Connected for why, or delete the APIServiceNamespace yourself"
+)
 
 
 def _place(name: str) -> ObjectKey:
