@@ -116,8 +116,8 @@ async def test_a_namespace_that_is_back_during_the_last_look_keeps_its_mapping(
         assert uid_of(left) == uid_of(mapping)
 
 
-async def test_what_a_namespace_refused_on_its_way_out_is_forgotten(scene: Scene) -> None:
-    """Credentials that outlive their instance are turned away, until there is no place for them."""
+async def test_what_goes_with_its_namespace_is_not_brought_again(scene: Scene) -> None:
+    """T4: nobody asks for credentials any more once all instances are being deleted."""
     async with scene.backend(), konnector(scene.app.connection):
         await scene.bound(ACCEPTED)
         await scene.create_instance()
@@ -127,10 +127,16 @@ async def test_what_a_namespace_refused_on_its_way_out_is_forgotten(scene: Scene
         await until(lambda: scene.in_app(SECRET, "creds", scene.app_namespace))
         await scene.patch_copy({"metadata": {"finalizers": [HOLD]}})
         await leave(scene)
-        assert "creds" in await until(lambda: degraded(scene))
+        await until(lambda: credentials_gone(scene))
+        await until(lambda: equals(degraded(scene), ""))
+        assert await scene.on_plane(SECRET, "creds", scene.service_namespace)
         await scene.patch_copy({"metadata": {"finalizers": None}})
         await until(lambda: app_namespace_gone(scene))
         await until(lambda: equals(degraded(scene), ""))
+
+
+async def credentials_gone(scene: Scene) -> bool:
+    return await scene.in_app(SECRET, "creds", scene.app_namespace) is None
 
 
 async def released(scene: Scene) -> tuple[Side, Side]:
