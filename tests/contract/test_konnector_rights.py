@@ -115,6 +115,8 @@ async def one_is_born_on_the_control_plane(scene: Scene) -> None:
 
 
 async def secrets_come_and_go(scene: Scene) -> None:
+    await scene.create_instance()  # they come down only where a developer has one
+    await until(lambda: scene.copy())
     own = secret("own", scene.app_namespace)
     await scene.app.cluster.create(own, SECRET, manager="developer")
     for name in ("own", "orders-creds"):  # one of them meets the developer's
@@ -123,6 +125,8 @@ async def secrets_come_and_go(scene: Scene) -> None:
     await until(lambda: scene.in_app(SECRET, "orders-creds", scene.app_namespace))
     await remove(scene.plane, SECRET, scene.service_namespace, "orders-creds")
     await until(lambda: gone(scene.in_app(SECRET, "orders-creds", scene.app_namespace)))
+    await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
+    await until(lambda: gone(scene.instance()))
 
 
 async def the_crd_is_made_again(scene: Scene) -> None:
