@@ -22,7 +22,17 @@ from reconciler.blueprints.export import Scope
 from reconciler.blueprints.objects import Marks
 from reconciler.core import causes, keys, names
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import NOTHING, Create, Decision, Note, Step, Task, deletion
+from reconciler.core.decision import (
+    NOTHING,
+    Create,
+    Decision,
+    Note,
+    Patch,
+    Step,
+    Task,
+    deletion,
+    preconditions_of,
+)
 from reconciler.core.durations import format_time
 from reconciler.core.manifest import (
     JSON,
@@ -31,12 +41,15 @@ from reconciler.core.manifest import (
     get_text,
     is_deleting,
     name_of,
+    ref_of,
 )
 from reconciler.core.moments import created, moment
 from reconciler.core.refs import NAMESPACE, ROLE_BINDING
 
 # By how much the clocks of the backend and of the API server may differ.
 _SKEW: Final = timedelta(minutes=5)
+# Before that, none is deleted whose APIServiceNamespace was never seen: it may be on its way.
+_YOUNG: Final = timedelta(hours=1)
 # When to look again at a Namespace that is kept, since no event tells that its reason ended.
 _AGAIN: Final = timedelta(minutes=5)
 
@@ -99,8 +112,9 @@ class Seen:
     `role_binding` is `klutch-binder` in `chosen(seen)`, and `quota` ours in it; `counted` of the
     resources that the konnector may write there. `unsure` says why the view of the
     APIServiceNamespaces may be incomplete, "" where it is not. `removal` is there only if
-    `leaving(seen)` asked for it and all of it could be read. `cluster` names the control plane in
-    a Ref.
+    `leaving(seen)` asked for it and all of it could be read. `witnessed`
+    tells whether this backend saw the APIServiceNamespace beside this very Namespace. `cluster`
+    names the control plane in a Ref.
     """
 
     cluster: str
@@ -114,6 +128,7 @@ class Seen:
     counted: Countable = NONE_COUNTED
     unsure: str = ""
     removal: Removal | None = None
+    witnessed: bool = False
 
 
 def chosen(seen: Seen) -> str:
@@ -165,14 +180,15 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     rights there. Without an APIServiceNamespace the Namespace is deleted; but it is kept while the
     view is incomplete, while anything in it is or may be `released`, and where the
     APIServiceNamespaces may have gone with their CRD, which is absent, on its way out, or younger
-    than the Namespace. One that comes from a backup comes before its APIServiceNamespace, and is
-    kept, too: it is younger than what it says.
+    than the Namespace. Where its APIServiceNamespace was never seen beside it, it is also kept for
+    an hour, and for good without the mark of when it was made (rule T15). One that comes from a
+    backup comes before its APIServiceNamespace, and is kept, too: it is younger than what it says.
 
     Notes are about the APIServiceNamespace; where it is gone, about the Namespace. A Namespace that
     is being deleted is waited for: its end is an event.
     """
     if seen.mapping is None:
-        return _without_mapping(seen)
+        return _without_mapping(seen, now)
     if found := obstacle(seen):
         cause, message = found
         return Decision(notes=(Note(cause.reason, message, "Warning"),))
@@ -184,7 +200,18 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     if steps := _rights(seen, scope):
         return Decision(tasks=(Task(steps),))
     fields: dict[str, JSON] = {"namespace": chosen(seen)}
-    return Decision(tasks=_bounds(seen, bounds), fields=fields, again=seen.counted.again)
+    tasks = (*_bounds(seen, bounds), *_marked(seen, live))
+    return Decision(tasks=tasks, fields=fields, again=seen.counted.again)
+
+
+def _marked(seen: Seen, live: Manifest) -> tuple[Task, ...]:
+    """Return what marks a Namespace that another backend made: a copy of it is known by that."""
+    told = get_text(seen.mapping, "status", "namespace") == name_of(live)
+    born = get_text(live, "metadata", "creationTimestamp")
+    if not told or not born or keys.MADE_AT in annotations_of(live):
+        return ()
+    metadata: Manifest = {**preconditions_of(live), "annotations": {keys.MADE_AT: born}}
+    return (Task((Patch(ref_of(seen.cluster, NAMESPACE, live), {"metadata": metadata}),)),)
 
 
 def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
@@ -229,7 +256,7 @@ def _rights(seen: Seen, scope: Scope) -> tuple[Step, ...]:
     return granting.role_binding(seen.cluster, ROLE_BINDING, seen.role_binding, wanted)
 
 
-def _without_mapping(seen: Seen) -> Decision:
+def _without_mapping(seen: Seen, now: datetime) -> Decision:
     live, removal = leaving(seen), seen.removal
     if live is None:
         return NOTHING
@@ -237,7 +264,11 @@ def _without_mapping(seen: Seen) -> Decision:
         return Decision(again=_AGAIN)
     if removal.mapping is not None:
         return NOTHING  # it is back, and its event is on the way
-    reason = _doubt(live, removal) or _kept_for(live, removal.contents)
+    reason = _doubt(live, removal) or _unmarked(seen, live)
+    age = now - (created(live) or now)
+    if reason is None and not seen.witnessed and age < _YOUNG:
+        return Decision(again=_YOUNG - age)  # a restore may yet bring its APIServiceNamespace
+    reason = reason or _kept_for(live, removal.contents)
     if reason is not None:
         note = Note(*reason, "Warning", action="Keep")
         return Decision(notes=(note,), again=_AGAIN)
@@ -266,6 +297,18 @@ def _doubt(live: Manifest, removal: Removal) -> tuple[str, str] | None:
             "brought its APIServiceNamespace. Delete the Namespace if nobody needs its data"
         )
     return None
+
+
+def _unmarked(seen: Seen, live: Manifest) -> tuple[str, str] | None:
+    """Return the reason and the message of the Event where nobody can tell if it is a copy."""
+    if seen.witnessed or keys.MADE_AT in annotations_of(live):
+        return None
+    name = name_of(live)
+    return "NamespaceUnmarked", (
+        f"Namespace {name} is kept: it has no APIServiceNamespace and no annotation {keys.MADE_AT},"
+        " so it may come from a backup. If nobody needs its data: `kubectl delete namespace"
+        f" {name}`"
+    )
 
 
 def _kept_for(live: Manifest, contents: Contents | None) -> tuple[str, str] | None:

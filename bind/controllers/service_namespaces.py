@@ -20,7 +20,7 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints.export import Scope
 from reconciler.core import keys, names
 from reconciler.core.errors import Forbidden, NotServed
-from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of
+from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of, uid_of
 from reconciler.core.refs import CRD, Ref
 
 
@@ -31,6 +31,7 @@ class ServiceNamespaces:
         self._world, self._acting = world, acting
         self._scope, self._bounds = scope, bounds
         self._copied = Copied(world)
+        self._beside: dict[str, str] = {}  # of Namespaces that were seen beside their mapping: uids
         self._granted: dict[str, Sequence[str]] = {}  # exports are large, and change seldom
 
     def subscribe(self, queue: Queue) -> None:
@@ -53,6 +54,7 @@ class ServiceNamespaces:
         granted_here = counted(self._world, self._grants(space), now)
         seen = replace(known(self._world, Home(space, name)), counted=granted_here)
         leaving = service_namespace.leaving(seen)
+        seen = replace(seen, witnessed=self._witnessed(key, seen, leaving))
         if leaving is not None and not seen.unsure:
             seen = replace(seen, removal=await self._removal(seen.home))
             if seen.removal is not None and service_namespace.needs_search(seen):
@@ -69,6 +71,16 @@ class ServiceNamespaces:
         decision = service_namespace.decide(seen, scope=self._scope, bounds=self._bounds, now=now)
         recent = self._world.recent(view)
         return await self._acting.carry_out(about, recent, decision)
+
+    def _witnessed(self, key: str, seen: Seen, leaving: Manifest | None) -> bool:
+        """Note a Namespace beside its mapping; tell whether one that is left was noted."""
+        if leaving is not None:
+            return self._beside.get(key) == uid_of(leaving)
+        if seen.mapping is None:
+            self._beside.pop(key, None)
+        elif seen.namespace is not None:
+            self._beside[key] = uid_of(seen.namespace)
+        return False
 
     def _grants(self, space: str) -> Sequence[str]:
         if space not in self._granted:

@@ -121,6 +121,7 @@ class Space:
                 crd=await self.get(CRD, API_SERVICE_NAMESPACE.resource, inside=False),
                 contents=service_namespace.Contents(released=False),
             ),
+            witnessed=True,
         )
         decision = service_namespace.decide(seen, scope=self.scope, now=datetime.now(UTC))
         if seen.mapping is not None:

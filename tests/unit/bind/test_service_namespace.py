@@ -54,7 +54,9 @@ def crd(age=2 * HOUR):
 
 
 def seen(**facts):
-    return Seen(CONTROL_PLANE, HOME, **{"mapping": mapping(), "space": space(), **facts})
+    return Seen(
+        CONTROL_PLANE, HOME, **{"mapping": mapping(), "space": space(), "witnessed": True, **facts}
+    )
 
 
 def steps_of(decision):
@@ -112,7 +114,7 @@ MAKING = {
     ),
     "a status that names its own Namespace elsewhere counts": (
         "Cluster",
-        {"mapping": mapping(namespace="elsewhere"), "elsewhere": namespace("elsewhere")},
+        {"mapping": mapping(namespace="elsewhere"), "elsewhere": namespace("elsewhere", made_at(HOUR))},
         [], {"namespace": "elsewhere"},
     ),
     "a status that names somebody else's does not, and is corrected": (
@@ -314,3 +316,35 @@ def test_two_tenants_with_one_target_do_not_share_it():
     assert obstacle(second) is not None
     gone = Seen(CONTROL_PLANE, other, namespace=held, removal=removal())
     assert decide(gone, scope="Cluster", now=NOW) == NOTHING
+
+
+SWEEPS = {
+    "young, with its mark": (namespace(annotations=made_at(MINUTE), age=MINUTE), None, 59),
+    "young, without": (namespace(age=MINUTE), "NamespaceUnmarked", 5),
+    "old, without its mark": (namespace(), "NamespaceUnmarked", 5),
+}
+
+
+@pytest.mark.parametrize(("left", "reason", "minutes"), SWEEPS.values(), ids=SWEEPS)
+def test_a_sweep_keeps_what_is_young_or_unmarked(left, reason, minutes):
+    gone = Removal(mapping=None, crd=crd(age=5 * HOUR), contents=Contents(released=False))
+    facts = seen(mapping=None, namespace=left, removal=gone, witnessed=False)
+    decision = decide(facts, scope="Namespaced", now=NOW)
+    assert not decision.tasks
+    assert [note.reason for note in decision.notes] == ([reason] if reason else [])
+    assert decision.again == minutes * MINUTE
+
+
+def test_a_sweep_deletes_what_is_old_and_marked():
+    gone = Removal(mapping=None, crd=crd(age=5 * HOUR), contents=Contents(released=False))
+    left = namespace(annotations=made_at(HOUR))
+    facts = seen(mapping=None, namespace=left, removal=gone, witnessed=False)
+    assert steps_of(decide(facts, scope="Namespaced", now=NOW)) == [("Delete", NAMESPACE, TARGET)]
+
+
+def test_what_another_backend_made_is_marked():
+    facts = seen(mapping=mapping(namespace=TARGET), namespace=namespace(), role_binding=RIGHTS)
+    (task,) = decide(facts, scope="Namespaced", now=NOW).tasks
+    (step,) = task.steps
+    assert isinstance(step, Patch)
+    assert annotations_of(step.body) == {keys.MADE_AT: format_time(NOW - HOUR)}
