@@ -114,7 +114,8 @@ MAKING = {
     ),
     "a status that names its own Namespace elsewhere counts": (
         "Cluster",
-        {"mapping": mapping(namespace="elsewhere"), "elsewhere": namespace("elsewhere", made_at(HOUR))},
+        {"mapping": mapping(namespace="elsewhere"),
+         "elsewhere": namespace("elsewhere", made_at(HOUR))},
         [], {"namespace": "elsewhere"},
     ),
     "a status that names somebody else's does not, and is corrected": (
