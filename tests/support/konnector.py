@@ -59,7 +59,7 @@ async def konnector(
         if mode is None:
             kind = await own_crd.served(real, gate, clock)
         else:
-            connect = partial(program.connect, limits=_LIMITS)
+            connect = partial(program.connect, limits=_LIMITS, networks=settings.networks)
             there, in_use = await app_kubeconfig.working(real, mode, connect, clock)
             app = await opened.enter_async_context(Switching(_faulty(there, faults)))
             kind = await own_crd.discovered(real, clock)
