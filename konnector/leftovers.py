@@ -2,23 +2,28 @@
 
 Somebody deleted their binding while no konnector looked; they could never be deleted. Their copies
 on the control plane stay, and so does the mark of the instances: bound again, they are joined.
+Nothing is written while this may be another app cluster than the one that was bound (T8), which
+only the spaces of the bindings that are left can tell.
 """
 
 import asyncio
 import logging
 import random
-from typing import Final
+from typing import Final, Protocol
 
+from konnector.controllers.bindings import key_of
 from konnector.decisions import crd, drain
 from konnector.decisions.sides import APP_CLUSTER
 from konnector.hands import Hands
+from konnector.provider import Provider
 from konnector.tools import Tools
 from reconciler.core.decision import Decision, Task
 from reconciler.core.errors import ClusterError, Forbidden, KlutchError, NotServed
 from reconciler.core.manifest import is_deleting, name_of, uid_of
-from reconciler.core.refs import NAMESPACE, Kind, Ref
+from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import pause
+from reconciler.kube.store import Store
 from reconciler.loop.waiting import unless
 
 log = logging.getLogger(__name__)
@@ -26,15 +31,30 @@ log = logging.getLogger(__name__)
 _LONGEST: Final = 60.0  # seconds between two attempts
 
 
+class Places(Protocol):
+    """Which binding belongs to which provider."""
+
+    def of(self, key: str) -> Provider | None:
+        """Return the provider that a binding belongs to."""
+        ...
+
+    def all(self) -> list[Provider]:
+        """Return all providers."""
+        ...
+
+
 class Leftovers:
-    """Looks once, and again until that went well. `kind` is what bindings are in `home`.
+    """Looks once, and again until that went well. `bindings` is the view of those in `home`.
 
     `space` is that of control-plane mode, else "": there a CRD says of which space it is; elsewhere
     its owner does, who may be in any namespace.
     """
 
-    def __init__(self, tools: Tools, home: Cluster, kind: Kind, *, space: str) -> None:
-        self._tools, self._home, self._kind, self._space = tools, home, kind, space
+    def __init__(
+        self, tools: Tools, home: Cluster, bindings: Store, providers: Places, *, space: str
+    ) -> None:
+        self._tools, self._home, self._space = tools, home, space
+        self._bindings, self._kind, self._providers = bindings, bindings.kind, providers
         self._hands = Hands({APP_CLUSTER: tools.app}, tools.gate)
         self._stop = asyncio.Event()
 
@@ -50,36 +70,42 @@ class Leftovers:
     async def _free_all(self) -> None:
         failures = 0
         while True:
+            asked = None
             try:
-                await self._free()
+                held = await self._free()
             except Forbidden as error:
                 log.warning("what is left is not looked for", extra={"error": str(error)})
                 return
             except KlutchError as error:
-                failures += 1
-                log.warning("what is left was not freed yet", extra={"error": str(error)})
+                held = str(error)
                 asked = error.retry_after if isinstance(error, ClusterError) else None
-                seconds = min(pause(failures, asked=asked, jitter=random.random()), _LONGEST)
-                await self._tools.clock.sleep(seconds)
-            else:
+            if not held:
                 return
+            failures += 1
+            log.warning("what is left was not freed yet", extra={"error": held})
+            seconds = min(pause(failures, asked=asked, jitter=random.random()), _LONGEST)
+            await self._tools.clock.sleep(seconds)
 
-    async def _free(self) -> None:
+    async def _free(self) -> str:
+        """Free it; return why something is not freed yet, or ""."""
         uid = await self._space_uid()
         if self._space and not uid:
-            return
+            return ""
         candidates = [one for one in self._tools.crds.all() if crd.was_made(one, space_uid=uid)]
         if not candidates:
-            return
+            return ""
         served = self._tools.crds.get("", self._kind.resource)
         if not self._space and (served is None or is_deleting(served)):
-            return  # who deletes the kind says nothing about each binding
+            return ""  # who deletes the kind says nothing about each binding
         # Of all of them, or nothing follows: a view may hold those of one namespace.
         listed = await self._home.list(self._kind, namespace=self._space, metadata_only=True)
         named = {name_of(one) for one in listed.items}
         for one in candidates:
             if name_of(one) not in named and not is_deleting(one):
-                await self._free_instances(name_of(one))
+                held = await self._free_instances(name_of(one))
+                if held:
+                    return held
+        return ""
 
     async def _space_uid(self) -> str:
         if not self._space:
@@ -88,19 +114,40 @@ class Leftovers:
         live = await self._home.get(ref, metadata_only=True)
         return "" if live is None else uid_of(live)
 
-    async def _free_instances(self, name: str) -> None:
+    async def _free_instances(self, name: str) -> str:
         body = await self._tools.bodies.get("", name)
         if body is None:
-            return
+            return ""
         kind = crd.instance_kind(body)
         try:
             found = await self._tools.app.list(kind, metadata_only=True)
         except NotServed:
-            return
+            return ""
         steps = [drain.freed(kind, one) for one in found.items]
         tasks = tuple(Task((step,)) for step in steps if step is not None)
-        if tasks:
+        if not tasks:
+            return ""
+        stranger = await self._stranger()
+        if not stranger:
             log.warning(
                 "instances of a kind that is bound no more are let go", extra={"kind": name}
             )
             await self._hands.carry_out(Decision(tasks=tasks), ())
+        return stranger
+
+    async def _stranger(self) -> str:
+        """Return why this may be another app cluster than was bound, or "". Raises ClusterErrors.
+
+        What no space was asked about yet may be.
+        """
+        for live in self._bindings.all():
+            if self._providers.of(key_of(live)) is None:
+                return f"it is not known yet where APIServiceBinding {key_of(live)} leads"
+        for provider in self._providers.all():
+            if provider.link is None:
+                return f"space {provider.space} was not read yet"
+            await provider.guardian.look_at_app_cluster()
+            stranger = provider.guardian.stranger()
+            if stranger:
+                return stranger
+        return ""

@@ -279,7 +279,9 @@ def _workers(
     )
     made.subscribe(controller)
     tools.namespaces.subscribe(_NAME, lambda name: _tell(providers, name))
-    leftovers = Leftovers(tools, home, view.store.kind, space="" if mode is None else mode.space)
+    leftovers = Leftovers(
+        tools, home, view.store, providers, space="" if mode is None else mode.space
+    )
     return [*workers, providers, controller, leftovers]
 
 

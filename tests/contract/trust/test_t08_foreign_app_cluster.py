@@ -2,11 +2,21 @@
 
 from typing import Any
 
+from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys, names
-from reconciler.core.manifest import annotations_of, uid_of
+from reconciler.core.manifest import Manifest, annotations_of, finalizers_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
-from tests.support.bound_scenes import Scene, conditions, gone, remove, secret, until
+from tests.support.bound_scenes import (
+    BIND,
+    MANAGER,
+    Scene,
+    conditions,
+    gone,
+    remove,
+    secret,
+    until,
+)
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.konnector import AGENT, konnector
@@ -123,3 +133,33 @@ async def test_a_take_over_records_what_it_finds(scene: Scene) -> None:
             assert await until(
                 lambda: recorded(scene.plane, mapping_ref(scene), keys.APP_CLUSTER_UID)
             )
+
+
+async def freed(scene: Scene) -> bool:
+    return keys.SYNCER not in finalizers_of(await scene.instance())
+
+
+async def test_what_no_binding_names_stays_held_in_a_foreign_app_cluster(scene: Scene) -> None:
+    """Another binding, of the same space, knows that; the one that is gone (U3) asks nobody."""
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await bound(scene)
+        uid = uid_of(await scene.in_app(NAMESPACE, names.KUBE_SYSTEM, ""))
+        await note(scene.plane, mapping_ref(scene), keys.APP_CLUSTER_UID, STRANGER)
+        name = f"other.{scene.offer.group}"
+        metadata: Manifest = {"name": name, "namespace": BIND}
+        other = {**await scene.binding(), "metadata": metadata, "status": {}}
+        await scene.unbind()
+        await until(lambda: gone(scene.binding()))
+        await scene.app.cluster.create(other, API_SERVICE_BINDING, manager=MANAGER)
+        here, there = scene.app.audit.mark(), scene.plane.audit.mark()
+        try:
+            async with konnector(scene.app.connection) as running:
+                await until(lambda: says(scene, "DeletesAllowed", "AppClusterChanged"))
+                await eventually(lambda: is_idle(running))
+                assert (writes(scene.app, here), writes(scene.plane, there)) == ([], [])
+                assert not await freed(scene)
+                await confirm(scene, keys.CONFIRM_APP_CLUSTER, uid)
+                await until(lambda: freed(scene))
+        finally:
+            await remove(scene.app, API_SERVICE_BINDING, BIND, name)
