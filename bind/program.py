@@ -44,6 +44,9 @@ log = logging.getLogger(__name__)
 
 CONTROL_PLANE: Final = "control-plane"
 _AGENT: Final = "klutch-bind"
+ADVICE: Final = (
+    "Where a right or a kind is missing, apply bind/deploy and schemas/crds of this version again"
+)
 _DEBUG: Final = 4  # the verbosity from which on decisions are logged
 _WIDE: Final = (
     "--consumer-scope=Cluster gives every app cluster all exported and claimed kinds of the whole "
@@ -184,6 +187,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         workers=(*_controllers(settings, world, acting, clock, meters), recorder),
         meters=meters,
         leadership=leadership if settings.leader_election else None,
+        advice=ADVICE,
     )
     return Backend(manager, Pulse(clock, leadership.ailment), meters)
 

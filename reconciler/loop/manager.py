@@ -42,7 +42,8 @@ class Manager:
     """Views and workers that belong together. A process may run several, each once.
 
     Without `leadership` the work begins as soon as everything was read. With it, a process that
-    does not lead keeps its views up to date, so that it can begin at once.
+    does not lead keeps its views up to date, so that it can begin at once. `advice` is a sentence
+    on what to do where the server lets it read less than all.
     """
 
     def __init__(
@@ -52,19 +53,21 @@ class Manager:
         workers: Sequence[Worker],
         meters: Meters,
         leadership: Leadership | None = None,
+        advice: str = "",
     ) -> None:
         self._views, self._workers = tuple(views), tuple(workers)
         self._meters, self._leadership = meters, leadership
+        self._advice = advice
         self._working = False
 
     def unready(self) -> str:
         """Return what was not read yet, "" if all was. May be asked from another thread."""
-        missing = [
-            view.trouble or f"{view.ref}: not answered yet"
-            for view in self._views
-            if not view.synced
-        ]
-        return f"not read yet: {'; '.join(missing)}" if missing else ""
+        missing = [view for view in self._views if not view.synced]
+        if not missing:
+            return ""
+        reasons = "; ".join(view.trouble or f"{view.ref}: not answered yet" for view in missing)
+        advised = self._advice and any(view.trouble for view in missing)
+        return f"not read yet: {reasons}" + (f". {self._advice}" if advised else "")
 
     async def unsettled(self, written: Written = NOTHING, *, soon: float = SOON) -> str:
         """Return why this process is not at rest, "" if it is; see `Activity.unsettled`."""

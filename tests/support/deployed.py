@@ -54,6 +54,7 @@ AGGREGATED: Final = f"{keys.OWN_PREFIX}aggregate-to-klutch-bind"
 ACCOUNT: Final = "klutch-bind"
 SERVICES: Final = "klutch-bind-services"
 PDB: Final = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
+NETWORK_POLICY: Final = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 KINDS: Final = {
     one.kind: one
     for one in (
@@ -65,6 +66,7 @@ KINDS: Final = {
         CLUSTER_ROLE_BINDING,
         DEPLOYMENT,
         PDB,
+        NETWORK_POLICY,
         ADMISSION_POLICY,
         ADMISSION_POLICY_BINDING,
     )

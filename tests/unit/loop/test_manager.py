@@ -90,12 +90,13 @@ def stop():
     return asyncio.Event()
 
 
-def managed(diary, *, views=None, workers=None, leadership=None):
+def managed(diary, *, views=None, workers=None, leadership=None, advice=""):
     return Manager(
         views=views or [View(diary)],
         workers=workers or [Worker(diary)],
         meters=Meters(),
         leadership=leadership,
+        advice=advice,
     )
 
 
@@ -133,6 +134,16 @@ async def test_nothing_is_worked_on_until_everything_was_read(diary, stop):
     assert diary[-1] == "works"
     stop.set()
     await running
+
+
+def test_advice_is_given_where_the_server_said_no(diary):
+    view = View(diary, CONFIG_MAP, synced=False)
+    manager = managed(diary, views=[view], advice="Apply the roles again")
+    assert manager.unready() == "not read yet: plane: ConfigMap list: not answered yet"
+    view.trouble = "plane: list ConfigMap list: the user may not"
+    assert manager.unready() == f"not read yet: {view.trouble}. Apply the roles again"
+    view.read()
+    assert manager.unready() == ""
 
 
 @pytest.mark.parametrize("synced", [True, False])
