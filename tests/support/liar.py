@@ -13,6 +13,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,18 +57,29 @@ async def _levels() -> _Parts:
 
 
 async def _gzip_bomb() -> _Parts:
-    packed = gzip.compress(b"[" * (64 * MIB))
     for _ in range(32):
-        yield packed
+        yield _packed("a gzip bomb")
 
 
 async def _gzip_of_nothing() -> _Parts:
     while True:
-        yield gzip.compress(b"") * 50_000
+        yield _packed("gzip of nothing")
 
 
 async def _deflate_bomb() -> _Parts:
-    yield zlib.compress(b" " * (1024 * MIB))
+    yield _packed("a deflate bomb")
+
+
+@cache
+def _packed(lie: str) -> bytes:
+    """Return what is sent packed. It is made before the first request: that takes seconds."""
+    match lie:
+        case "a gzip bomb":
+            return gzip.compress(b"[" * (64 * MIB))
+        case "gzip of nothing":
+            return gzip.compress(b"") * 50_000
+        case _:
+            return zlib.compress(b" " * (1024 * MIB), level=1)
 
 
 async def _a_byte_a_second() -> _Parts:
@@ -90,6 +102,8 @@ LIES: Final[dict[str, tuple[Callable[[], _Parts], str]]] = {
 
 async def _serve(lie: str, certificate: str, key: str) -> None:
     made, encoding = LIES[lie]
+    if encoding:
+        _packed(lie)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
