@@ -41,7 +41,7 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.faults import Crash, Faults
 from tests.support.http_faults import Cut, Effect, Requests, answer, on
 from tests.support.konnector_faults import becomes_alike, restless
-from tests.support.konnector_ways import account, bare, with_token
+from tests.support.konnector_ways import account, fronting, with_token
 from tests.support.losses import confirm
 
 pytestmark = pytest.mark.timeout(7200)
@@ -171,8 +171,8 @@ async def scenes(plane: LiveCluster, app: LiveCluster, namespace: str, seeds):
             await plane.cluster.create(build(NAMESPACE, name), NAMESPACE, manager="tests")
             stack.push_async_callback(remove, plane, NAMESPACE, "", name)
             scene = await stack.enter_async_context(direct_scene(plane, app, name))
-            way = await stack.enter_async_context(FaultProxy(bare(plane.connection)))
-            led = replace(plane, connection=replace(way.connection, ca=None))
+            way = await stack.enter_async_context(fronting(plane))
+            led = replace(plane, connection=way.connection)
             await replace(scene, plane=led).make_space()
             await scene.request()
             await scene.bind(ACCEPTED)
@@ -191,12 +191,12 @@ async def test_both_sides_end_alike(control_plane, app_cluster, namespace, seeds
     dice = random.Random(f"deaths {seeds}")
     async with (
         account(app_cluster, FULL) as token,
-        FaultProxy(bare(app_cluster.connection)) as to_app,
+        fronting(app_cluster) as to_app,
         scenes(control_plane, app_cluster, namespace, seeds) as made,
         made[0][0].backend(),
     ):
         stop = asyncio.Event()
-        way = with_token(replace(to_app.connection, ca=None), token)
+        way = with_token(to_app.connection, token)
         living = asyncio.create_task(restless(way, stop, deaths(dice)))
         try:
             for scene, _ in made:

@@ -52,8 +52,8 @@ from tests.support.konnector import in_space, konnector
 from tests.support.konnector_ways import (
     a_way,
     account,
-    bare,
     content,
+    fronting,
     may_read,
     put,
     token_of,
@@ -118,7 +118,7 @@ async def beside(managed: Managed) -> AsyncIterator[Beside]:
     rules = rights.minimal([(offer.group, "databases")], [Claimed("", "secrets", down=True)])
     async with (
         account(managed.app, rules) as app_token,
-        FaultProxy(bare(managed.app.connection)) as to_app,
+        fronting(managed.app) as to_app,
         managed.backend(),
     ):
         app = Hearing(to_app)

@@ -30,7 +30,7 @@ from tests.support.deployed import Hearing, rights_of
 from tests.support.fault_proxy import FaultProxy
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import USUAL, konnector
-from tests.support.konnector_ways import account, bare, with_token
+from tests.support.konnector_ways import account, fronting, with_token
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Stage:
 
     @property
     def way(self):
-        return with_token(replace(self.to_app.connection, ca=None), self.token)
+        return with_token(self.to_app.connection, self.token)
 
 
 @asynccontextmanager
@@ -57,11 +57,10 @@ async def staged(scene: Scene) -> AsyncIterator[Stage]:
     rules = (*rights.minimal([(scene.offer.group, "databases")], claims), *inside)
     async with (
         account(scene.app, rules) as token,
-        FaultProxy(bare(scene.app.connection)) as to_app,
-        FaultProxy(bare(scene.plane.connection)) as to_plane,
+        fronting(scene.app) as to_app,
+        fronting(scene.plane) as to_plane,
     ):
-        way = replace(to_plane.connection, ca=None)
-        led = replace(scene, plane=replace(scene.plane, connection=way))
+        led = replace(scene, plane=replace(scene.plane, connection=to_plane.connection))
         await led.make_space()
         yield Stage(scene, to_app, to_plane, token, rules, Hearing(to_app), Hearing(to_plane))
 

@@ -40,8 +40,8 @@ from tests.support.konnector_ways import (
     Kubeconfigs,
     a_way,
     account,
-    bare,
     content,
+    fronting,
     put,
     text_of,
 )
@@ -82,11 +82,11 @@ class Bound:
 async def bound(scene: Scene) -> AsyncIterator[Bound]:
     clock = ForwardClock()
     async with (
-        FaultProxy(bare(scene.plane.connection)) as way,
+        fronting(scene.plane) as way,
         scene.backend(),
         konnector(scene.app.connection, clock=clock),
     ):
-        led = replace(scene.plane, connection=replace(way.connection, ca=None))
+        led = replace(scene.plane, connection=way.connection)
         await replace(scene, plane=led).make_space()
         await scene.request()
         await scene.bind(ACCEPTED)

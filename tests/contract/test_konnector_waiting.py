@@ -19,14 +19,13 @@ from reconciler.core.refs import Kind
 from tests.support.bound_scenes import Scene, conditions, gone, has, remove, says, shown, until
 from tests.support.cues import Gate
 from tests.support.eventually import eventually
-from tests.support.fault_proxy import FaultProxy
 from tests.support.faults import Faults, on
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import is_idle
 from tests.support.konnector_faults import mortal
 from tests.support.konnector_scenes import equals, event, refusal
-from tests.support.konnector_ways import bare
+from tests.support.konnector_ways import fronting
 
 WEBHOOKS: Final = Kind(
     "admissionregistration.k8s.io",
@@ -41,8 +40,8 @@ OTHERS: Final = tuple(f"db{number}" for number in range(5))
 async def test_a_provider_that_never_answered_is_told_once_it_is_late(scene: Scene) -> None:
     """H16: for the original it is synced by then."""
     clock = ForwardClock()
-    async with FaultProxy(bare(scene.plane.connection)) as way, scene.backend():
-        led = replace(scene.plane, connection=replace(way.connection, ca=None))
+    async with fronting(scene.plane) as way, scene.backend():
+        led = replace(scene.plane, connection=way.connection)
         await replace(scene, plane=led).make_space()
         await scene.request()
         way.refuse()

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from klutchctl.sandbox.layout import Layout
 from konnector.program import Konnector
 from reconciler.blueprints import kubeconfig
 from reconciler.blueprints.objects import build
@@ -29,7 +30,7 @@ from tests.support.bound_scenes import BIND, Scene, b64, says, until
 from tests.support.clusters import LiveCluster
 from tests.support.cues import Cue
 from tests.support.eventually import eventually
-from tests.support.fault_proxy import FaultProxy
+from tests.support.fault_proxy import FaultProxy, serving_tls
 from tests.support.http_faults import Request
 from tests.support.konnector import konnector
 
@@ -55,15 +56,20 @@ def with_token(way: Connection, token: str) -> Connection:
     return replace(way, credential=Token(Secret(token)))
 
 
-def bare(way: Connection) -> Connection:
-    """Return a way without a credential, for a proxy that passes on those of its clients."""
-    return replace(way, credential=NoCredential())
+def fronting(live: LiveCluster) -> FaultProxy:
+    """Return a proxy with the API server's own certificate, since a Secret may lead to TLS only.
+
+    It passes on the credentials of its clients.
+    """
+    pki = Layout(live.kubeconfig.parent).pki(live.context)
+    tls = serving_tls(pki / "server.crt", pki / "server.key")
+    return FaultProxy(replace(live.connection, credential=NoCredential()), tls=tls)
 
 
 def content(way: Connection, token: str, namespace: str = "") -> str:
     """Return a kubeconfig that leads this way."""
-    ca = (way.ca or "") if way.server.startswith("https") else ""
-    return kubeconfig.text(kubeconfig.Destination(way.server, ca, "", namespace), Secret(token))
+    to = kubeconfig.Destination(way.server, way.ca or "", "", namespace)
+    return kubeconfig.text(to, Secret(token))
 
 
 async def put(live: LiveCluster, namespace: str, name: str, text: str) -> None:
@@ -157,7 +163,7 @@ class Lists(Cue[Request]):
 @asynccontextmanager
 async def a_way(live: LiveCluster) -> AsyncIterator[tuple[FaultProxy, Lists]]:
     """Open another way to an API server, for whoever has a credential of its own."""
-    async with FaultProxy(bare(live.connection)) as proxy:
+    async with fronting(live) as proxy:
         lists = Lists()
         proxy.add(lists)
         yield proxy, lists
@@ -179,14 +185,14 @@ async def listened(scene: Scene, *claims: Manifest) -> AsyncIterator[Listened]:
     """Bind, with a backend and a konnector whose ways are listened to."""
     of_plane, of_app = Lists(), Lists()
     async with (
-        FaultProxy(bare(scene.plane.connection)) as to_plane,
+        fronting(scene.plane) as to_plane,
         FaultProxy(scene.app.connection) as to_app,
         scene.backend(),
         konnector(to_app.connection) as made,
     ):
         to_plane.add(of_plane)
         to_app.add(of_app)
-        led = replace(scene.plane, connection=replace(to_plane.connection, ca=None))
+        led = replace(scene.plane, connection=to_plane.connection)
         await replace(scene, plane=led).make_space()
         await scene.request()
         await scene.bind(*claims)
