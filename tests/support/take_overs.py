@@ -100,10 +100,11 @@ def fields(plan: Any) -> set[str]:
 
 
 def change_of(plan: Any, action: str, kind: Kind) -> Any:
+    """Return the one change of an object's fields; a note of credentials is none."""
     (found,) = [
         change
         for change in plan["changes"]
-        if (change["action"], change["ref"]["kind"]) == (action, kind.kind)
+        if (change["action"], change["ref"]["kind"]) == (action, kind.kind) and change.get("fields")
     ]
     return found
 
