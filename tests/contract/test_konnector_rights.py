@@ -13,7 +13,15 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import rights
 from reconciler.blueprints.rights import Claimed
 from reconciler.core import keys, names
-from reconciler.core.manifest import Manifest, finalizers_of, get_list, get_map, get_text, uid_of
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    finalizers_of,
+    get_list,
+    get_map,
+    get_text,
+    uid_of,
+)
 from reconciler.core.refs import CRD, EVENT, LEASE, SECRET, Ref
 from tests.support.bound_scenes import (
     ACCEPTED,
@@ -31,6 +39,7 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import USUAL, konnector
 from tests.support.konnector_ways import account, fronting, with_token
+from tests.support.losses import confirm
 
 
 @dataclass
@@ -84,6 +93,8 @@ async def test_every_right_is_enough_and_none_is_for_nothing(scene: Scene) -> No
         await scene.patch_instance({"metadata": {"finalizers": None}})
         await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
         async with konnector(stage.way, clock=clock):
+            await until(lambda: is_orphaned(scene))
+            await confirm(scene, keys.CONFIRM_ORPHANS, scene.offer.name)
             await until(lambda: gone(scene.copy()))
             while not await counted(scene):
                 await the_crd_is_made_again(scene)
@@ -103,6 +114,10 @@ async def a_claim_comes_and_goes(scene: Scene) -> None:
     await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
     await until(lambda: gone(scene.copy()))
     await until(lambda: gone(scene.instance()))
+
+
+async def is_orphaned(scene: Scene) -> bool:
+    return keys.ORPHANED in annotations_of(await scene.copy() or {})
 
 
 async def one_is_born_on_the_control_plane(scene: Scene) -> None:
