@@ -47,4 +47,4 @@ def test_kinds_differ_by_version():
     ids=str,
 )
 def test_well_known_kinds_are_plural_in_lower_case(kind):
-    assert kind.plural == kind.kind.lower() + "s"
+    assert kind.plural == (kind.kind.lower() + "s").replace("ys", "ies")

@@ -53,7 +53,11 @@ MISTAKES = {
         "5:16: spec.components[0] must be one of crossplane, provider-kubernetes, postgresql",
     ),
     "an unknown key": ("metadata:", "meta:", "3:1: a document has no key 'meta'"),
-    "another kind of document": ("kind: Services", "kind: Fleet", "2:7: kind must be Services"),
+    "another kind of document": (
+        "kind: Services",
+        "kind: Fleet",
+        "2:7: kind is Fleet, and must be",
+    ),
     "another version": ("v1alpha1", "v2", "1:13: apiVersion must be sandbox.klutchctl.dev/v1"),
     "a program without a command": (
         '["${python}", scribe.py, "--data=${data}", "${postgresql}"]',
