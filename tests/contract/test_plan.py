@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.apply import noting
+from reconciler.apply.writes import Writes
 from reconciler.blueprints import kubeconfig
 from reconciler.core import keys, names
 from reconciler.core.live import control_plane_ref_name
@@ -19,6 +22,7 @@ from reconciler.core.manifest import Manifest, get_text, labels_of, name_of, put
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.loop.gate import Gate
 from tests.support import programs
 from tests.support.clusters import LiveCluster
 from tests.support.deep_objects import nested, post, typed
@@ -89,13 +93,14 @@ class Scene:
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def plan(self) -> Any:
-        return json.loads(
-            self.klutchctl("plan", str(self.folder), "--credentials", "-o", "json", check=False)
-        )
+    def plan(self, *options: str) -> Any:
+        done = self.klutchctl("plan", str(self.folder), "-o", "json", *options, check=False)
+        return json.loads(done)
 
     def lines(self) -> list[tuple[str, str]]:
-        found = [(change["action"], change["ref"]["kind"]) for change in self.plan()["changes"]]
+        """Return what an apply would do, which reads credentials."""
+        plan = self.plan("--credentials")
+        found = [(change["action"], change["ref"]["kind"]) for change in plan["changes"]]
         return [line for line in found if line[0] != "noop"]
 
     def write(self, text: str, *, name: str = "fleet.yaml") -> None:
@@ -155,8 +160,8 @@ async def remove(live: LiveCluster, ref: Ref) -> None:
 
 
 async def apply_creates(scene: Scene) -> None:
-    """Do what an apply would: POST what a plan creates, and what a backend adds."""
-    plan = scene.plan()
+    """Do what an apply would: POST what a plan creates, and note what the kubeconfig is."""
+    plan = scene.plan("--credentials")
     assert plan["unseen"] == []
     assert [one["reason"] for one in plan["changes"] if one["action"] != "create"] in (
         [],
@@ -177,6 +182,8 @@ async def apply_creates(scene: Scene) -> None:
             content = await kubeconfig_text(scene)
             manifest = put(manifest, content, "data", "kubeconfig")
         await make(live, manifest, kind, keys.MANAGER_CLI)
+    carrier = Ref(scene.plane.name, CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
+    await noting.note(Writes(scene.plane.cluster, Gate()), carrier)
 
 
 async def kubeconfig_text(scene: Scene) -> str:
@@ -242,12 +249,13 @@ async def test_a_snapshot_gives_the_same_plan_and_no_secret(scene):
     saved = scene.klutchctl("plan", str(scene.folder), "--snapshot", str(file), "-o", "json")
     assert live == again
     assert json.loads(saved)["id"] == live["id"]
+    knowing = scene.plan("--credentials")
     ref = Ref(scene.plane.name, SECRET, scene.space, names.BINDER)
     secret = await scene.plane.cluster.get(ref)
     assert secret is not None
     token = get_text(secret, "data", "token")
     for text in (token, base64.b64decode(token).decode()):
-        assert text[:40] not in file.read_text() + saved + json.dumps(live)
+        assert text[:40] not in file.read_text() + saved + json.dumps([live, knowing])
 
 
 async def test_an_installation_made_by_hand_is_adopted_without_a_change_of_spec(scene):
