@@ -40,7 +40,7 @@ def standings(
     Suspended clusters are left out, and those whose control plane is not among `planes`.
     """
     homes = _homes(fleet, planes.values())
-    renamed = _renamed(fleet, live, planes.values())
+    renamed = _renamed(fleet, live, planes)
     found: dict[str, Standing] = {}
     for name in wanted:
         cluster, seen = fleet.clusters[name], live.clusters.get(name)
@@ -53,31 +53,50 @@ def standings(
     return found | _sharing(found)
 
 
-def _renamed(fleet: Fleet, live: Live, planes: Iterable[Index]) -> Misplaced | None:
+def _renamed(fleet: Fleet, live: Live, planes: Mapping[str, Index]) -> Misplaced | None:
     """Refuse a fleet that is new here by its name, while another owns clusters of its files.
 
     Most likely it is that fleet under another name, which would bind everything a second time.
     """
     owned: set[tuple[str, str]] = set()
-    for plane in planes:
+    for plane in planes.values():
         for kind in (NAMESPACE, APP_CLUSTER_BINDING):
             for one in plane.all(kind):
-                owner, cluster = (labels_of(one).get(key, "") for key in (keys.FLEET, keys.CLUSTER))
+                owner = labels_of(one).get(keys.FLEET)
                 if owner == fleet.name:
                     return None
-                if owner and keys.RELEASED not in annotations_of(one) and not is_deleting(one):
-                    seen = live.clusters.get(cluster) if cluster in fleet.clusters else None
-                    uid = annotations_of(one).get(keys.APP_CLUSTER_UID)
-                    if isinstance(seen, Seen) and uid in (None, seen.uid):
-                        owned.add((cluster, owner))
+                cluster = _cluster_of(fleet, live, one) if owner else None
+                home = None if cluster is None else planes.get(cluster.control_plane)
+                # Two documents may name one control plane.
+                if cluster and owner and home and home.seen.uid == plane.seen.uid:
+                    owned.add((cluster.name, owner))
     if not owned:
         return None
-    cluster, owner = min(owned)
+    name, owner = min(owned)
+    cluster = fleet.clusters[name]
+    shared = f"add `adopt: {{space: {names.direct_space(fleet.name, name)}}}` to the spec of"
+    if fleet.control_planes[cluster.control_plane].mode is not Mode.DIRECT:
+        shared = "give another name to"
     reason = (
-        f"cluster {cluster} belongs to fleet {owner}, and of fleet {fleet.name} nothing is here: "
-        f"if the Fleet was renamed, name it {owner} again; else release {cluster} there first"
+        f"cluster {name} belongs to fleet {owner}, and of fleet {fleet.name} nothing is here: "
+        f"if the Fleet was renamed, name it {owner} again; if both are to bind {name}, {shared} "
+        f"its Cluster document here; else release {name} in fleet {owner} first"
     )
     return Misplaced("foreign-fleet", reason)
+
+
+def _cluster_of(fleet: Fleet, live: Live, carrier: Manifest) -> AppCluster | None:
+    """Return the cluster of the files that what another fleet bound is for, or None.
+
+    The files may say that a cluster gets a space of its own beside it.
+    """
+    cluster = fleet.clusters.get(labels_of(carrier).get(keys.CLUSTER, ""))
+    if cluster is None or keys.RELEASED in annotations_of(carrier) or is_deleting(carrier):
+        return None
+    seen = live.clusters.get(cluster.name)
+    if not isinstance(seen, Seen) or placement.recorded(carrier) != seen.uid:
+        return None
+    return None if cluster.adopt == names.direct_space(fleet.name, cluster.name) else cluster
 
 
 @dataclass(frozen=True, slots=True)

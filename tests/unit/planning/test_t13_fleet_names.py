@@ -1,16 +1,30 @@
 """T13: a Fleet that is given another name reaches nothing of another fleet."""
 
+from dataclasses import replace
+
 import pytest
 
 from klutchctl import main
-from reconciler.core import keys
+from reconciler.core import keys, names
 from reconciler.core.refs import NAMESPACE
 from reconciler.fleet import review
 from reconciler.planning import planner
+from reconciler.planning.changes import Action
 from tests.support import scenes
 from tests.support.checkouts import Checkout
 from tests.support.fleet_texts import GOOD, tree
-from tests.support.scenes import HELD, applied, binding, change, cluster, fleet, plane, space_of
+from tests.support.scenes import (
+    HELD,
+    WRITING,
+    applied,
+    binding,
+    change,
+    cluster,
+    fleet,
+    plane,
+    space_of,
+)
+from tests.support.worlds import World, offering
 
 
 def renamed(mode="Direct", name="beta"):
@@ -38,6 +52,7 @@ ELSE = {
     "what was released there": (scenes.GONE, "annotations", keys.RELEASED),
     "what is being deleted": (scenes.GONE, "deletionTimestamp"),
     "a cluster of that name that is another one": ("other", "annotations", keys.APP_CLUSTER_UID),
+    "a cluster that may be another one": (None, "annotations", keys.APP_CLUSTER_UID),
     "a cluster of another name": ("mall", "labels", keys.CLUSTER),
 }
 
@@ -47,6 +62,48 @@ def test_nobody_owns(row):
     here, (value, *path) = applied(), row
     change(here, "control-plane/eu", NAMESPACE, space_of(here), value, "metadata", *path)
     assert "foreign-fleet" not in scenes.guards(here.plan(renamed()))
+
+
+SEARCHES = "searches"
+SPACE = names.direct_space("beta", "shop")
+
+
+def sharing(*, at="eu", more=""):
+    """Return another fleet's files for the same app cluster, and another of its services."""
+    planes = plane(), *([] if at == "eu" else [plane(at)])
+    return fleet(*planes, cluster(at=at, more=more), binding(SEARCHES), name="beta")
+
+
+def test_two_fleets_share_a_cluster_where_the_files_say_so():
+    here = applied()
+    (held,) = here.plan(sharing()).held
+    assert held.guard == "foreign-fleet"
+    assert f"if both are to bind shop, add `adopt: {{space: {SPACE}}}`" in held.message
+    made = here.plan(sharing(more=f", adopt: {{space: {SPACE}}}"))
+    assert scenes.guards(made) == []
+    assert scenes.actions(made) & WRITING == {Action.CREATE}
+    assert scenes.of_unit(made) == {Action.CREATE}
+
+
+def test_in_the_other_mode_another_name_says_so():
+    here = applied(mode="AppClusterBinding")
+    (held,) = here.plan(renamed("AppClusterBinding")).held
+    assert "if both are to bind shop, give another name to its Cluster document" in held.message
+    here.clusters["store"], here.uids["store"] = here.clusters["shop"], "uid-shop"
+    files = plane(mode="AppClusterBinding"), cluster("store"), binding(SEARCHES, clusters="store")
+    made = here.plan(fleet(*files, name="beta"))
+    assert scenes.guards(made) == []
+    assert scenes.of_unit(made) == {Action.CREATE}
+
+
+@pytest.mark.parametrize(("uid", "expected"), [("cp", ["foreign-fleet"]), ("other", [])])
+def test_a_cluster_behind_another_control_plane_is_shared(uid, expected):
+    here, files = applied(), sharing(at="us")
+    us = World(control_plane=offering(scenes.SEARCH), plane="us").live(files).control_planes["us"]
+    live = here.live(files)
+    planes = {**live.control_planes, "us": replace(us, uid=uid)}
+    made = planner.plan(files, replace(live, control_planes=planes))
+    assert scenes.guards(made) == expected
 
 
 def test_a_fleet_that_has_something_here_is_known():
