@@ -98,7 +98,9 @@ class Round:
                     if random.random() < share:
                         canary = f"canary{number:03}{len(self.canaries):03}"
                         live = law.secret(random, name, team, b64(canary))
-                        world = SimpleNamespace(name=name, space=team)
+                        world = SimpleNamespace(
+                            name=name, space=team, asking=self.claims, reserved=False
+                        )
                         self.canaries.append((canary, side, world, live))
 
     @property

@@ -36,7 +36,7 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
         told.begin()
         metadata = {"labels": {NAME: "a", "argocd.argoproj.io/instance": "x"}}
         await told.settle(metadata=metadata)
-        created = ["patch here orders", "patch/status here orders", "create there orders"]
+        created = [*2 * ["patch here orders"], "patch/status here orders", "create there orders"]
         assert await told.writes() == created
         copy = await told.there.read()
         assert copy["metadata"]["name"] == f"{wide.space}-orders"
