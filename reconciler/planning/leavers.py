@@ -15,6 +15,7 @@ from reconciler.core.live import Live, Seen, Unseen
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
+    get_maps,
     get_text,
     is_deleting,
     labels_of,
@@ -271,10 +272,25 @@ def _guests(gone: Leaving) -> tuple[str, ...]:
     """Return what lives in the space, or may, and does not leave with the cluster."""
     site, space = gone.site, gone.site.footing.space
     leave = {one.key.name for one in gone.departures}
-    offered = (API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST)
-    inside = {name_of(one) for kind in offered for one in site.control_plane.inside(kind, space)}
-    stay = inside - leave
+    inside = site.control_plane.inside
+    stay = {name_of(one) for one in inside(API_SERVICE_EXPORT, space)} - leave
+    stay |= {
+        name_of(one)
+        for one in inside(API_SERVICE_EXPORT_REQUEST, space)
+        if not _requested(one) <= leave
+    }
     for binding in leaving.strangers(site, gone.name):
         if secret_of(binding) == (names.KLUTCH_NAMESPACE, site.footing.consumer_secret):
             stay.add(name_of(binding))
     return tuple(sorted(stay))
+
+
+def _requested(request: Manifest) -> set[str]:
+    """Return the services that a request is for, whatever it is called.
+
+    The backend and kubectl bind name theirs by rules of their own.
+    """
+    resources = get_maps(request, "spec", "resources")
+    return {
+        names.resource_name(get_text(one, "resource"), get_text(one, "group")) for one in resources
+    }

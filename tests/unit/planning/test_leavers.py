@@ -2,9 +2,11 @@
 
 import pytest
 
+from reconciler.blueprints.binding import Resource, export_request
+from reconciler.blueprints.objects import UNMARKED
 from reconciler.core import keys, names
 from reconciler.core.live import Live
-from reconciler.core.manifest import Manifest, name_of, put
+from reconciler.core.manifest import Manifest, name_of, namespace_of, put
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE
 from reconciler.planning import planner
 from reconciler.planning.changes import Action
@@ -156,3 +158,20 @@ def test_a_cluster_that_left_two_spaces_is_let_go_by_a_person():
     (space,) = [one for one in here.control_plane if name_of(one) == space_of(here)]
     here.control_plane.append(put(space, "second", "metadata", "name"))
     assert actions(here.plan(fleet(plane()))) == {Action.BLOCKED}
+
+
+@pytest.mark.parametrize(
+    ("requested", "whole"),
+    [("postgresqlinstances", Action.DELETE), ("searches", Action.BLOCKED)],
+)
+def test_a_request_by_another_name_stays_only_if_its_service_does(requested, whole):
+    """The backend names its requests after the AppClusterBinding."""
+    mode = "AppClusterBinding"
+    here = applied(mode=mode)
+    (carrier,) = [one for one in here.control_plane if one["kind"] == mode]
+    space = names.app_cluster_binding_space(namespace_of(carrier), name_of(carrier))
+    resource = Resource("anynines.com", requested)
+    request = export_request(space, resource, parameters={}, marks=UNMARKED)
+    here.control_plane.append(put(request, "appclusterbinding-shop-1", "metadata", "name"))
+    wanted = fleet(plane(mode=mode), prune="allowEmpty: true, onClusterLeave: Delete")
+    assert here.plan(wanted).changes[-1].action is whole
