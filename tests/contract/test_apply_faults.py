@@ -421,21 +421,27 @@ async def test_a_cluster_that_fails_does_not_hold_another(scene, runs):
     faults = Faults()
     for verb in ("create", "apply", "patch", "delete"):
         faults.add(on(verb, cluster="shop"), forbidden())
-    async with backend(scene.plane.connection):
-        report = await runs.run(faults)
+    refs = [
+        Ref(scene.plane.name, kind, place, name)
+        for kind, name, place in (
+            (API_SERVICE_BINDING, scene.offer.name, names.KLUTCH_NAMESPACE),
+            (SECRET, names.kubeconfig_secret(other), names.KLUTCH_NAMESPACE),
+            (NAMESPACE, other, ""),
+        )
+    ]
+    try:
+        async with backend(scene.plane.connection):
+            report = await runs.run(faults)
         by_cluster = {
             name: {one.status for one in report.outcomes if one.change.cluster == name}
             for name in ("shop", "self")
         }
         assert by_cluster["self"] <= GOOD
         assert Status.FAILED in by_cluster["shop"]
-    for kind, name, place in (
-        (API_SERVICE_BINDING, scene.offer.name, names.KLUTCH_NAMESPACE),
-        (SECRET, names.kubeconfig_secret(other), names.KLUTCH_NAMESPACE),
-        (NAMESPACE, other, ""),
-    ):
-        assert await scene.plane.cluster.get(Ref(scene.plane.name, kind, place, name)) is not None
-        await remove(scene.plane, Ref(scene.plane.name, kind, place, name))
+        assert [ref for ref in refs if await scene.at(ref) is None] == []
+    finally:  # another fleet's cluster `self` would block that of the next
+        for ref in refs:
+            await remove(scene.plane, ref)
 
 
 SECOND_PLANE = """---

@@ -1,7 +1,7 @@
 """Applies within the test's own process, so that it can die, or meet faults, at a chosen call."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -178,22 +178,31 @@ async def staged(
         try:
             yield scene
         finally:
-            await remove(app, Ref(app.name, NAMESPACE, "", namespace))
-            await wipe(scene)
+            try:
+                await remove(app, Ref(app.name, NAMESPACE, "", namespace))
+            finally:
+                await wipe(scene)
 
 
 async def wipe(scene: Scene) -> None:
-    """Remove what a fleet leaves in clusters and namespaces that tests share."""
+    """Remove what a fleet leaves in clusters and namespaces that tests share.
+
+    What cannot be removed stops no other removal: a carrier that stays would block the fleets of
+    all later tests, which name the same app cluster (trust.md T13).
+    """
     bound = scene.app if scene.fleet.mode is Mode.DIRECT else scene.plane
-    await remove_for_good(bound, scene.binding)
-    await remove_for_good(scene.plane, scene.whole)
-    for ref in (scene.home, Ref(scene.plane.name, NAMESPACE, "", scene.fleet.name)):
-        await remove(scene.plane, ref)
-    bind = names.KLUTCH_NAMESPACE
-    await remove(
-        scene.plane, Ref(scene.plane.name, LEASE, bind, names.lock_lease(scene.fleet.name))
-    )
-    labels = f"{keys.FLEET}={scene.fleet.name}"
+    lease = Ref(scene.plane.name, LEASE, names.KLUTCH_NAMESPACE, names.lock_lease(scene.fleet.name))
+    own = Ref(scene.plane.name, NAMESPACE, "", scene.fleet.name)
+    async with AsyncExitStack() as stack:  # the last comes first
+        stack.push_async_callback(_wipe_app, scene)
+        for ref in (lease, own, scene.home):
+            stack.push_async_callback(remove, scene.plane, ref)
+        stack.push_async_callback(remove_for_good, scene.plane, scene.whole)
+        stack.push_async_callback(remove_for_good, bound, scene.binding)
+
+
+async def _wipe_app(scene: Scene) -> None:
+    bind, labels = names.KLUTCH_NAMESPACE, f"{keys.FLEET}={scene.fleet.name}"
     for kind in (SECRET, SERVICE_ACCOUNT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
         place = bind if kind.namespaced else ""
         for one in (await scene.app.cluster.list(kind, namespace=place, labels=labels)).items:
