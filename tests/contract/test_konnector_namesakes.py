@@ -46,14 +46,15 @@ from tests.support.bound_scenes import (
     until,
 )
 from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
 from tests.support.faults import Faults, on, unreachable
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import USUAL, konnector
+from tests.support.konnector_claims import is_idle
 from tests.support.konnector_faults import mortal
 from tests.support.konnector_ways import Kubeconfigs, a_way, put
 from tests.support.offers import offered
 from tests.support.removal import remove_for_good
-from tests.support.settled import settled
 
 FOREIGN = "ForeignCustomResourceDefinition"
 HEARTBEAT = ("status", "lastHeartbeatTime")
@@ -150,7 +151,7 @@ async def test_two_secrets_of_one_space_share_a_provider(scene: Scene, namespace
         await second.bind(ACCEPTED, secret=own)
         for one in (scene, second):
             await until(lambda: says(one.export(), "Ready"))  # noqa: B023
-        await settled(made)
+        await eventually(lambda: is_idle(made))  # to ask for rest lists as well
         before = [resource_version_of(await one.export()) for one in (scene, second)]
         for one, name in ((scene, "mine"), (second, "theirs"), (scene, "more")):
             await one.create_instance(name)
