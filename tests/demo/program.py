@@ -129,7 +129,7 @@ async def change_the_files(place: Place, story: Story, approved: tuple[str, ...]
     """Put files into a copy of the fleet, and take one out of it."""
     fleet = place.changed_fleet
     shutil.copytree(FLEET, fleet)
-    with story.step("Bind the operator's own kinds as well: two files more"):
+    with story.step("Bind the operator's own kinds as well: three files more"):
         shutil.copytree(DIRECT, fleet, dirs_exist_ok=True)
         await klutchctl("apply", str(fleet), *approved)
     await use_the_operator(place, story)
