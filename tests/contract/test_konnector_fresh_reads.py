@@ -4,18 +4,15 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from konnector.decisions.sides import CONTROL_PLANE
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.core import keys, names
-from reconciler.core.manifest import Manifest
-from reconciler.core.refs import SECRET, Ref
-from tests.support.bound_scenes import BIND, Scene, says, until
+from reconciler.core import keys
+from reconciler.core.manifest import Manifest, uid_of
+from tests.support.bound_scenes import Scene, until
 from tests.support.cues import BEFORE
 from tests.support.faults import Faults, Meanwhile, on
 from tests.support.konnector_faults import mortal
 from tests.support.konnector_scenes import CLUSTER_WIDE, Side, equals, event, sides
 from tests.support.settled import settled
 
-STRANGER: Final = "00000000-0000-0000-0000-000000000000"
 FULL: Final = {"size": "1Gi", "note": "n"}
 LESS: Final[Manifest] = {"spec": {"note": None}}  # all of the copy is read to take that away
 
@@ -33,29 +30,42 @@ def before_the_copy_is_read(
     faults.add(read.nth(1), Meanwhile(story), at=BEFORE)
 
 
-async def test_a_copy_that_is_lost_meanwhile_is_not_made_again_past_the_guard(
+async def test_a_copy_that_is_lost_meanwhile_with_another_is_not_made_again_past_the_guard(
+    scene: Scene,
+) -> None:
+    """The other goes first: whatever is known of this loss, it is known to be no lone one (T16)."""
+    faults, (here, there) = Faults(), sides(scene)
+
+    async def lose_both() -> None:
+        await there.delete("other")
+        await there.delete()
+
+    async with scene.backend(), mortal(scene.app.connection, faults) as made:
+        await scene.bound()
+        await settle(here, there)
+        await here.make("other", spec=FULL)
+        await until(lambda: there.has_spec(FULL, "other"))
+        await settled(made)
+        before_the_copy_is_read(faults, there, lose_both)
+        await here.patch(LESS)
+        await until(lambda: event(scene, "orders", "RecreationHeld"))
+        await settled(made)
+        assert await there.gone()
+
+
+async def test_a_copy_that_is_deleted_alone_meanwhile_is_made_again_as_the_claim_is_now(
     scene: Scene,
 ) -> None:
     faults, (here, there) = Faults(), sides(scene)
     async with scene.backend(), mortal(scene.app.connection, faults) as made:
         await scene.bound()
         await settle(here, there)
-        secret = Ref(scene.app.name, SECRET, BIND, scene.secret)
-        other: Manifest = {"metadata": {"annotations": {keys.SPACE_UID: STRANGER}}}
-        await scene.app.cluster.merge_patch(secret, other, manager="operator")
-        await until(
-            lambda: says(
-                scene.on_plane(CLUSTER_BINDING, names.CLUSTER_BINDING),
-                "RecreationAllowed",
-                "False",
-                "SpaceChanged",
-            )
-        )
+        before = uid_of(await there.read())
         before_the_copy_is_read(faults, there, there.delete)
         await here.patch(LESS)
-        await until(lambda: event(scene, "orders", "RecreationHeld"))
+        await until(lambda: there.has_spec({"size": "1Gi"}))
         await settled(made)
-        assert await there.gone()
+        assert uid_of(await there.read()) != before
 
 
 async def test_an_object_of_another_space_that_takes_the_name_meanwhile_stays_as_it_is(
