@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from konnector.decisions.claimed import CONFLICT
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import rights
 from reconciler.blueprints.rights import Claimed
@@ -27,6 +28,7 @@ from tests.support.bound_scenes import (
     ACCEPTED,
     BIND,
     Scene,
+    b64,
     gone,
     has,
     remove,
@@ -78,6 +80,7 @@ async def test_every_right_is_enough_and_none_is_for_nothing(scene: Scene) -> No
     clock, settings = ForwardClock(), replace(USUAL, leader_election=True)
     await remove(scene.app, LEASE, BIND, names.KONNECTOR_LEASE)
     async with staged(scene) as stage, scene.backend():
+        await the_developer_has_a_secret(scene)
         async with konnector(stage.way, settings):
             await scene.request()
             await scene.bind(ACCEPTED)
@@ -128,15 +131,27 @@ async def one_is_born_on_the_control_plane(scene: Scene) -> None:
     await until(lambda: gone(scene.instance("born")))
 
 
+async def the_developer_has_a_secret(scene: Scene) -> None:
+    """Before a konnector looks: one that sees the provider's first would bring that down."""
+    own = {**secret("own", scene.app_namespace), "data": {"password": b64("the developer's")}}
+    await scene.app.cluster.create(own, SECRET, manager="developer")
+
+
+async def is_contested(scene: Scene) -> bool:
+    """Tell whether the developer's Secret was read, and compared with the provider's."""
+    events = (await scene.app.cluster.list(EVENT, namespace=scene.app_namespace)).items
+    told = [one for one in events if get_text(one, "regarding", "name") == "own"]
+    return any(get_text(one, "reason") == CONFLICT for one in told)
+
+
 async def secrets_come_and_go(scene: Scene) -> None:
     await scene.create_instance()  # they come down only where a developer has one
     await until(lambda: scene.copy())
-    own = secret("own", scene.app_namespace)
-    await scene.app.cluster.create(own, SECRET, manager="developer")
     for name in ("own", "orders-creds"):  # one of them meets the developer's
         made = secret(name, scene.service_namespace)
         await scene.plane.cluster.create(made, SECRET, manager="provider")
     await until(lambda: scene.in_app(SECRET, "orders-creds", scene.app_namespace))
+    await until(lambda: is_contested(scene))
     await remove(scene.plane, SECRET, scene.service_namespace, "orders-creds")
     await until(lambda: gone(scene.in_app(SECRET, "orders-creds", scene.app_namespace)))
     await remove(scene.app, scene.offer.kind, scene.app_namespace, "orders")
