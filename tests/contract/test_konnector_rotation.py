@@ -314,6 +314,8 @@ async def test_two_providers_side_by_side_and_one_of_them_ends(
 
         await scene.unbind()
         await until(lambda: says(scene.export(), "Connected", "False", "APIServiceBindingNotFound"))
+        # What the binding left is released first, over this very provider.
+        await eventually(lambda: silent.is_left and made.way.is_left)
         before, theirs = await made.heart(), await there.heart()
         made.clock.put_forward(PULSE)
         await until(lambda: changed(there.heart, theirs))
@@ -340,11 +342,23 @@ async def test_two_bindings_of_one_secret_share_a_provider(scene: Scene, namespa
         renewed = made.kubeconfigs.by(new_way.connection, await scene.token())
         await made.kubeconfigs.provide(renewed)
         await until(lambda: made.kubeconfigs.mirrored(renewed))
+        copies = {collection(scene), collection(second)}
+        await eventually(lambda: copies <= {*lists.watched})
+        assert lists.listed == []
         await scene.unbind()
+        # What to release of a binding that was deleted plainly is read anew, and nothing else.
+        await eventually(lambda: lists.listed)
         await second.create_instance("later")
         await until(lambda: second.copy("later"))
-        assert lists.listed == []
+        assert {*lists.listed} == {collection(scene)}
         await second.unbind()
+
+
+def collection(scene: Scene) -> str:
+    """Return the path of the copies of a scene."""
+    kind = scene.offer.kind
+    group = f"/apis/{kind.group}/{kind.version}"
+    return f"{group}/namespaces/{scene.service_namespace}/{kind.plural}"
 
 
 async def test_a_binding_that_is_led_elsewhere_is_synced_there_only(

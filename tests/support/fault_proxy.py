@@ -101,6 +101,11 @@ class FaultProxy:
         """How many connections were ever accepted."""
         return self._listener.accepted
 
+    @property
+    def is_left(self) -> bool:
+        """Whether no client has a connection now."""
+        return not self._sessions
+
     def add(self, cue: Cue[Request], *effects: Effect, at: Point | None = None) -> None:
         """Add a rule: BEFORE the request is forwarded unless `at` says otherwise.
 
