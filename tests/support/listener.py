@@ -20,9 +20,10 @@ def hang_up(writer: asyncio.StreamWriter, how: How) -> None:
         writer.close()
         return
     # Closing a socket that does not linger is what makes the kernel send a reset.
-    connection: socket.socket = writer.get_extra_info("socket")
-    with contextlib.suppress(OSError):  # closed already
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
+    connection: socket.socket | None = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError):  # closed already, as where TLS has no socket any more
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
     writer.transport.abort()
 
 
