@@ -71,7 +71,7 @@ async def rest_of_control_plane(reading: Reading) -> None:
 
 async def secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) -> None:
     """Read the kubeconfigs of binding spaces and of our app clusters. Raises Incomplete."""
-    spaces = {namespace_of(one) for one in reading.of(CLUSTER_BINDING)}
+    spaces = {namespace_of(one) for one in reading.of(CLUSTER_BINDING)} | _spaces_begun(reading)
     await together(*(reading.list(SECRET, name=secret, within=spaces) for secret in _SECRETS))
     known = {("", secret) for secret in _SECRETS}
     referenced = {
@@ -131,12 +131,18 @@ async def _space(reading: Reading, space: str) -> None:
 
 async def _secrets(reading: Reading, space: str) -> None:
     bindings = [one for one in reading.of(CLUSTER_BINDING) if namespace_of(one) == space]
-    named = {*_SECRETS, *(name for _, name in _by_cluster_bindings(bindings))} if bindings else ()
+    is_ours = bool(bindings) or space in _spaces_begun(reading)
+    named = {*_SECRETS, *(name for _, name in _by_cluster_bindings(bindings))} if is_ours else ()
     # That they were asked for has to be known also where none is.
     await together(
         reading.list(SECRET, namespace=space, name=names.KUBECONFIG, within=()),
         *(reading.list(SECRET, namespace=space, name=one) for one in sorted(named)),
     )
+
+
+def _spaces_begun(reading: Reading) -> set[str]:
+    """Return the spaces that we made: an apply that died there made its Secrets first."""
+    return {name_of(one) for one in reading.of(NAMESPACE) if keys.FLEET in labels_of(one)}
 
 
 def silent_spaces(reading: Reading, now: datetime) -> frozenset[str]:
