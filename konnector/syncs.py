@@ -87,6 +87,10 @@ class Syncs:
         found = self._instances.items()
         return frozenset(name for name, one in found if one.live_in(app_namespace))
 
+    def lacks_copies(self, app_namespace: str) -> bool:
+        """Tell whether an instance in an app namespace lost its copy, or may have."""
+        return any(one.lacks_copies(app_namespace) for one in self._instances.values())
+
     @property
     def settled(self) -> bool:
         """Whether it is known of all claimed resources if they are served."""
@@ -160,7 +164,7 @@ class Syncs:
                     kind,
                     self._link,
                     rival=self._rival,
-                    living=self.living,
+                    services=self,
                     changed=self._changed,
                 )
                 self._claims[kind] = claim

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from konnector.both_sides import BothSides, name
 from konnector.decisions import claimed, orphans
@@ -40,12 +40,23 @@ _SOON: Final = timedelta(seconds=1)
 _METADATA: Final = ("apiVersion", "kind", "metadata", "type")
 
 
+class Services(Protocol):
+    """What is known of the instances of all bindings of a space, by app namespace."""
+
+    def living(self, app_namespace: str) -> Set[str]:
+        """Return the bindings of which developers have instances there that stay."""
+        ...
+
+    def lacks_copies(self, app_namespace: str) -> bool:
+        """Tell whether an instance there lost its copy, or may have."""
+        ...
+
+
 class Claimed:
     """The sync of one kind that both clusters serve; run it once.
 
-    `rival` tells whether another provider has something for the same place (E.2), `living` of which
-    bindings there are instances in an app namespace. `changed` is called when there is something
-    else to say in `troubles`.
+    `rival` tells whether another provider has something for the same place (E.2). `changed` is
+    called when there is something else to say in `troubles`.
     """
 
     def __init__(
@@ -54,11 +65,11 @@ class Claimed:
         link: Link,
         *,
         rival: Callable[[Kind, ObjectKey], Rival],
-        living: Callable[[str], Set[str]],
+        services: Services,
         changed: Callable[[], None],
     ) -> None:
         self._kind, self._link, self._rival, self._changed = kind, link, rival, changed
-        self._living = living
+        self._services = services
         self._rules: tuple[Rule, ...] = ()
         self._controller = Controller(
             f"claims/{kind.resource}",
@@ -178,7 +189,7 @@ class Claimed:
             rival=self._rival(kind, place),
             space_uid=self._link.space_uid,
             deleted_at=self._deleted_at(place, consumer, provider),
-            living=self._living(place.namespace),
+            living=self._services.living(place.namespace),
             reserved=self._link.is_reserved(place.namespace),
         )
         if not claimed.needs_content(seen):
@@ -233,6 +244,8 @@ class Claimed:
         origin = Ref(self._link.plane.name, self._kind, *seen.copy_place)
         if await self._link.plane.get(origin) is not None:
             return _SOON  # a view may be behind
+        if self._services.lacks_copies(seen.claim_place.namespace):
+            return _HELD
         return _HELD if await self._link.guards.space_doubted() else None
 
     def _note(self, seen: Seen) -> None:
@@ -286,11 +299,11 @@ class Claim:
         link: Link,
         *,
         rival: Callable[[Kind, ObjectKey], Rival],
-        living: Callable[[str], Set[str]],
+        services: Services,
         changed: Callable[[], None],
     ) -> None:
         self._resource, self._link, self._rival, self._changed = resource, link, rival, changed
-        self._living = living
+        self._services = services
         self._rules: tuple[Rule, ...] = ()
         self._sync: Claimed | None = None
         self._problem = ""
@@ -346,7 +359,7 @@ class Claim:
             failures += 1
             await self._link.clock.sleep(pause(failures, asked=None, jitter=random.random()))
         self._sync = Claimed(
-            kind, self._link, rival=self._rival, living=self._living, changed=self._changed
+            kind, self._link, rival=self._rival, services=self._services, changed=self._changed
         )
         self._sync.follow(self._rules)
         self._children.employ("sync", self._sync)

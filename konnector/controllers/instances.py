@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from konnector import deletions
@@ -15,6 +15,7 @@ from konnector.decisions.trimming import trimmed_copy
 from konnector.deletions import Deletions
 from konnector.hands import Known
 from konnector.link import Link
+from konnector.losses import Losses
 from konnector.service_views import NAME, Sort
 from konnector.telling import is_refusal
 from reconciler.core.decision import Apply, Decision, Delete, Note
@@ -86,7 +87,7 @@ class Instances:
             unmapped=True,
         )
         self._deletions = Deletions(self._sides.view.store)
-        self._losses: dict[ObjectKey, datetime] = {}  # copies whose deletion was watched
+        self._losses = Losses()
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
         self._ward = link.guards.ward(resource)
         self._sides.view.store.subscribe(_LIVING, self._look_who_lives)
@@ -108,6 +109,21 @@ class Instances:
     def has_claims(self, app_namespace: str) -> bool:
         """Tell whether there are claims in an app namespace."""
         return bool(self._sides.view.store.names(app_namespace))
+
+    def lacks_copies(self, app_namespace: str) -> bool:
+        """Tell whether a claim in an app namespace lost its copy; also where that is not known."""
+        if not self._sides.view.synced:
+            return True
+        claims = self._sides.view.store.names(app_namespace)
+        there = self._sides.there(app_namespace)
+        if there is None:
+            return bool(claims)
+        return any(self._lacks_copy(ObjectKey(app_namespace, name), there) for name in claims)
+
+    def _lacks_copy(self, place: ObjectKey, there: Recent) -> bool:
+        claim = self._sides.here.get(*place)
+        held = claim is not None and not is_deleting(claim) and copies.is_managed(claim)
+        return held and there.get(*self._copy_place(place)) is None
 
     def live_in(self, app_namespace: str) -> bool:
         """Tell whether a developer has an instance in an app namespace that is to stay."""
@@ -148,7 +164,12 @@ class Instances:
             self._ward.note(place)
             await self._without_home(place)
             return None
-        decision, seen = await self._decided(self._look(place, there))
+        seen = self._look(place, there)
+        if seen.claim is not None and seen.copy is None and not is_deleting(seen.claim):
+            settles_in = self._losses.settles_in(place, seen.now)
+            if settles_in is not None:
+                return settles_in
+        decision, seen = await self._decided(seen)
         if seen.creates_held and await self._is_there(seen):
             return _SOON  # a view is behind
         self._note(seen)
@@ -180,7 +201,7 @@ class Instances:
             return ""
         guards, resource = self._link.guards, self.pair.kind.resource
         asked = self._say_of_binding.recreates or guards.recreates(resource)
-        if asked or guard.alone(place, self._losses):
+        if asked or self._losses.is_alone(place):
             return ""
         return guard.lost(resource, self.pair.space)
 
@@ -270,16 +291,12 @@ class Instances:
 
     def _copy_deleted(self, app_namespace: str, copy: Manifest) -> None:
         """Note that the control plane told of the deletion of a copy."""
-        now, ward = self._link.now(), self._ward
-        self._losses = {
-            place: time
-            for place, time in self._losses.items()
-            if place in ward.lost or abs(now - time) < guard.AT_ONCE
-        }
+        now = self._link.now()
+        self._losses.forget(now, but=self._ward.lost)
         place = self._place_of(app_namespace, copy)
         claim = None if place is None else self._sides.here.get(*place)
         if place is not None and claim is not None and not is_deleting(claim):
-            self._losses[place] = now
+            self._losses.note(place, now)
 
     def _place_of(self, app_namespace: str, copy: Manifest) -> ObjectKey | None:
         if self.pair.kind.namespaced:

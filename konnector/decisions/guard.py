@@ -38,6 +38,7 @@ HONOURED: Final = timedelta(hours=1)  # a confirmation that is about a time, fro
 SKEW: Final = timedelta(minutes=1)  # so far that time may lie ahead of our clock
 FEW: Final = 5  # so many deletions at once are never too many
 AT_ONCE: Final = timedelta(minutes=1)
+FOLLOWED: Final = timedelta(seconds=2)  # so soon a loss that is part of a larger one is followed
 ALL: Final = "all"  # as a `confirm-recreate`
 AGAIN: Final = timedelta(minutes=1)  # when to look again while a guard is closed
 

@@ -69,6 +69,23 @@ async def test_one_that_is_deleted_alone_before_our_eyes_is_made_again(scene: Sc
         await until(lambda: many.are_there("orders"))
 
 
+async def test_of_many_that_are_lost_before_our_eyes_not_even_the_first_is_made_again(
+    scene: Scene,
+) -> None:
+    many = Many(scene, 7)
+    async with scene.backend(), konnector(scene.app.connection) as made:
+        await bound(scene)
+        await many.make("orders")
+        mark = scene.plane.audit.mark()
+        for name in many.names:
+            await many.lose_copy(name)
+        for name in many.names:
+            await until(partial(told_of, scene, name, "RecreationHeld"))
+        await eventually(lambda: is_idle(made))
+        assert creates(scene, mark) == []
+        assert await many.there() == ["orders"]
+
+
 async def is_another(scene: Scene, name: str, uid: str) -> bool:
     live = await scene.copy(name)
     return live is not None and uid_of(live) != uid
