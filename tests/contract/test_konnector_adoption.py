@@ -34,7 +34,7 @@ async def test_what_is_born_on_the_control_plane_comes_down_and_goes_from_here(
             "finalizers": [HOLD],
             "ownerReferences": [await owner(told.there)],
         }
-        told.begin()
+        await told.begin()
         await told.there.make(metadata=metadata)
         await until(lambda: marked(told.there))
         await told.there.patch(READY, subresource="status")

@@ -33,7 +33,7 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
     """G 28, 29, 42; F.3; golden 04/30-32, 50."""
     async with story(wide, CLUSTER_WIDE) as told:
         await told.settle("first")
-        told.begin()
+        await told.begin()
         metadata = {"labels": {NAME: "a", "argocd.argoproj.io/instance": "x"}}
         await told.settle(metadata=metadata)
         created = [*2 * ["patch here orders"], "patch/status here orders", "create there orders"]
@@ -49,7 +49,7 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
         assert finalizers_of(await told.here.read()) == [keys.SYNCER]
         assert await told.here.annotations() == {keys.BOUND: "true"}
 
-        told.begin()
+        await told.begin()
         await told.here.patch({"spec": {"size": "2Gi"}})
         await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
         await told.there.patch({"spec": {"size": "9Gi"}})
@@ -63,7 +63,7 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
 
         await told.there.hold(HOLD)
         await told.writes()
-        told.begin()
+        await told.begin()
         await told.here.delete()
         await until(told.there.goes)
         assert await told.writes() == ["delete there orders"]
@@ -76,7 +76,7 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
 async def _comes_back(told: Story) -> None:
     """G 44: with all that a copy has, and without the status of the one that is gone."""
     before = await told.there.read()
-    told.begin()
+    await told.begin()
     await told.there.delete()
     made = await until(told.there.read)
     for key in ("name", "labels", "annotations", "ownerReferences"):
@@ -96,7 +96,7 @@ async def test_another_space_whose_name_begins_alike_is_left_alone(wide: Scene) 
             bound = {keys.BOUND: "true"} if name == "2-foo" else {}
             annotations = {keys.CLUSTER_NAMESPACE: other, **bound}
             await told.there.make(name, metadata={"annotations": annotations})
-        told.begin()
+        await told.begin()
         await told.here.patch({"metadata": marks(other)})
         assert await told.writes() == []
         assert (await told.there.annotations())[keys.CLUSTER_NAMESPACE] == wide.space
@@ -119,7 +119,7 @@ async def test_only_what_names_the_space_is_adopted(wide: Scene) -> None:
     """G 30-32, golden 04/41, 42: without the annotation it is somebody else's."""
     async with story(wide, CLUSTER_WIDE) as told:
         await told.settle("first")
-        told.begin()
+        await told.begin()
         await told.there.make("plain")
         await told.there.make("bound", metadata={"annotations": {keys.BOUND: "true"}})
         owned = {**marks(wide.space), "ownerReferences": [await owner(wide)]}

@@ -40,7 +40,7 @@ async def test_an_instance_costs_what_it_must(scene: Scene) -> None:
         mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
         assert mapping["status"] == {"namespace": scene.service_namespace}
 
-        told.begin()
+        await told.begin()
         await told.settle()
         created = [
             "patch here orders",
@@ -50,23 +50,23 @@ async def test_an_instance_costs_what_it_must(scene: Scene) -> None:
         ]
         assert await told.writes() == created
 
-        told.begin()
+        await told.begin()
         await told.here.patch({"spec": {"size": "2Gi"}})
         await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
         assert await told.writes() == ["patch there orders"]
 
-        told.begin()
+        await told.begin()
         await told.there.patch({"spec": {"size": "9Gi"}})
         await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
         assert await told.writes() == ["patch there orders"]
 
-        told.begin()
+        await told.begin()
         await told.there.delete()
         await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
         await until(lambda: equals(told.here.status(), None))
         assert await told.writes() == ["patch/status here orders", "create there orders"]
 
-        told.begin()
+        await told.begin()
         await told.here.delete()
         await until(told.here.gone)
         assert await told.there.gone()
@@ -78,7 +78,7 @@ async def test_a_map_that_is_emptied_stays_as_an_empty_one(scene: Scene) -> None
     notes = {"labels": {"a/b": "1", "deep": {"er": 1}}}
     async with story(scene) as told:
         await told.settle(spec={"size": "1Gi", **notes})
-        told.begin()
+        await told.begin()
         await told.here.patch({"spec": {"labels": {"a/b": "2"}}})
         changed = {"size": "1Gi", "labels": {"a/b": "2", "deep": {"er": 1}}}
         await until(lambda: equals(told.there.spec(), changed))
@@ -115,11 +115,10 @@ async def test_what_each_side_gets_of_metadata(scene: Scene) -> None:
         assert finalizers_of(copy) == []
         assert "ownerReferences" not in copy["metadata"]
         assert managers(copy) == {(keys.MANAGER_KONNECTOR, "Update", "")}
+        await told.begin()
         instance = await told.here.read()
         assert finalizers_of(instance) == ["somebody.example/x", keys.SYNCER]
         assert annotations_of(instance)[keys.BOUND] == "true"
-
-        told.begin()
         await told.here.patch({"metadata": {"labels": {NAME: "billing", PART: "small"}}})
         await until(lambda: equals(told.there.labels(), {NAME: "billing", PART: "small"}))
         note = {"annotations": {NOTE: None}, "labels": {PART: None}}
@@ -142,13 +141,13 @@ async def test_what_a_provider_adds_stays_and_costs_nothing(scene: Scene) -> Non
         await told.there.hold("finalizer.apiextensions.crossplane.io")
         added: Any = {"resourceRef": {"name": "x"}, "parameters": {"b": 2}, "policy": "Automatic"}
         await told.there.patch({"spec": added})
-        told.begin()
+        await told.begin()
         status: Any = {"phase": "Ready", "conditions": [{"type": "Ready", "status": "True"}]}
         await told.there.patch({"status": status}, subresource="status")
         await until(lambda: equals(told.here.status(), status))
         assert await told.writes() == ["patch/status here orders"]
 
-        told.begin()
+        await told.begin()
         await told.here.patch({"spec": {"size": "2Gi"}})
         whole = {"size": "2Gi", **added, "parameters": {"a": 1, "b": 2}}
         await until(lambda: equals(told.there.spec(), whole))
@@ -172,7 +171,7 @@ async def test_a_field_that_is_taken_out_goes(scene: Scene) -> None:
         await told.here.patch({"spec": {"note": None, "options": {"backup": None}}})
         left: Any = {"size": "1Gi", "options": {"trace": True}, "users": spec["users"]}
         await until(lambda: equals(told.there.spec(), left))
-        told.begin()
+        await told.begin()
         left["users"] = [{"name": "a"}, {"name": "b"}]
         await told.here.patch({"spec": {"users": left["users"]}})
         await until(lambda: equals(told.there.spec(), left))
@@ -195,7 +194,7 @@ async def test_without_a_status_subresource_the_status_comes_all_the_same(scene:
         crd = await read(scene.app, CRD, "", scene.offer.name)
         assert not crd["spec"]["versions"][0].get("subresources")
         await told.settle("first")
-        told.begin()
+        await told.begin()
         await told.settle()
         written = [*3 * ["patch here orders"], "create there orders"]
         assert await told.writes() == written
@@ -208,7 +207,7 @@ async def test_an_instance_stays_as_long_as_its_copy(scene: Scene) -> None:
         await told.settle()
         await told.there.hold("provider.example/cleanup")
         assert await told.writes()
-        told.begin()
+        await told.begin()
         await told.here.delete()
         await until(told.there.goes)
         leaving = {"phase": "Deleting"}
@@ -245,11 +244,11 @@ async def test_what_a_provider_puts_back_is_no_war(scene: Scene) -> None:
         await until(lambda: equals(told.there.spec(), {"size": "5Gi"}))
         await told.writes()
         for phase in ("Pending", "Ready"):
-            told.begin()
+            await told.begin()
             await told.there.patch({"status": {"phase": phase}}, subresource="status")
             await until(partial(told.here.has_status, {"phase": phase}))
             assert await told.writes() == ["patch/status here orders"]
-        told.begin()
+        await told.begin()
         await told.here.patch({"spec": {"size": "2Gi", "note": "n"}})
         await until(lambda: equals(told.there.spec(), {"size": "5Gi", "note": "n"}))
         assert await told.writes() == ["patch there orders"]
@@ -292,7 +291,7 @@ async def test_what_only_the_control_plane_fills_in_is_left_to_it(scene: Scene) 
         await told.settle()
         assert await told.there.spec() == {"size": "1Gi", "tier": "small"}
         await told.writes()
-        told.begin()
+        await told.begin()
         await told.there.patch({"status": {"phase": "Failed"}}, subresource="status")
         await until(lambda: equals(told.here.status(), {"phase": "Failed"}))
         assert await told.writes() == ["patch/status here orders"]

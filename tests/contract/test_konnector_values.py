@@ -119,7 +119,7 @@ async def test_a_null_in_a_status_is_written_once_and_not_at_every_look(scene: S
     said = {"conditions": [{"type": "Ready"}]}
     async with story(scene) as told:
         await told.settle()
-        told.begin()
+        await told.begin()
         await told.there.patch({"status": {"phase": None}}, subresource="status")
         change = {"op": "add", "path": "/status", "value": status}
         cluster = told.there.live.cluster
@@ -128,7 +128,7 @@ async def test_a_null_in_a_status_is_written_once_and_not_at_every_look(scene: S
         assert (await told.there.read())["status"] == status
         await until(lambda: told.here.has_status(said))
         await told.writes()
-        told.begin()
+        await told.begin()
         await told.there.patch({"metadata": {"annotations": {"a": "b"}}})
         assert await told.writes() == []
 

@@ -128,8 +128,9 @@ class Story:
     there: Side
     _marks: dict[str, int] = field(default_factory=dict)
 
-    def begin(self) -> None:
-        """Count writes from now on."""
+    async def begin(self) -> None:
+        """Count writes from now on, once the konnector rests: it marks an instance at the end."""
+        await settled(self.made)
         self._marks = _marks(self.here, self.there)
 
     async def writes(self) -> list[str]:

@@ -20,10 +20,9 @@ def hang_up(writer: asyncio.StreamWriter, how: How) -> None:
         writer.close()
         return
     # Closing a socket that does not linger is what makes the kernel send a reset.
-    connection: socket.socket | None = writer.get_extra_info("socket")
-    with contextlib.suppress(OSError):  # closed already, as where TLS has no socket any more
-        if connection is not None:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
+    with contextlib.suppress(OSError, AttributeError):  # closed already; with TLS, nothing is left
+        connection: socket.socket = writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
     writer.transport.abort()
 
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
 from reconciler.core import keys
-from reconciler.core.manifest import Manifest
+from reconciler.core.manifest import Manifest, annotations_of
 from reconciler.core.refs import CRD, NAMESPACE
 from tests.support.bound_scenes import Scene, conditions, remove, says, until
 from tests.support.forward_clock import ForwardClock
@@ -61,7 +62,9 @@ async def test_an_app_namespace_goes_beside_a_binding_that_is_not_served(
 
         async def unmapped() -> bool:
             clock.put_forward(timedelta(seconds=15))
-            return not await mapping_of(scene, bare)
+            live = await scene.on_plane(API_SERVICE_NAMESPACE, bare)
+            assert live is None, (annotations_of(live), conditions(await other.binding()))
+            return True
 
         await until(unmapped)
 
