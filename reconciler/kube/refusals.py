@@ -19,6 +19,8 @@ _QUOTED: Final = r'"(?:[^"\\]|\\.)*"'
 _PLAIN: Final = re.compile(rf"({_QUOTED}|-?[0-9][-+.0-9a-zA-Z]*|true|false|null)(?=: |$)")
 _WITH_VALUE: Final = "Invalid value|Unsupported value|Duplicate value|Not found|Too many|Too few"
 _INVALID: Final = " is invalid: "
+# A value as Go writes it: `map[string]interface {}{...`, `[]v1.X{...`, `&x.Y{...`.
+_GO_VALUE: Final = re.compile(r"[&*(\[{<]|[\w.*\[\]]+(?: \{\})?[\[{(]")
 _IN_TEXT: Final = re.compile(rf"({_WITH_VALUE}): {_QUOTED}")
 # What was decoded instead: a Go value, or the bytes around the place.
 _GOT: Final = re.compile(r"got &.*?(?=\n|$)")
@@ -41,20 +43,25 @@ def _cause(cause: Manifest) -> str:
     field, text = get_text(cause, "field"), get_text(cause, "message")
     kind, _, rest = text.partition(": ")
     if re.fullmatch(_WITH_VALUE, kind):
-        rule = _rule(rest)
+        value, rule = _value_and_rule(rest)
+        # What is unsupported is none of the words that are listed behind it.
+        rule = rule if kind == "Unsupported value" else scrub(rule, (value,))
         text = f"{kind}: {rule}" if rule else kind
     return f"{field}: {text}" if field and field != "<nil>" else text
 
 
-def _rule(text: str) -> str:
-    """Return what stands behind the value that `text` begins with, "" where its end is unknown."""
+def _value_and_rule(text: str) -> tuple[str, str]:
+    """Split `text` into the value that it begins with and the rule behind; "" where none is sure.
+
+    The rules that a CRD brings are told without a value: `Invalid value: size is immutable`.
+    """
     plain = _PLAIN.match(text)
     if plain is not None:
-        end, value = plain.end(), plain[0].strip('"')
-    else:
-        try:
-            _, end = json.JSONDecoder().raw_decode(text)
-        except (ValueError, RecursionError):
-            return ""
-        value = text[:end]
-    return scrub(text[end:].removeprefix(": "), (value,))
+        return plain[0].strip('"'), text[plain.end() :].removeprefix(": ")
+    try:
+        _, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return "", "" if text.startswith('"') or _GO_VALUE.match(text) else text
+    if text[end:] and not text.startswith(": ", end):
+        return "", ""
+    return text[:end], text[end:].removeprefix(": ")

@@ -72,7 +72,7 @@ REFUSED = {
     "an export of one version twice": (
         API_SERVICE_EXPORT,
         versions({}, {"storage": False}),
-        'Duplicate value: {"name":"v1"}',
+        "spec.versions[1]: Duplicate value",
     ),
     "a version under an odd name": (API_SERVICE_EXPORT, versions({"name": "v0"}), "should match"),
     "a version without storage": (
@@ -85,7 +85,7 @@ REFUSED = {
         versions(
             {"additionalPrinterColumns": [{"name": "A", "type": "string", "jsonPath": ".a"}] * 2}
         ),
-        'Duplicate value: {"name":"A"}',
+        "additionalPrinterColumns[1]: Duplicate value",
     ),
     "a request for nothing": (
         API_SERVICE_EXPORT_REQUEST,

@@ -36,6 +36,16 @@ CAUSES = {
         f'Invalid value: map[string]interface {{}}{{"p":"{CANARY}"}}: it is immutable',
         "spec.a: Invalid value",
     ),
+    "a list of Go": (
+        f'Invalid value: []v1.Item{{{{Name:"{CANARY}"}}}}: no',
+        "spec.a: Invalid value",
+    ),
+    "a pointer of Go": (f'Invalid value: &v1.Item{{Name:"{CANARY}"}}: no', "spec.a: Invalid value"),
+    "text without its end": (f'Invalid value: "{CANARY}', "spec.a: Invalid value"),
+    "a rule of a CRD, which quotes no value": (
+        "Invalid value: a plan (small, large) is set once",
+        "spec.a: Invalid value: a plan (small, large) is set once",
+    ),
     "the value in the rule as well": (
         f'Invalid value: "{CANARY}": {CANARY} is no size',
         "spec.a: Invalid value: <redacted> is no size",
