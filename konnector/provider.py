@@ -47,13 +47,15 @@ _GIVING_WAY: Final = 5.0  # seconds between two tries to have bindings go to ano
 class Surroundings:
     """What a provider asks of the process that it is part of.
 
-    `targets` are the Secrets in the app cluster that lead to it, `binding` its APIServiceBinding
-    of a name, `rival` what other providers have for a place. `changed(name)` is called when there
-    is news for a binding, with "" for all; `tell` tells developers what concerns all bindings.
-    `is_double` tells whether another serves the space already: then all bindings go to that one.
+    `targets` are the Secrets in the app cluster that lead to it; `is_wanted` asks the app cluster
+    whether a binding still refers to one. `binding` is its APIServiceBinding of a name, `rival`
+    what other providers have for a place. `changed(name)` is called when there is news for a
+    binding, with "" for all; `tell` tells developers what concerns all bindings. `is_double` tells
+    whether another serves the space already: then all bindings go to that one.
     """
 
     targets: Callable[[], Mapping[ObjectKey, Manifest | None]]
+    is_wanted: Callable[[ObjectKey], Awaitable[bool]]
     binding: Callable[[str], Manifest | None]
     rival: Callable[[Kind, ObjectKey], Rival]
     probe: Callable[[bytes], Awaitable[Probed]]
@@ -240,6 +242,7 @@ class _Serving:
             guardian,
             hands,
             targets=around.targets,
+            is_wanted=around.is_wanted,
             in_use=lambda: provider.in_use,
             probe=around.probe,
             outcome=outcome,

@@ -7,12 +7,13 @@ itself can tell, so the new kubeconfig is tried first. What does not work change
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
 
 from konnector import probing
+from konnector.decisions import secret
 from konnector.decisions.claimed import Rival
 from konnector.decisions.secret import Judged
 from konnector.decisions.sides import CONTROL_PLANE
@@ -248,6 +249,7 @@ class Providers:
 
         around = Surroundings(
             targets=lambda: {one: self._secret(one) for one in contents if self._knows(one)},
+            is_wanted=lambda place: self._is_wanted(place, bindings),
             binding=lambda name: self._binding(bindings, name),
             rival=lambda kind, place: self._rival(name, kind, place),
             probe=probe,
@@ -273,6 +275,18 @@ class Providers:
 
     def _of(self, key: str) -> _Served | None:
         return next((one for one in self._served.values() if key in one.bindings), None)
+
+    async def _is_wanted(self, place: ObjectKey, bindings: Mapping[str, ObjectKey]) -> bool:
+        """Ask the app cluster whether one of these bindings still refers to a Secret."""
+        for key in [key for key, one in bindings.items() if one == place]:
+            namespace, name = key.split("/", 1)
+            # Rights to get one are not among a konnector's.
+            found = await self._tools.app.list(
+                API_SERVICE_BINDING, namespace=namespace, fields=f"metadata.name={name}"
+            )
+            if any(secret.place(live) == place for live in found.items):
+                return True
+        return False
 
     def _rival(self, of: str, kind: Kind, place: ObjectKey) -> Rival:
         """Return what other providers have for a place in the app cluster."""
@@ -351,8 +365,13 @@ def one_provider(
         del content
         return Probed(fault="no kubeconfig is mirrored in control-plane mode")
 
+    async def unasked(place: ObjectKey) -> bool:
+        del place
+        return False
+
     around = Surroundings(
         targets=dict,
+        is_wanted=unasked,
         binding=lambda name: binding(bindings, name),
         rival=lambda _, __: "unasked",
         probe=never,

@@ -33,7 +33,8 @@ _AGAIN: Final = timedelta(minutes=1)  # until a kubeconfig that did not work is 
 class ClusterBindings:
     """The controller of one space's ClusterBinding; its key is of no matter.
 
-    `targets` are the Secrets in the app cluster that lead here, `in_use` the fingerprint of the
+    `targets` are the Secrets in the app cluster that lead here, `is_wanted` asks whether a binding
+    still refers to one, `in_use` the fingerprint of the
     kubeconfig that does now. `outcome` is called with "" after a beat that is well, else with why
     it could not be written, `tell` with what developers should know.
     """
@@ -47,6 +48,7 @@ class ClusterBindings:
         hands: Hands,
         *,
         targets: Callable[[], Mapping[ObjectKey, Manifest | None]],
+        is_wanted: Callable[[ObjectKey], Awaitable[bool]],
         in_use: Callable[[], str],
         probe: Callable[[bytes], Awaitable[Probed]],
         outcome: Callable[[str], None],
@@ -54,7 +56,8 @@ class ClusterBindings:
     ) -> None:
         self._tools, self._plane, self._views = tools, plane, views
         self._guardian, self._hands = guardian, hands
-        self._targets, self._in_use, self._outcome = targets, in_use, outcome
+        self._targets, self._is_wanted = targets, is_wanted
+        self._in_use, self._outcome = in_use, outcome
         self._probe, self._tell = probe, tell
         self._verdict: tuple[str, str] = ("", "")  # a fingerprint, and what came of trying it
 
@@ -97,7 +100,7 @@ class ClusterBindings:
         )
         if self._guardian.stranger():
             return decision.again
-        await self._hands.carry_out(cluster_binding.mirror(seen), ())
+        await self._hands.carry_out(cluster_binding.mirror(await self._still_wanted(seen)), ())
         await self._hands.carry_out(self._guardian.records(), ())
         refused = bool(seen.verdict)
         return min(_AGAIN, decision.again or _AGAIN) if refused else decision.again
@@ -122,6 +125,18 @@ class ClusterBindings:
             in_use=self._in_use(),
             space_uid=self._guardian.space_uid,
         )
+
+    async def _still_wanted(self, seen: Seen) -> Seen:
+        """Leave out Secrets that are gone with the last binding that referred to them.
+
+        A binding that is gone is remembered here until all that it left is released.
+        """
+        targets = {
+            place: live
+            for place, live in seen.targets.items()
+            if live is not None or await self._is_wanted(place)
+        }
+        return replace(seen, targets=targets)
 
     async def _verdict_on(self, content: bytes) -> str:
         """Return what comes of trying a kubeconfig; one that worked is not tried again."""

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from konnector.decisions.cluster_binding import PULSE
+from konnector.program import Konnector
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.blueprints.objects import build
 from reconciler.core import names
@@ -46,6 +47,7 @@ from tests.support.konnector_ways import (
     text_of,
 )
 from tests.support.offers import offered
+from tests.support.settled import settled
 
 INVALID = "KubeconfigSecretInvalid"
 SOURCE_INVALID = "ProviderSecretInvalid"
@@ -58,6 +60,7 @@ class Bound:
     scene: Scene
     way: FaultProxy
     clock: ForwardClock
+    program: Konnector
 
     @property
     def kubeconfigs(self) -> Kubeconfigs:
@@ -84,14 +87,14 @@ async def bound(scene: Scene) -> AsyncIterator[Bound]:
     async with (
         fronting(scene.plane) as way,
         scene.backend(),
-        konnector(scene.app.connection, clock=clock),
+        konnector(scene.app.connection, clock=clock) as program,
     ):
         led = replace(scene.plane, connection=way.connection)
         await replace(scene, plane=led).make_space()
         await scene.request()
         await scene.bind(ACCEPTED)
         await until(lambda: says(scene.export(), "Ready"))
-        made = Bound(scene, way, clock)
+        made = Bound(scene, way, clock, program)
         await made.syncs("first")
         yield made
 
@@ -129,6 +132,7 @@ async def all_copied(scene: Scene, created: list[str]) -> bool:
 
 async def test_a_broken_kubeconfig_is_never_mirrored_and_its_repair_is(scene: Scene) -> None:
     async with bound(scene) as made:
+        await settled(made.program)
         before = await made.secret()
         plane = scene.plane.connection
         for broken in ("garbage", made.kubeconfigs.by(plane, "a.b.c")):
@@ -151,6 +155,7 @@ async def test_a_broken_kubeconfig_is_never_mirrored_and_its_repair_is(scene: Sc
 
 async def test_a_deleted_secret_is_made_again_and_nothing_stops(scene: Scene) -> None:
     async with bound(scene) as made:
+        await settled(made.program)
         before = await made.secret()
         for turn in range(3):  # the original loses a race now and then
             await remove(scene.app, SECRET, BIND, scene.secret)
@@ -296,7 +301,7 @@ async def test_two_providers_side_by_side_and_one_of_them_ends(
         await until(lambda: says(other.export(), "Ready"))
         await other.create_instance("theirs")
         await until(lambda: other.copy("theirs"))
-        there = Bound(other, made.way, made.clock)
+        there = Bound(other, made.way, made.clock, made.program)
         # Nor is one that leads to a server which does not answer.
         gate = Gate()
         silent.add(on(), gate)
@@ -393,7 +398,7 @@ async def test_a_binding_that_is_led_elsewhere_is_synced_there_only(
         await second.unbind()
         await until(lambda: gone(second.binding()))
         await remove(scene.app, SECRET, BIND, own)
-        there = Bound(other, made.way, made.clock)
+        there = Bound(other, made.way, made.clock, made.program)
         for _ in range(3):
             before = await there.heart()
             made.clock.put_forward(PULSE)

@@ -17,7 +17,7 @@ from reconciler.core.refs import CLUSTER_ROLE_BINDING, CONFIG_MAP, ROLE_BINDING,
 from tests.support.backend import USUAL
 from tests.support.bound_scenes import Scene, b64, until
 from tests.support.clusters import LiveCluster
-from tests.support.konnector_claims import End, claim, data, ends, mapped, offer
+from tests.support.konnector_claims import claim, data, ends, mapped, offer
 from tests.support.konnector_scenes import (
     CLUSTER_WIDE,
     Side,
@@ -245,11 +245,11 @@ async def _claims_wait_for_a_mapping(*stories: Story) -> None:
 async def _each_follows_its_own(one: Scene, other: Scene) -> None:
     (there, here), (far_there, far_here) = ends(one), ends(other)
     await here.delete(CONFIG_MAP, "creds")
-    await until(partial(_is_orphan, there, "creds"))
+    await until(lambda: there.is_orphan(CONFIG_MAP, "creds"))
     await far_here.patch(CONFIG_MAP, "creds", **data("new", "ConfigMap"))
     await until(lambda: far_there.holds(CONFIG_MAP, "creds", "new"))
     assert await there.holds(CONFIG_MAP, "creds", one.space)
-    assert not await _is_orphan(far_there, "creds")
+    assert not await far_there.is_orphan(CONFIG_MAP, "creds")
     if not _comes_down(one):
         return
     await there.patch(SECRET, "creds", **data("new"))
@@ -258,10 +258,6 @@ async def _each_follows_its_own(one: Scene, other: Scene) -> None:
     await far_there.delete(SECRET, "creds")
     await until(lambda: far_here.lacks(SECRET, "creds"))
     assert await here.holds(SECRET, "creds", "new")
-
-
-async def _is_orphan(end: End, name: str) -> bool:
-    return keys.ORPHANED in annotations_of(await end.read(CONFIG_MAP, name))
 
 
 async def _has_rights_as_far_as(scope: str, scene: Scene) -> None:

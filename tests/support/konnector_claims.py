@@ -9,7 +9,7 @@ from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys
-from reconciler.core.manifest import Manifest, get_text, name_of, ref_of
+from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of, ref_of
 from reconciler.core.refs import Kind, Ref
 from tests.support.bound_scenes import BIND, MANAGER, Scene, b64, conditions, read, remove, until
 from tests.support.clusters import LiveCluster, Write
@@ -105,6 +105,9 @@ class End:
 
     async def read(self, kind: Kind, name: str) -> Any:
         return await read(self.live, kind, self.namespace, name)
+
+    async def is_orphan(self, kind: Kind, name: str) -> bool:
+        return keys.ORPHANED in annotations_of(await self.read(kind, name) or {})
 
     async def patch(self, kind: Kind, name: str, **body: Any) -> Manifest:
         ref = Ref(self.live.name, kind, self.namespace, name)
