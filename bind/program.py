@@ -216,13 +216,17 @@ def _space_of(key: str) -> str:
 
 def _reconcilers(settings: Settings, world: World, acting: Acting) -> dict[str, Reconciler]:
     scope, isolation = settings.consumer_scope, settings.isolation
-    bounds = settings.bounds
+    bounds, hashing = settings.bounds, settings.hashed_names
     made: dict[str, Reconciler] = {
         "binderrole": BinderRole(world, acting),
-        "clusterbinding": ClusterBindings(world, acting, scope=scope, limits=bounds),
+        "clusterbinding": ClusterBindings(
+            world, acting, scope=scope, limits=bounds, hashing=hashing
+        ),
         "serviceexportrequest": ExportRequests(world, acting, terms=Terms(scope, isolation)),
         "serviceexport": Exports(world, acting, isolation=isolation, grace=settings.export_grace),
-        "servicenamespace": ServiceNamespaces(world, acting, scope=scope, bounds=bounds),
+        "servicenamespace": ServiceNamespaces(
+            world, acting, scope=scope, bounds=bounds, hashing=hashing
+        ),
     }
     if settings.control_plane_mode:
         terms = app_cluster_binding.Terms(

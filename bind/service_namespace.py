@@ -42,6 +42,7 @@ from reconciler.core.manifest import (
     is_deleting,
     name_of,
     ref_of,
+    uid_of,
 )
 from reconciler.core.moments import created, moment
 from reconciler.core.refs import NAMESPACE, ROLE_BINDING
@@ -70,6 +71,10 @@ class Home:
     def target(self) -> str:
         """The name of its service namespace, unless its status names another of its own."""
         return names.service_namespace(self.space, self.name)
+
+    def hashed(self, space_uid: str) -> str:
+        """Return the name that its service namespace has where names are hashed (rule T19)."""
+        return names.hashed_service_namespace(self.space, self.name, space_uid)
 
 
 def home_of(mark: str) -> Home | None:
@@ -108,7 +113,8 @@ class Seen:
     """All that concerns one app namespace; objects are whole, None where they are not there.
 
     `space` is the Namespace of the binding space. `namespace` is the Namespace of `home.target`,
-    `elsewhere` that of the mapping's `status.namespace` where this is another name.
+    `elsewhere` that of the mapping's `status.namespace` where this is another name, and `hashed`
+    that of a hashed name, which new ones get if `hashing`.
     `role_binding` is `klutch-binder` in `chosen(seen)`, and `quota` ours in it; `counted` of the
     resources that the konnector may write there. `unsure` says why the view of the
     APIServiceNamespaces may be incomplete, "" where it is not. `removal` is there only if
@@ -123,6 +129,8 @@ class Seen:
     space: Manifest | None = field(default=None, repr=False)
     namespace: Manifest | None = field(default=None, repr=False)
     elsewhere: Manifest | None = field(default=None, repr=False)
+    hashed: Manifest | None = field(default=None, repr=False)
+    hashing: bool = False
     role_binding: Manifest | None = field(default=None, repr=False)
     quota: Manifest | None = field(default=None, repr=False)
     counted: Countable = NONE_COUNTED
@@ -133,10 +141,30 @@ class Seen:
 
 def chosen(seen: Seen) -> str:
     """Return the name of the service namespace: the status counts only where it is ours (F6)."""
-    named = seen.elsewhere
-    if named is not None and _is_ours(named, seen.home):
-        return name_of(named)
-    return seen.home.target
+    for live in (seen.elsewhere, seen.namespace, seen.hashed):
+        if live is not None and _is_ours(live, seen.home):
+            return name_of(live)
+    told, own = get_text(seen.mapping, "status", "namespace"), hashed_name(seen.home, seen.space)
+    # One that was deleted is made again where it was, whatever new ones are called by now.
+    return own if own and (told == own or (seen.hashing and not told)) else seen.home.target
+
+
+def target(seen: Seen) -> Manifest | None:
+    """Return the Namespace of the `chosen` name, whoever's it is."""
+    known = (seen.namespace, seen.elsewhere, seen.hashed)
+    return next((one for one in known if one is not None and name_of(one) == chosen(seen)), None)
+
+
+def hashed_name(home: Home, space_: Manifest | None) -> str:
+    """Return the hashed name of a service namespace; "" while its space is not there."""
+    return "" if space_ is None else home.hashed(uid_of(space_))
+
+
+def is_hashed(live: Manifest, home: Home) -> bool:
+    """Tell whether it is ours under its hashed name, also when its space is gone."""
+    return _is_ours(live, home) and name_of(live) == home.hashed(
+        annotations_of(live).get(keys.SPACE_UID, "")
+    )
 
 
 def leaving(seen: Seen) -> Manifest | None:
@@ -145,10 +173,14 @@ def leaving(seen: Seen) -> Manifest | None:
     It is one of ours under its first name: a copy of it under another, as backups make it, is
     none, whatever its annotation says.
     """
-    live = seen.namespace
-    if seen.mapping is not None or live is None or is_deleting(live):
+    if seen.mapping is not None:
         return None
-    return live if _is_ours(live, seen.home) else None
+    plain, hashed = seen.namespace, seen.hashed
+    if plain is not None and not is_deleting(plain) and _is_ours(plain, seen.home):
+        return plain
+    if hashed is not None and not is_deleting(hashed) and is_hashed(hashed, seen.home):
+        return hashed
+    return None
 
 
 def needs_search(seen: Seen) -> bool:
@@ -163,12 +195,11 @@ def obstacle(seen: Seen) -> tuple[Cause, str] | None:
     """Return why an app namespace cannot have its service namespace, if it cannot."""
     if seen.mapping is None or is_deleting(seen.mapping):
         return None
-    app, target = seen.home.name, chosen(seen)
-    live = _target(seen)
+    app, name, live = seen.home.name, chosen(seen), target(seen)
     if live is not None and not _is_ours(live, seen.home):
-        message = f"Namespace {target} is there already and does not belong to app namespace {app}"
+        message = f"Namespace {name} is there already and does not belong to app namespace {app}"
         return causes.NAMESPACE_COLLISION, message
-    if live is None and (problem := names.label_problem(target)):
+    if live is None and (problem := names.label_problem(name)):
         return causes.NAMESPACE_NAME_INVALID, f"App namespace {app} cannot be served: {problem}"
     return None
 
@@ -192,7 +223,7 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     if found := obstacle(seen):
         cause, message = found
         return Decision(notes=(Note(cause.reason, message, "Warning"),))
-    live = _target(seen)
+    live = target(seen)
     if live is None:
         return _made(seen, scope, now)
     if is_deleting(live):
@@ -226,10 +257,6 @@ def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
     return (Task(steps),) if steps else ()
 
 
-def _target(seen: Seen) -> Manifest | None:
-    return seen.namespace if chosen(seen) == seen.home.target else seen.elsewhere
-
-
 def _is_ours(namespace: Manifest, home: Home) -> bool:
     return annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE) == home.mark
 
@@ -238,10 +265,11 @@ def _made(seen: Seen, scope: Scope, now: datetime) -> Decision:
     # What is made for a space that goes would stay behind.
     if seen.space is None or is_deleting(seen.space) or _is_leaving(seen.mapping):
         return NOTHING
-    marks = Marks(
-        annotations={keys.API_SERVICE_NAMESPACE: seen.home.mark, keys.MADE_AT: format_time(now)}
-    )
-    made = Create(NAMESPACE, space.namespace(seen.home.target, marks=marks))
+    name = chosen(seen)
+    notes = {keys.API_SERVICE_NAMESPACE: seen.home.mark, keys.MADE_AT: format_time(now)}
+    if name != seen.home.target:
+        notes[keys.SPACE_UID] = uid_of(seen.space)
+    made = Create(NAMESPACE, space.namespace(name, marks=Marks(annotations=notes)))
     return Decision(tasks=(Task((made, *_rights(seen, scope))),))
 
 

@@ -19,6 +19,7 @@ from reconciler.loop.flags import LogFormat
 _SCOPES: Final = {"namespaced": "Namespaced", "cluster": "Cluster"}
 # Which fields spec.konnector.overrides of an AppClusterBinding may set.
 _OVERRIDES: Final = {"restricted": "Restricted", "all": "All"}
+_NAMES: Final = {"plain": "Plain", "hashed": "Hashed"}
 _ISOLATIONS: Final = {"prefixed": "Prefixed", "namespaced": "Namespaced", "none": "None"}
 # What the original deploys where nothing is said (F48).
 DEFAULT_IMAGE: Final = names.konnector_image("v1.4.0")
@@ -54,6 +55,7 @@ class Settings:
     consumer_scope: Scope = "Namespaced"
     isolation: Isolation = "Prefixed"
     template_namespace: str = ""
+    hashed_names: bool = False
     control_plane_mode: bool = False
     konnector_image: str = DEFAULT_IMAGE
     allow_cross_namespace_secrets: bool = False
@@ -98,6 +100,8 @@ def parse(arguments: Sequence[str]) -> Settings:
             _one_of(given.cluster_scoped_isolation, _ISOLATIONS, "--cluster-scoped-isolation"),
         ),
         template_namespace=given.template_namespace,
+        hashed_names=_one_of(given.service_namespace_names, _NAMES, "--service-namespace-names")
+        == "Hashed",
         control_plane_mode=given.control_plane_mode,
         konnector_image=given.konnector_image,
         allow_cross_namespace_secrets=given.allow_cross_namespace_secrets,
@@ -133,6 +137,7 @@ def _parser() -> flags.Parser:
     text("--consumer-scope", default="Namespaced", help="Namespaced or Cluster")
     text("--cluster-scoped-isolation", default="Prefixed", help="Prefixed, Namespaced or None")
     text("--template-namespace", default="", help="templates elsewhere do not count; else all do")
+    text("--service-namespace-names", default="Plain", help=_NEW_NAMES)
     parser.switch("--control-plane-mode", default=False, help="serve AppClusterBindings")
     text("--konnector-image", default=DEFAULT_IMAGE, help="of konnectors that this backend deploys")
     parser.switch(
@@ -168,6 +173,9 @@ def _parser() -> flags.Parser:
     return parser
 
 
+_NEW_NAMES: Final = (
+    "of new ones: Plain, as the original's, or Hashed, which no other app cluster can take first"
+)
 _SPACE_QUOTA: Final = "objects of each of our kinds, and Secrets, in a binding space; 0: any number"
 _QUOTA: Final = "objects of each exported or claimed kind in a service namespace; 0: any number"
 _GRACE: Final = "an export outlives its CRD by so long"

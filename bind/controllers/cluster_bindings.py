@@ -16,9 +16,11 @@ from reconciler.core.manifest import name_of
 class ClusterBindings:
     """The controller `clusterbinding` of protocol-bind.md C.1."""
 
-    def __init__(self, world: World, acting: Acting, *, scope: Scope, limits: Bounds) -> None:
+    def __init__(
+        self, world: World, acting: Acting, *, scope: Scope, limits: Bounds, hashing: bool
+    ) -> None:
         self._world, self._acting = world, acting
-        self._scope, self._limits = scope, limits
+        self._scope, self._limits, self._hashing = scope, limits, hashing
 
     def subscribe(self, queue: Queue) -> None:
         """Have the keys added that a change concerns."""
@@ -64,5 +66,6 @@ class ClusterBindings:
     def _obstacles(self, space: str) -> list[tuple[Cause, str]]:
         mappings = self._world.service_namespaces.inside(space)
         homes = (service_namespace.Home(space, name_of(one)) for one in mappings)
-        found = (service_namespace.obstacle(known(self._world, home)) for home in homes)
+        seen = (known(self._world, home, hashing=self._hashing) for home in homes)
+        found = (service_namespace.obstacle(one) for one in seen)
         return [one for one in found if one is not None]

@@ -27,9 +27,11 @@ from reconciler.core.refs import CRD, Ref
 class ServiceNamespaces:
     """The controller `servicenamespace` of protocol-bind.md C.4."""
 
-    def __init__(self, world: World, acting: Acting, *, scope: Scope, bounds: Bounds) -> None:
+    def __init__(
+        self, world: World, acting: Acting, *, scope: Scope, bounds: Bounds, hashing: bool
+    ) -> None:
         self._world, self._acting = world, acting
-        self._scope, self._bounds = scope, bounds
+        self._scope, self._bounds, self._hashing = scope, bounds, hashing
         self._copied = Copied(world)
         self._beside: dict[str, str] = {}  # of Namespaces that were seen beside their mapping: uids
         self._granted: dict[str, Sequence[str]] = {}  # exports are large, and change seldom
@@ -52,7 +54,8 @@ class ServiceNamespaces:
         space, _, name = key.partition("/")
         now = self._acting.now()
         granted_here = counted(self._world, self._grants(space), now)
-        seen = replace(known(self._world, Home(space, name)), counted=granted_here)
+        seen = known(self._world, Home(space, name), hashing=self._hashing)
+        seen = replace(seen, counted=granted_here)
         leaving = service_namespace.leaving(seen)
         seen = replace(seen, witnessed=self._witnessed(key, seen, leaving))
         if leaving is not None and not seen.unsure:
@@ -78,8 +81,8 @@ class ServiceNamespaces:
             return self._beside.get(key) == uid_of(leaving)
         if seen.mapping is None:
             self._beside.pop(key, None)
-        elif seen.namespace is not None:
-            self._beside[key] = uid_of(seen.namespace)
+        elif (beside := service_namespace.target(seen)) is not None:
+            self._beside[key] = uid_of(beside)
         return False
 
     def _grants(self, space: str) -> Sequence[str]:
@@ -134,18 +137,25 @@ def counted(world: World, resources: Iterable[str], now: datetime) -> Countable:
     return countable(found, crds, now)
 
 
-def known(world: World, home: Home) -> Seen:
+def known(world: World, home: Home, *, hashing: bool) -> Seen:
     """Return what the views tell about one app namespace, but for `counted`."""
     mapping = world.recent(world.service_namespaces).get(home.space, home.name)
     named = get_text(mapping, "status", "namespace")
     elsewhere = named if named and named != home.target else ""
+    space = world.namespaces.get("", home.space)
+    ours = world.namespaces.by(HOME, home.mark)
+    hashed = next((one for one in ours if service_namespace.is_hashed(one, home)), None)
+    if hashed is None and (name := service_namespace.hashed_name(home, space)):
+        hashed = world.namespaces.get("", name)
     seen = Seen(
         world.cluster.name,
         home,
         mapping=mapping,
-        space=world.namespaces.get("", home.space),
+        space=space,
         namespace=world.namespaces.get("", home.target),
         elsewhere=world.namespaces.get("", elsewhere) if elsewhere else None,
+        hashed=hashed,
+        hashing=hashing,
         unsure=world.trouble(world.service_namespaces),
     )
     place = service_namespace.chosen(seen)

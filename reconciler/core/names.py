@@ -143,6 +143,17 @@ def service_namespace(space: str, app_namespace: str) -> str:
     return f"{space}-{app_namespace}"
 
 
+def hashed_service_namespace(space: str, app_namespace: str, space_uid: str) -> str:
+    """Return such a place that no other app cluster can foresee, nor take, and that fits always.
+
+    `cluster-a` with app namespace `b-x` and `cluster-a-b` with `x` meet under the plain name, and a
+    later space may be called like it.
+    """
+    digest = hashlib.sha256(f"{space_uid}/{app_namespace}".encode()).hexdigest()[:10]
+    kept = service_namespace(space, app_namespace)[: MAX_LABEL - len(digest) - 1]
+    return f"{kept.rstrip('-')}-{digest}"
+
+
 def copy_name(space: str, name: str) -> str:
     """Return the copy of a cluster-scoped object under isolation `Prefixed`."""
     return f"{space}-{name}"

@@ -1,0 +1,52 @@
+"""T19: one app cluster takes neither the service namespace nor the space of another, live."""
+
+from dataclasses import replace
+
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.blueprints import space as spaces
+from reconciler.core import names
+from reconciler.core.manifest import get_text
+from reconciler.core.refs import NAMESPACE, ROLE_BINDING, Ref
+from tests.support.backend import USUAL, backend
+from tests.support.clusters import LiveCluster
+from tests.support.eventually import eventually
+from tests.support.offers import offered
+from tests.support.served_spaces import APP, Space, a_space, delete, gone
+
+HASHED = replace(USUAL, hashed_names=True)
+
+
+async def place_of(space: Space, app_namespace: str) -> str:
+    """Return the service namespace of an app namespace, once its konnector may use it."""
+    mapping = space.ref(API_SERVICE_NAMESPACE, app_namespace)
+
+    async def told() -> str:
+        place = get_text(await space.at(mapping) or {}, "status", "namespace")
+        rights = Ref(space.cluster.name, ROLE_BINDING, place, names.BINDER)
+        return place if place and await space.at(rights) else ""
+
+    return await eventually(told)
+
+
+async def test_names_that_an_attacker_chooses_take_nothing(
+    control_plane: LiveCluster, namespace: str
+) -> None:
+    cluster = control_plane.cluster
+    async with offered(cluster, namespace=namespace) as offer, a_space(cluster, offer) as space:
+        victim = replace(space, name=f"{space.name}-b")
+        taken = [f"b-{APP}", "b"]  # the plain service namespace, and the space itself
+        try:
+            async with backend(control_plane.connection, HASHED):
+                for one in taken:
+                    await space.make(API_SERVICE_NAMESPACE, one, spec={})
+                theirs = {await place_of(space, one) for one in (APP, *taken)}
+                made = spaces.namespace(victim.name)
+                await cluster.create(made, NAMESPACE, manager="tests")
+                await victim.make(API_SERVICE_NAMESPACE, APP, spec={})
+                assert await place_of(victim, APP) not in theirs
+                # They go with what they are for, as plain ones do.
+                left = await place_of(space, "b")
+                await delete(cluster, space.ref(API_SERVICE_NAMESPACE, "b"))
+                await gone(cluster, space.everywhere(NAMESPACE, left))
+        finally:
+            await delete(cluster, space.everywhere(NAMESPACE, victim.name))

@@ -1,0 +1,86 @@
+"""T19: with hashed names, no app cluster takes the service namespace or the space of another."""
+
+import pytest
+
+from bind.service_namespace import Home, Seen, chosen, decide, leaving, obstacle
+from reconciler.core import keys, names
+from reconciler.core.decision import Create
+from reconciler.core.manifest import annotations_of, name_of, namespace_of
+from reconciler.core.refs import NAMESPACE
+from tests.support.space_objects import CONTROL_PLANE, NOW, SPACE, live, mapping, space
+
+HOME = Home(SPACE, "dev")
+HASHED = HOME.hashed(f"uid-of-{SPACE}")
+MARK = {keys.API_SERVICE_NAMESPACE: HOME.mark}
+OF_THE_SPACE = MARK | {keys.SPACE_UID: f"uid-of-{SPACE}"}
+
+
+def namespace(name, annotations=MARK):
+    return live(NAMESPACE, name, metadata={"annotations": annotations})
+
+
+def seen(**facts):
+    known = {"mapping": mapping(), "space": space(), "hashing": True, **facts}
+    return Seen(CONTROL_PLANE, HOME, **known)
+
+
+CHOSEN = {
+    "a new one": (seen(), HASHED),
+    "somebody else has the plain name": (seen(namespace=namespace(HOME.target, {})), HASHED),
+    "it is there already": (seen(namespace=namespace(HOME.target)), HOME.target),
+    "the status told the plain name": (seen(mapping=mapping(namespace=HOME.target)), HOME.target),
+    "a new one, where names are plain": (seen(hashing=False), HOME.target),
+    "a hashed one, where names are plain by now": (
+        seen(hashing=False, hashed=namespace(HASHED)), HASHED,
+    ),
+    "one that was deleted": (seen(hashing=False, mapping=mapping(namespace=HASHED)), HASHED),
+    "one of a space that was there before": (
+        seen(hashed=namespace(HOME.hashed("earlier"), MARK | {keys.SPACE_UID: "earlier"})),
+        HOME.hashed("earlier"),
+    ),
+    "a space that is gone": (seen(space=None), HOME.target),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "want"), CHOSEN.values(), ids=CHOSEN.keys())
+def test_what_it_is_called(facts, want):
+    assert chosen(facts) == want
+
+
+def test_a_new_one_is_known_also_without_its_space():
+    (task,) = decide(seen(), scope="Namespaced", now=NOW).tasks
+    made, rights = task.steps
+    assert isinstance(made, Create)
+    assert isinstance(rights, Create)
+    assert (name_of(made.manifest), namespace_of(rights.manifest)) == (HASHED, HASHED)
+    left = namespace(HASHED, dict(annotations_of(made.manifest)))
+    assert leaving(seen(mapping=None, space=None, hashed=left)) == left
+
+
+KEPT = {
+    "a copy under another name": namespace("restored", OF_THE_SPACE),
+    "that of another space": namespace(HASHED, MARK | {keys.SPACE_UID: "other"}),
+    "of nobody": namespace(HASHED, {keys.SPACE_UID: f"uid-of-{SPACE}"}),
+}
+
+
+@pytest.mark.parametrize("live", KEPT.values(), ids=KEPT.keys())
+def test_what_is_not_surely_ours_does_not_go(live):
+    assert leaving(seen(mapping=None, hashed=live)) is None
+
+
+def test_a_name_that_is_too_long_is_cut():
+    home = Home(SPACE, "x" * 63)
+    facts = Seen(CONTROL_PLANE, home, mapping=mapping(home.name), space=space(), hashing=True)
+    assert obstacle(facts) is None
+    assert len(chosen(facts)) == 63
+
+
+def test_no_two_are_called_the_same():
+    told = {
+        names.hashed_service_namespace(space_, name, uid)
+        for space_, name in (("a", "b-c"), ("a-b", "c"), ("a", "b"))
+        for uid in ("1", "2")
+    }
+    assert len(told) == 6
+    assert not any(names.label_problem(one) for one in told)
