@@ -94,11 +94,12 @@ async def with_one_death(told, tell):
 async def dies_once(tenant, told, write, moment):
     """Tell the story with one death; return whether it has so many writes."""
     faults, died = Faults(), ""
-    faults.add(Deeds().nth(write), Crash(), at=moment)
+    deeds = Deeds(of=tenant.word)
+    faults.add(deeds.nth(write), Crash(), at=moment)
     for act, end in zip(*told, strict=True):
         await act.deed(tenant)
         if died or not await survives(comes_to(tenant, end, faults=faults)):
-            at = [call for call in faults.calls if Deeds().matches(call)][-1]
+            at = [call for call in faults.calls if deeds.matches(call)][-1]
             died = f"{moment.value} write {write}: {at.verb} {at.ref.object}"
             await comes_to(tenant, end, died)
     assert await writes_of_a_start(tenant) == [], died

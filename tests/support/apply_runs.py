@@ -53,10 +53,13 @@ WHATEVER = Preconditions(uid=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deeds(Cue[Call]):
-    """All that an apply writes, but for its lock."""
+    """All that a program writes, but for its lock; with `of`, where a name has this word in it."""
+
+    of: str = ""
 
     def matches(self, call: Call) -> bool:
-        return is_write(call) and call.ref.kind not in (LEASE, EVENT)
+        named = self.of in f"{call.ref.namespace} {call.ref.name}"
+        return is_write(call) and call.ref.kind not in (LEASE, EVENT) and named
 
 
 _MANY_RUNS = 5
