@@ -260,9 +260,7 @@ class Providers:
         provider = Provider(self._tools, cluster, judged.namespace, around, in_use=judged.identity)
         served = self._served[name] = _Served(provider, cluster, bindings, contents)
         self._children.employ(name, provider)
-        for one in self._served.values():
-            if one.provider.syncs is not None:
-                one.provider.syncs.have_company()
+        self._look_again()
         return served
 
     async def _leave(self, key: str) -> None:
@@ -272,6 +270,13 @@ class Providers:
                 if not served.bindings:
                     del self._served[name]
                     await self._children.end(name)
+                    self._look_again()
+
+    def _look_again(self) -> None:
+        """Have all looked at that others may contest, now that one has come or gone."""
+        for one in self._served.values():
+            if one.provider.syncs is not None:
+                one.provider.syncs.look_at_claimed()
 
     def _of(self, key: str) -> _Served | None:
         return next((one for one in self._served.values() if key in one.bindings), None)

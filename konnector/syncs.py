@@ -128,10 +128,10 @@ class Syncs:
         """Have all looked at that may have been held."""
         for one in self._instances.values():
             one.wake_everything()
-        self.have_company()
+        self.look_at_claimed()
 
-    def have_company(self) -> None:
-        """Have all looked at that was brought: from now on it is to say from which space."""
+    def look_at_claimed(self) -> None:
+        """Have all claimed objects looked at: beside other providers, copies say whose they are."""
         for claim in self._claims.values():
             claim.look_again()
 

@@ -172,8 +172,11 @@ class Instances:
         decision, seen = await self._decided(seen)
         if seen.creates_held and await self._is_there(seen):
             return _SOON  # a view is behind
+        was_lost = place in self._ward.lost or self._losses.is_alone(place)
         self._note(seen)
         await self._act(seen, decision, there)
+        if was_lost and there.get(*seen.copy_place) is not None:
+            self._moved(place.namespace)  # credentials beside it were kept for its sake
         return self._again(seen)
 
     def _look(self, place: ObjectKey, there: Recent) -> Seen:

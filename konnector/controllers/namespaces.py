@@ -65,7 +65,7 @@ class Namespaces:
             unsynced = await self._unsynced(seen.mapping)
         self._keep(key, unsynced)
         if unsynced:
-            return _HELD
+            return _SOON if self._is_young else _HELD
         if namespace.leaving(seen) and seen.mapping is not None:
             if self.pending:
                 return _SOON
@@ -125,8 +125,11 @@ class Namespaces:
     @property
     def pending(self) -> bool:
         """Whether copies may be behind a mapping of which nothing is known yet."""
-        young = self._tools.clock.monotonic() - self._began < _AT_FIRST
-        return not self._syncs.settled or (young and bool(self._unread()))
+        return not self._syncs.settled or (self._is_young and bool(self._unread()))
+
+    @property
+    def _is_young(self) -> bool:
+        return self._tools.clock.monotonic() - self._began < _AT_FIRST
 
     def _unread(self) -> list[Manifest]:
         """Return the exports that are bound, and whose instances were not all seen."""

@@ -282,7 +282,7 @@ async def test_credentials_stay_when_one_of_two_providers_is_let_go(
 async def taken_back(one: Scene, to: Scene, name: str) -> None:
     """Take credentials of a space back, and wait until they are gone from the app namespace."""
     await remove(one.plane, SECRET, f"{one.space}-{to.app_namespace}", name)
-    await until(lambda: gone(read(to.app, SECRET, to.app_namespace, name)), within=180)
+    await until(lambda: gone(read(to.app, SECRET, to.app_namespace, name)))
 
 
 async def is_marked(scene: Scene, name: str) -> bool:

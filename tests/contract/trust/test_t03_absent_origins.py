@@ -186,7 +186,7 @@ async def test_an_app_namespace_that_is_absent_keeps_its_service_namespace(scene
             assert deletes_since(scene.plane, mark) == []
             await confirm(scene, keys.CONFIRM_ORPHANS, f"{resource},{scene.offer.name}")
             await until(lambda: lacks(many, "orders"))
-            await until(lambda: unmapped(scene), within=90)
+            await until(lambda: unmapped(scene))
 
 
 async def test_an_app_namespace_that_is_deleted_takes_its_service_namespace_along(

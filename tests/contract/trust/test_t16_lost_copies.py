@@ -124,7 +124,7 @@ async def test_credentials_stay_where_copies_were_lost(scene: Scene) -> None:
             assert await has_credentials(scene)
             await confirm(scene, keys.CONFIRM_RECREATE, "all")
             await until(lambda: scene.copy())
-            await until(lambda: has_credentials(scene, wanted=False), within=150)
+            await until(lambda: has_credentials(scene, wanted=False))
 
 
 async def has_credentials(scene: Scene, *, wanted: bool = True) -> bool:
