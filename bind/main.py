@@ -8,7 +8,7 @@ import uvloop
 
 from bind import program, settings
 from reconciler.kube import home, open_files
-from reconciler.loop import ending, garbage
+from reconciler.loop import ending, memory
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def run(arguments: list[str]) -> int:
     try:
         given = settings.parse(arguments)
         open_files.allow_many(open_files.MOST)
-        garbage.collect_seldom()
+        memory.use_sparingly()
         uvloop.run(_serve(given))
     except* Exception as errors:
         for sentence in ending.sentences(errors, "klutch-bind"):

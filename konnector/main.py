@@ -46,7 +46,7 @@ async def _serve(given: settings.Settings) -> None:
     stop = asyncio.Event()
     ending.Ending(stop).listen()
     from konnector import program
-    from reconciler.loop import garbage
+    from reconciler.loop import memory
 
-    garbage.collect_seldom()
+    memory.use_sparingly()
     await program.serve(given, os.environ, home.directory(), stop=stop)

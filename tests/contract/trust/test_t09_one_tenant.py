@@ -24,7 +24,7 @@ from tests.support.offers import CREDENTIALS, offered
 from tests.support.replicas import Replica, replicas
 from tests.support.served_spaces import Space, a_space
 
-MANY, HUGE = 1500, 80  # 4,000 and 400 do as well, and take longer
+MANY, HUGE = 1500, 150  # 4,000 and 400 do as well, and take longer
 MEBIBYTES = 2**20
 PARAMETERS = {f"p{n}": "x" * 1000 for n in range(1300)}
 
