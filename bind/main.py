@@ -22,7 +22,8 @@ def run(arguments: list[str]) -> int:
     try:
         given = settings.parse(arguments)
         open_files.allow_many(open_files.MOST)
-        memory.use_sparingly()
+        memory.collect_seldom()
+        memory.give_back()
         uvloop.run(_serve(given))
     except* Exception as errors:
         for sentence in ending.sentences(errors, "klutch-bind"):

@@ -48,5 +48,5 @@ async def _serve(given: settings.Settings) -> None:
     from konnector import program
     from reconciler.loop import memory
 
-    memory.use_sparingly()
+    memory.collect_seldom()
     await program.serve(given, os.environ, home.directory(), stop=stop)

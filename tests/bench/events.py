@@ -231,7 +231,7 @@ async def bare(connection: Connection) -> float:
 def bench_cpu(connection: Connection) -> None:
     """Measure the CPU of both, in turn, after a round that is not counted."""
     rounds: list[tuple[float, float]] = []
-    memory.use_sparingly()  # as in our programs
+    memory.collect_seldom()  # as in our programs
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for number in range(ROUNDS + 1):
             pair = []
