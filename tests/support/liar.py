@@ -115,8 +115,13 @@ async def _serve(lie: str, certificate: str, key: str) -> None:
                 packed = f"Content-Encoding: {encoding}\r\n" if encoding else ""
                 writer.write(_head(f"{packed}Transfer-Encoding: chunked"))
                 async for part in made():
+                    if writer.is_closing():
+                        return
                     writer.write(b"%x\r\n%s\r\n" % (len(part), part))
                     await writer.drain()
+                    await asyncio.sleep(
+                        0
+                    )  # where nothing is in the way, `drain` gives nobody a turn
                 writer.write(b"0\r\n\r\n")
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             pass

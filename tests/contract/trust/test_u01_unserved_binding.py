@@ -60,13 +60,13 @@ async def test_an_app_namespace_goes_beside_a_binding_that_is_not_served(
             await remove(scene.app, NAMESPACE, "", place)
             await until(partial(_is_gone, scene, place))
 
-        async def unmapped() -> bool:
+        async def unmapped(place: str) -> bool:
             clock.put_forward(timedelta(seconds=15))
-            live = await scene.on_plane(API_SERVICE_NAMESPACE, bare)
+            live = await scene.on_plane(API_SERVICE_NAMESPACE, place)
             assert live is None, (annotations_of(live), conditions(await other.binding()))
             return True
 
-        await until(unmapped)
+        await until(partial(unmapped, bare))
 
         async def told() -> bool:
             clock.put_forward(timedelta(seconds=15))
@@ -79,11 +79,7 @@ async def test_an_app_namespace_goes_beside_a_binding_that_is_not_served(
 
         await copy.delete()
 
-        async def freed() -> bool:
-            clock.put_forward(timedelta(seconds=15))
-            return not await mapping_of(scene, kept)
-
-        await until(freed)
+        await until(partial(unmapped, kept))
         await other.unbind()
 
 
