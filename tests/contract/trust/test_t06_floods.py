@@ -61,23 +61,25 @@ async def test_a_flood_of_one_cluster_holds_up_no_other(
     liar_there = replace(one, name="a-liar", access=Access(context="liar"))
     fleet = replace(fleet, clusters=honest)
     await look(fleet, control_plane.kubeconfig)  # what is loaded once is loaded
-    alone = min([(await look(fleet, control_plane.kubeconfig))[1] for _ in range(3)])
     gc.collect()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     with liar.lying(lie, tmp_path) as url:
         file = tmp_path / "liar"
         file.write_text(liar.kubeconfig(url, "liar"))
-        fleet = replace(fleet, clusters={"a-liar": liar_there, **honest})
-        looks = [await look(fleet, file, control_plane.kubeconfig) for _ in range(3)]
+        lied_to = replace(fleet, clusters={"a-liar": liar_there, **honest})
+        looks = []
+        for _ in range(3):
+            _, alone = await look(fleet, control_plane.kubeconfig)
+            looks.append((*await look(lied_to, file, control_plane.kubeconfig), alone))
 
-    for verdicts, _ in looks:
+    for verdicts, _, _ in looks:
         verdict = verdicts.pop("a-liar")
         assert isinstance(verdict, Unseen)
         assert REASONS[lie] in verdict.reason
         assert all(isinstance(one, Seen) for one in verdicts.values())
-    # The quickest of three each: other programs take the processor now and then.
-    assert min(beside for _, beside in looks) < 1.1 * alone + 0.5
+    # One of three, each beside its own: other programs take the processor now and then.
+    assert any(beside < 1.1 * alone + 0.5 for _, beside, alone in looks), looks
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 200 * 1024  # KiB
 
