@@ -151,8 +151,8 @@ def chosen(seen: Seen) -> str:
 
 def target(seen: Seen) -> Manifest | None:
     """Return the Namespace of the `chosen` name, whoever's it is."""
-    known = (seen.namespace, seen.elsewhere, seen.hashed)
-    return next((one for one in known if one is not None and name_of(one) == chosen(seen)), None)
+    known, name = (seen.namespace, seen.elsewhere, seen.hashed), chosen(seen)
+    return next((one for one in known if one is not None and name_of(one) == name), None)
 
 
 def hashed_name(home: Home, space_: Manifest | None) -> str:
@@ -170,8 +170,8 @@ def is_hashed(live: Manifest, home: Home) -> bool:
 def leaving(seen: Seen) -> Manifest | None:
     """Return the Namespace that `decide` would delete, so that `removal` is read; else None.
 
-    It is one of ours under its first name: a copy of it under another, as backups make it, is
-    none, whatever its annotation says.
+    It is one of ours under its plain or its hashed name: a copy of it under another, as backups
+    make it, is none, whatever its annotation says.
     """
     if seen.mapping is not None:
         return None

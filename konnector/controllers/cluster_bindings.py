@@ -34,9 +34,9 @@ class ClusterBindings:
     """The controller of one space's ClusterBinding; its key is of no matter.
 
     `targets` are the Secrets in the app cluster that lead here, `is_wanted` asks whether a binding
-    still refers to one, `in_use` the fingerprint of the
-    kubeconfig that does now. `outcome` is called with "" after a beat that is well, else with why
-    it could not be written, `tell` with what developers should know.
+    still refers to one. `in_use` is the fingerprint of the kubeconfig that leads here now.
+    `outcome` is called with "" after a beat that is well, else with why it could not be written,
+    `tell` with what developers should know.
     """
 
     def __init__(  # noqa: PLR0913 - each is known to another part of the program

@@ -172,7 +172,8 @@ class Instances:
         decision, seen = await self._decided(seen)
         if seen.creates_held and await self._is_there(seen):
             return _SOON  # a view is behind
-        was_lost = place in self._ward.lost or self._losses.is_alone(place)
+        lacked = seen.copy is None and self._losses.is_alone(place)
+        was_lost = lacked or place in self._ward.lost
         self._note(seen)
         await self._act(seen, decision, there)
         if was_lost and there.get(*seen.copy_place) is not None:

@@ -79,7 +79,8 @@ async def test_large_requests_cost_no_memory(
         before = resident(first)
         await ask(space, HUGE, parameters=PARAMETERS)
         await settled(first)
-        assert resident(first) - before < 60
+        # 400 cost as much; with holes in its heap it is 25 for these, and 156 for 400.
+        assert resident(first) - before < 20
         # A start lists all of them.
         second = await processes.start()
         await processes.stands_by(second)
