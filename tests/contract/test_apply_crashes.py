@@ -197,13 +197,13 @@ class _Telling:
                     await self._comes_to(end, where)
 
     @asynccontextmanager
-    async def _begun(self) -> AsyncIterator[None]:
-        """Be where the story begins, and let its peers work."""
+    async def _begun(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+        """Be where the story begins, and let its peers work; yield what waits for their rest."""
         scene, story = self._scene, self._story
         if self._first:  # nothing of it may have been there before
             scene.fleet.name = f"{self._name}-{next(self._fleets)}"
         story.before(scene.fleet)
-        async with scene.peers():
+        async with scene.peers() as rest:
             if not self._first:
                 await eventually(self._may_come_back)
                 settled_first = deletable if story.before is deletable else settled
@@ -215,7 +215,7 @@ class _Telling:
             if story.scenery is not None:
                 await story.scenery(scene)
             story.after(scene.fleet)
-            yield
+            yield rest
         if self._first:
             await wipe(scene)
             await remove(scene.app, scene.crd)
@@ -232,23 +232,12 @@ class _Telling:
 
     async def _undisturbed(self) -> dict[str, str]:
         """Return how the story ends where nobody dies."""
-        async with self._begun():
+        async with self._begun() as rest:
             report = await self._runs.run()
             assert [one.message for one in report.outcomes if one.status not in GOOD] == []
-            return await self._settled_state()
-
-    async def _settled_state(self) -> dict[str, str]:
-        """Return the state once peers have ceased to change it."""
-        last: dict[str, str] = {}
-        await eventually(self._nothing_is_left)
-
-        async def same():
-            nonlocal last
-            before, last = last, await end_state(self._scene)
-            return before == last
-
-        await eventually(same)
-        return last
+            await eventually(self._nothing_is_left)
+            await rest()
+            return await end_state(self._scene)
 
     async def _nothing_blocks(self):
         """Tell whether the konnector has let go of what was deleted before a death."""

@@ -6,12 +6,13 @@ it.
 
 import json
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from konnector.program import Konnector
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
@@ -25,6 +26,7 @@ from tests.support.backend import backend
 from tests.support.clusters import LiveCluster, Write
 from tests.support.konnector import beside_control_plane, konnector
 from tests.support.offers import Offer
+from tests.support.settled import settled
 
 KLUTCHCTL = str(Path(sys.executable).with_name("klutchctl"))
 
@@ -167,16 +169,21 @@ class Scene:
         ]
 
     @asynccontextmanager
-    async def peers(self) -> AsyncIterator[None]:
-        """Let backend and konnector work."""
-        async with backend(self.plane.connection), self.konnector():
-            yield
+    async def peers(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+        """Let backend and konnector work; yield what waits until they are at rest."""
+        async with backend(self.plane.connection) as made, self.konnector() as running:
+            yield lambda: settled(made, *running)
 
-    def konnector(self) -> AbstractAsyncContextManager[object]:
-        """Let a konnector work where the mode has it."""
+    @asynccontextmanager
+    async def konnector(self) -> AsyncIterator[list[Konnector]]:
+        """Let a konnector work where the mode has it; it is listed once it runs."""
         if self.fleet.mode is Mode.DIRECT:
-            return konnector(self.app.connection)
-        return beside_control_plane(self.plane.connection, self.space, "shop-kubeconfig")
+            async with konnector(self.app.connection) as made:
+                yield [made]
+        else:
+            way = beside_control_plane(self.plane.connection, self.space, "shop-kubeconfig")
+            async with way as running:
+                yield running
 
     @property
     def home_of_units(self) -> Ref:

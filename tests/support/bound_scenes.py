@@ -221,7 +221,7 @@ class Managed:
     ) -> AbstractAsyncContextManager[Backend]:
         return backend(self.plane.connection, settings, clock=clock)
 
-    def konnector(self, *, clock: Clock | None = None) -> AbstractAsyncContextManager[None]:
+    def konnector(self, *, clock: Clock | None = None) -> AbstractAsyncContextManager[object]:
         return beside_control_plane(
             self.plane.connection, self.space, "shop-kubeconfig", clock=clock
         )

@@ -80,27 +80,28 @@ async def konnector(
 @asynccontextmanager
 async def beside_control_plane(
     plane: Connection, space: str, secret: str, *, clock: Clock | None = None
-) -> AsyncIterator[None]:
-    """Let a konnector work in control-plane mode, as its Deployment would.
+) -> AsyncIterator[list[program.Konnector]]:
+    """Let a konnector work in control-plane mode, as its Deployment would; it is listed then.
 
     It is started again and again until the Secret with the app cluster's kubeconfig is there.
     """
-    stop, settings = asyncio.Event(), in_space(space, secret)
+    stop, settings, running = asyncio.Event(), in_space(space, secret), list[program.Konnector]()
 
     async def keep_running() -> None:
         while not stop.is_set():
             try:
-                async with konnector(plane, settings, clock=clock):
+                async with konnector(plane, settings, clock=clock) as made:
+                    running.append(made)
                     await stop.wait()
             except ConfigError:
                 await asyncio.sleep(_RESTART)
 
-    running = asyncio.create_task(keep_running())
+    keeping = asyncio.create_task(keep_running())
     try:
-        yield
+        yield running
     finally:
         stop.set()
-        await running
+        await keeping
 
 
 def in_space(space: str, secret: str) -> Settings:
