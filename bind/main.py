@@ -7,8 +7,8 @@ import sys
 import uvloop
 
 from bind import program, settings
+from reconciler.controller import process
 from reconciler.kube import home, open_files
-from reconciler.loop import ending, memory
 
 
 def main() -> None:
@@ -22,11 +22,11 @@ def run(arguments: list[str]) -> int:
     try:
         given = settings.parse(arguments)
         open_files.allow_many(open_files.MOST)
-        memory.collect_seldom()
-        memory.give_back()
+        process.collect_seldom()
+        process.give_back()
         uvloop.run(_serve(given))
     except* Exception as errors:
-        for sentence in ending.sentences(errors, "klutch-bind"):
+        for sentence in process.sentences(errors, "klutch-bind"):
             print(f"Error: {sentence}", file=sys.stderr)
         code = 1
     return code
@@ -34,5 +34,5 @@ def run(arguments: list[str]) -> int:
 
 async def _serve(given: settings.Settings) -> None:
     stop = asyncio.Event()
-    ending.Ending(stop).listen()
+    process.SignalHandler(stop).listen()
     await program.serve(given, os.environ, home.directory(), stop=stop)

@@ -19,6 +19,17 @@ from bind.controllers.service_namespaces import ServiceNamespaces
 from bind.settings import Settings
 from bind.world import World
 from reconciler.blueprints.export import Terms
+from reconciler.controller import log_lines
+from reconciler.controller.clock import Clock, SystemClock
+from reconciler.controller.controller import Controller
+from reconciler.controller.elections import Elections
+from reconciler.controller.events import Recorder, Source
+from reconciler.controller.fence import WriteFence
+from reconciler.controller.leadership import Leadership
+from reconciler.controller.lease import Again, Lease, Times, holder_here
+from reconciler.controller.manager import Manager
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.process import Liveness
 from reconciler.core import keys, names
 from reconciler.core.errors import NotServed
 from reconciler.core.refs import DEPLOYMENT, LEASE, Ref
@@ -28,17 +39,6 @@ from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.kube.in_cluster import in_cluster
 from reconciler.kube.limits import Limits
-from reconciler.loop import log_lines
-from reconciler.loop.clock import Clock, SystemClock
-from reconciler.loop.controller import Controller
-from reconciler.loop.elections import Elections
-from reconciler.loop.events import Recorder, Source
-from reconciler.loop.gate import Gate
-from reconciler.loop.leadership import Leadership
-from reconciler.loop.lease import Again, Lease, Times, holder_here
-from reconciler.loop.manager import Manager
-from reconciler.loop.meters import Meters
-from reconciler.loop.pulse import Pulse
 
 log = logging.getLogger(__name__)
 
@@ -134,8 +134,8 @@ class Backend:
     """A backend that is wired and does not run yet."""
 
     manager: Manager
-    pulse: Pulse
-    meters: Meters
+    liveness: Liveness
+    metrics: Metrics
 
 
 def wired(  # noqa: PLR0913 - tests exchange each of them
@@ -154,15 +154,15 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     A lease that waits behind thousands of calls would be lost. `again` and
     `holder` as in `Lease`.
     """
-    gate, meters = Gate(), Meters()
+    fence, metrics = WriteFence(), Metrics()
     holder = holder or holder_here()
     recorder = Recorder(
         cluster,
-        gate,
+        fence,
         source=Source(f"{keys.OWN_PREFIX}{_AGENT}", holder),
         manager=keys.MANAGER_BACKEND,
         clock=clock,
-        meters=meters,
+        metrics=metrics,
     )
     world = World(
         cluster,
@@ -171,7 +171,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         quotas=settings.bounds.has_quotas,
         template_namespace=settings.template_namespace,
     )
-    acting = Acting(cluster, gate, recorder, clock.now)
+    acting = Acting(cluster, fence, recorder, clock.now)
     lease = Lease(
         leases,
         Ref(leases.name, LEASE, lease_namespace, names.BACKEND_LEASE),
@@ -181,26 +181,26 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         times=Times(),
         again=again,
     )
-    leadership = Leadership(lease, gate, clock=clock, meters=meters)
+    leadership = Leadership(lease, fence, clock=clock, metrics=metrics)
     manager = Manager(
         views=world.informers,
-        workers=(*_controllers(settings, world, acting, clock, meters), recorder),
-        meters=meters,
+        workers=(*_controllers(settings, world, acting, clock, metrics), recorder),
+        metrics=metrics,
         leadership=leadership if settings.leader_election else None,
         advice=ADVICE,
     )
-    return Backend(manager, Pulse(clock, leadership.ailment), meters)
+    return Backend(manager, Liveness(clock, leadership.ailment), metrics)
 
 
 def _controllers(
-    settings: Settings, world: World, acting: Acting, clock: Clock, meters: Meters
+    settings: Settings, world: World, acting: Acting, clock: Clock, metrics: Metrics
 ) -> Iterator[Controller]:
     for name, reconciler in _reconcilers(settings, world, acting).items():
         controller = Controller(
             name,
             reconciler.reconcile,
             clock=clock,
-            meters=meters,
+            metrics=metrics,
             workers=settings.workers,
             depends_on=(world.cluster.recovery,),
             party=_space_of,

@@ -11,10 +11,10 @@ from typing import Final, cast
 
 from bind.bounds import Bounds
 from reconciler.blueprints.export import Isolation, Scope
+from reconciler.controller import flags
+from reconciler.controller.flags import LogFormat
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
-from reconciler.loop import flags
-from reconciler.loop.flags import LogFormat
 
 _SCOPES: Final = {"namespaced": "Namespaced", "cluster": "Cluster"}
 # Which fields spec.konnector.overrides of an AppClusterBinding may set.

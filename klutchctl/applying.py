@@ -87,9 +87,9 @@ async def applied(
     """
     from klutchctl.render.apply_progress import progress
     from reconciler import apply as applying
-    from reconciler.loop.lease import holder_here
+    from reconciler.controller.lease import holder_here
 
-    gate = applying.Gate()
+    gate = applying.WriteFence()
     options = applying.Options(
         holder=holder_here(),
         now=lambda: datetime.now(UTC),

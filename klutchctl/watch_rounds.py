@@ -11,11 +11,11 @@ from klutchctl.reach import Reach
 from klutchctl.render import apply_progress
 from klutchctl.settings import Settings
 from reconciler import apply as applying
+from reconciler.controller.fence import Stopped, WriteFence
+from reconciler.controller.lease import holder_here
 from reconciler.fleet.values import Fleet
 from reconciler.kube import registry
 from reconciler.kube.registry import Registry
-from reconciler.loop.gate import Gate, Stopped
-from reconciler.loop.lease import holder_here
 from reconciler.watch import Scope
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Rounds:
             pace=reach.pace(how),
             wait_seconds=wait_seconds,
         )
-        self._gate: Gate | None = None
+        self._gate: WriteFence | None = None
         self._clusters: Registry | None = None
         self._why = ""
         self.stop = asyncio.Event()
@@ -51,7 +51,7 @@ class Rounds:
         found = await self._unless_stopped(
             looking.look(fleet, clusters, self._how, only=only, credentials=True)
         )
-        gate = self._gate = Gate()
+        gate = self._gate = WriteFence()
         told = applying.Ears(
             outcome=apply_progress.Lines(sys.stderr).outcome, stage=lambda _stage: None
         )

@@ -18,13 +18,13 @@ from konnector.named_views import NamedViews
 from konnector.settings import ControlPlaneMode
 from konnector.switching import Switching
 from konnector.tools import Connect, Tools
+from reconciler.controller.clock import Clock
+from reconciler.controller.controller import Controller
+from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core import names
 from reconciler.core.errors import ClusterError, ConfigError
 from reconciler.core.refs import SECRET, ObjectKey, Ref
 from reconciler.kube.cluster import Cluster, Reader
-from reconciler.loop.children import Children
-from reconciler.loop.clock import Clock
-from reconciler.loop.controller import Controller
 
 log = logging.getLogger(__name__)
 
@@ -103,22 +103,24 @@ class AppKubeconfig:
             "appclusterkubeconfig",
             self.reconcile,
             clock=tools.clock,
-            meters=tools.meters,
+            metrics=tools.metrics,
             depends_on=(plane.recovery,),
         )
-        self._views = NamedViews(plane, SECRET, tools.meters, told=lambda _: controller.add(_KEY))
+        self._views = NamedViews(
+            plane, SECRET, tools.metrics, told=lambda _: controller.enqueue(_KEY)
+        )
         self._views.need(_KEY, [self._place])
-        self._children = Children()
-        self._children.employ("secret", self._views)
-        self._children.employ(controller.name, controller)
+        self._supervisor = TaskSupervisor()
+        self._supervisor.start_worker("secret", self._views)
+        self._supervisor.start_worker(controller.name, controller)
 
     def stop(self) -> None:
         """Follow no more."""
-        self._children.stop()
+        self._supervisor.stop()
 
     async def run(self) -> None:
         """Follow until `stop`."""
-        await self._children.run()
+        await self._supervisor.run()
 
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at the Secret, and use what it holds if that is new and works."""

@@ -10,10 +10,10 @@ from typing import Final
 from konnector import service_views
 from konnector.link import Link
 from konnector.service_views import ClusterView, ServiceViews, Sort
+from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core.manifest import Manifest, name_of, namespace_of
 from reconciler.kube.informer import Informer
 from reconciler.kube.recent import Recent
-from reconciler.loop.children import Children
 
 _PLACE: Final = "place"
 
@@ -48,18 +48,18 @@ class BothSides:
                 link.plane,
                 there,
                 link.homes,
-                link.meters,
+                link.metrics,
                 wake=self._wake_one,
                 ready=self.wake_all,
             )
         else:
             self._there = ClusterView(
-                link.plane, there, link.meters, wake=self._wake_one, ready=self.wake_all
+                link.plane, there, link.metrics, wake=self._wake_one, ready=self.wake_all
             )
         self.view.store.subscribe(_PLACE, self._woken)
-        self._children = Children()
-        self._children.start("here", self._follow)
-        self._children.employ("there", self._there)
+        self._supervisor = TaskSupervisor()
+        self._supervisor.start("here", self._follow)
+        self._supervisor.start_worker("there", self._there)
 
     def there(self, app_namespace: str) -> Recent | None:
         """Return the objects that belong to an app namespace; None until both sides were seen."""
@@ -104,13 +104,13 @@ class BothSides:
 
     def stop(self) -> None:
         """Follow no more."""
-        self._children.stop()
+        self._supervisor.stop()
 
     async def run(self) -> None:
         """Follow until `stop`."""
-        uncounted = self._link.meters.watch(self.view)
+        uncounted = self._link.metrics.watch(self.view)
         try:
-            await self._children.run()
+            await self._supervisor.run()
         finally:
             uncounted()
 

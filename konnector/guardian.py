@@ -9,6 +9,7 @@ from konnector.decisions.orphans import Confirmation, Terms
 from konnector.homes import APP_NAMESPACE
 from konnector.provider_views import NAME
 from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.controller.metrics import Metrics
 from reconciler.core import keys, names
 from reconciler.core.decision import Decision, Task
 from reconciler.core.manifest import Manifest, annotations_of, uid_of
@@ -16,7 +17,6 @@ from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
 from reconciler.kube.cluster import Reader
 from reconciler.kube.recent import Recent
 from reconciler.kube.store import Store
-from reconciler.loop.meters import Meters
 
 
 class Guardian:
@@ -37,7 +37,7 @@ class Guardian:
         cluster_bindings: Recent,
         secrets: Callable[[], Iterable[Manifest]],
         now: Callable[[], datetime],
-        meters: Meters,
+        metrics: Metrics,
         changed: Callable[[], None],
         released: Callable[[], None],
         emptied: Callable[[str], None],
@@ -45,7 +45,7 @@ class Guardian:
     ) -> None:
         self._app, self._plane, self.space = app, plane, space
         self._mappings, self._cluster_bindings = mappings, cluster_bindings
-        self._secrets, self.now, self.meters, self.changed = secrets, now, meters, changed
+        self._secrets, self.now, self.metrics, self.changed = secrets, now, metrics, changed
         self._released, self.emptied, self._grace = released, emptied, grace
         self.app_cluster_uid = ""
         self.space_uid = ""
@@ -211,11 +211,11 @@ class Ward:
 
         `deletion` is why its copy is kept though its claim is being deleted.
         """
-        meters = self._guardian.meters
+        metrics = self._guardian.metrics
         if (place in self.orphans) != orphan:
-            meters.orphans(self.resource, 1 if orphan else -1)
+            metrics.orphans(self.resource, 1 if orphan else -1)
         if deletion or lost:
-            meters.held("delete" if deletion else "create")
+            metrics.held("delete" if deletion else "create")
         before = self._deletions.pop(place, "")
         if deletion:
             self._deletions[place] = deletion

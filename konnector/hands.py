@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
+from reconciler.controller.fence import WriteFence
 from reconciler.core import keys
 from reconciler.core.decision import Apply, Create, Decision, Delete, JsonPatch, Patch, Step
 from reconciler.core.errors import KlutchError
@@ -17,7 +18,6 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Preconditions, Propagation, Writer
 from reconciler.kube.recent import Recent
-from reconciler.loop.gate import Gate
 
 _MANAGER: Final = keys.MANAGER_KONNECTOR
 
@@ -31,17 +31,17 @@ class Known:
 
 
 class Hands:
-    """Writes to the clusters, by their names, while the gate is open."""
+    """Writes to the clusters, by their names, while the fence is open."""
 
-    def __init__(self, clusters: Mapping[str, Writer], gate: Gate) -> None:
-        self._clusters, self._gate = clusters, gate
+    def __init__(self, clusters: Mapping[str, Writer], fence: WriteFence) -> None:
+        self._clusters, self._fence = clusters, fence
 
     async def carry_out(self, decision: Decision, known: Sequence[Known]) -> None:
         """Attempt all tasks, then raise the first KlutchError that was met, or Stopped.
 
         Steps on one object follow its resourceVersion from one to the next.
         """
-        work = _Work(self._clusters, self._gate, {one.cluster: one.recent for one in known})
+        work = _Work(self._clusters, self._fence, {one.cluster: one.recent for one in known})
         first: KlutchError | None = None
         for task in decision.tasks:
             try:
@@ -56,7 +56,7 @@ class Hands:
 @dataclass(slots=True)
 class _Work:
     clusters: Mapping[str, Writer]
-    gate: Gate
+    fence: WriteFence
     known: Mapping[str, Recent]
     # What an object's resourceVersion was when it was decided about, and is after our writes.
     moved: dict[Ref, tuple[str, str]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class _Work:
         match step:
             case Create(kind, manifest, where):
                 writer = self.clusters[where]
-                answer = await self.gate.write(
+                answer = await self.fence.write(
                     lambda: writer.create(manifest, kind, manager=_MANAGER)
                 )
                 self._wrote(where, answer)
@@ -75,7 +75,7 @@ class _Work:
                 await self._patch(ref, body, subresource)
             case JsonPatch(ref, operations):
                 writer = self.clusters[ref.cluster]
-                answer = await self.gate.write(
+                answer = await self.fence.write(
                     lambda: writer.json_patch(ref, operations, manager=_MANAGER)
                 )
                 tested = [one for one in operations if one.get("op") == "test"]
@@ -88,14 +88,14 @@ class _Work:
     async def _apply(self, kind: Kind, manifest: Manifest, where: str) -> None:
         writer, ref = self.clusters[where], Ref(where, kind, *identity_of(manifest))
         body = self._current(ref, manifest)
-        answer = await self.gate.write(
+        answer = await self.fence.write(
             lambda: writer.apply(body, kind, manager=_MANAGER, force=True)
         )
         self._follow(ref, resource_version_of(manifest), answer)
 
     async def _patch(self, ref: Ref, body: Manifest, subresource: str) -> None:
         writer, patch = self.clusters[ref.cluster], self._current(ref, body)
-        answer = await self.gate.write(
+        answer = await self.fence.write(
             lambda: writer.merge_patch(ref, patch, manager=_MANAGER, subresource=subresource)
         )
         self._follow(ref, resource_version_of(body), answer)
@@ -103,7 +103,7 @@ class _Work:
     async def _delete(self, step: Delete) -> None:
         writer = self.clusters[step.ref.cluster]
         version = self._newer(step.ref, step.resource_version)
-        await self.gate.write(
+        await self.fence.write(
             lambda: writer.delete(
                 step.ref,
                 preconditions=Preconditions(step.uid, version or None),

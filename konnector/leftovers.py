@@ -17,6 +17,7 @@ from konnector.decisions.sides import APP_CLUSTER
 from konnector.hands import Hands
 from konnector.provider import Provider
 from konnector.tools import Tools
+from reconciler.controller.tasks import unless
 from reconciler.core.decision import Decision, Task
 from reconciler.core.errors import ClusterError, Forbidden, KlutchError, NotServed
 from reconciler.core.manifest import is_deleting, name_of, uid_of
@@ -24,7 +25,6 @@ from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import pause
 from reconciler.kube.store import Store
-from reconciler.loop.waiting import unless
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Leftovers:
     ) -> None:
         self._tools, self._home, self._space = tools, home, space
         self._bindings, self._kind, self._providers = bindings, bindings.kind, providers
-        self._hands = Hands({APP_CLUSTER: tools.app}, tools.gate)
+        self._hands = Hands({APP_CLUSTER: tools.app}, tools.fence)
         self._stop = asyncio.Event()
 
     def stop(self) -> None:

@@ -9,13 +9,13 @@ from konnector.decisions.reserved import is_reserved
 from konnector.guardian import Guardian
 from konnector.hands import Hands
 from konnector.homes import Homes
+from reconciler.controller.clock import Clock
+from reconciler.controller.metrics import Metrics
 from reconciler.core.decision import Note
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.store import Store
-from reconciler.loop.clock import Clock
-from reconciler.loop.meters import Meters
 
 
 class Recorder(Protocol):
@@ -48,7 +48,7 @@ class Link:
     hands: Hands
     recorder: Recorder
     clock: Clock
-    meters: Meters
+    metrics: Metrics
     workers: int
     troubles: "Troubles" = field(default_factory=lambda: Troubles())
 

@@ -8,8 +8,8 @@ import os
 import sys
 
 from konnector import settings
+from reconciler.controller import process
 from reconciler.kube import home, open_files
-from reconciler.loop import ending
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def run(arguments: list[str]) -> int:
 
         uvloop.run(_serve(given))
     except* Exception as errors:
-        for sentence in ending.sentences(errors, "the konnector"):
+        for sentence in process.sentences(errors, "the konnector"):
             print(f"Error: {sentence}", file=sys.stderr)
         code = 1
     return code
@@ -44,9 +44,8 @@ def _detach(arguments: list[str]) -> None:
 
 async def _serve(given: settings.Settings) -> None:
     stop = asyncio.Event()
-    ending.Ending(stop).listen()
+    process.SignalHandler(stop).listen()
     from konnector import program
-    from reconciler.loop import memory
 
-    memory.collect_seldom()
+    process.collect_seldom()
     await program.serve(given, os.environ, home.directory(), stop=stop)

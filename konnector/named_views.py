@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer
-from reconciler.loop.children import Children
-from reconciler.loop.meters import Meters
 
 _NAME: Final = "name"
 
@@ -22,12 +22,12 @@ class NamedViews:
     """The objects that somebody needs. `told(place)` is called when one is read or changes."""
 
     def __init__(
-        self, cluster: Cluster, kind: Kind, meters: Meters, *, told: Callable[[ObjectKey], None]
+        self, cluster: Cluster, kind: Kind, metrics: Metrics, *, told: Callable[[ObjectKey], None]
     ) -> None:
-        self._cluster, self._kind, self._meters, self._told = cluster, kind, meters, told
+        self._cluster, self._kind, self._metrics, self._told = cluster, kind, metrics, told
         self._needs: dict[str, frozenset[ObjectKey]] = {}
         self._views: dict[ObjectKey, Informer] = {}
-        self._children = Children()
+        self._supervisor = TaskSupervisor()
 
     def need(self, by: str, places: Iterable[ObjectKey]) -> None:
         """Follow these places for somebody, and no others any more."""
@@ -35,7 +35,7 @@ class NamedViews:
         wanted = frozenset().union(*self._needs.values())
         for place in self._views.keys() - wanted:
             del self._views[place]
-            self._children.drop("/".join(place))
+            self._supervisor.drop("/".join(place))
         for place in wanted - self._views.keys():
             view = Informer(
                 self._cluster,
@@ -45,7 +45,7 @@ class NamedViews:
                 indexes={_NAME: lambda live: (name_of(live),)},
             )
             self._views[place] = view
-            self._children.start("/".join(place), partial(self._follow, place, view))
+            self._supervisor.start("/".join(place), partial(self._follow, place, view))
 
     def knows(self, place: ObjectKey) -> bool:
         """Tell whether it was read what is at this place, or that nothing is."""
@@ -64,15 +64,15 @@ class NamedViews:
 
     def stop(self) -> None:
         """Follow no more."""
-        self._children.stop()
+        self._supervisor.stop()
 
     async def run(self) -> None:
         """Follow until `stop`."""
-        await self._children.run()
+        await self._supervisor.run()
 
     async def _follow(self, place: ObjectKey, view: Informer) -> None:
         view.store.subscribe(_NAME, lambda _: self._told(place))
-        uncounted = self._meters.watch(view)
+        uncounted = self._metrics.watch(view)
         greeting = asyncio.create_task(self._greet(place, view))
         try:
             await view.run()

@@ -3,20 +3,20 @@
 from typing import Final
 
 from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.controller.clock import Clock
+from reconciler.controller.fence import WriteFence
 from reconciler.core import conditions, keys
 from reconciler.core.errors import AlreadyExists, NotServed
 from reconciler.core.manifest import Manifest, covers, get, get_list, get_text, ref_of
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.cluster import Cluster
-from reconciler.loop.clock import Clock
-from reconciler.loop.gate import Gate
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 
 
-async def served(cluster: Cluster, gate: Gate, clock: Clock) -> Kind:
+async def served(cluster: Cluster, fence: WriteFence, clock: Clock) -> Kind:
     """Wait until the cluster serves APIServiceBindings, and return them as it does.
 
     The CRD is made where there is none, and the versions of a namespaced one are brought up to
@@ -27,7 +27,7 @@ async def served(cluster: Cluster, gate: Gate, clock: Clock) -> Kind:
     while True:
         live = await cluster.get(Ref(cluster.name, CRD, "", API_SERVICE_BINDING.resource))
         if live is None or not _is_ours(live):
-            await _install(cluster, gate, live)
+            await _install(cluster, fence, live)
         elif _is_established(live):
             return _kind(namespaced=get_text(live, "spec", "scope") != "Cluster")
         await clock.sleep(pause)
@@ -60,19 +60,19 @@ def _is_ours(live: Manifest) -> bool:
     return scoped_otherwise or covers(live.get("spec"), wanted.get("spec"))
 
 
-async def _install(cluster: Cluster, gate: Gate, live: Manifest | None) -> None:
+async def _install(cluster: Cluster, fence: WriteFence, live: Manifest | None) -> None:
     (wanted,) = crds.load(API_SERVICE_BINDING.resource)
     manager = keys.MANAGER_KONNECTOR
     try:
         if live is None:
-            await gate.write(lambda: cluster.create(wanted, CRD, manager=manager))
+            await fence.write(lambda: cluster.create(wanted, CRD, manager=manager))
             return
     except AlreadyExists:
         return
     metadata = {"uid": get(live, "metadata", "uid")}
     patch: Manifest = {"metadata": metadata, "spec": {"versions": get(wanted, "spec", "versions")}}
     ref = ref_of(cluster.name, CRD, live)
-    await gate.write(lambda: cluster.merge_patch(ref, patch, manager=manager))
+    await fence.write(lambda: cluster.merge_patch(ref, patch, manager=manager))
 
 
 def _is_established(live: Manifest) -> bool:

@@ -21,6 +21,18 @@ from konnector.settings import ControlPlaneMode, Settings
 from konnector.switching import Switching
 from konnector.telling import Telling
 from konnector.tools import Connect, Tools
+from reconciler.controller import health_server, log_lines
+from reconciler.controller.clock import Clock, SystemClock
+from reconciler.controller.controller import Controller
+from reconciler.controller.elections import Elections
+from reconciler.controller.events import Recorder, Source
+from reconciler.controller.fence import WriteFence
+from reconciler.controller.leadership import Leadership
+from reconciler.controller.lease import Again, Lease, Times
+from reconciler.controller.manager import Manager, Worker
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.process import Liveness
+from reconciler.controller.tasks import unless
 from reconciler.core import keys
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import CRD, LEASE, NAMESPACE, SECRET, Kind, Ref
@@ -33,18 +45,6 @@ from reconciler.kube.in_cluster import in_cluster
 from reconciler.kube.informer import Informer
 from reconciler.kube.limits import Limits, of_app_cluster
 from reconciler.kube.networks import Networks
-from reconciler.loop import listener, log_lines
-from reconciler.loop.clock import Clock, SystemClock
-from reconciler.loop.controller import Controller
-from reconciler.loop.elections import Elections
-from reconciler.loop.events import Recorder, Source
-from reconciler.loop.gate import Gate
-from reconciler.loop.leadership import Leadership
-from reconciler.loop.lease import Again, Lease, Times
-from reconciler.loop.manager import Manager, Worker
-from reconciler.loop.meters import Meters
-from reconciler.loop.pulse import Pulse
-from reconciler.loop.waiting import unless
 
 log = logging.getLogger(__name__)
 
@@ -85,9 +85,9 @@ async def serve(
         KubeCluster(way, agent=_AGENT) as leases,
         AsyncExitStack() as opened,
     ):
-        clock, gate = SystemClock(), Gate()
+        clock, fence = SystemClock(), WriteFence()
         reach = partial(connect, limits=limits, networks=settings.networks)
-        finding = _found(settings.control_plane_mode, home_cluster, reach, opened, gate, clock)
+        finding = _found(settings.control_plane_mode, home_cluster, reach, opened, fence, clock)
         found = await unless(stop, finding)
         if found is None:
             return
@@ -100,14 +100,14 @@ async def serve(
                 leases=leases,
                 kind=found.kind,
                 clock=clock,
-                gate=Gate(),
+                fence=WriteFence(),
                 in_use=found.in_use,
                 again=leases.again,
             )
 
         elections = Elections(term)
         with elections.served(
-            probes=settings.probes, metrics=settings.metrics, healthz=listener.leader_election
+            probes=settings.probes, metrics=settings.metrics, healthz=health_server.leader_election
         ):
             await elections.run(stop)
 
@@ -129,12 +129,12 @@ async def _found(
     home: KubeCluster,
     reach: Connect,
     opened: AsyncExitStack,
-    gate: Gate,
+    fence: WriteFence,
     clock: Clock,
 ) -> _Found:
     """Wait for it; what is opened for it, `opened` closes. Raises as `serve`."""
     if mode is None:
-        return _Found(await own_crd.served(home, gate, clock))
+        return _Found(await own_crd.served(home, fence, clock))
     there, in_use = await app_kubeconfig.working(home, mode, reach, clock)
     app = await opened.enter_async_context(Switching(there))
     return _Found(await own_crd.discovered(home, clock), app, in_use)
@@ -152,8 +152,8 @@ class Konnector:
     """A konnector that is wired and does not run yet."""
 
     manager: Manager
-    pulse: Pulse
-    meters: Meters
+    liveness: Liveness
+    metrics: Metrics
 
 
 def wired(  # noqa: PLR0913 - tests exchange each of them
@@ -164,7 +164,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     leases: Cluster,
     kind: Kind,
     clock: Clock,
-    gate: Gate,
+    fence: WriteFence,
     in_use: InUse | None = None,
     again: Again | None = None,
 ) -> Konnector:
@@ -174,7 +174,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     the app cluster is reached. `leases` is a second way home, for the lease. A lease that waits
     behind thousands of calls would be lost. `again` as in `Lease`.
     """
-    meters = Meters()
+    metrics = Metrics()
     mode = settings.control_plane_mode
     limits = Limits(qps=settings.qps, burst=settings.burst, concurrency=_IN_FLIGHT)
     namespaces = _view(app, NAMESPACE)
@@ -182,7 +182,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     view = _bindings(home, kind, settings)
     source = Source(f"{keys.OWN_PREFIX}{_AGENT}", settings.lease_identity)
     recorder = Recorder(
-        app, gate, source=source, manager=keys.MANAGER_KONNECTOR, clock=clock, meters=meters
+        app, fence, source=source, manager=keys.MANAGER_KONNECTOR, clock=clock, metrics=metrics
     )
     tools = Tools(
         app=app,
@@ -190,10 +190,10 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         crds=crds.store,
         bodies=Bodies(app, crds.store),
         connect=partial(connect, limits=limits, networks=settings.networks),
-        gate=gate,
+        fence=fence,
         recorder=Telling(recorder),
         clock=clock,
-        meters=meters,
+        metrics=metrics,
         workers=settings.workers,
         control_plane_mode=mode is not None,
         own_namespace=settings.namespace if mode is None else "",
@@ -201,14 +201,14 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     )
     workers = _workers(tools, home, view, mode, in_use)
     lease = _lease(settings, leases, clock, again)
-    leadership = Leadership(lease, gate, clock=clock, meters=meters)
+    leadership = Leadership(lease, fence, clock=clock, metrics=metrics)
     manager = Manager(
         views=(namespaces, crds, view),
         workers=(*workers, recorder),
-        meters=meters,
+        metrics=metrics,
         leadership=leadership if settings.leader_election else None,
     )
-    return Konnector(manager, Pulse(clock, leadership.ailment), meters)
+    return Konnector(manager, Liveness(clock, leadership.ailment), metrics)
 
 
 def _bindings(home: Cluster, kind: Kind, settings: Settings) -> Informer:
@@ -245,7 +245,7 @@ def _workers(
     in_use: InUse | None,
 ) -> list[Worker]:
     """Return what serves the bindings; they and their providers tell each other of news."""
-    secrets = NamedViews(home, SECRET, tools.meters, told=lambda place: made.secret_changed(place))
+    secrets = NamedViews(home, SECRET, tools.metrics, told=lambda place: made.secret_changed(place))
     providers: Providers | OneProvider
     workers: list[Worker] = [secrets]
     if mode is None or in_use is None:
@@ -273,7 +273,7 @@ def _workers(
         "servicebinding",
         made.reconcile,
         clock=tools.clock,
-        meters=tools.meters,
+        metrics=tools.metrics,
         workers=tools.workers,
         depends_on=(home.recovery, tools.app.recovery),
     )

@@ -21,14 +21,14 @@ from konnector.provider_views import NAME, ProviderViews
 from konnector.reach import Reach
 from konnector.syncs import Syncs, Wanted
 from konnector.tools import Tools
+from reconciler.controller.controller import Controller
+from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core.decision import Note
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import pause
-from reconciler.loop.children import Children
-from reconciler.loop.controller import Controller
 
 
 class Reconciler(Protocol):
@@ -75,7 +75,7 @@ class Provider:
         self._began = tools.clock.monotonic()
         self._trouble = ""
         self._heartbeat: str | None = None
-        self.views = ProviderViews(plane, space, tools.meters, told=lambda _: self.beat())
+        self.views = ProviderViews(plane, space, tools.metrics, told=lambda _: self.beat())
         self.guardian = Guardian(
             tools.app,
             plane,
@@ -84,7 +84,7 @@ class Provider:
             cluster_bindings=self.views.recent_cluster_bindings,
             secrets=lambda: filter(None, around.targets().values()),
             now=tools.clock.now,
-            meters=tools.meters,
+            metrics=tools.metrics,
             changed=self.beat,
             released=self._look_at_everything,
             emptied=self.look_at_namespace,
@@ -92,11 +92,11 @@ class Provider:
         )
         self._reach = Reach(plane, space, now=tools.clock.now, changed=lambda: around.changed(""))
         self._serving: _Serving | None = None
-        self._children = Children()
-        self._children.employ("views", self.views)
-        self._children.start("beginning", self._begin)
+        self._supervisor = TaskSupervisor()
+        self._supervisor.start_worker("views", self.views)
+        self._supervisor.start("beginning", self._begin)
         if not tools.control_plane_mode:  # there, nobody could be told
-            self._children.start("reach", self._reach.run)
+            self._supervisor.start("reach", self._reach.run)
 
     @property
     def syncs(self) -> Syncs | None:
@@ -132,7 +132,7 @@ class Provider:
         """Let a binding, by its key, have its sync, or end it."""
         if self._serving is not None:
             await self._serving.syncs.want(by, wanted)
-            self._serving.exports.add(by.rpartition("/")[2])
+            self._serving.exports.enqueue(by.rpartition("/")[2])
 
     def has_told_the_end(self, name: str) -> bool:
         """Tell whether the control plane knows that nothing is synced for a binding of this name.
@@ -144,18 +144,18 @@ class Provider:
     def look_at_export(self, name: str) -> None:
         """Have the status of an export written again, if need be."""
         if self._serving is not None:
-            self._serving.exports.add(name)
+            self._serving.exports.enqueue(name)
 
     def look_at_namespace(self, name: str) -> None:
         """Have an app namespace looked at."""
         if self._serving is not None:
             self._serving.reconciles_namespaces.observe(name)
-            self._serving.namespaces.add(name)
+            self._serving.namespaces.enqueue(name)
 
     def beat(self) -> None:
         """Have the ClusterBinding looked at."""
         if self._serving is not None:
-            self._serving.heart.add(_HEART)
+            self._serving.heart.enqueue(_HEART)
 
     def orphans(self, name: str) -> str:
         """Return what there is to say of orphaned copies under a binding of this name, or ""."""
@@ -173,18 +173,18 @@ class Provider:
 
     def stop(self) -> None:
         """Begin nothing new."""
-        self._children.stop()
+        self._supervisor.stop()
 
     async def run(self) -> None:
         """Serve until `stop`, end what is under way, and close the connections."""
         try:
-            await self._children.run()
+            await self._supervisor.run()
         finally:
             if not self._tools.control_plane_mode:
                 await self.plane.close()
 
     async def _begin(self) -> None:
-        with self._tools.meters.activity.work(f"space {self.space} is read"):
+        with self._tools.metrics.activity.work(f"space {self.space} is read"):
             await self._read()
 
     async def _read(self) -> None:
@@ -199,7 +199,7 @@ class Provider:
             self._around.changed("")
             await self._tools.clock.sleep(_GIVING_WAY)
         self._serving = _Serving(self, self._tools, self._around, outcome=self._has_beaten)
-        self._serving.employ(self._children)
+        self._serving.start_worker(self._supervisor)
         self._around.changed("")
 
     async def _look_at_space(self) -> tuple[float | None, str]:
@@ -231,7 +231,7 @@ class _Serving:
     ) -> None:
         views, plane, guardian = provider.views, provider.plane, provider.guardian
         self._tools = tools
-        hands = Hands({APP_CLUSTER: tools.app, CONTROL_PLANE: plane}, tools.gate)
+        hands = Hands({APP_CLUSTER: tools.app, CONTROL_PLANE: plane}, tools.fence)
         self.link = _link(provider, tools, hands, orphaned=around.changed)
         self.link.troubles.follow(around.changed)
         self.syncs = Syncs(self.link, rival=around.rival, changed=partial(around.changed, ""))
@@ -267,17 +267,17 @@ class _Serving:
         self._subscribe(views, around)
 
     def _subscribe(self, views: ProviderViews, around: Surroundings) -> None:
-        views.cluster_bindings.subscribe(NAME, lambda _: self.heart.add(_HEART))
+        views.cluster_bindings.subscribe(NAME, lambda _: self.heart.enqueue(_HEART))
         views.cluster_bindings.subscribe(NAME, lambda _: around.changed(""))
-        views.exports.subscribe(NAME, self.exports.add)
+        views.exports.subscribe(NAME, self.exports.enqueue)
         views.exports.subscribe(NAME, around.changed)
-        views.mappings.subscribe(APP_NAMESPACE, self.namespaces.add)
+        views.mappings.subscribe(APP_NAMESPACE, self.namespaces.enqueue)
 
-    def employ(self, children: Children) -> None:
+    def start_worker(self, supervisor: TaskSupervisor) -> None:
         """Begin to work."""
-        children.employ("syncs", self.syncs)
+        supervisor.start_worker("syncs", self.syncs)
         for controller in (self.heart, self.exports, self.namespaces):
-            children.employ(controller.name, controller)
+            supervisor.start_worker(controller.name, controller)
 
     def _controller(self, name: str, reconciler: Reconciler) -> Controller:
         tools = self._tools
@@ -285,7 +285,7 @@ class _Serving:
             name,
             reconciler.reconcile,
             clock=tools.clock,
-            meters=tools.meters,
+            metrics=tools.metrics,
             depends_on=(tools.app.recovery, self.link.plane.recovery),
         )
 
@@ -307,6 +307,6 @@ def _link(
         hands=hands,
         recorder=tools.recorder,
         clock=tools.clock,
-        meters=tools.meters,
+        metrics=tools.metrics,
         workers=tools.workers,
     )

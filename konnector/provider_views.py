@@ -9,14 +9,14 @@ from konnector.named_views import NamedViews
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import SECRET, ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer
 from reconciler.kube.recent import Recent
-from reconciler.loop.children import Children
-from reconciler.loop.meters import Meters
 
 NAME: Final = "name"
 
@@ -25,9 +25,9 @@ class ProviderViews:
     """The views of one space. `told` is called when a Secret in it was read or changes."""
 
     def __init__(
-        self, cluster: Cluster, space: str, meters: Meters, *, told: Callable[[ObjectKey], None]
+        self, cluster: Cluster, space: str, metrics: Metrics, *, told: Callable[[ObjectKey], None]
     ) -> None:
-        self.space, self._meters = space, meters
+        self.space, self._metrics = space, metrics
         by_name = {NAME: lambda live: (name_of(live),)}
         mapped = {APP_NAMESPACE: app_namespace}
         bindings = Informer(
@@ -39,11 +39,11 @@ class ProviderViews:
         self.cluster_bindings = bindings.store
         self.recent_cluster_bindings, self.recent_exports = Recent(bindings), Recent(exports)
         self.exports, self.mappings = exports.store, mappings.store
-        self.secrets = NamedViews(cluster, SECRET, meters, told=told)
-        self._children = Children()
+        self.secrets = NamedViews(cluster, SECRET, metrics, told=told)
+        self._supervisor = TaskSupervisor()
         for view in self._informers:
-            self._children.start(view.ref.kind.kind, view.run)
-        self._children.employ("secrets", self.secrets)
+            self._supervisor.start(view.ref.kind.kind, view.run)
+        self._supervisor.start_worker("secrets", self.secrets)
 
     @property
     def cluster_binding(self) -> Manifest | None:
@@ -70,13 +70,13 @@ class ProviderViews:
 
     def stop(self) -> None:
         """Follow no more."""
-        self._children.stop()
+        self._supervisor.stop()
 
     async def run(self) -> None:
         """Follow until `stop`."""
-        uncounted = [self._meters.watch(view) for view in self._informers]
+        uncounted = [self._metrics.watch(view) for view in self._informers]
         try:
-            await self._children.run()
+            await self._supervisor.run()
         finally:
             for each in uncounted:
                 each()

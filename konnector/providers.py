@@ -23,13 +23,13 @@ from konnector.provider import Provider, Surroundings
 from konnector.switching import Switching
 from konnector.tools import Tools
 from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core import causes, conditions
 from reconciler.core.decision import Note
 from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.cluster import Cluster
-from reconciler.loop.children import Children
 
 _REMEMBERED: Final = 15.0  # seconds
 _GRAVEST: Final[tuple[Rival, ...]] = ("there", "perhaps", "none")
@@ -96,7 +96,7 @@ class Providers:
         self._served: dict[str, _Served] = {}  # by a name for the child
         self._made = 0
         self._faults: dict[str, _Fault] = {}  # by what the kubeconfigs are known by
-        self._children = Children()
+        self._supervisor = TaskSupervisor()
         self._turn = asyncio.Lock()
         self._trying: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -155,11 +155,11 @@ class Providers:
 
     def stop(self) -> None:
         """Begin nothing new."""
-        self._children.stop()
+        self._supervisor.stop()
 
     async def run(self) -> None:
         """Serve until `stop`, and end what is under way."""
-        await self._children.run()
+        await self._supervisor.run()
 
     def _is_news(self, key: str, place: ObjectKey, judged: Judged) -> bool:
         """Tell whether a Secret holds something else than what its binding was served by."""
@@ -259,7 +259,7 @@ class Providers:
         )
         provider = Provider(self._tools, cluster, judged.namespace, around, in_use=judged.identity)
         served = self._served[name] = _Served(provider, cluster, bindings, contents)
-        self._children.employ(name, provider)
+        self._supervisor.start_worker(name, provider)
         self._look_again()
         return served
 
@@ -269,7 +269,7 @@ class Providers:
                 served.leave(key)
                 if not served.bindings:
                     del self._served[name]
-                    await self._children.end(name)
+                    await self._supervisor.end(name)
                     self._look_again()
 
     def _look_again(self) -> None:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from konnector.homes import Homes
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer
 from reconciler.kube.recent import Recent
 from reconciler.kube.store import Index, Trim
-from reconciler.loop.children import Children
-from reconciler.loop.meters import Meters
 
 NAME: Final = "name"
 
@@ -46,14 +46,14 @@ class ServiceViews:
         cluster: Cluster,
         sort: Sort,
         homes: Homes,
-        meters: Meters,
+        metrics: Metrics,
         *,
         wake: Callable[[str, str], None],
         ready: Callable[[str], None],
     ) -> None:
-        self._cluster, self._sort, self._homes, self._meters = cluster, sort, homes, meters
+        self._cluster, self._sort, self._homes, self._metrics = cluster, sort, homes, metrics
         self._wake, self._ready = wake, ready
-        self._children = Children()
+        self._supervisor = TaskSupervisor()
         self._views: dict[str, tuple[str, Recent]] = {}  # by app namespace, with its service one
 
     def of(self, app_namespace: str) -> Recent | None:
@@ -91,7 +91,7 @@ class ServiceViews:
 
     def stop(self) -> None:
         """Follow no more."""
-        self._children.stop()
+        self._supervisor.stop()
 
     async def run(self) -> None:
         """Follow until `stop`."""
@@ -99,7 +99,7 @@ class ServiceViews:
         try:
             for app in self._homes.all():
                 self._moved(app)
-            await self._children.run()
+            await self._supervisor.run()
         finally:
             unfollow()
 
@@ -108,7 +108,7 @@ class ServiceViews:
         service = self._homes.service(app)
         held = self._views.get(app)
         if held is not None and held[0] != service:
-            self._children.drop(f"{app}/{held[0]}")
+            self._supervisor.drop(f"{app}/{held[0]}")
             del self._views[app]
             held = None
         if service and held is None:
@@ -123,7 +123,7 @@ class ServiceViews:
             )
             view.store.subscribe(NAME, lambda name: self._woken(app, view, name))
             self._views[app] = (service, Recent(view))
-            self._children.start(f"{app}/{service}", lambda: self._follow(app, view))
+            self._supervisor.start(f"{app}/{service}", lambda: self._follow(app, view))
         self._ready(app)
 
     def _woken(self, app: str, view: Informer, name: str) -> None:
@@ -131,7 +131,7 @@ class ServiceViews:
             self._wake(app, name)
 
     async def _follow(self, app: str, view: Informer) -> None:
-        uncounted = self._meters.watch(view)
+        uncounted = self._metrics.watch(view)
         greeting = asyncio.create_task(self._greet(app, view))
         try:
             await view.run()
@@ -151,7 +151,7 @@ class ClusterView:
         self,
         cluster: Cluster,
         sort: Sort,
-        meters: Meters,
+        metrics: Metrics,
         *,
         wake: Callable[[str, str], None],
         ready: Callable[[str], None],
@@ -165,10 +165,10 @@ class ClusterView:
         )
         self._recent = Recent(self._view)
         self._view.store.subscribe(NAME, self._woken)
-        self._meters, self._wake, self._ready = meters, wake, ready
-        self._children = Children()
-        self._children.start("view", self._view.run)
-        self._children.start("greeting", self._greet)
+        self._metrics, self._wake, self._ready = metrics, wake, ready
+        self._supervisor = TaskSupervisor()
+        self._supervisor.start("view", self._view.run)
+        self._supervisor.start("greeting", self._greet)
 
     def of(self, app_namespace: str) -> Recent | None:
         """Return the view; None until its objects were seen."""
@@ -196,13 +196,13 @@ class ClusterView:
 
     def stop(self) -> None:
         """Follow no more."""
-        self._children.stop()
+        self._supervisor.stop()
 
     async def run(self) -> None:
         """Follow until `stop`."""
-        uncounted = self._meters.watch(self._view)
+        uncounted = self._metrics.watch(self._view)
         try:
-            await self._children.run()
+            await self._supervisor.run()
         finally:
             uncounted()
 

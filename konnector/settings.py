@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from reconciler.controller import flags
+from reconciler.controller.flags import LogFormat
+from reconciler.controller.lease import holder_here
 from reconciler.core import names
 from reconciler.core.durations import parse_duration
 from reconciler.core.errors import ConfigError
 from reconciler.kube import networks
 from reconciler.kube.networks import ANYWHERE, Networks
-from reconciler.loop import flags
-from reconciler.loop.flags import LogFormat
-from reconciler.loop.lease import holder_here
 
 # More than one process can send: the API servers' own priority and fairness is what limits it.
 _QPS: Final = 2000.0

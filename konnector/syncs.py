@@ -10,8 +10,8 @@ from konnector.decisions.claimed import Rival
 from konnector.decisions.claims import Rule
 from konnector.decisions.pair import Pair
 from konnector.link import Link
+from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core.refs import Kind, ObjectKey
-from reconciler.loop.children import Children
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Syncs:
         self._wanted: dict[str, Wanted] = {}
         self._instances: dict[str, Instances] = {}
         self._claims: dict[Kind, Claim] = {}
-        self._children = Children()
+        self._supervisor = TaskSupervisor()
         self._turn = asyncio.Lock()
 
     async def want(self, by: str, wanted: Wanted | None) -> None:
@@ -57,7 +57,7 @@ class Syncs:
             running = self._instances.get(binding)
             if running is not None and (wanted is None or running.pair != wanted.pair):
                 del self._instances[binding]
-                await self._children.end(f"instances/{binding}")
+                await self._supervisor.end(f"instances/{binding}")
             if wanted is None:
                 self._wanted.pop(binding, None)
             else:
@@ -65,7 +65,7 @@ class Syncs:
                 if binding not in self._instances:
                     made = Instances(wanted.pair, self._link, wanted.say, moved=self._look_again)
                     self._instances[binding] = made
-                    self._children.employ(f"instances/{binding}", made)
+                    self._supervisor.start_worker(f"instances/{binding}", made)
                 self._instances[binding].follow(wanted.say)
             await self._regroup()
 
@@ -142,11 +142,11 @@ class Syncs:
 
     def stop(self) -> None:
         """Begin nothing new."""
-        self._children.stop()
+        self._supervisor.stop()
 
     async def run(self) -> None:
         """Sync until `stop`, and end what is under way."""
-        await self._children.run()
+        await self._supervisor.run()
 
     async def _regroup(self) -> None:
         """Give each claimed kind the rules of all bindings; one worker set serves them."""
@@ -156,7 +156,7 @@ class Syncs:
                 rules.setdefault(_kind(rule), []).append(rule)
         for kind in self._claims.keys() - rules.keys():
             del self._claims[kind]
-            await self._children.end(_name(kind))
+            await self._supervisor.end(_name(kind))
         for kind, all_of_it in rules.items():
             claim = self._claims.get(kind)
             if claim is None:
@@ -168,7 +168,7 @@ class Syncs:
                     changed=self._changed,
                 )
                 self._claims[kind] = claim
-                self._children.employ(_name(kind), claim)
+                self._supervisor.start_worker(_name(kind), claim)
             claim.follow(all_of_it)
 
 

@@ -6,12 +6,12 @@ from datetime import timedelta
 from typing import Protocol, TypeAlias
 
 from konnector.link import Recorder
+from reconciler.controller.clock import Clock
+from reconciler.controller.fence import WriteFence
+from reconciler.controller.metrics import Metrics
 from reconciler.kube.bodies import Bodies
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.store import Store
-from reconciler.loop.clock import Clock
-from reconciler.loop.gate import Gate
-from reconciler.loop.meters import Meters
 
 # Opens a way with the kubeconfig in a Secret; `name` is what the cluster is called. It is not
 # used before the first call. Raises ConfigError.
@@ -21,11 +21,11 @@ Connect: TypeAlias = Callable[[bytes, str], Cluster]
 class Queue(Protocol):
     """Where keys wait for their controller."""
 
-    def add(self, key: str) -> None:
+    def enqueue(self, key: str) -> None:
         """Let the key be looked at soon."""
         ...
 
-    def add_after(self, key: str, seconds: float) -> None:
+    def enqueue_after(self, key: str, seconds: float) -> None:
         """Let the key be looked at after so many seconds, or sooner."""
         ...
 
@@ -44,10 +44,10 @@ class Tools:
     crds: Store
     bodies: Bodies
     connect: Connect
-    gate: Gate
+    fence: WriteFence
     recorder: Recorder
     clock: Clock
-    meters: Meters
+    metrics: Metrics
     workers: int
     control_plane_mode: bool
     own_namespace: str

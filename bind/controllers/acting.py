@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from reconciler.controller.executor import carry_out
+from reconciler.controller.fence import WriteFence
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Note
 from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.recent import Recent
-from reconciler.loop.gate import Gate
-from reconciler.loop.perform import carry_out
 
 
 class Recorder(Protocol):
@@ -26,11 +26,11 @@ class Recorder(Protocol):
 class Queue(Protocol):
     """Where keys wait for their controller."""
 
-    def add(self, key: str) -> None:
+    def enqueue(self, key: str) -> None:
         """Let the key be looked at soon."""
         ...
 
-    def add_after(self, key: str, seconds: float) -> None:
+    def enqueue_after(self, key: str, seconds: float) -> None:
         """Let the key be looked at after so many seconds, or sooner."""
         ...
 
@@ -40,7 +40,7 @@ class Acting:
     """What all controllers of one backend act with."""
 
     cluster: Cluster
-    gate: Gate
+    fence: WriteFence
     recorder: Recorder
     now: Callable[[], datetime]
 
@@ -61,7 +61,7 @@ class Acting:
             decision,
             manager=keys.MANAGER_BACKEND,
             now=self.now(),
-            may_write=self.gate,
+            may_write=self.fence,
             recent=recent,
         )
         return decision.again

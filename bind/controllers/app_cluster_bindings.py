@@ -36,10 +36,10 @@ class AppClusterBindings:
         """Have the keys added that a change concerns."""
         world, self._queue = self._world, queue
         bindings = world.app_cluster_bindings
-        bindings.subscribe(SELF, queue.add)
+        bindings.subscribe(SELF, queue.enqueue)
         world.templates.subscribe(RESOURCE, Waker(bindings, RESOURCE, queue))
         world.secrets.subscribe(SELF, Waker(bindings, SOURCE, queue))
-        world.bindings.subscribe(OWNER, queue.add)
+        world.bindings.subscribe(OWNER, queue.enqueue)
         in_space = Waker(bindings, SPACE, queue)
         world.namespaces.subscribe(NAME, in_space)
         for view in (

@@ -26,17 +26,17 @@ class BinderRole:
 
         def changed(name: str) -> None:
             if name == names.BINDER:
-                queue.add(name)
+                queue.enqueue(name)
 
         def granted(resource: str) -> None:
             if resource not in self._granted:
                 self._granted.add(resource)
-                queue.add(names.BINDER)
+                queue.enqueue(names.BINDER)
 
         self._queue = queue
         self._world.cluster_roles.subscribe(NAME, changed)
         self._world.exports.subscribe(GRANTED, granted)
-        queue.add(names.BINDER)
+        queue.enqueue(names.BINDER)
 
     async def reconcile(self, name: str) -> timedelta | None:
         """Look at the role, and do what follows. Raises ClusterErrors."""

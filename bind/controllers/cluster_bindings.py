@@ -35,8 +35,8 @@ class ClusterBindings:
             world.namespaces,
             world.quotas,
         ):
-            view.subscribe(SPACE, queue.add)
-        world.namespaces.subscribe(NAME, queue.add)
+            view.subscribe(SPACE, queue.enqueue)
+        world.namespaces.subscribe(NAME, queue.enqueue)
 
     async def reconcile(self, space: str) -> timedelta | None:
         """Look at one space, and do what follows."""

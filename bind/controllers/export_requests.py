@@ -20,7 +20,7 @@ class ExportRequests:
     def subscribe(self, queue: Queue) -> None:
         """Have the keys added that a change concerns."""
         world, self._queue = self._world, queue
-        world.requests.subscribe(SELF, queue.add)
+        world.requests.subscribe(SELF, queue.enqueue)
         world.exports.subscribe(SELF, self._waker(WANTED))
         world.crds.subscribe(NAME, self._waker(RESOURCE))
         world.templates.subscribe(RESOURCE, self._waker(RESOURCE))

@@ -21,7 +21,7 @@ class Exports:
     def subscribe(self, queue: Queue) -> None:
         """Have the keys added that a change concerns."""
         world, self._queue = self._world, queue
-        world.exports.subscribe(SELF, queue.add)
+        world.exports.subscribe(SELF, queue.enqueue)
         world.crds.subscribe(NAME, Waker(world.exports, NAME, queue))
         world.templates.subscribe(RESOURCE, Waker(world.exports, NAME, queue))
 

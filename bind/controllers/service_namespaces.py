@@ -40,8 +40,8 @@ class ServiceNamespaces:
         """Have the keys added that a change concerns."""
         world, self._queue = self._world, queue
         by_target = Waker(world.service_namespaces, TARGET, queue)
-        world.service_namespaces.subscribe(SELF, queue.add)
-        world.namespaces.subscribe(HOME, queue.add)
+        world.service_namespaces.subscribe(SELF, queue.enqueue)
+        world.namespaces.subscribe(HOME, queue.enqueue)
         world.namespaces.subscribe(NAME, by_target)
         world.namespaces.subscribe(NAME, Waker(world.service_namespaces, SPACE, queue))
         world.role_bindings.subscribe(SPACE, by_target)

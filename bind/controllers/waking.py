@@ -14,4 +14,4 @@ class Waker:
     def __call__(self, value: str) -> None:
         """Add them."""
         for one in self._view.by(self._index, value):
-            self._queue.add("/".join(identity_of(one)))
+            self._queue.enqueue("/".join(identity_of(one)))

@@ -20,11 +20,11 @@ from klutchctl.settings import Settings, of
 from klutchctl.signals import ending
 from klutchctl.watch_rounds import Rounds
 from reconciler.apply import Report, Status
+from reconciler.controller.clock import SystemClock
+from reconciler.controller.process import Liveness
 from reconciler.core.errors import ConfigError, Locked
 from reconciler.core.problems import Problem
 from reconciler.fleet.values import Fleet
-from reconciler.loop.clock import SystemClock
-from reconciler.loop.pulse import Pulse
 from reconciler.source import git_url
 from reconciler.source.following import Folder, Followed, GitRef
 from reconciler.source.git_url import GitUrl
@@ -92,7 +92,7 @@ def run(context: typer.Context, options: Options, *, refused: Mapping[str, objec
 async def _watch(options: Options, how: Reach, settings: Settings) -> int:
     rounds = Rounds(how, settings, wait_seconds=options.wait_timeout)
     vitals = _Vitals(options.interval)
-    pulse = Pulse(SystemClock(), vitals.ailment)
+    pulse = Liveness(SystemClock(), vitals.ailment)
     ears: list[Ears] = [Speaker(), vitals]
     async with AsyncExitStack() as stack:
         stack.push_async_callback(rounds.close)
@@ -141,13 +141,13 @@ async def _followed(options: Options, settings: Settings) -> AsyncIterator[Follo
 
 
 @contextmanager
-def _listening(address: tuple[str, int], pulse: Pulse) -> Iterator[Ears]:
+def _listening(address: tuple[str, int], pulse: Liveness) -> Iterator[Ears]:
     """Serve metrics and health, and yield who counts."""
-    from reconciler.loop import listener
+    from reconciler.controller import health_server
     from reconciler.watch.meters import Meters
 
     meters = Meters(time.time)
-    with listener.served(address, metrics=lambda: meters.registry, ailment=pulse.ailment) as (
+    with health_server.served(address, metrics=lambda: meters.registry, ailment=pulse.ailment) as (
         host,
         port,
     ):

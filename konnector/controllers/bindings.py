@@ -15,6 +15,7 @@ from konnector.named_views import NamedViews
 from konnector.provider import Provider
 from konnector.syncs import Wanted
 from konnector.tools import Queue, Tools
+from reconciler.controller.executor import carry_out
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.manifest import (
@@ -33,7 +34,6 @@ from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.informer import Informer
 from reconciler.kube.recent import Recent
-from reconciler.loop.perform import carry_out
 
 PLACE: Final = "place"
 NAME: Final = "name"
@@ -85,7 +85,7 @@ class Bindings:
     def subscribe(self, queue: Queue) -> None:
         """Have the keys added that a change concerns."""
         self._queue = queue
-        self._view.subscribe(PLACE, queue.add)
+        self._view.subscribe(PLACE, queue.enqueue)
         self._tools.crds.subscribe(NAME, self._crd_changed)
 
     def changed(self, keys_: Iterable[str], name: str) -> None:
@@ -93,7 +93,7 @@ class Bindings:
         if self._queue is not None:
             for key in keys_:
                 if not name or key.rpartition("/")[2] == name:
-                    self._queue.add(key)
+                    self._queue.enqueue(key)
 
     def secret_changed(self, place: ObjectKey) -> None:
         """Look again at the bindings that refer to a Secret."""
@@ -290,7 +290,7 @@ class Bindings:
             decision,
             manager=keys.MANAGER_KONNECTOR,
             now=self._now(),
-            may_write=self._tools.gate,
+            may_write=self._tools.fence,
             elsewhere={cluster.name: cluster for cluster in reached},
             recent=self._recent,
         )

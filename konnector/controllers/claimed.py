@@ -19,6 +19,8 @@ from konnector.hands import Known
 from konnector.link import Link
 from konnector.service_views import NAME, Sort
 from konnector.telling import is_refusal
+from reconciler.controller.controller import Controller
+from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Delete, Note
 from reconciler.core.errors import ClusterError
@@ -31,8 +33,6 @@ from reconciler.core.refs import Kind, ObjectKey, Ref
 from reconciler.kube.informer import pause
 from reconciler.kube.recent import Recent
 from reconciler.kube.store import without_managed_fields
-from reconciler.loop.children import Children
-from reconciler.loop.controller import Controller
 
 _HELD: Final = timedelta(minutes=1)
 _SOON: Final = timedelta(seconds=1)
@@ -75,7 +75,7 @@ class Claimed:
             f"claims/{kind.resource}",
             self.reconcile,
             clock=link.clock,
-            meters=link.meters,
+            metrics=link.metrics,
             workers=link.workers,
             depends_on=(link.app.recovery, link.plane.recovery),
         )
@@ -83,17 +83,17 @@ class Claimed:
             link,
             Sort(kind, _trimmed, {}),
             Sort(kind, without_managed_fields, {NAME: name}),
-            wake=self._controller.add,
-            look=self._controller.add_behind,
+            wake=self._controller.enqueue,
+            look=self._controller.enqueue_behind,
             unmapped=False,
         )
         self._ward = link.guards.ward(kind.resource)
         self._present: set[ObjectKey] = set()  # copies, where one may stay deleted
         self._deleted: dict[ObjectKey, str] = {}
         self._refused: dict[ObjectKey, str] = {}  # what a cluster does not take, and why
-        self._children = Children()
-        self._children.employ("sides", self._sides)
-        self._children.employ("controller", self._controller)
+        self._supervisor = TaskSupervisor()
+        self._supervisor.start_worker("sides", self._sides)
+        self._supervisor.start_worker("controller", self._controller)
 
     def follow(self, rules: Sequence[Rule]) -> None:
         """Let these rules hold from now on."""
@@ -124,12 +124,12 @@ class Claimed:
 
     def stop(self) -> None:
         """Begin nothing new."""
-        self._children.stop()
+        self._supervisor.stop()
 
     async def run(self) -> None:
         """Sync until `stop`, and end what is under way."""
         try:
-            await self._children.run()
+            await self._supervisor.run()
         finally:
             self._ward.forget()
 
@@ -307,8 +307,8 @@ class Claim:
         self._rules: tuple[Rule, ...] = ()
         self._sync: Claimed | None = None
         self._problem = ""
-        self._children = Children()
-        self._children.start("kind", self._find)
+        self._supervisor = TaskSupervisor()
+        self._supervisor.start("kind", self._find)
 
     @property
     def settled(self) -> bool:
@@ -346,11 +346,11 @@ class Claim:
 
     def stop(self) -> None:
         """Begin nothing new."""
-        self._children.stop()
+        self._supervisor.stop()
 
     async def run(self) -> None:
         """Sync until `stop`, and end what is under way."""
-        await self._children.run()
+        await self._supervisor.run()
 
     async def _find(self) -> None:
         """Ask both clusters until they serve the kind, and then sync it."""
@@ -362,10 +362,10 @@ class Claim:
             kind, self._link, rival=self._rival, services=self._services, changed=self._changed
         )
         self._sync.follow(self._rules)
-        self._children.employ("sync", self._sync)
+        self._supervisor.start_worker("sync", self._sync)
 
     async def _look(self) -> Kind | None:
-        with self._link.meters.activity.work(f"{self._resource.plural} is looked for"):
+        with self._link.metrics.activity.work(f"{self._resource.plural} is looked for"):
             return await self._served()
 
     async def _served(self) -> Kind | None:

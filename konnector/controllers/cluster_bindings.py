@@ -16,13 +16,13 @@ from konnector.probing import Probed
 from konnector.provider_views import ProviderViews
 from konnector.tools import Tools
 from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.controller.executor import carry_out
 from reconciler.core import keys, names
 from reconciler.core.decision import Decision, Note
 from reconciler.core.errors import Conflict, KlutchError
 from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import ObjectKey
 from reconciler.kube.cluster import Cluster
-from reconciler.loop.perform import carry_out
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class ClusterBindings:
             decision,
             manager=keys.MANAGER_KONNECTOR,
             now=self._tools.clock.now(),
-            may_write=self._tools.gate,
+            may_write=self._tools.fence,
             recent=self._views.recent_cluster_bindings,
         )
         if self._guardian.stranger():

@@ -8,10 +8,10 @@ from konnector.decisions.export import Seen
 from konnector.provider_views import ProviderViews
 from konnector.tools import Tools
 from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.controller.executor import carry_out
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, is_deleting, ref_of
 from reconciler.kube.cluster import Cluster
-from reconciler.loop.perform import carry_out
 
 
 class Exports:
@@ -51,7 +51,7 @@ class Exports:
             export.decide(seen, now=now),
             manager=keys.MANAGER_KONNECTOR,
             now=now,
-            may_write=self._tools.gate,
+            may_write=self._tools.fence,
             recent=self._views.recent_exports,
         )
         return None

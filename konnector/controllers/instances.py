@@ -18,6 +18,8 @@ from konnector.link import Link
 from konnector.losses import Losses
 from konnector.service_views import NAME, Sort
 from konnector.telling import is_refusal
+from reconciler.controller.controller import Controller
+from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core.decision import Apply, Decision, Delete, Note
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import (
@@ -31,8 +33,6 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import CRD, ObjectKey, Ref
 from reconciler.kube.recent import Recent
 from reconciler.kube.store import Index
-from reconciler.loop.children import Children
-from reconciler.loop.controller import Controller
 
 _BOUND: Final = "bound"
 _LIVING: Final = "living"
@@ -67,7 +67,7 @@ class Instances:
             f"instances/{resource}",
             self.reconcile,
             clock=link.clock,
-            meters=link.meters,
+            metrics=link.metrics,
             workers=link.workers,
             depends_on=(link.app.recovery, link.plane.recovery),
         )
@@ -82,8 +82,8 @@ class Instances:
                 {NAME: names, _BOUND: self._bound(names)},
                 deleted=self._copy_deleted,
             ),
-            wake=self._controller.add,
-            look=self._controller.add_behind,
+            wake=self._controller.enqueue,
+            look=self._controller.enqueue_behind,
             unmapped=True,
         )
         self._deletions = Deletions(self._sides.view.store)
@@ -91,9 +91,9 @@ class Instances:
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
         self._ward = link.guards.ward(resource)
         self._sides.view.store.subscribe(_LIVING, self._look_who_lives)
-        self._children = Children()
-        self._children.employ("sides", self._sides)
-        self._children.employ("controller", self._controller)
+        self._supervisor = TaskSupervisor()
+        self._supervisor.start_worker("sides", self._sides)
+        self._supervisor.start_worker("controller", self._controller)
 
     @property
     def missing(self) -> Sequence[str]:
@@ -144,12 +144,12 @@ class Instances:
 
     def stop(self) -> None:
         """Begin nothing new."""
-        self._children.stop()
+        self._supervisor.stop()
 
     async def run(self) -> None:
         """Sync until `stop`, and end what is under way."""
         try:
-            await self._children.run()
+            await self._supervisor.run()
         finally:
             self._ward.forget()
             self._link.troubles.forget(self.pair.kind.resource)

@@ -2,6 +2,6 @@
 
 from reconciler.apply.outcomes import Outcome, Report, Status
 from reconciler.apply.run import Ears, Options, apply
-from reconciler.loop.gate import Gate
+from reconciler.controller.fence import WriteFence
 
-__all__ = ["Ears", "Gate", "Options", "Outcome", "Report", "Status", "apply"]
+__all__ = ["Ears", "Options", "Outcome", "Report", "Status", "WriteFence", "apply"]

@@ -19,10 +19,10 @@ from reconciler.apply.served import Refused, Space
 from reconciler.apply.steps import Performer, Terms, Unconfirmed
 from reconciler.apply.together import together
 from reconciler.apply.writes import Stale
+from reconciler.controller.fence import Stopped
 from reconciler.core.errors import KlutchError
 from reconciler.core.refs import CRD, Ref
 from reconciler.fleet.values import Mode, UnitKey
-from reconciler.loop.gate import Stopped
 from reconciler.observe import unseen
 from reconciler.planning.changes import Action, Change
 

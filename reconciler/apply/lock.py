@@ -12,6 +12,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from reconciler.blueprints import space
+from reconciler.controller.clock import SystemClock
+from reconciler.controller.events import Source, event_of
+from reconciler.controller.fence import WriteFence
+from reconciler.controller.lease import TIMES, Again, Lease, Lost, duration_of, holder_of
 from reconciler.core import keys, names
 from reconciler.core.decision import Note
 from reconciler.core.errors import AlreadyExists, ClusterError, Conflict, Locked, Unreachable
@@ -19,10 +23,6 @@ from reconciler.core.manifest import Manifest, get_text, resource_version_of, ui
 from reconciler.core.moments import moment
 from reconciler.core.refs import EVENT, LEASE, NAMESPACE, Ref
 from reconciler.kube.cluster import Cluster
-from reconciler.loop.clock import SystemClock
-from reconciler.loop.events import Source, event_of
-from reconciler.loop.gate import Gate
-from reconciler.loop.lease import TIMES, Again, Lease, Lost, duration_of, holder_of
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Lock:
         self._in_doubt = False  # whether a write of ours may have made it ours
 
     @asynccontextmanager
-    async def held(self, gate: Gate, *, break_it: bool) -> AsyncIterator[None]:
+    async def held(self, gate: WriteFence, *, break_it: bool) -> AsyncIterator[None]:
         """Hold the lease for the length of the block; where it is lost, the gate closes.
 
         Raises Locked, and the ClusterErrors of the writes.
@@ -64,7 +64,7 @@ class Lock:
             await self._take(break_it=break_it)
             renewing = asyncio.create_task(self._keep(gate))
             try:
-                with gate.fenced(self._lapsed):
+                with gate.checking(self._lapsed):
                     yield
             finally:
                 renewing.cancel()
@@ -72,7 +72,7 @@ class Lock:
         finally:
             await self._lease.release()
 
-    async def _keep(self, gate: Gate) -> None:
+    async def _keep(self, gate: WriteFence) -> None:
         gate.lose_lock(self._lost(await self._lease.keep()))
 
     def _lapsed(self) -> str:

@@ -5,10 +5,10 @@ from datetime import datetime
 
 from reconciler.apply.outcomes import NotReady
 from reconciler.apply.writes import Writes
+from reconciler.controller.fence import WriteFence
 from reconciler.fleet.values import UnitKey
 from reconciler.health import Place, health_of
 from reconciler.kube.cluster import Reader
-from reconciler.loop.gate import Gate
 
 
 class Readiness:
@@ -23,7 +23,7 @@ class Readiness:
         place: Place | None,
         control_plane: Writes,
         app: Writes,
-        gate: Gate,
+        gate: WriteFence,
         now: Callable[[], datetime],
         glance: Reader | None = None,
     ) -> None:

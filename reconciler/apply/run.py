@@ -17,13 +17,13 @@ from reconciler.apply.readiness import Readiness
 from reconciler.apply.steps import Terms
 from reconciler.apply.together import together
 from reconciler.apply.writes import Writes
+from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.core.errors import KlutchError, Locked
 from reconciler.core.live import Live, Unseen
 from reconciler.core.refs import Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet, UnitKey
 from reconciler.health import Place, board, place_at
-from reconciler.loop.gate import Gate, Stopped
 from reconciler.observe import Clusters, Pace, answer, leaving, observe
 from reconciler.planning import planner
 from reconciler.planning.changes import Change, Plan
@@ -57,7 +57,13 @@ class Ears:
 
 
 async def apply(
-    fleet: Fleet, approved: Plan, clusters: Clusters, *, options: Options, gate: Gate, ears: Ears
+    fleet: Fleet,
+    approved: Plan,
+    clusters: Clusters,
+    *,
+    options: Options,
+    gate: WriteFence,
+    ears: Ears,
 ) -> Report:
     """Do what was approved and still fits, and nothing else; return what became of each line.
 
@@ -94,7 +100,7 @@ class _Run:
         approved: Plan,
         clusters: Clusters,
         options: Options,
-        gate: Gate,
+        gate: WriteFence,
         ears: Ears,
     ) -> None:
         self._fleet, self._approved, self._clusters = fleet, approved, clusters

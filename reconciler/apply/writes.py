@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
+from reconciler.controller.fence import WriteFence
 from reconciler.core import keys
 from reconciler.core.diff import pointer
 from reconciler.core.errors import AlreadyExists, Conflict, Missing, Replaced, Unreachable
@@ -20,7 +21,6 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster, Preconditions, Propagation
-from reconciler.loop.gate import Gate
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Stale(Exception):
 class Writes:
     """One cluster, written to through the gate of this run. Raises Stopped besides what is told."""
 
-    def __init__(self, cluster: Cluster, gate: Gate) -> None:
+    def __init__(self, cluster: Cluster, gate: WriteFence) -> None:
         self.cluster, self.gate = cluster, gate
 
     async def read(self, ref: Ref) -> Manifest | None:

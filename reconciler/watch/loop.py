@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from reconciler.apply import Report
+from reconciler.controller.fence import Stopped
 from reconciler.core.problems import InvalidRepository, Problem
 from reconciler.fleet.load import load
 from reconciler.fleet.memory import Memory
 from reconciler.fleet.values import Fleet
-from reconciler.loop.gate import Stopped
 from reconciler.source.following import Followed, Found
 from reconciler.watch import agenda
 from reconciler.watch.agenda import Agenda, Left, Task, Terms

@@ -27,13 +27,13 @@ import uvloop
 
 from klutchctl.sandbox import certificates
 from klutchctl.sandbox.certificates import Use
+from reconciler.controller import process
 from reconciler.core.manifest import Manifest, get_text, name_of
 from reconciler.core.refs import Kind
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
 from reconciler.kube.informer import Informer
 from reconciler.kube.store import Index, Store
-from reconciler.loop import memory
 from tests.bench.plans import verdict
 from tests.support.raw import http_session
 
@@ -231,7 +231,7 @@ async def bare(connection: Connection) -> float:
 def bench_cpu(connection: Connection) -> None:
     """Measure the CPU of both, in turn, after a round that is not counted."""
     rounds: list[tuple[float, float]] = []
-    memory.collect_seldom()  # as in our programs
+    process.collect_seldom()  # as in our programs
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for number in range(ROUNDS + 1):
             pair = []

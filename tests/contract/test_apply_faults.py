@@ -12,7 +12,7 @@ import yaml
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.apply import Gate, Status
+from reconciler.apply import Status, WriteFence
 from reconciler.apply.outcomes import GOOD
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
@@ -331,7 +331,7 @@ class Theft:
     """Another run takes the lock, and this one gets time to notice."""
 
     scene: Scene
-    gate: Gate
+    gate: WriteFence
 
     async def perform(self, _call):
         await hold(self.scene, renewed=timedelta(0))
@@ -339,7 +339,7 @@ class Theft:
 
 
 async def test_a_run_that_lost_the_lock_starts_no_further_write(scene, runs):
-    gate, faults = Gate(), Faults()
+    gate, faults = WriteFence(), Faults()
     faults.add(Deeds().nth(3), Theft(scene, gate))
     async with scene.peers():
         report = await runs.run(faults, gate=gate)

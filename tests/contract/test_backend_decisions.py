@@ -18,6 +18,8 @@ from reconciler.blueprints import export as exports_of
 from reconciler.blueprints import space as spaces_of
 from reconciler.blueprints.export import Scope, Terms
 from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.controller.executor import carry_out
+from reconciler.controller.fence import WriteFence
 from reconciler.core import names
 from reconciler.core.decision import Decision, status_patch
 from reconciler.core.manifest import Manifest, get, get_text, name_of
@@ -31,8 +33,6 @@ from reconciler.core.refs import (
     Ref,
 )
 from reconciler.kube.cluster import Cluster, Preconditions, Propagation
-from reconciler.loop.gate import Gate
-from reconciler.loop.perform import carry_out
 from tests.support.offers import CREDENTIALS, Offer, offered
 
 MANAGER: Final = "klutch-bind"
@@ -138,7 +138,7 @@ class Space:
             if not decision.tasks and told is None:
                 return done
             await carry_out(
-                self.cluster, live, ref, decision, manager=MANAGER, now=now, may_write=Gate()
+                self.cluster, live, ref, decision, manager=MANAGER, now=now, may_write=WriteFence()
             )
         raise AssertionError(f"never done: {decision}")
 

@@ -19,6 +19,9 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import access, space_konnector
 from reconciler.blueprints.objects import build
+from reconciler.controller.events import Recorder, Source
+from reconciler.controller.fence import WriteFence
+from reconciler.controller.metrics import Metrics
 from reconciler.core import keys, names
 from reconciler.core.decision import Note
 from reconciler.core.errors import Forbidden
@@ -49,9 +52,6 @@ from reconciler.core.refs import (
 )
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
-from reconciler.loop.events import Recorder, Source
-from reconciler.loop.gate import Gate
-from reconciler.loop.meters import Meters
 from tests.support import deployed
 from tests.support.backend import backend
 from tests.support.clusters import LiveCluster
@@ -292,15 +292,15 @@ async def follows_its_template(space: Space) -> None:
 
 async def told_and_counted(stage: Stage) -> None:
     """Tell an Event twice, with a minute in between."""
-    clock, meters = FakeClock(), Meters()
+    clock, metrics = FakeClock(), Metrics()
     async with KubeCluster(stage.way) as cluster:
         recorder = Recorder(
             cluster,
-            Gate(),
+            WriteFence(),
             source=Source("klutchctl.dev/tests", "tests-1"),
             manager="tests",
             clock=clock,
-            meters=meters,
+            metrics=metrics,
         )
         about = Ref(cluster.name, NAMESPACE, "", stage.namespace)
         live: Manifest = {"metadata": {"uid": uuid.uuid4().hex}}
@@ -308,14 +308,14 @@ async def told_and_counted(stage: Stage) -> None:
         for result in ("sent", "counted"):
             recorder.tell(about, live, Note("Tried", "the rights suffice"))
             await clock.advance(61)
-            await told(meters, result)
+            await told(metrics, result)
         recorder.stop()
         await running
 
 
-async def told(meters: Meters, result: str) -> None:
+async def told(metrics: Metrics, result: str) -> None:
     def counted():
-        return meters.registry.get_sample_value("klutch_events_total", {"result": result})
+        return metrics.registry.get_sample_value("klutch_events_total", {"result": result})
 
     await eventually(counted)
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
+from reconciler.controller import events
+from reconciler.controller.clock import SystemClock
+from reconciler.controller.events import Recorder, Source
+from reconciler.controller.fence import WriteFence
+from reconciler.controller.metrics import Metrics
 from reconciler.core.decision import Note
 from reconciler.core.manifest import get_int, get_maps, get_text, name_of, uid_of
 from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, EVENT, Ref
 from reconciler.kube.cluster import Preconditions, Propagation
-from reconciler.loop import events
-from reconciler.loop.clock import SystemClock
-from reconciler.loop.events import Recorder, Source
-from reconciler.loop.gate import Gate
-from reconciler.loop.meters import Meters
 from tests.support.cues import AFTER
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
@@ -29,14 +29,14 @@ class Scene:
     def __init__(self, plane, namespace, clock):
         self.real, self.namespace, self.clock = plane.cluster, namespace, clock
         self.cluster = FaultyCluster(plane.cluster)
-        self.gate, self.meters = Gate(), Meters()
+        self.fence, self.metrics = WriteFence(), Metrics()
         self.recorder = Recorder(
             self.cluster,
-            self.gate,
+            self.fence,
             source=SOURCE,
             manager=MANAGER,
             clock=clock,
-            meters=self.meters,
+            metrics=self.metrics,
         )
         self.about = Ref(plane.name, CONFIG_MAP, namespace, "orders")
         self.live = {"metadata": {"uid": "11111111-2222-3333-4444-555555555555"}}
@@ -63,7 +63,7 @@ class Scene:
         await self.task
 
     def count(self, result):
-        return self.meters.registry.get_sample_value("klutch_events_total", {"result": result})
+        return self.metrics.registry.get_sample_value("klutch_events_total", {"result": result})
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +198,7 @@ async def test_a_flood_is_written_slowly(control_plane, namespace):
 
 
 async def test_memory_is_bounded(scene):
-    scene.gate.close("the end")
+    scene.fence.close("the end")
     for number in range(3_000):
         scene.tell(Note("Counted", f"number {number}"))
     assert scene.count("dropped") == 2_000
@@ -206,7 +206,7 @@ async def test_memory_is_bounded(scene):
 
 async def test_a_closed_gate_lets_nothing_be_told(scene, control_plane):
     mark = control_plane.audit.mark()
-    scene.gate.close("the end")
+    scene.fence.close("the end")
     scene.tell()
     await scene.end()
     assert control_plane.audit.writes_since(mark, namespace=scene.namespace) == []

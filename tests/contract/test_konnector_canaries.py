@@ -232,7 +232,7 @@ async def test_canaries_cross_only_where_an_accepted_claim_lets_them(
         assert sum(side == law.APP for _, side, _ in (*kept, *owed)) >= 200
         assert len(owed) > 15  # or the konnector did nothing
         said = [str([vars(one) for one in caplog.records])]
-        said.append(generate_latest(made.meters.registry).decode())
+        said.append(generate_latest(made.metrics.registry).decode())
         said += [await _said(scene.plane, SPEAKS), await _said(scene.app, IN_APP)]
         assert [text for text in said if _holds(text, "canary")] == []
 

@@ -307,7 +307,7 @@ class Heard:
     def looks(self) -> float:
         """Return how often an instance came to be looked at."""
         name = {"name": f"instances/{self.scene.offer.name}"}
-        return self.ways.made.meters.registry.get_sample_value("workqueue_adds_total", name) or 0
+        return self.ways.made.metrics.registry.get_sample_value("workqueue_adds_total", name) or 0
 
 
 async def test_only_what_is_served_otherwise_is_read_anew(scene: Scene) -> None:

@@ -88,8 +88,8 @@ async def test_a_killed_leader_is_followed_by_the_other_which_loses_nothing(
         assert (code, json.loads(text)) == (200, {"leaderElection": "ok"})
         assert (await second.ask("/healthz"))[0] == 200  # who does not lead is well
         assert (await first.ask("/readyz"))[0] == 200
-        _, meters = await first.ask("/metrics")
-        assert "workqueue_depth" in meters
+        _, metrics = await first.ask("/metrics")
+        assert "workqueue_depth" in metrics
 
         created_first = await scene.app.cluster.list(scene.offer.kind)
         after = f"/settled?after={APP_CLUSTER}:{created_first.resource_version}"

@@ -58,7 +58,7 @@ class Scene:
 
     def reconciles(self) -> int:
         """Return how many times rights were looked at."""
-        found = self.backend.meters.registry.collect()
+        found = self.backend.metrics.registry.collect()
         samples = [each for one in found if one.name == "klutch_reconcile" for each in one.samples]
         ends = [each for each in samples if each.name == "klutch_reconcile_total"]
         return int(sum(each.value for each in ends if each.labels["controller"] in GRANTING))

@@ -78,7 +78,7 @@ async def test_a_provider_that_never_answered_is_told_once_it_is_late(scene: Sce
 def looks(made: Konnector) -> float:
     """Return how often a binding came to be looked at."""
     name = {"name": "servicebinding"}
-    return made.meters.registry.get_sample_value("workqueue_adds_total", name) or 0
+    return made.metrics.registry.get_sample_value("workqueue_adds_total", name) or 0
 
 
 async def is_late(scene: Scene, clock: ForwardClock) -> bool:

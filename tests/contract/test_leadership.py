@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from reconciler.controller.clock import SystemClock
+from reconciler.controller.fence import Stopped, WriteFence
+from reconciler.controller.leadership import Leadership, LeaseLost
+from reconciler.controller.lease import Lease, Times
+from reconciler.controller.metrics import Metrics
 from reconciler.core.manifest import get_int, get_text, uid_of
 from reconciler.core.refs import LEASE, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
-from reconciler.loop.clock import SystemClock
-from reconciler.loop.gate import Gate, Stopped
-from reconciler.loop.leadership import Leadership, LeaseLost
-from reconciler.loop.lease import Lease, Times
-from reconciler.loop.meters import Meters
 from tests.support import http_faults
 from tests.support import konnector as konnectors
 from tests.support.backend import backend
@@ -55,12 +55,12 @@ class Candidate:
 
     def __init__(self, name, cluster, namespace, diary, times=TIMES):
         self.name, self.diary = name, diary
-        self.gate, self.clock, self.meters = Gate(), Skewed(), Meters()
+        self.fence, self.clock, self.metrics = WriteFence(), Skewed(), Metrics()
         self.ref = Ref(cluster.name, LEASE, namespace, "work")
         self.lease = Lease(
             cluster, self.ref, holder=name, manager=MANAGER, clock=self.clock, times=times
         )
-        self.leadership = Leadership(self.lease, self.gate, clock=self.clock, meters=self.meters)
+        self.leadership = Leadership(self.lease, self.fence, clock=self.clock, metrics=self.metrics)
         self.done = asyncio.Event()
         self.task: Any = None
 
@@ -70,7 +70,7 @@ class Candidate:
 
     async def write_on(self):
         while not self.done.is_set():
-            await self.gate.write(self.write)
+            await self.fence.write(self.write)
             await asyncio.sleep(0.005)
 
     async def write(self):
@@ -87,7 +87,7 @@ class Candidate:
     @property
     def counted(self):
         labels = {"name": "work"}
-        return self.meters.registry.get_sample_value(STATUS, labels)
+        return self.metrics.registry.get_sample_value(STATUS, labels)
 
 
 def turns(diary):
@@ -150,7 +150,7 @@ async def test_one_leads_and_gives_it_to_the_other_at_its_end(candidate, live, d
     assert turns(diary) == ["first", "second"]
     assert get_int(await live(), "spec", "leaseTransitions") == 1
     with pytest.raises(Stopped):
-        first.gate.check()
+        first.fence.check()
 
 
 async def test_of_many_one_leads_at_a_time_and_all_have_their_turn(candidate, diary):
@@ -203,10 +203,10 @@ async def test_a_write_that_hangs_is_given_up_before_another_begins(
             first = candidate("first", cluster)
 
             async def work():
-                await first.gate.write(first.write)
+                await first.fence.write(first.write)
                 line.let(up=STALLED)
                 try:
-                    await first.gate.write(lambda: cluster.get(first.ref))
+                    await first.fence.write(lambda: cluster.get(first.ref))
                 finally:
                     await first.write()
 
@@ -326,7 +326,7 @@ async def test_a_process_that_was_stopped_writes_nothing_when_it_goes_on(candida
     await first.leads()
     first.clock.offset = TIMES.deadline
     with pytest.raises(Stopped, match="not renewed"):
-        await first.gate.write(first.write)
+        await first.fence.write(first.write)
     with pytest.raises(LeaseLost):
         await first.task
 
@@ -370,7 +370,7 @@ async def test_who_is_cancelled_gives_the_lease_back_after_its_last_write(candid
         await first.write()
 
     async def work():
-        await first.gate.write(slow)
+        await first.fence.write(slow)
 
     first.start(work)
     await sent.wait()
@@ -396,7 +396,7 @@ async def test_a_defect_of_the_work_ends_it_and_gives_the_lease_back(candidate, 
 
 
 def leads(made):
-    samples = [one for metric in made.meters.registry.collect() for one in metric.samples]
+    samples = [one for metric in made.metrics.registry.collect() for one in metric.samples]
     return [one.value for one in samples if one.name == STATUS] == [1.0]
 
 

@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from reconciler.controller.executor import carry_out
+from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.core import causes, conditions
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import (
@@ -28,8 +30,6 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import CONFIG_MAP, Kind, Ref
 from reconciler.kube.cluster import Preconditions, Propagation
-from reconciler.loop.gate import Gate, Stopped
-from reconciler.loop.perform import carry_out
 from tests.support.cues import BEFORE
 from tests.support.faults import Meanwhile, conflict, forbidden, lost, on
 from tests.support.faulty import FaultyCluster
@@ -55,7 +55,7 @@ class Scene:
         self.cluster = FaultyCluster(plane.cluster)
         self.faults = self.cluster.faults
         self.ref = Ref(plane.name, CLUSTER_BINDING, namespace, "cluster")
-        self.gate = Gate()
+        self.fence = WriteFence()
         self.live = {}
 
     async def make(self):
@@ -78,7 +78,7 @@ class Scene:
             Decision(tasks=tasks, **more),
             manager=MANAGER,
             now=NOW,
-            may_write=self.gate,
+            may_write=self.fence,
         )
 
     def config_map(self, name):
@@ -314,7 +314,7 @@ async def test_an_object_that_is_deleted_by_the_decision_gets_no_status(scene):
 
 async def test_a_closed_gate_lets_nothing_be_written(scene, control_plane):
     mark = control_plane.audit.mark()
-    scene.gate.close("the end")
+    scene.fence.close("the end")
     with pytest.raises(Stopped, match="the end"):
         await scene.carry_out(Task((scene.create("a"),), FAILED))
     assert control_plane.audit.writes_since(mark, namespace=scene.namespace) == []
@@ -323,7 +323,7 @@ async def test_a_closed_gate_lets_nothing_be_written(scene, control_plane):
 async def test_a_gate_that_closes_on_the_way_ends_it_there(scene):
     class Close:
         async def perform(self, _call):
-            scene.gate.close("the end")
+            scene.fence.close("the end")
 
     scene.faults.add(on("create", name="a"), Close(), at=BEFORE)
     with pytest.raises(Stopped):

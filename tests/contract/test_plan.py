@@ -16,13 +16,13 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.apply import noting
 from reconciler.apply.writes import Writes
 from reconciler.blueprints import kubeconfig
+from reconciler.controller.fence import WriteFence
 from reconciler.core import keys, names
 from reconciler.core.live import control_plane_ref_name
 from reconciler.core.manifest import Manifest, get_text, labels_of, name_of, put, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.cluster import Preconditions, Propagation
-from reconciler.loop.gate import Gate
 from tests.support import programs
 from tests.support.clusters import LiveCluster
 from tests.support.deep_objects import nested, post, typed
@@ -183,7 +183,7 @@ async def apply_creates(scene: Scene) -> None:
             manifest = put(manifest, content, "data", "kubeconfig")
         await make(live, manifest, kind, keys.MANAGER_CLI)
     carrier = Ref(scene.plane.name, CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
-    await noting.note(Writes(scene.plane.cluster, Gate()), carrier)
+    await noting.note(Writes(scene.plane.cluster, WriteFence()), carrier)
 
 
 async def kubeconfig_text(scene: Scene) -> str:

@@ -8,9 +8,9 @@ import pygit2
 import pytest
 
 from reconciler.apply.lock import Lock
+from reconciler.controller.fence import WriteFence
 from reconciler.core.manifest import Manifest, get_list
 from reconciler.fleet.values import Mode
-from reconciler.loop.gate import Gate
 from tests.contract.test_apply import scene  # noqa: F401 - a fixture
 from tests.support import git_server
 from tests.support.eventually import eventually
@@ -218,7 +218,7 @@ async def test_another_run_holds_the_lock(scene, files):  # noqa: F811
         scene.plane.cluster, scene.fleet.name, holder="other", now=lambda: datetime.now(UTC)
     )
     async with (
-        holder.held(Gate(), break_it=False),
+        holder.held(WriteFence(), break_it=False),
         watching(scene.kubeconfig, str(files), *QUICK, *LISTENING) as watch,
     ):
         await watch.says("another run holds the lock of this fleet: other")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from klutchctl import repository
 from reconciler import apply as applying
-from reconciler.apply import Ears, Gate, Options, Report
+from reconciler.apply import Ears, Options, Report, WriteFence
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
 from reconciler.core.manifest import (
@@ -113,7 +113,7 @@ class Runs:
         self,
         faults: Faults | None = None,
         *,
-        gate: Gate | None = None,
+        gate: WriteFence | None = None,
         break_lock: bool = True,
         force: bool = False,
         wait: bool = False,
@@ -136,7 +136,7 @@ class Runs:
                 await _plan(fleet, clusters),
                 clusters,
                 options=options,
-                gate=gate or Gate(),
+                gate=gate or WriteFence(),
                 ears=Ears(outcome=self.heard.append, stage=self.heard.append),
             )
 

@@ -10,10 +10,10 @@ from typing import Final
 
 from bind import program
 from bind.settings import Settings
+from reconciler.controller.clock import Clock, SystemClock
 from reconciler.core import names
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
-from reconciler.loop.clock import Clock, SystemClock
 from tests.support.faults import Faults
 from tests.support.faulty import FaultyCluster
 from tests.support.managed import working

@@ -54,11 +54,11 @@ async def comes_to(
 
         async def alike() -> bool:
             meeting.still_alive()
-            if in_peace and made.meters.activity.queued():
+            if in_peace and made.metrics.activity.queued():
                 return False
             found = differences(end, await end_state(tenant.plane.cluster, tenant.word))
             assert not found, "\n".join((told, *found))
-            return not in_peace or not made.meters.activity.queued()
+            return not in_peace or not made.metrics.activity.queued()
 
         await eventually(alike, within=_LONG)
 

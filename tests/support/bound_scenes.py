@@ -19,6 +19,7 @@ from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints import kubeconfig
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build
+from reconciler.controller.clock import Clock
 from reconciler.core import keys, names
 from reconciler.core.errors import AlreadyExists, NotServed, Unreachable
 from reconciler.core.manifest import (
@@ -40,7 +41,6 @@ from reconciler.core.refs import (
 )
 from reconciler.core.secret import Secret
 from reconciler.kube.cluster import Preconditions, Propagation
-from reconciler.loop.clock import Clock
 from tests.support import robots
 from tests.support.backend import USUAL, backend
 from tests.support.clusters import LiveCluster, Write

@@ -14,14 +14,14 @@ from konnector import app_kubeconfig, own_crd, program
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from konnector.settings import ControlPlaneMode, Settings
 from konnector.switching import Switching
+from reconciler.controller.clock import Clock, SystemClock
+from reconciler.controller.fence import WriteFence
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
 from reconciler.kube.limits import Limits
-from reconciler.loop.clock import Clock, SystemClock
-from reconciler.loop.gate import Gate
 from tests.support.faults import Faults
 from tests.support.faulty import FaultyCluster
 from tests.support.managed import working
@@ -47,7 +47,7 @@ async def konnector(
     `home` leads to the app cluster, in control-plane mode to the control plane. With `faults` its
     calls to both clusters fail on cue.
     """
-    clock, gate = clock or SystemClock(), Gate()
+    clock, fence = clock or SystemClock(), WriteFence()
     mode = settings.control_plane_mode
     async with AsyncExitStack() as opened:
         name = APP_CLUSTER if mode is None else CONTROL_PLANE
@@ -57,7 +57,7 @@ async def konnector(
         app: Cluster = cluster
         in_use = None
         if mode is None:
-            kind = await own_crd.served(real, gate, clock)
+            kind = await own_crd.served(real, fence, clock)
         else:
             connect = partial(program.connect, limits=_LIMITS, networks=settings.networks)
             there, in_use = await app_kubeconfig.working(real, mode, connect, clock)
@@ -70,7 +70,7 @@ async def konnector(
             leases=real,
             kind=kind,
             clock=clock,
-            gate=gate,
+            fence=fence,
             in_use=in_use,
         )
         async with working(made.manager):

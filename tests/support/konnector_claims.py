@@ -152,7 +152,7 @@ def data(text: str, kind: str = "Secret") -> Manifest:
 
 def is_idle(made: Konnector) -> bool:
     """Tell whether no key waits and none is worked on, without a request to a cluster."""
-    return not made.meters.activity.queued(soon=0)
+    return not made.metrics.activity.queued(soon=0)
 
 
 def watches(metrics: str, resource: str, scope: str) -> int:

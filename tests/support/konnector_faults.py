@@ -8,6 +8,7 @@ from unittest import mock
 
 from konnector import program
 from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.controller.clock import Clock
 from reconciler.core import keys, names
 from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import (
@@ -22,7 +23,6 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import SECRET, Kind
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
-from reconciler.loop.clock import Clock
 from tests.support.bound_scenes import Scene, conditions
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually

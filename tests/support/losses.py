@@ -139,7 +139,7 @@ async def told_of(scene: Scene, name: str, reason: str) -> bool:
 
 def measured(made: Konnector, metric: str, **labels: str) -> float:
     """Return what a metric says, 0 where it does not."""
-    return made.meters.registry.get_sample_value(metric, labels) or 0
+    return made.metrics.registry.get_sample_value(metric, labels) or 0
 
 
 def deletes_since(live: LiveCluster, mark: int) -> list[str]:

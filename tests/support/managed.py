@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from reconciler.loop.manager import Manager
+from reconciler.controller.manager import Manager
 from tests.support.eventually import eventually
 
 

@@ -15,11 +15,11 @@ import yaml
 from klutchctl.sandbox import crds
 from postgresql_operator import program
 from postgresql_operator.wire import BACKUP, BINDING, MANAGER, POSTGRESQL, RESTORE
+from reconciler.controller.clock import SystemClock
 from reconciler.core.manifest import Manifest, get_maps, get_text, get_text_map, name_of, uid_of
 from reconciler.core.refs import CRD, EVENT, NAMESPACE, SECRET, Kind, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
-from reconciler.loop.clock import SystemClock
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.faults import Faults

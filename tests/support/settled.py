@@ -2,7 +2,7 @@
 
 from typing import Final, Protocol
 
-from reconciler.loop.manager import Manager
+from reconciler.controller.manager import Manager
 
 _WITHIN: Final = 90.0  # seconds, on a busy machine
 

@@ -42,7 +42,7 @@ def started(program, what):
     script = f"""
 import asyncio, sys, types
 from reconciler.core.errors import ConfigError, HostError
-from reconciler.loop.leadership import LeaseLost
+from reconciler.controller.leadership import LeaseLost
 
 async def serve(settings, environ, home, *, stop):
     print("up", flush=True)

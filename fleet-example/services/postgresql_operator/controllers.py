@@ -33,6 +33,9 @@ from postgresql_operator.wire import (
     secret_of,
 )
 from postgresql_operator.world import World
+from reconciler.controller.events import Recorder
+from reconciler.controller.executor import carry_out
+from reconciler.controller.fence import WriteFence
 from reconciler.core.conditions import ERROR, Cause, false
 from reconciler.core.decision import Decision
 from reconciler.core.manifest import (
@@ -46,9 +49,6 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import SECRET, Kind, Ref
 from reconciler.kube.store import Store
-from reconciler.loop.events import Recorder
-from reconciler.loop.gate import Gate
-from reconciler.loop.perform import carry_out
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +61,12 @@ class Hands:
     postgres: Postgres
     dumps: Dumps
     recorder: Recorder
-    gate: Gate
+    fence: WriteFence
     now: Callable[[], datetime]
 
     async def do(self, work: Work) -> None:
         """Do it. Raises ServerTrouble and JobFailed."""
-        self.gate.check()
+        self.fence.check()
         match work:
             case Provision():
                 await self.postgres.provision(work)
@@ -95,7 +95,7 @@ class Hands:
             log.log(level, "an object is told of", extra=fields)
             self.recorder.tell(ref, live, note)
         await carry_out(
-            cluster, live, ref, decision, manager=MANAGER, now=self.now(), may_write=self.gate
+            cluster, live, ref, decision, manager=MANAGER, now=self.now(), may_write=self.fence
         )
 
 

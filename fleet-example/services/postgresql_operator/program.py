@@ -18,18 +18,18 @@ from postgresql_operator.dumps import TOOLS, Dumps
 from postgresql_operator.postgres import Postgres
 from postgresql_operator.wire import MANAGER
 from postgresql_operator.world import World
+from reconciler.controller import flags, log_lines
+from reconciler.controller.clock import Clock, SystemClock
+from reconciler.controller.controller import Controller
+from reconciler.controller.events import Recorder, Source
+from reconciler.controller.fence import WriteFence
+from reconciler.controller.lease import holder_here
+from reconciler.controller.manager import Manager
+from reconciler.controller.metrics import Metrics
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.kube import kubeconfig
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
-from reconciler.loop import flags, log_lines
-from reconciler.loop.clock import Clock, SystemClock
-from reconciler.loop.controller import Controller
-from reconciler.loop.events import Recorder, Source
-from reconciler.loop.gate import Gate
-from reconciler.loop.lease import holder_here
-from reconciler.loop.manager import Manager
-from reconciler.loop.meters import Meters
 
 log = logging.getLogger(__name__)
 
@@ -85,24 +85,26 @@ def parse(arguments: Sequence[str]) -> Settings:
 
 def wired(settings: Settings, cluster: Cluster, *, clock: Clock) -> Manager:
     """Return an operator on this control plane that does not run yet. Raises ConfigError."""
-    gate, meters = Gate(), Meters()
+    fence, metrics = WriteFence(), Metrics()
     recorder = Recorder(
         cluster,
-        gate,
+        fence,
         source=Source(_SOURCE, holder_here()),
         manager=MANAGER,
         clock=clock,
-        meters=meters,
+        metrics=metrics,
     )
     world, postgres = World(cluster), Postgres(settings.postgresql)
     dumps = Dumps(_folder(settings.data), _tools(settings.binaries), postgres)
-    hands = Hands(world, postgres, dumps, recorder, gate, clock.now)
+    hands = Hands(world, postgres, dumps, recorder, fence, clock.now)
     controllers = {
-        kind: Controller(kind.resource, one.reconcile, clock=clock, meters=meters)
+        kind: Controller(kind.resource, one.reconcile, clock=clock, metrics=metrics)
         for kind, one in reconcilers(hands).items()
     }
     world.subscribe(controllers)
-    return Manager(views=world.informers, workers=(*controllers.values(), recorder), meters=meters)
+    return Manager(
+        views=world.informers, workers=(*controllers.values(), recorder), metrics=metrics
+    )
 
 
 async def _serve(settings: Settings) -> None:

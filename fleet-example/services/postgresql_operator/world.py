@@ -28,7 +28,7 @@ OWNER: Final = "the place of a ServiceBinding"
 class Queue(Protocol):
     """Where keys wait for their controller."""
 
-    def add(self, key: str) -> None:
+    def enqueue(self, key: str) -> None:
         """Let the key be looked at soon."""
 
 
@@ -52,13 +52,13 @@ class World:
     def subscribe(self, queues: Mapping[Kind, Queue]) -> None:
         """Have the keys added, to the queue of their kind, that a change concerns."""
         for view in (self.instances, self.bindings, self.backups, self.restores):
-            view.subscribe(SELF, queues[view.kind].add)
+            view.subscribe(SELF, queues[view.kind].enqueue)
         for view in (self.bindings, self.backups, self.restores):
             self.instances.subscribe(SELF, _waker(view, INSTANCE, queues[view.kind]))
         self.backups.subscribe(SELF, _waker(self.restores, SOURCE, queues[RESTORE]))
         for view in (self.bindings, self.backups):
-            view.subscribe(INSTANCE, queues[POSTGRESQL].add)
-        self.secrets.subscribe(OWNER, queues[BINDING].add)
+            view.subscribe(INSTANCE, queues[POSTGRESQL].enqueue)
+        self.secrets.subscribe(OWNER, queues[BINDING].enqueue)
 
     def _view(self, kind: Kind, indexes: Mapping[str, Index]) -> Store:
         informer = Informer(self.cluster, kind, indexes=indexes)
@@ -71,7 +71,7 @@ def _waker(view: Store, index: str, queue: Queue) -> Callable[[str], None]:
 
     def wake(value: str) -> None:
         for one in view.by(index, value):
-            queue.add(place_of(one))
+            queue.enqueue(place_of(one))
 
     return wake
 

@@ -16,13 +16,13 @@ import konnector
 from bind import program
 from bind.settings import Settings
 from reconciler.blueprints.objects import build
+from reconciler.controller import flags
+from reconciler.controller.clock import SystemClock
 from reconciler.core import names
 from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import get_map, get_texts, ref_of
 from reconciler.core.refs import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, RESOURCE_QUOTA, Kind, Ref
 from reconciler.kube.client import KubeCluster
-from reconciler.loop import flags
-from reconciler.loop.clock import SystemClock
 from tests.support import deployed
 from tests.support.clusters import LiveCluster
 from tests.support.deployed import FOLDER, NETWORK_POLICY, PDB

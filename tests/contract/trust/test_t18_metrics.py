@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.loop import flags
+from reconciler.controller import flags
 from tests.support.bound_scenes import Scene
 from tests.support.replicas import BACKEND, replicas
 from tests.support.watching import fetch

@@ -11,13 +11,13 @@ from konnector.homes import APP_NAMESPACE, app_namespace
 from konnector.provider_views import NAME
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.controller.metrics import Metrics
 from reconciler.core import keys
 from reconciler.core.decision import Patch
 from reconciler.core.durations import format_time
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import NAMESPACE, SECRET, ObjectKey
 from reconciler.kube.store import Store
-from reconciler.loop.meters import Meters
 from tests.support.space_objects import NOW, SPACE, cluster_binding, live, live_like, mapping
 
 DATABASES = "databases.shop.example"
@@ -67,11 +67,11 @@ class World:
         ]
         self.mappings.put(live_like(mapping("dev"), **marks(APP_CLUSTER_UID="app")))
         self.bindings.put(cluster_binding())
-        self.meters = Meters()
+        self.metrics = Metrics()
         view: Any = Seen(self.bindings)
         self.guardian = Guardian(
             self.app, self.plane, SPACE, mappings=self.mappings, cluster_bindings=view,
-            secrets=lambda: self.secrets, now=lambda: self.now, meters=self.meters,
+            secrets=lambda: self.secrets, now=lambda: self.now, metrics=self.metrics,
             changed=self.beat, released=self.release, emptied=self.emptied.append,
         )  # fmt: skip
 
@@ -93,7 +93,7 @@ class World:
 
     def orphans(self):
         labels = {"resource": DATABASES}
-        return self.meters.registry.get_sample_value("klutch_orphaned_copies", labels)
+        return self.metrics.registry.get_sample_value("klutch_orphaned_copies", labels)
 
 
 def marks(**annotations):
@@ -132,7 +132,7 @@ async def test_what_is_held_is_told_and_counted(world):
     assert world.told() == ["MassDeletion", "RecreationHeld"]
     for verb in ("create", "delete"):
         held = {"verb": verb}
-        assert world.meters.registry.get_sample_value("klutch_held_writes_total", held) == 1
+        assert world.metrics.registry.get_sample_value("klutch_held_writes_total", held) == 1
     ward.note(place("b"))
     assert world.told() == ["RecreationHeld"]
 

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from reconciler.apply import Outcome, Report, Status
+from reconciler.controller.fence import Stopped
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.core.tree import Tree
 from reconciler.fleet.values import Fleet
-from reconciler.loop.gate import Stopped
 from reconciler.planning.changes import Action, Change, Plan
 from reconciler.source.following import Found
 from reconciler.watch import Clock, Terms, Watch

@@ -11,13 +11,13 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from reconciler.controller.clock import Clock
+from reconciler.controller.fence import WriteFence
+from reconciler.controller.lease import Lease, Lost, duration_of, holder_of
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.tasks import ended
 from reconciler.core.errors import ClusterError, Conflict, KlutchError, Missing
 from reconciler.core.manifest import Manifest, get_map
-from reconciler.loop.clock import Clock
-from reconciler.loop.gate import Gate
-from reconciler.loop.lease import Lease, Lost, duration_of, holder_of
-from reconciler.loop.meters import Meters
-from reconciler.loop.waiting import ended
 
 log = logging.getLogger(__name__)
 
@@ -34,52 +34,52 @@ class LeaseLost(KlutchError):
 
 
 class Leadership:
-    """The wish to lead. `gate` is asked before each write of the work, and closes in time."""
+    """The wish to lead. `fence` is asked before each write of the work, and closes in time."""
 
     def __init__(
         self,
         lease: Lease,
-        gate: Gate,
+        fence: WriteFence,
         *,
         clock: Clock,
-        meters: Meters,
-        dice: Callable[[], float] = random.random,
+        metrics: Metrics,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._lease, self._gate = lease, gate
-        self._clock, self._meters, self._dice = clock, meters, dice
+        self._lease, self._fence = lease, fence
+        self._clock, self._metrics, self._jitter = clock, metrics, jitter
         self._unanswered = False
         self._seen: Manifest | None = None  # the hold of another
         self._seen_at = 0.0
-        self._meters.leading(lease.ref.name, leads=False)
+        self._metrics.leading(lease.ref.name, leads=False)
 
     def ailment(self) -> str:
         """Return that leadership was lost, for a probe, or "". May be asked from another thread.
 
         The work ends by itself then; where it cannot, a restart is better than one that idles.
         """
-        return "the lease was lost" if self._gate.lock_lost else ""
+        return "the lease was lost" if self._fence.lock_lost else ""
 
     async def lead(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Wait for the lease, and do the work for as long as it is held; use once.
 
-        Returns when the work does, with the lease given back. Where the lease is lost, the gate
+        Returns when the work does, with the lease given back. Where the lease is lost, the fence
         closes, the work is cancelled, writes that were sent are waited for until others may
         begin, and LeaseLost is raised. A cancelled caller's work is cancelled and waited for.
         """
         await self._acquire()
         fields = {"lease": str(self._lease.ref), "holder": self._lease.holder}
         log.info("this process leads", extra=fields)
-        self._meters.leading(self._lease.ref.name, leads=True)
-        with self._gate.fenced(self._lapsed):
+        self._metrics.leading(self._lease.ref.name, leads=True)
+        with self._fence.checking(self._lapsed):
             keeping = asyncio.create_task(self._keep())
             working = asyncio.create_task(work())
             try:
                 await asyncio.wait({keeping, working}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 await ended(asyncio.create_task(self._end(working, keeping)))
-        if self._gate.lock_lost:
-            log.warning("this process leads no more", extra=fields | {"why": self._gate.reason})
-            raise LeaseLost(self._gate.reason, unanswered=self._unanswered)
+        if self._fence.lock_lost:
+            log.warning("this process leads no more", extra=fields | {"why": self._fence.reason})
+            raise LeaseLost(self._fence.reason, unanswered=self._unanswered)
         if not keeping.cancelled():
             keeping.result()
         working.result()
@@ -88,21 +88,21 @@ class Leadership:
         """End the work, renewing meanwhile, and give the lease back where it is still held."""
         working.cancel()
         await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
-        self._gate.close("this process leads no more")
+        self._fence.close("this process leads no more")
         if not working.done():
             times = self._lease.times
             left = times.duration - times.period / 2 - self._lease.since_renewal
             await asyncio.wait({working}, timeout=max(left, 0.0))
-            self._unanswered = self._gate.abandon()
+            self._unanswered = self._fence.abandon()
             await asyncio.wait({working})
         keeping.cancel()
         await asyncio.wait({keeping})
-        self._meters.leading(self._lease.ref.name, leads=False)
+        self._metrics.leading(self._lease.ref.name, leads=False)
         await self._lease.release()
 
     async def _keep(self) -> None:
         how = await self._lease.keep()
-        self._gate.lose_lock(self._taken() if how is Lost.TAKEN else self._silent())
+        self._fence.lose_lock(self._taken() if how is Lost.TAKEN else self._silent())
 
     def _lapsed(self) -> str:
         if not self._lease.lapsed:
@@ -127,7 +127,7 @@ class Leadership:
                     log.warning("the lease cannot be had", extra=fields)
                 told = True
             # Candidates that began together do not ask together for ever.
-            await self._clock.sleep(self._lease.times.period * (0.75 + self._dice() / 2))
+            await self._clock.sleep(self._lease.times.period * (0.75 + self._jitter() / 2))
 
     async def _try(self) -> bool:
         """Take the lease if nobody holds it, or nobody who lives."""

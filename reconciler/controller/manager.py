@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Final, Protocol
 
-from reconciler.loop.leadership import Leadership, LeaseLost
-from reconciler.loop.meters import Cached, Meters
-from reconciler.loop.settled import NOTHING, SOON, Written
-from reconciler.loop.waiting import ended
+from reconciler.controller.leadership import Leadership, LeaseLost
+from reconciler.controller.metrics import Cached, Metrics
+from reconciler.controller.settled import NOTHING, SOON, Written
+from reconciler.controller.tasks import ended
 
 log = logging.getLogger(__name__)
 
@@ -51,12 +51,12 @@ class Manager:
         *,
         views: Sequence[View],
         workers: Sequence[Worker],
-        meters: Meters,
+        metrics: Metrics,
         leadership: Leadership | None = None,
         advice: str = "",
     ) -> None:
         self._views, self._workers = tuple(views), tuple(workers)
-        self._meters, self._leadership = meters, leadership
+        self._metrics, self._leadership = metrics, leadership
         self._advice = advice
         self._working = False
 
@@ -73,7 +73,7 @@ class Manager:
         """Return why this process is not at rest, "" if it is; see `Activity.unsettled`."""
         if not self._working:
             return self.unready() or "this process does not lead"
-        return await self._meters.activity.unsettled(written, soon=soon)
+        return await self._metrics.activity.unsettled(written, soon=soon)
 
     async def settled(
         self, written: Written = NOTHING, *, within: float, soon: float = SOON
@@ -97,7 +97,7 @@ class Manager:
         lost: LeaseLost | None = None
         with ExitStack() as counted:
             for view in self._views:
-                counted.callback(self._meters.watch(view))
+                counted.callback(self._metrics.watch(view))
             async with asyncio.TaskGroup() as group:
                 following = [group.create_task(view.run()) for view in self._views]
                 try:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.loop.elections import Elections
-from reconciler.loop.leadership import LeaseLost
-from reconciler.loop.meters import Meters
+from reconciler.controller.elections import Elections
+from reconciler.controller.leadership import LeaseLost
+from reconciler.controller.metrics import Metrics
 from tests.support.fake_clock import settle
 
 
@@ -30,7 +30,7 @@ class Manager:
             self.end.result()
 
 
-class Pulse:
+class Liveness:
     def ailment(self):
         return ""
 
@@ -41,8 +41,8 @@ class Pulse:
 @dataclass
 class Term:
     manager: Any
-    pulse: Any
-    meters: Meters
+    liveness: Any
+    metrics: Metrics
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def terms():
 @pytest.fixture
 async def elections(terms):
     def make():
-        terms.append(Term(Manager(), Pulse(), Meters()))
+        terms.append(Term(Manager(), Liveness(), Metrics()))
         return terms[-1]
 
     return Elections(make)

@@ -9,6 +9,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, assert_never
 
+from reconciler.controller.fence import WriteFence
 from reconciler.core.decision import (
     Apply,
     Create,
@@ -33,7 +34,6 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Preconditions, Propagation, Writer
 from reconciler.kube.recent import Recent
-from reconciler.loop.gate import Gate
 
 if TYPE_CHECKING:
     from reconciler.core.conditions import Cause
@@ -49,7 +49,7 @@ async def carry_out(  # noqa: PLR0913 - each is told by another part of a contro
     *,
     manager: str,
     now: datetime,
-    may_write: Gate,
+    may_write: WriteFence,
     elsewhere: Mapping[str, Writer] = NOWHERE_ELSE,
     recent: Recent | None = None,
 ) -> None:
@@ -65,7 +65,7 @@ async def carry_out(  # noqa: PLR0913 - each is told by another part of a contro
     soon as nothing may be written any more.
     """
     clusters = {**elsewhere, ref.cluster: cluster}
-    work = _Work(clusters, ref, live, manager=manager, gate=may_write, recent=recent)
+    work = _Work(clusters, ref, live, manager=manager, fence=may_write, recent=recent)
     for task in decision.tasks:
         await work.attempt(task)
     await work.tell(decision, now)
@@ -83,10 +83,10 @@ class _Work:
         live: Manifest,
         *,
         manager: str,
-        gate: Gate,
+        fence: WriteFence,
         recent: Recent | None,
     ) -> None:
-        self._clusters, self._ref, self._manager, self._gate = clusters, ref, manager, gate
+        self._clusters, self._ref, self._manager, self._fence = clusters, ref, manager, fence
         self._recent = recent
         self._decided_on = resource_version_of(live)
         self._live: Manifest | None = live
@@ -130,17 +130,17 @@ class _Work:
         match step:
             case Create(kind, manifest, where):
                 writer = clusters[where or self._ref.cluster]
-                await self._gate.write(lambda: writer.create(manifest, kind, manager=manager))
+                await self._fence.write(lambda: writer.create(manifest, kind, manager=manager))
             case Apply(kind, manifest, where):
                 place = where or self._ref.cluster
-                answer = await self._gate.write(
+                answer = await self._fence.write(
                     lambda: clusters[place].apply(manifest, kind, manager=manager, force=True)
                 )
                 self._note(_ref_of(place, kind, manifest), answer, stated="")
             case Patch(ref, body, subresource):
                 await self._patch(ref, body, subresource)
             case JsonPatch(ref, operations):
-                answer = await self._gate.write(
+                answer = await self._fence.write(
                     lambda: clusters[ref.cluster].json_patch(ref, operations, manager=manager)
                 )
                 self._note(ref, answer, stated="")
@@ -152,7 +152,7 @@ class _Work:
     async def _patch(self, ref: Ref, body: Manifest, subresource: str) -> None:
         stated = self._current(ref, get_text(body, "metadata", "resourceVersion"))
         patch = put(body, stated, "metadata", "resourceVersion") if stated else body
-        answer = await self._gate.write(
+        answer = await self._fence.write(
             lambda: self._clusters[ref.cluster].merge_patch(
                 ref, patch, manager=self._manager, subresource=subresource
             )
@@ -162,7 +162,7 @@ class _Work:
     async def _delete(self, step: Delete) -> None:
         version = self._current(step.ref, step.resource_version)
         conditions = Preconditions(step.uid, version or None)
-        await self._gate.write(
+        await self._fence.write(
             lambda: self._clusters[step.ref.cluster].delete(
                 step.ref, preconditions=conditions, propagation=Propagation.BACKGROUND
             )

@@ -1,34 +1,34 @@
-"""The gate: nothing is written after it closes, and what was sent is waited for."""
+"""The fence: nothing is written after it closes, and what was sent is waited for."""
 
 import asyncio
 
 import pytest
 
-from reconciler.loop.gate import Gate, Stopped
+from reconciler.controller.fence import Stopped, WriteFence
 from tests.support.fake_clock import settle
 
 
 async def test_a_closed_gate_lets_no_write_start():
-    gate, sent = Gate(), []
+    fence, sent = WriteFence(), []
 
     async def write():
         sent.append(1)
 
-    gate.close("the end")
+    fence.close("the end")
     with pytest.raises(Stopped, match="the end"):
-        await gate.write(write)
+        await fence.write(write)
     assert sent == []
 
 
 async def test_a_write_that_was_sent_is_waited_for_although_its_task_is_cancelled():
-    gate, begun, go_on, done = Gate(), asyncio.Event(), asyncio.Event(), []
+    fence, begun, go_on, done = WriteFence(), asyncio.Event(), asyncio.Event(), []
 
     async def write():
         begun.set()
         await go_on.wait()
         done.append(1)
 
-    task = asyncio.create_task(gate.write(write))
+    task = asyncio.create_task(fence.write(write))
     await begun.wait()
     task.cancel()
     asyncio.get_running_loop().call_soon(go_on.set)
@@ -38,60 +38,60 @@ async def test_a_write_that_was_sent_is_waited_for_although_its_task_is_cancelle
 
 
 async def test_a_wait_ends_as_soon_as_the_gate_closes():
-    gate = Gate()
+    fence = WriteFence()
 
     async def never():
-        gate.close("interrupted")
+        fence.close("interrupted")
 
     with pytest.raises(Stopped):
-        await gate.until(never, seconds=3600)
+        await fence.until(never, seconds=3600)
 
 
 async def test_a_wait_looks_at_least_once():
     async def look():
         return "seen"
 
-    assert await Gate().until(look, seconds=0) == "seen"
+    assert await WriteFence().until(look, seconds=0) == "seen"
 
 
 async def test_the_first_reason_counts():
-    gate = Gate()
-    gate.close("a signal")
-    gate.lose_lock("the lock")
-    assert (gate.reason, gate.lock_lost) == ("a signal", False)
+    fence = WriteFence()
+    fence.close("a signal")
+    fence.lose_lock("the lock")
+    assert (fence.reason, fence.lock_lost) == ("a signal", False)
 
 
 async def test_a_lock_that_was_lost_stays_lost():
-    gate = Gate()
-    gate.lose_lock("not renewed")
-    gate.lose_lock("taken over")
-    assert (gate.reason, gate.lock_lost) == ("not renewed", True)
+    fence = WriteFence()
+    fence.lose_lock("not renewed")
+    fence.lose_lock("taken over")
+    assert (fence.reason, fence.lock_lost) == ("not renewed", True)
 
 
 async def test_a_fence_is_asked_before_each_write_and_only_while_it_stands():
-    gate, lost = Gate(), [""]
+    fence, lost = WriteFence(), [""]
 
     async def write():
         return "written"
 
-    with gate.fenced(lambda: lost[0]):
-        assert await gate.write(write) == "written"
+    with fence.checking(lambda: lost[0]):
+        assert await fence.write(write) == "written"
     lost[0] = "not renewed"
-    assert await gate.write(write) == "written"
-    with gate.fenced(lambda: lost[0]), pytest.raises(Stopped, match="not renewed"):
-        await gate.write(write)
-    assert (gate.closed, gate.lock_lost) == (True, True)
+    assert await fence.write(write) == "written"
+    with fence.checking(lambda: lost[0]), pytest.raises(Stopped, match="not renewed"):
+        await fence.write(write)
+    assert (fence.closed, fence.lock_lost) == (True, True)
 
 
 async def test_a_write_is_waited_for_however_often_its_task_is_cancelled():
-    gate, begun, go_on, done = Gate(), asyncio.Event(), asyncio.Event(), []
+    fence, begun, go_on, done = WriteFence(), asyncio.Event(), asyncio.Event(), []
 
     async def write():
         begun.set()
         await go_on.wait()
         done.append(1)
 
-    task = asyncio.create_task(gate.write(write))
+    task = asyncio.create_task(fence.write(write))
     await begun.wait()
     for _ in range(3):
         task.cancel()
@@ -104,17 +104,17 @@ async def test_a_write_is_waited_for_however_often_its_task_is_cancelled():
 
 
 async def test_a_write_that_never_ends_can_be_given_up():
-    gate, begun = Gate(), asyncio.Event()
+    fence, begun = WriteFence(), asyncio.Event()
 
     async def write():
         begun.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(gate.write(write))
+    task = asyncio.create_task(fence.write(write))
     await begun.wait()
     task.cancel()
     await settle()
     assert not task.done()
-    gate.abandon()
+    fence.abandon()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -87,7 +87,7 @@ def served(
             hint="Give another address",
         ) from error
     server.set_app(app)
-    thread = threading.Thread(target=server.serve_forever, name="listener", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, name="health server", daemon=True)
     thread.start()
     try:
         yield server.server_name, server.server_port

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from reconciler.loop.waiting import ended
+from reconciler.controller.tasks import ended
 
 
 class Worker(Protocol):
@@ -17,7 +17,7 @@ class Worker(Protocol):
         """Begin nothing new."""
 
 
-class Children:
+class TaskSupervisor:
     """What an owner started, by name. A defect of one of them ends the owner.
 
     What is started before `run` begins with it.
@@ -43,7 +43,7 @@ class Children:
         elif not self._stop.is_set():
             self._tasks[name] = self._group.create_task(run())
 
-    def employ(self, name: str, worker: Worker) -> None:
+    def start_worker(self, name: str, worker: Worker) -> None:
         """Start what ends by itself when it is told to stop."""
         self._stops[name] = worker.stop
         self.start(name, worker.run)

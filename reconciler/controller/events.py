@@ -13,6 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
 
+from reconciler.controller.clock import Clock
+from reconciler.controller.fence import Stopped, WriteFence
+from reconciler.controller.lease import micro
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.queue import WorkQueue
 from reconciler.core import names
 from reconciler.core.decision import Note
 from reconciler.core.errors import AlreadyExists, ClusterError, Retry
@@ -20,11 +25,6 @@ from reconciler.core.manifest import Manifest, name_of, namespace_of, uid_of
 from reconciler.core.refs import EVENT, Ref
 from reconciler.kube.cluster import Writer
 from reconciler.kube.limits import TokenBucket
-from reconciler.loop.clock import Clock
-from reconciler.loop.gate import Gate, Stopped
-from reconciler.loop.lease import micro
-from reconciler.loop.meters import Meters
-from reconciler.loop.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -101,16 +101,16 @@ class Recorder:
     def __init__(
         self,
         cluster: Writer,
-        gate: Gate,
+        fence: WriteFence,
         *,
         source: Source,
         manager: str,
         clock: Clock,
-        meters: Meters,
+        metrics: Metrics,
     ) -> None:
-        self._cluster, self._gate = cluster, gate
+        self._cluster, self._fence = cluster, fence
         self._source, self._manager = source, manager
-        self._clock, self._meters = clock, meters
+        self._clock, self._metrics = clock, metrics
         self._said: OrderedDict[_Key, _Said] = OrderedDict()
         self._queue: WorkQueue[_Key | None] = WorkQueue(clock)
         self._bucket = TokenBucket(qps=_QPS, burst=_BURST, now=clock.monotonic, sleep=clock.sleep)
@@ -124,26 +124,26 @@ class Recorder:
             time = self._clock.now()
             event = event_of(about, uid_of(live), note, source=self._source, now=time)
             self._said[key] = _Said(event, time, now)
-            self._queue.add(key)
+            self._queue.enqueue(key)
         else:
             said.count += 1
             said.last, said.last_at = self._clock.now(), now
-            self._queue.add_after(key, said.written_at + _REFRESH - now)
+            self._queue.enqueue_after(key, said.written_at + _REFRESH - now)
         self._said.move_to_end(key)
         if len(self._said) > _REMEMBERED:
             _, forgotten = self._said.popitem(last=False)
             if not forgotten.written:
-                self._meters.event("dropped")
+                self._metrics.event("dropped")
 
     def stop(self) -> None:
         """Write what was told up to now, if that is quickly done, and end."""
         self._stop.set()
-        self._queue.add(None)
+        self._queue.enqueue(None)
 
     async def run(self) -> None:
         """Write until `stop`, or until nothing may be written any more. Run it once."""
         writing = asyncio.create_task(self._write_all())
-        uncounted = self._meters.activity.queue("events", self._queue)
+        uncounted = self._metrics.activity.queue("events", self._queue)
         try:
             await self._stop.wait()
             await asyncio.wait({writing}, timeout=_LAST_WORDS)
@@ -174,22 +174,22 @@ class Recorder:
         except ClusterError as error:
             self._fail(key, said, error)
             return
-        self._meters.event("counted" if said.written else "sent")
+        self._metrics.event("counted" if said.written else "sent")
         said.written, said.written_at, said.tries = count, self._clock.monotonic(), 0
         self._queue.succeeded(key)
         if said.count > count:
-            self._queue.add_after(key, _REFRESH)
+            self._queue.enqueue_after(key, _REFRESH)
 
     async def _make(self, event: Manifest) -> None:
         with contextlib.suppress(AlreadyExists):  # an answer was lost: the name is ours alone
-            await self._gate.write(
+            await self._fence.write(
                 lambda: self._cluster.create(event, EVENT, manager=self._manager)
             )
 
     async def _count(self, said: _Said) -> None:
         ref = Ref("", EVENT, namespace_of(said.event), name_of(said.event))
         series: Manifest = {"count": said.count, "lastObservedTime": micro(said.last)}
-        await self._gate.write(
+        await self._fence.write(
             lambda: self._cluster.merge_patch(ref, {"series": series}, manager=self._manager)
         )
 
@@ -200,6 +200,6 @@ class Recorder:
             self._queue.failed(key, at_least=error.retry_after or 0.0)
             return
         log.debug("an Event is lost", extra={"ref": str(key[0]), "error": str(error)})
-        self._meters.event("failed")
+        self._metrics.event("failed")
         self._said.pop(key, None)
         self._queue.succeeded(key)

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from reconciler.loop.settled import Activity, View
+from reconciler.controller.settled import Activity, View
 
 _SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300)
 
@@ -37,7 +37,7 @@ class Cached(View, Protocol):
         ...
 
 
-class Meters:
+class Metrics:
     """The metrics of one process."""
 
     def __init__(self) -> None:
@@ -76,9 +76,9 @@ class Meters:
             "resource",
         )
 
-    def controller(self, name: str) -> "ControllerMeters":
-        """Return the meters of the controllers of this name; they share them."""
-        return ControllerMeters(self, name)
+    def controller(self, name: str) -> "ControllerMetrics":
+        """Return the metrics of the controllers of this name; they share them."""
+        return ControllerMetrics(self, name)
 
     def watch(self, view: Cached) -> Callable[[], None]:
         """Count the objects of a view and its restarts, until what is returned is called."""
@@ -116,16 +116,16 @@ class Meters:
         return Histogram(name, told, labels, buckets=_SECONDS, registry=self.registry)
 
 
-class ControllerMeters:
+class ControllerMetrics:
     """The metrics of one controller and its queue: they are there from the start, at zero."""
 
-    def __init__(self, meters: Meters, name: str) -> None:
-        self._depth, self._adds = meters.depth.labels(name), meters.adds.labels(name)
-        self._retries, self._waited = meters.retries.labels(name), meters.waited.labels(name)
-        self._active, self._errors = meters.active.labels(name), meters.errors.labels(name)
-        self._seconds = meters.seconds.labels(name)
+    def __init__(self, metrics: Metrics, name: str) -> None:
+        self._depth, self._adds = metrics.depth.labels(name), metrics.adds.labels(name)
+        self._retries, self._waited = metrics.retries.labels(name), metrics.waited.labels(name)
+        self._active, self._errors = metrics.active.labels(name), metrics.errors.labels(name)
+        self._seconds = metrics.seconds.labels(name)
         self._ends = {
-            result: meters.ends.labels(name, result)
+            result: metrics.ends.labels(name, result)
             for result in ("success", "requeue_after", "conflict", "error", "stopped")
         }
 

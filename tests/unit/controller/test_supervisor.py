@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from reconciler.loop.children import Children
+from reconciler.controller.supervisor import TaskSupervisor
 from tests.support.fake_clock import settle
 
 
@@ -43,34 +43,34 @@ class Endless:
 
 
 @pytest.fixture
-async def children():
-    made = Children()
+async def supervisor():
+    made = TaskSupervisor()
     yield made
     made.stop()
 
 
-async def test_what_waits_begins_with_the_owner_and_ends_with_it(children):
+async def test_what_waits_begins_with_the_owner_and_ends_with_it(supervisor):
     worker, endless = Worker(), Endless()
-    children.employ("worker", worker)
-    children.start("endless", endless)
+    supervisor.start_worker("worker", worker)
+    supervisor.start("endless", endless)
     await settle()
     assert (worker.diary, endless.diary) == ([], [])
-    assert len(children) == 2
-    running = asyncio.create_task(children.run())
+    assert len(supervisor) == 2
+    running = asyncio.create_task(supervisor.run())
     await settle()
     assert (worker.diary, endless.diary) == (["runs"], ["runs"])
-    children.stop()
+    supervisor.stop()
     await running
     assert worker.diary == ["runs", "told", "ended"]
     assert endless.diary == ["runs", "cancelled"]
 
 
-async def test_the_owner_waits_for_one_that_is_not_done(children):
+async def test_the_owner_waits_for_one_that_is_not_done(supervisor):
     worker = Worker(at_once=False)
-    children.employ("worker", worker)
-    running = asyncio.create_task(children.run())
+    supervisor.start_worker("worker", worker)
+    running = asyncio.create_task(supervisor.run())
     await settle()
-    children.stop()
+    supervisor.stop()
     await settle()
     assert not running.done()
     worker.may_end.set()
@@ -78,91 +78,91 @@ async def test_the_owner_waits_for_one_that_is_not_done(children):
     assert worker.diary[-1] == "ended"
 
 
-async def test_one_is_ended_and_its_name_is_free_again(children):
-    running = asyncio.create_task(children.run())
+async def test_one_is_ended_and_its_name_is_free_again(supervisor):
+    running = asyncio.create_task(supervisor.run())
     await settle()
     first, second = Worker(at_once=False), Worker()
-    children.employ("x", first)
+    supervisor.start_worker("x", first)
     await settle()
-    ending = asyncio.create_task(children.end("x"))
+    ending = asyncio.create_task(supervisor.end("x"))
     await settle()
     assert not ending.done()
     first.may_end.set()
     await ending
-    assert "x" not in children
-    children.employ("x", second)
+    assert "x" not in supervisor
+    supervisor.start_worker("x", second)
     await settle()
     assert second.diary == ["runs"]
-    children.stop()
+    supervisor.stop()
     await running
     assert first.diary == ["runs", "told", "ended"]
 
 
-async def test_one_is_dropped_and_nobody_waits(children):
-    running = asyncio.create_task(children.run())
+async def test_one_is_dropped_and_nobody_waits(supervisor):
+    running = asyncio.create_task(supervisor.run())
     await settle()
     first, second = Endless(), Endless()
-    children.start("x", first)
+    supervisor.start("x", first)
     await settle()
-    children.drop("x")
-    children.start("x", second)
+    supervisor.drop("x")
+    supervisor.start("x", second)
     await settle()
     assert first.diary == ["runs", "cancelled"]
     assert second.diary == ["runs"]
-    children.stop()
+    supervisor.stop()
     await running
 
 
 @pytest.mark.parametrize("how", ["end", "drop"])
-async def test_one_that_never_began_is_told_and_does_not_begin(children, how):
+async def test_one_that_never_began_is_told_and_does_not_begin(supervisor, how):
     worker = Worker()
-    children.employ("x", worker)
+    supervisor.start_worker("x", worker)
     if how == "end":
-        await children.end("x")
+        await supervisor.end("x")
     else:
-        children.drop("x")
-    children.stop()
-    await children.run()
+        supervisor.drop("x")
+    supervisor.stop()
+    await supervisor.run()
     assert worker.diary == ["told"]
 
 
-async def test_there_is_nothing_to_end_under_another_name(children):
-    await children.end("x")
-    children.drop("x")
-    assert len(children) == 0
+async def test_there_is_nothing_to_end_under_another_name(supervisor):
+    await supervisor.end("x")
+    supervisor.drop("x")
+    assert len(supervisor) == 0
 
 
-async def test_nothing_begins_after_the_stop(children):
-    running = asyncio.create_task(children.run())
+async def test_nothing_begins_after_the_stop(supervisor):
+    running = asyncio.create_task(supervisor.run())
     await settle()
-    children.stop()
+    supervisor.stop()
     await running
     worker = Worker()
-    children.employ("late", worker)
+    supervisor.start_worker("late", worker)
     await settle()
     assert worker.diary == []
 
 
-async def test_a_defect_of_one_ends_the_owner_and_the_others(children):
+async def test_a_defect_of_one_ends_the_owner_and_the_others(supervisor):
     async def fails():
         raise RuntimeError("a defect")
 
     endless = Endless()
-    children.start("endless", endless)
-    children.start("fails", fails)
+    supervisor.start("endless", endless)
+    supervisor.start("fails", fails)
     with pytest.raises(ExceptionGroup) as raised:
-        await children.run()
+        await supervisor.run()
     assert raised.group_contains(RuntimeError, match="a defect")
     assert endless.diary == ["runs", "cancelled"]
 
 
-async def test_an_end_that_is_cancelled_waits_all_the_same(children):
-    running = asyncio.create_task(children.run())
+async def test_an_end_that_is_cancelled_waits_all_the_same(supervisor):
+    running = asyncio.create_task(supervisor.run())
     await settle()
     worker = Worker(at_once=False)
-    children.employ("x", worker)
+    supervisor.start_worker("x", worker)
     await settle()
-    ending = asyncio.create_task(children.end("x"))
+    ending = asyncio.create_task(supervisor.end("x"))
     await settle()
     ending.cancel()
     await settle()
@@ -171,5 +171,5 @@ async def test_an_end_that_is_cancelled_waits_all_the_same(children):
     with pytest.raises(asyncio.CancelledError):
         await ending
     assert worker.diary == ["runs", "told", "ended"]
-    children.stop()
+    supervisor.stop()
     await running

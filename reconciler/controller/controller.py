@@ -12,12 +12,12 @@ from datetime import timedelta
 from pathlib import PurePath
 from typing import Final, TypeAlias
 
+from reconciler.controller.clock import Clock
+from reconciler.controller.fence import Stopped
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.queue import FIRST_PAUSE, LONGEST_PAUSE, WorkQueue
 from reconciler.core.errors import ClusterError, KlutchError, Retry
 from reconciler.kube.recovery import Recovery
-from reconciler.loop.clock import Clock
-from reconciler.loop.gate import Stopped
-from reconciler.loop.meters import Meters
-from reconciler.loop.queue import FIRST_PAUSE, LONGEST_PAUSE, WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Controller:
     """Calls `reconcile` for keys that were added, never for one key twice at a time.
 
     Keys may be added at any time; they wait until it runs. `name` is a word of ours, for logs
-    and metrics; controllers may share one. `patience` is in seconds: see `stop`. `depends_on` are
+    and metrics; controllers may share one. `timeout` is in seconds: see `stop`. `depends_on` are
     the clusters that it works with: when one of them is back, what failed is tried again at once.
     `party` returns whose a key is, so that no party waits for all keys of another.
     Idle, it costs one task.
@@ -53,18 +53,20 @@ class Controller:
         reconcile: Reconcile,
         *,
         clock: Clock,
-        meters: Meters,
+        metrics: Metrics,
         workers: int = WORKERS,
-        patience: float = 20.0,
-        dice: Callable[[], float] = random.random,
+        timeout: float = 20.0,
+        jitter: Callable[[], float] = random.random,
         depends_on: Sequence[Recovery] = (),
         party: Callable[[str], str] = _one_party,
     ) -> None:
         self.name = name
         self._depends_on = depends_on
-        self._reconcile, self._clock, self._patience = reconcile, clock, patience
-        self._meters, self._activity = meters.controller(name), meters.activity
-        self._queue: WorkQueue[str] = WorkQueue(clock, dice=dice, ears=self._meters, party=party)
+        self._reconcile, self._clock, self._timeout = reconcile, clock, timeout
+        self._metrics, self._activity = metrics.controller(name), metrics.activity
+        self._queue: WorkQueue[str] = WorkQueue(
+            clock, jitter=jitter, observer=self._metrics, party=party
+        )
         self._free = asyncio.Semaphore(workers)
         self._working: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
@@ -72,20 +74,20 @@ class Controller:
     def __repr__(self) -> str:
         return f"Controller({self.name!r})"
 
-    def add(self, key: str) -> None:
+    def enqueue(self, key: str) -> None:
         """Let the key be worked on soon: what a subscription to a store calls."""
-        self._queue.add(key)
+        self._queue.enqueue(key)
 
-    def add_behind(self, key: str) -> None:
+    def enqueue_behind(self, key: str) -> None:
         """Let the key be worked on after those that were added: it is looked at anyway."""
-        self._queue.add_behind(key)
+        self._queue.enqueue_behind(key)
 
-    def add_after(self, key: str, seconds: float) -> None:
+    def enqueue_after(self, key: str, seconds: float) -> None:
         """Let the key be worked on after so many seconds, or sooner."""
-        self._queue.add_after(key, seconds)
+        self._queue.enqueue_after(key, seconds)
 
     def stop(self) -> None:
-        """Begin no work any more. What is under way may end within `patience`."""
+        """Begin no work any more. What is under way may end within `timeout`."""
         self._stop.set()
 
     async def run(self) -> None:
@@ -98,7 +100,7 @@ class Controller:
                 await self._stop.wait()
                 beginning.cancel()
                 if self._working:
-                    await asyncio.wait(self._working, timeout=self._patience)
+                    await asyncio.wait(self._working, timeout=self._timeout)
                 for late in self._working:
                     late.cancel()
         finally:
@@ -137,10 +139,10 @@ class Controller:
             result = "success" if again is None else "requeue_after"
             self._queue.succeeded(key)
             if again is not None:
-                self._queue.add_after(key, max(again.total_seconds(), FIRST_PAUSE))
+                self._queue.enqueue_after(key, max(again.total_seconds(), FIRST_PAUSE))
         finally:
             self._queue.done(key)
-            self._meters.ended(result, self._clock.monotonic() - began)
+            self._metrics.ended(result, self._clock.monotonic() - began)
 
     def _retry(self, key: str, error: KlutchError) -> None:
         """Let the key come again when the same may succeed."""

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, Protocol, TypeVar
 
-from reconciler.loop.clock import Clock
+from reconciler.controller.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
 
@@ -23,7 +23,7 @@ _FEW: Final = 64  # outdated alarms that are not worth a clean-up
 _IN_A_ROW: Final = 4  # keys that go before one that waits behind them
 
 
-class Ears(Protocol):
+class Observer(Protocol):
     """Who counts what happens to the keys of a queue."""
 
     def added(self) -> None:
@@ -111,7 +111,7 @@ class WorkQueue(Generic[K]):
 
     Whoever takes a key calls `done` at the end. A key that is added while it is worked on comes
     again after that. A key that comes forgets its delay: whoever works on it knows anew when to
-    look again. `dice` is from 0 to 1. Memory grows with the number of different keys only.
+    look again. `jitter` is from 0 to 1. Memory grows with the number of different keys only.
 
     What is looked at only because everything is, as at a start, waits behind what has changed, and
     gets at least every fifth turn.
@@ -121,11 +121,11 @@ class WorkQueue(Generic[K]):
         self,
         clock: Clock,
         *,
-        dice: Callable[[], float] = random.random,
-        ears: Ears | None = None,
+        jitter: Callable[[], float] = random.random,
+        observer: Observer | None = None,
         party: Callable[[K], Hashable] = _one_party,
     ) -> None:
-        self._clock, self._dice, self._ears = clock, dice, ears or _Deaf()
+        self._clock, self._jitter, self._observer = clock, jitter, observer or _Deaf()
         self._wanted: dict[K, float] = {}  # since when
         self._ready = _Line(party)  # those wanted that nobody works on
         self._behind = _Line(party)  # likewise, behind these
@@ -165,7 +165,7 @@ class WorkQueue(Generic[K]):
         """Seconds until the next delay ends; infinite without delays."""
         return min(self._delayed.values(), default=float("inf")) - self._clock.monotonic()
 
-    def add(self, key: K) -> None:
+    def enqueue(self, key: K) -> None:
         """Let the key come as soon as somebody is free."""
         if key in self._behind:
             self._behind.remove(key)
@@ -174,7 +174,7 @@ class WorkQueue(Generic[K]):
             self._ready.append(key)
             self._stir.set()
 
-    def add_behind(self, key: K) -> None:
+    def enqueue_behind(self, key: K) -> None:
         """Let the key come after those that came by `add`."""
         if self._is_new(key):
             self._behind.append(key)
@@ -186,13 +186,13 @@ class WorkQueue(Generic[K]):
         if key in self._wanted or self._closed:
             return False
         self._wanted[key] = self._clock.monotonic()
-        self._ears.added()
+        self._observer.added()
         return key not in self._working
 
-    def add_after(self, key: K, seconds: float) -> None:
+    def enqueue_after(self, key: K, seconds: float) -> None:
         """Let the key come after a while; of several delays the earliest end counts."""
         if seconds <= 0:
-            self.add(key)
+            self.enqueue(key)
             return
         at = self._clock.monotonic() + seconds
         sooner = key in self._wanted or self._delayed.get(key, float("inf")) <= at
@@ -215,13 +215,13 @@ class WorkQueue(Generic[K]):
         """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        self._ears.failed()
+        self._observer.failed()
         pause = 0.0
         if failures >= at_once:
             pause = FIRST_PAUSE * 2.0 ** min(failures - at_once, _DOUBLINGS)
         # Many that failed together do not come again together.
-        pause = min(pause, LONGEST_PAUSE) * (1 + self._dice()) / 2
-        self.add_after(key, max(pause, at_least * (1 + self._dice() / 10)))
+        pause = min(pause, LONGEST_PAUSE) * (1 + self._jitter()) / 2
+        self.enqueue_after(key, max(pause, at_least * (1 + self._jitter() / 10)))
 
     def succeeded(self, key: K) -> None:
         """Forget the failures of the key."""
@@ -232,7 +232,7 @@ class WorkQueue(Generic[K]):
         failed = list(self._failures)
         self._failures.clear()
         for key in failed:
-            self.add(key)
+            self.enqueue(key)
 
     async def take(self) -> K:
         """Return the key whose turn it is, as soon as there is one."""
@@ -242,7 +242,7 @@ class WorkQueue(Generic[K]):
                 key = self._next()
                 self._working.add(key)
                 self._taken += 1
-                self._ears.taken(self._clock.monotonic() - self._wanted.pop(key))
+                self._observer.taken(self._clock.monotonic() - self._wanted.pop(key))
                 return key
             self._stir.clear()
             self._set_alarm()
@@ -265,7 +265,7 @@ class WorkQueue(Generic[K]):
     def close(self) -> None:
         """Forget all keys, and take none any more. Only `done` may be called afterwards."""
         self._closed = True
-        self._ears.dropped(len(self._wanted))
+        self._observer.dropped(len(self._wanted))
         lines = (self._wanted, self._ready, self._behind, self._delayed, self._heap)
         for forgotten in (*lines, self._failures):
             forgotten.clear()
@@ -278,7 +278,7 @@ class WorkQueue(Generic[K]):
         while self._heap and self._heap[0][0] <= now:
             at, _, key = heapq.heappop(self._heap)
             if self._delayed.get(key) == at:
-                self.add(key)
+                self.enqueue(key)
 
     def _set_alarm(self) -> None:
         if not self._heap or self._heap[0][0] >= self._alarm_at:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from reconciler.loop.waiting import ended
+from reconciler.controller.tasks import ended
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ class Stopped(Exception):
     """The run was ended: no write starts any more."""
 
 
-class Gate:
+class WriteFence:
     """Open until it is closed; then it stays so.
 
     A write that has been sent is always waited for: `write` finishes although its task is
@@ -26,7 +26,7 @@ class Gate:
 
     def __init__(self) -> None:
         self._closed = asyncio.Event()
-        self._fences: list[Callable[[], str]] = []
+        self._checks: list[Callable[[], str]] = []
         self._sent: set[asyncio.Future[Any]] = set()
         self.reason = ""
         self.lock_lost = False
@@ -47,20 +47,20 @@ class Gate:
         self.close(reason)
 
     @contextmanager
-    def fenced(self, lost: Callable[[], str]) -> Iterator[None]:
-        """For the length of the block, ask before each write why the lock is lost; "" if held.
+    def checking(self, lost: Callable[[], str]) -> Iterator[None]:
+        """Ask before each write of the block why the lock is lost; "" if it is held.
 
-        Whoever has to close the gate in time may be late, as after a process was stopped.
+        A task that should close the fence in time may be late, as after a process was stopped.
         """
-        self._fences.append(lost)
+        self._checks.append(lost)
         try:
             yield
         finally:
-            self._fences.remove(lost)
+            self._checks.remove(lost)
 
     def check(self) -> None:
         """Raise Stopped where no write may start."""
-        for lost in self._fences:
+        for lost in self._checks:
             if not self.closed and (reason := lost()):
                 self.lose_lock(reason)
         if self.closed:
@@ -91,7 +91,7 @@ class Gate:
         return bool(self._sent)
 
     async def pause(self, seconds: float) -> None:
-        """Sleep, or less where the gate closes meanwhile. Raises Stopped then."""
+        """Sleep, or less where the fence closes meanwhile. Raises Stopped then."""
         try:
             async with asyncio.timeout(seconds):
                 await self._closed.wait()

@@ -6,6 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.controller.controller import Controller
+from reconciler.controller.fence import Stopped, WriteFence
+from reconciler.controller.metrics import Metrics
 from reconciler.core.errors import (
     AlreadyExists,
     ConfigError,
@@ -16,9 +19,6 @@ from reconciler.core.errors import (
 )
 from reconciler.core.refs import SECRET, Ref
 from reconciler.kube.recovery import Recovery
-from reconciler.loop.controller import Controller
-from reconciler.loop.gate import Gate, Stopped
-from reconciler.loop.meters import Meters
 from tests.support.fake_clock import FakeClock, settle
 
 REF = Ref("plane", SECRET, "shop", "orders")
@@ -58,17 +58,19 @@ def clock():
 
 
 @pytest.fixture
-def meters():
-    return Meters()
+def metrics():
+    return Metrics()
 
 
 @pytest.fixture
-async def running(clock, meters):
+async def running(clock, metrics):
     """Run controllers until the end of the test."""
     started = []
 
     def run(work, **how):
-        controller = Controller("tests", work, clock=clock, meters=meters, dice=lambda: 1.0, **how)
+        controller = Controller(
+            "tests", work, clock=clock, metrics=metrics, jitter=lambda: 1.0, **how
+        )
         started.append((controller, asyncio.create_task(controller.run())))
         return started[-1]
 
@@ -107,7 +109,7 @@ AGAIN = {
 async def test_when_a_key_comes_again(running, clock, script, times):
     work = Work(clock, *script)
     controller, _ = running(work)
-    controller.add("a")
+    controller.enqueue("a")
     await clock.advance(100)
     assert work.times == times
 
@@ -122,9 +124,9 @@ async def test_the_others_go_on_while_one_key_fails(running, clock):
 
     controller, _ = running(work)
     for key in ("a", "broken", "b"):
-        controller.add(key)
+        controller.enqueue(key)
     await clock.advance(10)
-    controller.add("c")
+    controller.enqueue("c")
     await settle()
     assert done == ["a", "b", "c"]
 
@@ -134,9 +136,9 @@ async def test_so_many_at_a_time_and_no_key_twice(running, clock):
     work.hold.clear()
     controller, _ = running(work, workers=2)
     for key in "aabc":
-        controller.add(key)
+        controller.enqueue(key)
     await settle()
-    controller.add("a")
+    controller.enqueue("a")
     await settle()
     assert [key for key, _ in work.begun] == ["a", "b"]
     work.hold.set()
@@ -146,8 +148,8 @@ async def test_so_many_at_a_time_and_no_key_twice(running, clock):
 
 async def test_keys_that_were_added_before_the_start_wait(running, clock):
     work = Work(clock)
-    controller = Controller("tests", work, clock=clock, meters=Meters())
-    controller.add("a")
+    controller = Controller("tests", work, clock=clock, metrics=Metrics())
+    controller.enqueue("a")
     await settle()
     assert work.begun == []
     task = asyncio.create_task(controller.run())
@@ -161,8 +163,8 @@ async def test_stop_begins_nothing_and_lets_work_end(running, clock):
     work = Work(clock)
     work.hold.clear()
     controller, task = running(work, workers=1)
-    controller.add("a")
-    controller.add("b")
+    controller.enqueue("a")
+    controller.enqueue("b")
     await settle()
     controller.stop()
     await settle()
@@ -173,7 +175,7 @@ async def test_stop_begins_nothing_and_lets_work_end(running, clock):
 
 
 async def test_work_that_does_not_end_is_cut_but_never_in_a_write(running, clock):
-    gate, sent, answered, after = Gate(), asyncio.Event(), asyncio.Event(), []
+    fence, sent, answered, after = WriteFence(), asyncio.Event(), asyncio.Event(), []
 
     async def write():
         sent.set()
@@ -181,11 +183,11 @@ async def test_work_that_does_not_end_is_cut_but_never_in_a_write(running, clock
         after.append("written")
 
     async def work(_key):
-        await gate.write(write)
+        await fence.write(write)
         after.append("gone on")
 
-    controller, task = running(work, patience=0.01)
-    controller.add("a")
+    controller, task = running(work, timeout=0.01)
+    controller.enqueue("a")
     await sent.wait()
     controller.stop()
     done, _ = await asyncio.wait({task}, timeout=0.2)
@@ -196,7 +198,7 @@ async def test_work_that_does_not_end_is_cut_but_never_in_a_write(running, clock
 
 
 async def test_a_controller_that_is_cancelled_waits_for_its_writes(running, clock):
-    gate, sent, answered, after = Gate(), asyncio.Event(), asyncio.Event(), []
+    fence, sent, answered, after = WriteFence(), asyncio.Event(), asyncio.Event(), []
 
     async def write():
         sent.set()
@@ -204,10 +206,10 @@ async def test_a_controller_that_is_cancelled_waits_for_its_writes(running, cloc
         after.append("written")
 
     async def work(_key):
-        await gate.write(write)
+        await fence.write(write)
 
     controller, task = running(work)
-    controller.add("a")
+    controller.enqueue("a")
     await sent.wait()
     task.cancel()
     await settle()
@@ -224,7 +226,7 @@ async def test_the_death_of_the_process_is_not_survived(running, clock):
         pass
 
     controller, task = running(Work(clock, Death()))
-    controller.add("a")
+    controller.enqueue("a")
     with pytest.raises(BaseExceptionGroup) as caught:
         await task
     assert caught.group_contains(Death)
@@ -241,12 +243,12 @@ async def test_a_defect_is_told_with_its_place_and_without_its_text(running, clo
             dict[str, str]()[CANARY]
 
     controller, _ = running(work)
-    controller.add("shop/orders")
+    controller.enqueue("shop/orders")
     with caplog.at_level(logging.DEBUG):
         await settle()
     told = caplog.records[0]
     assert (told.levelname, told.key) == ("ERROR", "shop/orders")
-    assert told.error.startswith("KeyError at unit/loop/test_controller.py:")
+    assert told.error.startswith("KeyError at unit/controller/test_controller.py:")
     assert "; from ValueError at " in told.error
     assert " inner, " in told.error
     assert CANARY not in str(vars(told))
@@ -255,7 +257,7 @@ async def test_a_defect_is_told_with_its_place_and_without_its_text(running, clo
 
 async def test_an_error_of_a_cluster_is_told_and_a_conflict_is_not(running, clock, caplog):
     controller, _ = running(Work(clock, api(Conflict), api(Forbidden, "the user may not"), None))
-    controller.add("a")
+    controller.enqueue("a")
     with caplog.at_level(logging.INFO):
         await clock.advance(1)
     assert [record.error for record in caplog.records] == [
@@ -263,16 +265,16 @@ async def test_an_error_of_a_cluster_is_told_and_a_conflict_is_not(running, cloc
     ]
 
 
-async def test_what_happened_is_counted(running, clock, meters):
+async def test_what_happened_is_counted(running, clock, metrics):
     work = Work(clock, api(Conflict), api(Unreachable), timedelta(seconds=500), None)
     controller, task = running(work)
-    controller.add("a")
+    controller.enqueue("a")
     await clock.advance(1)
     controller.stop()
     await task
 
     def value(metric, **labels):
-        return meters.registry.get_sample_value(metric, labels)
+        return metrics.registry.get_sample_value(metric, labels)
 
     assert value("workqueue_adds_total", name="tests") == 3
     assert value("workqueue_retries_total", name="tests") == 2
@@ -288,25 +290,25 @@ async def test_what_happened_is_counted(running, clock, meters):
     assert value("klutch_reconcile_time_seconds_count", controller="tests") == 3
 
 
-async def test_keys_left_at_the_end_are_waited_for_no_more(running, clock, meters):
+async def test_keys_left_at_the_end_are_waited_for_no_more(running, clock, metrics):
     work = Work(clock)
     work.hold.clear()
     controller, task = running(work, workers=1)
     for key in "abc":
-        controller.add(key)
+        controller.enqueue(key)
     await settle()
     controller.stop()
     work.hold.set()
     await task
-    controller.add("d")
-    assert meters.registry.get_sample_value("workqueue_depth", {"name": "tests"}) == 0
+    controller.enqueue("d")
+    assert metrics.registry.get_sample_value("workqueue_depth", {"name": "tests"}) == 0
 
 
 async def test_what_failed_is_tried_again_when_a_cluster_is_back(clock, running):
     cluster = Recovery(clock=clock.monotonic)
     work = Work(clock, *[api(Unreachable)] * 30, None)
     controller, _ = running(work, depends_on=(Recovery(), cluster))
-    controller.add("a")
+    controller.enqueue("a")
     await clock.advance(400)
     count, now = len(work.times), clock.monotonic()
     assert now - work.times[-1] < 60

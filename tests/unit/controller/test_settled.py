@@ -8,14 +8,14 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.controller import health_server
+from reconciler.controller.clock import SystemClock
+from reconciler.controller.controller import Controller
+from reconciler.controller.manager import Manager
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.settled import SettledProbe
 from reconciler.core.errors import Unreachable
 from reconciler.core.refs import SECRET, Ref
-from reconciler.loop import listener
-from reconciler.loop.clock import SystemClock
-from reconciler.loop.controller import Controller
-from reconciler.loop.manager import Manager
-from reconciler.loop.meters import Meters
-from reconciler.loop.settled_probe import SettledProbe
 
 
 class View:
@@ -47,12 +47,14 @@ class Scene:
     """A manager of one view and one controller, whose work the test ends."""
 
     def __init__(self):
-        self.meters, self.view = Meters(), View()
+        self.metrics, self.view = Metrics(), View()
         self.may_end, self.again = asyncio.Event(), None
         self.may_end.set()
-        self.controller = Controller("orders", self._work, clock=SystemClock(), meters=self.meters)
+        self.controller = Controller(
+            "orders", self._work, clock=SystemClock(), metrics=self.metrics
+        )
         self.manager = Manager(
-            views=[self.view], workers=[self.controller], meters=self.meters, leadership=None
+            views=[self.view], workers=[self.controller], metrics=self.metrics, leadership=None
         )
 
     async def _work(self, key):
@@ -83,7 +85,7 @@ async def test_a_manager_that_does_not_work_is_not_settled():
 
 async def test_a_key_that_waits_or_is_worked_on(scene):
     scene.may_end.clear()
-    scene.controller.add("one")
+    scene.controller.enqueue("one")
     assert await scene.reason() == "orders: 1 keys wait"
     await asyncio.sleep(0.01)
     assert await scene.reason() == "orders: 1 keys are worked on"
@@ -93,7 +95,7 @@ async def test_a_key_that_waits_or_is_worked_on(scene):
 
 async def test_a_delay_counts_if_it_ends_soon(scene):
     scene.again = timedelta(seconds=3)
-    scene.controller.add("one")
+    scene.controller.enqueue("one")
     assert await scene.manager.settled(within=5) == ""
     assert (await scene.reason(soon=4.0)).startswith("orders: a key is due in ")
 
@@ -113,7 +115,7 @@ async def test_what_was_written_has_to_be_seen(scene):
 
 async def test_work_begins_and_ends_while_a_list_is_on_its_way(scene):
     async def meanwhile(written):
-        scene.controller.add("one")
+        scene.controller.enqueue("one")
         await asyncio.sleep(0.05)
         return True
 
@@ -123,13 +125,13 @@ async def test_work_begins_and_ends_while_a_list_is_on_its_way(scene):
 
 async def test_a_view_begins_while_a_list_is_on_its_way(scene):
     began = []
-    scene.view.meanwhile = lambda: began.append(scene.meters.watch(View("plane")))
+    scene.view.meanwhile = lambda: began.append(scene.metrics.watch(View("plane")))
     assert await scene.reason() == "there was work in the meantime"
     began[0]()
 
 
 async def test_work_that_comes_from_no_queue(scene):
-    with scene.meters.activity.work("space x is read"):
+    with scene.metrics.activity.work("space x is read"):
         assert await scene.reason() == "space x is read"
     assert await scene.reason() == ""
 
@@ -141,7 +143,7 @@ async def test_a_cluster_that_does_not_answer(scene):
 
 async def test_views_are_not_listed_while_there_is_work(scene):
     listed = scene.view.listed
-    with scene.meters.activity.work("space x is read"):
+    with scene.metrics.activity.work("space x is read"):
         await scene.manager.settled(within=0.2)
     assert scene.view.listed == listed
 
@@ -150,7 +152,7 @@ async def test_views_are_not_listed_while_there_is_work(scene):
 async def ask(scene):
     """Ask over HTTP; return the status and the text."""
     probe = SettledProbe(scene.manager.settled)
-    with listener.served(("127.0.0.1", 0), settled=probe) as (
+    with health_server.served(("127.0.0.1", 0), settled=probe) as (
         host,
         port,
     ):
@@ -212,7 +214,7 @@ async def test_only_the_same_machine_is_answered(scene, client, status):
 
 async def test_one_request_at_a_time(scene):
     probe = SettledProbe(scene.manager.settled)
-    with scene.meters.activity.work("space x is read"):
+    with scene.metrics.activity.work("space x is read"):
         first = asyncio.create_task(asyncio.to_thread(probe, "::1", "within=1"))
         await asyncio.sleep(0.3)
         second = await asyncio.to_thread(probe, "::1", "")
@@ -221,7 +223,7 @@ async def test_one_request_at_a_time(scene):
 
 
 async def test_an_event_loop_that_is_stuck_answers_nothing(monkeypatch):
-    monkeypatch.setattr("reconciler.loop.settled_probe._LONGEST", 0.1)
+    monkeypatch.setattr("reconciler.controller.settled._LONGEST", 0.1)
     told = []
 
     async def settled(written, *, within):

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
-from reconciler.loop import listener
-from reconciler.loop.leadership import LeaseLost
-from reconciler.loop.listener import Answer, plain
-from reconciler.loop.manager import Manager
-from reconciler.loop.meters import Meters
-from reconciler.loop.pulse import Pulse
-from reconciler.loop.settled import Written
-from reconciler.loop.settled_probe import SettledProbe
+from reconciler.controller import health_server
+from reconciler.controller.health_server import Answer, plain
+from reconciler.controller.leadership import LeaseLost
+from reconciler.controller.manager import Manager
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.process import Liveness
+from reconciler.controller.settled import SettledProbe, Written
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +33,12 @@ class Term(Protocol):
         ...
 
     @property
-    def pulse(self) -> Pulse:
+    def liveness(self) -> Liveness:
         """What tells whether it still does."""
         ...
 
     @property
-    def meters(self) -> Meters:
+    def metrics(self) -> Metrics:
         """What it counts."""
         ...
 
@@ -54,7 +53,7 @@ class Elections:
 
     def ailment(self) -> str:
         """Return why the process is not healthy, "" if it is. May be asked from any thread."""
-        return self._now.pulse.ailment()
+        return self._now.liveness.ailment()
 
     def unready(self) -> str:
         """Return why it cannot do its work, "" if it can. May be asked from any thread."""
@@ -84,7 +83,7 @@ class Elections:
             self._now = self._make()
 
     async def _term(self, stop: asyncio.Event) -> None:
-        beating = asyncio.create_task(self._now.pulse.run())
+        beating = asyncio.create_task(self._now.liveness.run())
         try:
             await self._now.manager.run(stop)
         finally:
@@ -101,7 +100,7 @@ class Elections:
         """Serve probes and metrics, each where that is asked for. Raises HostError."""
         with ExitStack() as stack:
             if probes is not None:
-                serving = listener.served(
+                serving = health_server.served(
                     probes,
                     ailment=self.ailment,
                     unready=self.unready,
@@ -111,7 +110,7 @@ class Elections:
                 host, port = stack.enter_context(serving)
                 log.info("probes are served", extra={"host": host, "port": port})
             if metrics is not None:
-                serving = listener.served(metrics, metrics=lambda: self._now.meters.registry)
+                serving = health_server.served(metrics, metrics=lambda: self._now.metrics.registry)
                 host, port = stack.enter_context(serving)
                 log.info("metrics are served", extra={"host": host, "port": port})
             yield

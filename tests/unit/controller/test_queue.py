@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from reconciler.loop.queue import LONGEST_PAUSE, WorkQueue
+from reconciler.controller.queue import LONGEST_PAUSE, WorkQueue
 from tests.support.fake_clock import FakeClock, settle
 
 
@@ -39,7 +39,7 @@ def clock():
 
 @pytest.fixture
 async def queue(clock):
-    made: WorkQueue[str] = WorkQueue(clock, dice=lambda: 1.0)
+    made: WorkQueue[str] = WorkQueue(clock, jitter=lambda: 1.0)
     yield made
     made.close()
 
@@ -54,7 +54,7 @@ async def taker(clock, queue):
 
 async def test_keys_come_in_the_order_of_their_adding_each_once(queue, clock):
     for key in "abacb":
-        queue.add(key)
+        queue.enqueue(key)
     assert len(queue) == 3
     taker = Taker(clock, queue)
     await settle()
@@ -72,21 +72,21 @@ async def taken(queue, count):
 
 async def test_what_changed_goes_before_what_is_looked_at_anyway_which_is_not_forgotten(queue):
     for key in "abcd":
-        queue.add_behind(key)
+        queue.enqueue_behind(key)
     assert len(queue) == 4
     for key in "stuvwxyzc":
-        queue.add(key)
+        queue.enqueue(key)
     assert len(queue) == 12
     assert await taken(queue, 12) == "stuvawxyzbcd"
 
 
 async def test_what_changed_is_not_looked_at_twice(queue):
-    queue.add("a")
-    queue.add_behind("a")
+    queue.enqueue("a")
+    queue.enqueue_behind("a")
     assert await taken(queue, 1) == "a"
-    queue.add_behind("b")
+    queue.enqueue_behind("b")
     assert await queue.take() == "b"
-    queue.add_behind("b")  # while it is worked on
+    queue.enqueue_behind("b")  # while it is worked on
     assert len(queue) == 0
     queue.done("b")
     assert await taken(queue, 1) == "b"
@@ -94,11 +94,11 @@ async def test_what_changed_is_not_looked_at_twice(queue):
 
 async def test_a_key_is_never_worked_on_by_two_and_comes_again_after_an_add_meanwhile(queue, clock):
     taker = Taker(clock, queue, hold=True)
-    queue.add("a")
+    queue.enqueue("a")
     await settle()
-    queue.add("a")
-    queue.add("a")
-    queue.add("b")
+    queue.enqueue("a")
+    queue.enqueue("a")
+    queue.enqueue("b")
     await settle()
     assert taker.taken == ["a", "b"]
     queue.done("a")
@@ -122,16 +122,16 @@ DELAYS = {
 @pytest.mark.parametrize(("delays", "times"), DELAYS.values(), ids=DELAYS.keys())
 async def test_delays(queue, taker, clock, delays, times):
     for delay in delays:
-        queue.add_after("a", delay)
+        queue.enqueue_after("a", delay)
     await clock.advance(100)
     assert taker.at == times
 
 
 async def test_delays_of_different_keys_do_not_hinder_each_other(queue, taker, clock):
-    queue.add_after("late", 8)
+    queue.enqueue_after("late", 8)
     await clock.advance(1)
-    queue.add_after("early", 1)
-    queue.add_after("between", 3)
+    queue.enqueue_after("early", 1)
+    queue.enqueue_after("between", 3)
     await clock.advance(100)
     assert list(zip(taker.taken, taker.at, strict=True)) == [
         ("early", 2),
@@ -142,9 +142,9 @@ async def test_delays_of_different_keys_do_not_hinder_each_other(queue, taker, c
 
 async def test_a_delay_that_ends_during_work_brings_the_key_after_it(queue, clock):
     taker = Taker(clock, queue, hold=True)
-    queue.add("a")
+    queue.enqueue("a")
     await settle()
-    queue.add_after("a", 1)
+    queue.enqueue_after("a", 1)
     await clock.advance(5)
     assert taker.taken == ["a"]
     queue.done("a")
@@ -155,8 +155,8 @@ async def test_a_delay_that_ends_during_work_brings_the_key_after_it(queue, cloc
 
 async def test_delays_that_are_forgotten_over_and_over_leave_nothing_behind(queue, taker, clock):
     for _ in range(2_000):
-        queue.add_after("a", 3600)
-        queue.add("a")
+        queue.enqueue_after("a", 3600)
+        queue.enqueue("a")
         await settle_a_little()
     assert len(taker.taken) == 2_000
     assert len(queue._heap) < 200
@@ -180,7 +180,7 @@ async def pauses(queue, clock, failures, **how):
         queue.done(await queue.take())
         at.append(clock.monotonic())
 
-    queue.add("a")
+    queue.enqueue("a")
     working = asyncio.create_task(work())
     await clock.advance(1_000)
     assert working.done()
@@ -195,12 +195,12 @@ async def test_the_first_failures_may_cost_no_pause(queue, clock):
     assert await pauses(queue, clock, 4, at_once=2) == [0, 0, 0.005, 0.01]
 
 
-@pytest.mark.parametrize(("dice", "longest"), [(0.0, LONGEST_PAUSE / 2), (1.0, LONGEST_PAUSE)])
-async def test_pauses_are_scattered_and_never_longer_than_a_minute(clock, dice, longest):
-    queue: WorkQueue[str] = WorkQueue(clock, dice=lambda: dice)
+@pytest.mark.parametrize(("jitter", "longest"), [(0.0, LONGEST_PAUSE / 2), (1.0, LONGEST_PAUSE)])
+async def test_pauses_are_scattered_and_never_longer_than_a_minute(clock, jitter, longest):
+    queue: WorkQueue[str] = WorkQueue(clock, jitter=lambda: jitter)
     for _ in range(5_000):
         queue.failed("a")
-        queue.add("a")
+        queue.enqueue("a")
         queue.done(await queue.take())
     queue.failed("a")
     taker = Taker(clock, queue)
@@ -229,7 +229,7 @@ async def test_a_server_that_asks_for_time_gets_it(queue, taker, clock):
 async def test_news_end_a_pause(queue, taker, clock):
     queue.failed("a", at_least=90)
     await clock.advance(1)
-    queue.add("a")
+    queue.enqueue("a")
     await clock.advance(200)
     assert taker.at == [1]
 
@@ -238,7 +238,7 @@ async def test_several_may_take(queue, clock):
     takers = [Taker(clock, queue, hold=True) for _ in range(3)]
     await settle()
     for key in "abc":
-        queue.add(key)
+        queue.enqueue(key)
     await settle()
     assert sorted(key for taker in takers for key in taker.taken) == ["a", "b", "c"]
     for taker in takers:
@@ -252,7 +252,7 @@ async def test_what_failed_comes_at_once_when_hastened_and_what_is_only_delayed_
         queue.failed("failed")
         await clock.advance(LONGEST_PAUSE)
     queue.failed("failed")
-    queue.add_after("delayed", 30)
+    queue.enqueue_after("delayed", 30)
     before = clock.monotonic()
     queue.hasten()
     await settle()
@@ -279,8 +279,8 @@ async def test_a_key_that_is_worked_on_comes_again_when_hastened_if_it_had_faile
 async def test_parties_have_their_turns(clock):
     made = WorkQueue[str](clock, party=lambda key: key[0])
     for key in ("a1", "a2", "a3", "a4", "b1", "c1", "b2"):
-        made.add(key)
-    made.add_behind("d1")
+        made.enqueue(key)
+    made.enqueue_behind("d1")
     taker = Taker(clock, made)
     await settle()
     assert taker.taken == ["a1", "b1", "c1", "a2", "d1", "b2", "a3", "a4"]
@@ -290,10 +290,10 @@ async def test_parties_have_their_turns(clock):
 async def test_a_party_of_many_keys_delays_no_other(clock):
     made = WorkQueue[str](clock, party=lambda key: key[0])
     for number in range(5000):
-        made.add(f"a{number}")
-        made.add_behind(f"c{number}")
-    made.add("c7")
-    made.add("b1")
+        made.enqueue(f"a{number}")
+        made.enqueue_behind(f"c{number}")
+    made.enqueue("c7")
+    made.enqueue("b1")
     taken = [await made.take() for _ in range(3)]
     assert taken == ["a0", "c7", "b1"]
     assert len(made) == 5000 + 5000 - 2

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from reconciler.controller.leadership import LeaseLost
+from reconciler.controller.manager import Manager
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.process import SILENCE, Liveness
 from reconciler.core.refs import CONFIG_MAP, SECRET, Ref
-from reconciler.loop.leadership import LeaseLost
-from reconciler.loop.manager import Manager
-from reconciler.loop.meters import Meters
-from reconciler.loop.pulse import SILENCE, Pulse
 from tests.support.fake_clock import FakeClock, settle
 
 
@@ -94,7 +94,7 @@ def managed(diary, *, views=None, workers=None, leadership=None, advice=""):
     return Manager(
         views=views or [View(diary)],
         workers=workers or [Worker(diary)],
-        meters=Meters(),
+        metrics=Metrics(),
         leadership=leadership,
         advice=advice,
     )
@@ -186,7 +186,7 @@ async def test_who_is_cancelled_ends_all(diary, stop):
 
 
 async def test_views_are_counted_while_they_are_followed(diary, stop):
-    meters = Meters()
+    metrics = Metrics()
     views = [View(diary), View(diary), View(diary, CONFIG_MAP)]
     views[2].trouble = "no connection"
 
@@ -194,10 +194,10 @@ async def test_views_are_counted_while_they_are_followed(diary, stop):
         found = {}
         for kind in ("secrets", "configmaps"):
             labels = {"cluster": "plane", "resource": kind}
-            found[kind] = meters.registry.get_sample_value(metric, labels)
+            found[kind] = metrics.registry.get_sample_value(metric, labels)
         return found
 
-    manager = Manager(views=views, workers=[Worker(diary)], meters=meters)
+    manager = Manager(views=views, workers=[Worker(diary)], metrics=metrics)
     running = asyncio.create_task(manager.run(stop))
     await settle()
     # Two views of one kind, as of two namespaces, count together.
@@ -213,14 +213,14 @@ async def test_views_are_counted_while_they_are_followed(diary, stop):
 
 async def test_the_pulse_of_a_loop_that_turns_and_of_one_that_is_stuck():
     clock, wrong = FakeClock(), ""
-    pulse = Pulse(clock, lambda: wrong)
-    beating = asyncio.create_task(pulse.run())
+    liveness = Liveness(clock, lambda: wrong)
+    beating = asyncio.create_task(liveness.run())
     await clock.advance(100)
-    assert pulse.ailment() == ""
+    assert liveness.ailment() == ""
     clock.jump(SILENCE + 1)
-    assert pulse.ailment() == "the event loop has been stuck for 31 s"
+    assert liveness.ailment() == "the event loop has been stuck for 31 s"
     await clock.advance(1)
-    assert pulse.ailment() == ""
+    assert liveness.ailment() == ""
     wrong = "the lease was lost"
-    assert pulse.ailment() == "the lease was lost"
+    assert liveness.ailment() == "the lease was lost"
     beating.cancel()

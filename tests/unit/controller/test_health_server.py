@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
+from reconciler.controller import health_server
 from reconciler.core.errors import HostError
-from reconciler.loop import listener
 from tests.support.eventually import eventually
 from tests.support.watching import fetch
 
@@ -26,7 +26,7 @@ def registry():
 
 def test_what_is_served(registry):
     ailments = ["", "no round has ended for 9 s"]
-    with listener.served(HERE, metrics=lambda: registry, ailment=lambda: ailments.pop(0)) as (
+    with health_server.served(HERE, metrics=lambda: registry, ailment=lambda: ailments.pop(0)) as (
         host,
         port,
     ):
@@ -38,12 +38,12 @@ def test_what_is_served(registry):
         assert "\nanswer 42.0\n" in body
         signpost = (404, "there are /healthz and /metrics\n")
         assert fetch(f"{url}/elsewhere") == fetch(f"{url}/readyz") == signpost
-    assert not [one for one in threading.enumerate() if one.name == "listener"]
+    assert not [one for one in threading.enumerate() if one.name == "health_server"]
 
 
 def test_being_ready_is_another_thing_than_being_healthy(registry):
     reasons = ["not read yet: Secrets", ""]
-    with listener.served(HERE, ailment=lambda: "", unready=lambda: reasons.pop(0)) as (
+    with health_server.served(HERE, ailment=lambda: "", unready=lambda: reasons.pop(0)) as (
         host,
         port,
     ):
@@ -55,11 +55,11 @@ def test_being_ready_is_another_thing_than_being_healthy(registry):
 
 def test_a_konnector_tells_its_health_as_the_original_does(registry):
     ailments = ["", "the lease was lost"]
-    with listener.served(
+    with health_server.served(
         HERE,
         ailment=lambda: ailments.pop(0),
         unready=lambda: "not read yet: Secrets",
-        healthz=listener.leader_election,
+        healthz=health_server.leader_election,
     ) as (host, port):
         url = f"http://{host}:{port}"
         with urllib.request.urlopen(f"{url}/healthz", timeout=60) as answer:
@@ -71,21 +71,21 @@ def test_a_konnector_tells_its_health_as_the_original_does(registry):
 
 
 def test_on_every_address(registry):
-    with listener.served(("", 0), metrics=lambda: registry, ailment=lambda: "") as (_, port):
+    with health_server.served(("", 0), metrics=lambda: registry, ailment=lambda: "") as (_, port):
         assert fetch(f"http://127.0.0.1:{port}/healthz") == (200, "ok\n")
         if socket.has_dualstack_ipv6():
             assert fetch(f"http://[::1]:{port}/healthz") == (200, "ok\n")
         with (
             pytest.raises(HostError, match=f"cannot listen on any address, port {port}: "),
-            listener.served(("", port), metrics=lambda: registry, ailment=lambda: ""),
+            health_server.served(("", port), metrics=lambda: registry, ailment=lambda: ""),
         ):
             pass
 
 
 def test_metrics_are_served_apart_from_probes(registry):
     with (
-        listener.served(HERE, ailment=lambda: "") as (host, probes),
-        listener.served(HERE, metrics=lambda: registry) as (_, metrics),
+        health_server.served(HERE, ailment=lambda: "") as (host, probes),
+        health_server.served(HERE, metrics=lambda: registry) as (_, metrics),
     ):
         assert fetch(f"http://{host}:{probes}/metrics") == (404, "there is /healthz\n")
         assert fetch(f"http://{host}:{metrics}/healthz") == (404, "there is /metrics\n")
@@ -94,7 +94,7 @@ def test_metrics_are_served_apart_from_probes(registry):
 
 def test_only_reading(registry):
     with (
-        listener.served(HERE, metrics=lambda: registry, ailment=lambda: "") as address,
+        health_server.served(HERE, metrics=lambda: registry, ailment=lambda: "") as address,
         socket.create_connection(address, timeout=60) as client,
     ):
         client.sendall(b"POST /metrics HTTP/1.0\r\n\r\n")
@@ -116,10 +116,10 @@ def strangers(address, *, number):
 
 def test_who_is_slow_keeps_nobody_else_out(registry, monkeypatch):
     # Only that there are so many of them counts here, and not for how long.
-    monkeypatch.setattr(listener, "_SLOWEST", 60.0)
-    monkeypatch.setattr(listener._Handler, "timeout", 60.0)
+    monkeypatch.setattr(health_server, "_SLOWEST", 60.0)
+    monkeypatch.setattr(health_server._Handler, "timeout", 60.0)
     with (
-        listener.served(HERE, metrics=lambda: registry, ailment=lambda: "") as address,
+        health_server.served(HERE, metrics=lambda: registry, ailment=lambda: "") as address,
         strangers(address, number=16) as slow,
     ):
         assert fetch("http://{}:{}/healthz".format(*address)) == (200, "ok\n")
@@ -131,7 +131,7 @@ def test_who_is_slow_keeps_nobody_else_out(registry, monkeypatch):
 
 async def test_who_keeps_talking_is_cut_all_the_same(registry):
     with (
-        listener.served(HERE, metrics=lambda: registry, ailment=lambda: "") as address,
+        health_server.served(HERE, metrics=lambda: registry, ailment=lambda: "") as address,
         strangers(address, number=1) as (slow,),
     ):
 
@@ -147,9 +147,9 @@ async def test_who_keeps_talking_is_cut_all_the_same(registry):
 
 def test_an_address_that_is_taken(registry):
     with (
-        listener.served(HERE, metrics=lambda: registry, ailment=lambda: "") as taken,
+        health_server.served(HERE, metrics=lambda: registry, ailment=lambda: "") as taken,
         pytest.raises(HostError, match=f"cannot listen on 127.0.0.1 port {taken[1]}: "),
-        listener.served(taken, ailment=lambda: ""),
+        health_server.served(taken, ailment=lambda: ""),
     ):
         pass
 
@@ -158,7 +158,7 @@ def test_ipv6(registry):
     if not socket.has_ipv6:
         pytest.skip("no IPv6 here")
     try:
-        with listener.served(("::1", 0), ailment=lambda: "") as (host, port):
+        with health_server.served(("::1", 0), ailment=lambda: "") as (host, port):
             assert fetch(f"http://[{host}]:{port}/healthz") == (200, "ok\n")
     except HostError as error:
         pytest.skip(str(error))

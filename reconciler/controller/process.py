@@ -1,0 +1,116 @@
+"""How a long-running program uses its process: signals, liveness, memory, failures as sentences."""
+
+import asyncio
+import gc
+import os
+import signal
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Final
+
+from reconciler.controller.clock import Clock
+from reconciler.core.errors import KlutchError
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_BEAT: Final = 1.0  # seconds between two signs of life of the event loop
+SILENCE: Final = 30.0  # seconds without one after which it counts as stuck
+_THRESHOLDS: Final = (10_000, 20, 20)
+# Of mallopt(3), where the C library is glibc, which raises sizes by itself, without end, as soon
+# as a large block is freed. A lower M_TRIM_THRESHOLD costs system calls all the time.
+_MALLOC: Final = {
+    -1: 4 * 1024 * 1024,  # M_TRIM_THRESHOLD
+    -3: 256 * 1024,  # M_MMAP_THRESHOLD
+    -8: 1,  # M_ARENA_MAX; threads have heaps of their own otherwise
+}
+
+
+class SignalHandler:
+    """The first signal asks the program to stop, the second ends the process at once.
+
+    Heard also while the event loop is busy, where a handler of the loop itself would wait.
+    """
+
+    def __init__(self, stop: asyncio.Event) -> None:
+        self._stop, self._loop, self._asked = stop, asyncio.get_running_loop(), False
+
+    def listen(self) -> None:
+        """Take both signals from now on."""
+        for number in _SIGNALS:
+            signal.signal(number, self._hear)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self._asked:
+            os._exit(1)
+        self._asked = True
+        self._loop.call_soon_threadsafe(self._stop.set)
+
+
+class Liveness:
+    """Notes that the event loop turns. `ailment` may be asked from another thread.
+
+    `else_wrong` tells what else is wrong with the process, without names of objects, or "".
+    """
+
+    def __init__(self, clock: Clock, else_wrong: Callable[[], str]) -> None:
+        self._clock, self._else_wrong = clock, else_wrong
+        self._beat_at = clock.monotonic()
+
+    async def run(self) -> None:
+        """Beat until cancelled."""
+        while True:
+            self._beat_at = self._clock.monotonic()
+            await self._clock.sleep(_BEAT)
+
+    def ailment(self) -> str:
+        """Return why the process is not healthy; "" if it is."""
+        silent = self._clock.monotonic() - self._beat_at
+        if silent > SILENCE:
+            return f"the event loop has been stuck for {silent:.0f} s"
+        return self._else_wrong()
+
+
+def sentences(errors: BaseExceptionGroup[Exception], program: str) -> Iterator[str]:
+    """Yield a sentence for each of the failures."""
+    for error in errors.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from sentences(error, program)
+        else:
+            yield _sentence(error, program)
+
+
+def _sentence(error: Exception, program: str) -> str:
+    if isinstance(error, KlutchError):
+        return str(error)
+    # The text of an unknown exception may tell values, so only its type and origin are shown.
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "an unknown place"
+    if trace is not None:
+        place = f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
+    return f"unexpected {type(error).__name__} at {place}. This is a defect of {program}"
+
+
+def collect_seldom() -> None:
+    """Look for cycles seldom from now on, and never among what is there already.
+
+    Decoded JSON goes with its last use, and is most of what a controller makes. To look through
+    it as often as Python does took 8 % of a konnector's CPU time, and saved no memory.
+    """
+    gc.freeze()
+    gc.set_threshold(*_THRESHOLDS)
+
+
+def give_back() -> None:
+    """Give back what large objects took of which little is kept; to be called before threads start.
+
+    They leave holes: 400 requests of 1.3 MB cost a backend 156 MiB, and 12 MiB with this. Where
+    objects are small it costs CPU time, and saves nothing.
+    """
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for parameter, value in _MALLOC.items():
+            mallopt(parameter, value)
