@@ -100,9 +100,9 @@ async def applied(
         break_lock=terms.break_lock,
     )
     with ending(gate.close) as received, progress(sys.stderr) as shown:
-        ears = applying.Ears(outcome=shown.outcome, stage=shown.stage)
+        observer = applying.Observer(outcome=shown.outcome, stage=shown.stage)
         report = await applying.apply(
-            fleet, approved, clusters, options=options, gate=gate, ears=ears
+            fleet, approved, clusters, options=options, gate=gate, observer=observer
         )
     return report, received[0] if received else None
 

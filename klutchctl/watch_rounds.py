@@ -52,12 +52,12 @@ class Rounds:
             looking.look(fleet, clusters, self._how, only=only, credentials=True)
         )
         gate = self._gate = WriteFence()
-        told = applying.Ears(
+        told = applying.Observer(
             outcome=apply_progress.Lines(sys.stderr).outcome, stage=lambda _stage: None
         )
         try:
             return await applying.apply(
-                fleet, found.plan, clusters, options=self._options, gate=gate, ears=told
+                fleet, found.plan, clusters, options=self._options, gate=gate, observer=told
             )
         finally:
             self._gate = None

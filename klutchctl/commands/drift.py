@@ -41,7 +41,7 @@ def drift(
 
     from klutchctl import repository
     from klutchctl.outcome import exit_code
-    from reconciler.planning import drift as repairs
+    from reconciler.reports import drift as repairs
 
     settings = of(context)
     how = reach.of(context)

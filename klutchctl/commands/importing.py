@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reconciler.core.tree import Tree
     from reconciler.fleet.load import Loaded
     from reconciler.observe import Clusters
-    from reconciler.planning.imports import Imports
+    from reconciler.reports.imports import Imports
 
 _FILE: Final = "imported.yaml"
 _HEAD: Final = """\
@@ -87,7 +87,7 @@ class _Import:
     def file(self, out: Path | None) -> str:
         """Return the path of the new file in the repository. Raises ConfigError."""
         from reconciler.core.errors import ConfigError
-        from reconciler.planning.import_documents import belongs, place
+        from reconciler.reports.import_documents import belongs, place
 
         if out is None:
             path = place(self.loaded, _FILE)
@@ -109,7 +109,7 @@ class _Import:
         from reconciler.core.live import Seen, Unseen
         from reconciler.kube import registry
         from reconciler.observe import observe
-        from reconciler.planning.imports import imports
+        from reconciler.reports.imports import imports
 
         fleet, pace = self.loaded.fleet, reach.pace(self.how)
         only = repository.chosen(fleet, self.how)
@@ -132,7 +132,7 @@ class _Import:
     ) -> _Made:
         """Drop what its own files would change, until they take over all that they name."""
         from klutchctl import looking
-        from reconciler.planning.imports import settled
+        from reconciler.reports.imports import settled
 
         while made.found:
             text = self._text(made)
@@ -149,7 +149,7 @@ class _Import:
 
     def _text(self, made: "Imports") -> str:
         from klutchctl.render import yaml_writer
-        from reconciler.planning.import_documents import documents
+        from reconciler.reports.import_documents import documents
 
         found = ["\n".join(yaml_writer.lines(one)) for one in documents(self.loaded, made.found)]
         return _HEAD + "\n---\n".join(found) + "\n"
@@ -178,7 +178,7 @@ def write_new(path: Path, content: bytes) -> None:
 def _told(made: _Made, path: Path, *, whole: bool) -> str:
     from klutchctl.render.plan_rows import plural
     from klutchctl.render.visible import visible
-    from reconciler.planning.import_documents import units_of
+    from reconciler.reports.import_documents import units_of
 
     found = made.imports.found
     lines = [f"Left alone: {visible(name)}: {visible(why)}" for name, why in made.imports.left]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reconciler.kube.registry import Registry
     from reconciler.observe import Clusters
     from reconciler.planning.changes import Plan
-    from reconciler.planning.edits import Against
+    from reconciler.reports.pr_diff import Against
 
 _FORMATS: Final = ("text", "json", "markdown")
 
@@ -110,7 +110,7 @@ class _Subject:
         """Return what the pull request changes."""
         if self.review is None:
             return None
-        from reconciler.planning.edits import Against, edits
+        from reconciler.reports.pr_diff import Against, edits
 
         base = self.review.base
         found = edits(base.loaded, self.review.head)

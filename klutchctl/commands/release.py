@@ -13,7 +13,7 @@ from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
     from reconciler.fleet.values import Fleet
-    from reconciler.planning.targets import Target
+    from reconciler.reports.targets import Target
 
 _NOT_APPROVED = (
     "Nothing was released: nobody approved it. Give --auto-approve where there is no terminal."
@@ -51,12 +51,12 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option
     import uvloop
 
     from klutchctl import repository
-    from reconciler.planning import narrowing, targets
+    from reconciler.reports import release_plan, targets
 
     settings = of(context)
     named = [targets.parse(one) for one in target]
     read = repository.fleet_in(fleet, check_owner=settings.git_owner_check)
-    narrowing.check(read, named)
+    release_plan.check(read, named)
     terms = applying.Terms(wait_timeout=wait_timeout, force=force, break_lock=break_lock)
     job = _Release(reach.of(context), settings, terms, wanted, auto_approve=auto_approve)
     return uvloop.run(job.run(read, named))
@@ -82,16 +82,16 @@ class _Release:
         from klutchctl import looking
         from klutchctl.outcome import apply_code
         from reconciler.kube import registry
-        from reconciler.planning import narrowing
-        from reconciler.planning.strangers import strangers
+        from reconciler.reports import release_plan
+        from reconciler.reports.unmanaged import unmanaged_bindings
 
-        asked, only = narrowing.letting_go(fleet), {one.cluster for one in named}
+        asked, only = release_plan.letting_go(fleet), {one.cluster for one in named}
         color = self._settings.color
         surroundings = reach.surroundings(self._how, self._settings)
         async with registry.of(fleet, surroundings) as clusters:
             seen = await looking.look(asked, clusters, self._how, only=only, credentials=True)
-            foreign = [one.unit for one in strangers(asked, seen.live, only=only)]
-            plan = narrowing.releases(fleet, seen.plan, named, foreign=foreign)
+            foreign = [one.unit for one in unmanaged_bindings(asked, seen.live, only=only)]
+            plan = release_plan.releases(fleet, seen.plan, named, foreign=foreign)
             approved = applying.is_approved(
                 plan,
                 self._wanted,
@@ -102,7 +102,7 @@ class _Release:
             if not approved:
                 print(_NOT_APPROVED, file=sys.stderr)
                 return ExitCode.HELD_BACK
-            free = narrowing.without_budgets(fleet)
+            free = release_plan.without_budgets(fleet)
             report, signalled = await applying.applied(free, plan, clusters, self._how, self._terms)
         told = applying.show(report, self._wanted, self._settings)
         allow = self._how.allow_unreachable

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from reconciler.fleet.load import Loaded
     from reconciler.health import UnitHealth
     from reconciler.observe import Clusters
-    from reconciler.planning.explaining import Explanation
-    from reconciler.planning.targets import Target
+    from reconciler.reports.targets import Target
+    from reconciler.reports.why import Explanation
 
 _FORMATS: Final = ("text", "json")
 
@@ -44,7 +44,7 @@ def why(
     import uvloop
 
     from klutchctl import looking, repository
-    from reconciler.planning import targets
+    from reconciler.reports import targets
 
     settings = of(context)
     how = reach.of(context)
@@ -70,26 +70,27 @@ class _Answer:
 
 def _from_file(loaded: "Loaded", target: "Target", path: Path) -> "Explanation":
     from reconciler.core import livefile
-    from reconciler.planning import explaining, planner
+    from reconciler.planning import planner
+    from reconciler.reports import why
 
     live = livefile.parse(path.read_bytes(), str(path))
-    made = planner.plan(explaining.watching(loaded.fleet), live)
-    return explaining.explained(loaded, live, made, target)
+    made = planner.plan(why.watching(loaded.fleet), live)
+    return why.explained(loaded, live, made, target)
 
 
 async def _asked(loaded: "Loaded", target: "Target", how: Reach, settings: Settings) -> _Answer:
     from klutchctl import looking
     from reconciler.kube import registry
-    from reconciler.planning import explaining
+    from reconciler.reports import why
 
-    fleet = explaining.watching(loaded.fleet)
+    fleet = why.watching(loaded.fleet)
     async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
         seen = await looking.look(fleet, clusters, how, only={target.cluster})
-        found = explaining.explained(loaded, seen.live, seen.plan, target)
+        found = why.explained(loaded, seen.live, seen.plan, target)
         if found.prunes:
             # Whether it is held back depends on all that the whole fleet would prune.
             seen = await looking.look(fleet, clusters, how, only=None)
-            found = explaining.explained(loaded, seen.live, seen.plan, target)
+            found = why.explained(loaded, seen.live, seen.plan, target)
         return _Answer(found, await _health(loaded, seen, found, clusters))
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from klutchctl.render import plan_rows
 from klutchctl.render.visible import visible
 from reconciler.core.manifest import JSON
-from reconciler.planning.edits import Against, Edit, Effect
+from reconciler.reports.pr_diff import Against, Edit, Effect
 
 _SYMBOLS: Final[Mapping[Effect, str]] = {
     Effect.DELETE: "-",

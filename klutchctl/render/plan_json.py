@@ -5,8 +5,8 @@ from collections import Counter
 from klutchctl.render import edit_rows
 from reconciler.core.manifest import JSON, indented
 from reconciler.planning.changes import Action, Plan
-from reconciler.planning.edits import Against
 from reconciler.planning.planfile import document
+from reconciler.reports.pr_diff import Against
 
 
 def render(plan: Plan, *, against: Against | None = None) -> str:

@@ -14,7 +14,7 @@ from klutchctl.render import edit_rows, plan_rows, plan_text
 from klutchctl.render.plan_rows import Section
 from klutchctl.render.visible import visible
 from reconciler.planning.changes import Action, Plan
-from reconciler.planning.edits import Against
+from reconciler.reports.pr_diff import Against
 
 MAX_BYTES: Final = 60_000
 

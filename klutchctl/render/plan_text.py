@@ -6,7 +6,7 @@ from typing import Final
 from klutchctl.render import edit_rows, plan_rows
 from klutchctl.render.plan_rows import SYMBOLS, Row
 from reconciler.planning.changes import Action, Plan
-from reconciler.planning.edits import Against
+from reconciler.reports.pr_diff import Against
 
 _GAP: Final = "   "
 _SYMBOL_WIDTH: Final = 3

@@ -9,9 +9,9 @@ from reconciler.core.manifest import JSON
 from reconciler.core.origin import Origin
 from reconciler.fleet.values import Claim, UnitKey
 from reconciler.health import UnitHealth
-from reconciler.planning.explaining import Explanation
 from reconciler.planning.planfile import document
-from reconciler.planning.provenance import Provenance
+from reconciler.reports.provenance import Provenance
+from reconciler.reports.why import Explanation
 
 FORMAT: Final = "klutchctl.dev/why"
 VERSION: Final = "1.1"

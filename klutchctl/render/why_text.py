@@ -9,8 +9,8 @@ from klutchctl.render.visible import visible
 from reconciler.core.origin import Origin
 from reconciler.fleet.values import Claim
 from reconciler.health import UnitHealth
-from reconciler.planning.explaining import Explanation
-from reconciler.planning.provenance import Provenance
+from reconciler.reports.provenance import Provenance
+from reconciler.reports.why import Explanation
 
 _INDENT: Final = "    "
 _GAP: Final = "   "

@@ -1,7 +1,7 @@
 """An approved plan becomes the state of the clusters: each write guarded, each outcome told."""
 
 from reconciler.apply.outcomes import Outcome, Report, Status
-from reconciler.apply.run import Ears, Options, apply
+from reconciler.apply.run import Observer, Options, apply
 from reconciler.controller.fence import WriteFence
 
-__all__ = ["Ears", "Options", "Outcome", "Report", "Status", "WriteFence", "apply"]
+__all__ = ["Observer", "Options", "Outcome", "Report", "Status", "WriteFence", "apply"]

@@ -11,13 +11,13 @@ from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.apply import lines, noting, services, steps
-from reconciler.apply.lines import Clusters, Unfilled
+from reconciler.apply import credential_note, object_writer, service_objects, step_runner
+from reconciler.apply.backend_wait import BackendWait, Refused
+from reconciler.apply.gather_or_cancel import gather_or_cancel
+from reconciler.apply.object_writer import Clusters, Unfilled
 from reconciler.apply.outcomes import GOOD, Outcome, Status
 from reconciler.apply.readiness import Readiness
-from reconciler.apply.served import Refused, Space
-from reconciler.apply.steps import Performer, Terms, Unconfirmed
-from reconciler.apply.together import together
+from reconciler.apply.step_runner import StepOptions, StepRunner, Unconfirmed
 from reconciler.apply.writes import Stale
 from reconciler.controller.fence import Stopped
 from reconciler.core.errors import KlutchError
@@ -26,7 +26,7 @@ from reconciler.fleet.values import Mode, UnitKey
 from reconciler.observe import unseen
 from reconciler.planning.changes import Action, Change
 
-Told = Callable[[Outcome], None]
+OnOutcome = Callable[[Outcome], None]
 
 _AT_ONCE: Final = 8  # units that write to the app cluster
 _SIMPLE: Final = frozenset({Action.CREATE, Action.UPDATE, Action.ADOPT})
@@ -45,10 +45,10 @@ class Job:
     mode: Mode
     lines: Sequence[Change]
     clusters: Clusters
-    terms: Terms
+    step_options: StepOptions
     readiness: Readiness
     depends_on: Mapping[UnitKey, Collection[UnitKey]]
-    told: Told
+    on_outcome: OnOutcome
 
 
 async def run(job: Job) -> list[Outcome]:
@@ -80,7 +80,7 @@ async def _all(worker: "_Worker") -> None:
         # What is new comes before what leaves: its turn is over when that begins.
         for leaves in (False, True):
             turn = [key for key in units if units[key][-1].leaves is leaves]
-            await together(worker.unit(key, units[key]) for key in turn)
+            await gather_or_cancel(worker.unit(key, units[key]) for key in turn)
         await worker.chain(last)
     else:
         told = "what the cluster needs first was not done"
@@ -100,7 +100,7 @@ class _Worker:
     failed: set[UnitKey] = field(default_factory=set)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
     established: set[Ref] = field(default_factory=set)
-    spaces: dict[tuple[str, str], Space] = field(default_factory=dict)
+    backend_waits: dict[tuple[str, str], BackendWait] = field(default_factory=dict)
     adopted: dict[Ref, str] = field(default_factory=dict)  # digests, as `Change.before`
 
     def __post_init__(self) -> None:
@@ -140,7 +140,7 @@ class _Worker:
         if not others or self.makes_app_cluster_binding:
             return ""
         try:
-            late = await self.job.readiness.wait(others, seconds=self.job.terms.wait)
+            late = await self.job.readiness.wait(others, seconds=self.job.step_options.wait)
         except Stopped as stop:
             return str(stop)
         return "".join(f"it depends on {one.unit}: {one.reason}" for one in late[:1])
@@ -169,7 +169,7 @@ class _Worker:
 
     def _tell(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
-        self.job.told(outcome)
+        self.job.on_outcome(outcome)
 
     async def _line(self, change: Change) -> Outcome:
         if change.held:
@@ -198,22 +198,22 @@ class _Worker:
     async def _plainly(self, change: Change) -> Outcome:
         # An adoption that held has left the object as the plan saw it, but for our marks.
         known = self.adopted.get(change.ref, change.before)
-        outcome = await lines.do(replace(change, before=known), self.job.clusters)
+        outcome = await object_writer.do(replace(change, before=known), self.job.clusters)
         outcome = replace(outcome, change=change)
-        carrier = noting.carrier_after(change)
+        carrier = credential_note.carrier_after(change)
         if carrier is not None and outcome.status is Status.DONE:
-            await noting.note(self.job.clusters(carrier.cluster), carrier)
+            await credential_note.note(self.job.clusters(carrier.cluster), carrier)
         if change.action is Action.ADOPT:
-            self.adopted[change.ref] = await lines.now(change, self.job.clusters)
+            self.adopted[change.ref] = await object_writer.now(change, self.job.clusters)
         if change.ref.kind == CRD:
             await self._established(change.ref)
         return outcome
 
     async def _steps(self, change: Change) -> Outcome:
         if change.action is Action.REPLACE and change.before:
-            await lines.check(change, self.job.clusters)
-        performer = Performer(change, self.job.clusters, self.job.terms)
-        notes = [await performer.do(step) for step in change.steps]
+            await object_writer.check(change, self.job.clusters)
+        runner = StepRunner(change, self.job.clusters, self.job.step_options)
+        notes = [await runner.do(step) for step in change.steps]
         return Outcome(change, Status.DONE, "; ".join(note for note in notes if note))
 
     async def _bind(self, change: Change) -> Outcome:
@@ -224,17 +224,17 @@ class _Worker:
         assert change.unit is not None, change
         name, clusters = change.unit.name, self.job.clusters
         if self.job.mode is not Mode.DIRECT and not self.makes_app_cluster_binding:
-            live = await self._space(change).binding(name)
+            live = await self._backend_wait(change).binding(name)
             async with self.slots:
-                outcome = await lines.accept_claims(change, live, clusters)
+                outcome = await object_writer.accept_claims(change, live, clusters)
                 await self._own(change, name)
             return outcome
         if self.job.mode is Mode.DIRECT:
-            await self._space(change).export(name)
+            await self._backend_wait(change).export(name)
         async with self.slots:
             # A konnector that is there brings the CRD of bindings, as soon as it runs.
             await self._established(Ref(change.ref.cluster, CRD, "", change.ref.kind.resource))
-            outcome = await lines.do(change, clusters)
+            outcome = await object_writer.do(change, clusters)
             await self._own(change, name)
         return outcome
 
@@ -245,16 +245,16 @@ class _Worker:
         # The garbage collector would look for a cluster-scoped owner, and delete the CRD.
         astray = self.job.mode is not Mode.DIRECT and change.footing.bindings_cluster_scoped
         if made is not None and not astray:
-            await steps.own(self.job.clusters(self.job.name), name, made)
+            await step_runner.own(self.job.clusters(self.job.name), name, made)
 
-    def _space(self, change: Change) -> Space:
+    def _backend_wait(self, change: Change) -> BackendWait:
         assert change.footing is not None, change
         assert change.wanted is not None, change
         plane, space = self.job.readiness.control_plane, change.footing.space
         key = plane.cluster.name, space
-        if key not in self.spaces:
-            self.spaces[key] = Space(plane, space, wait=self.job.terms.wait)
-        return self.spaces[key]
+        if key not in self.backend_waits:
+            self.backend_waits[key] = BackendWait(plane, space, wait=self.job.step_options.wait)
+        return self.backend_waits[key]
 
     async def _established(self, ref: Ref) -> None:
         """Wait until the API server serves what a CRD defines."""
@@ -263,7 +263,7 @@ class _Worker:
         app = self.job.clusters(ref.cluster)
 
         async def look() -> bool | None:
-            return True if await services.is_established(app, ref) else None
+            return True if await service_objects.is_established(app, ref) else None
 
         if await app.gate.until(look, seconds=_ESTABLISHED_WAIT) is None:
             raise Unconfirmed(f"{ref}: not Established after {_ESTABLISHED_WAIT:.0f} s")

@@ -14,7 +14,7 @@ from reconciler.kube.cluster import Reader
 class Readiness:
     """The units of one app cluster. `now` is the time in UTC.
 
-    The first look at the control plane is made through `glance`, where there is one.
+    The first look at the control plane is made through `shared_reader`, where there is one.
     """
 
     def __init__(
@@ -25,11 +25,11 @@ class Readiness:
         app: Writes,
         gate: WriteFence,
         now: Callable[[], datetime],
-        glance: Reader | None = None,
+        shared_reader: Reader | None = None,
     ) -> None:
         self.control_plane, self.gate = control_plane, gate
         self._place, self._app, self._now = place, app, now
-        self._glance = glance
+        self._shared_reader = shared_reader
         self._ready: set[UnitKey] = set()
 
     async def wait(self, units: Collection[UnitKey], *, seconds: float) -> Sequence[NotReady]:
@@ -53,7 +53,7 @@ class Readiness:
         open_ = [one for one in units if one not in self._ready]
         if not open_:
             return ()
-        plane, self._glance = self._glance or self.control_plane.cluster, None
+        plane, self._shared_reader = self._shared_reader or self.control_plane.cluster, None
         found = await health_of(
             open_,
             place=self._place,

@@ -10,12 +10,12 @@ from typing import Final
 
 from reconciler.apply import approval, cluster
 from reconciler.apply.cluster import Job
-from reconciler.apply.glance import Glance
+from reconciler.apply.gather_or_cancel import gather_or_cancel
 from reconciler.apply.lock import Lock
 from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
 from reconciler.apply.readiness import Readiness
-from reconciler.apply.steps import Terms
-from reconciler.apply.together import together
+from reconciler.apply.shared_list_reader import SharedListReader
+from reconciler.apply.step_runner import StepOptions
 from reconciler.apply.writes import Writes
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.core.errors import KlutchError, Locked
@@ -49,7 +49,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ears:
+class Observer:
     """Who hears of what happens, as it happens."""
 
     outcome: Callable[[Outcome], None]
@@ -63,7 +63,7 @@ async def apply(
     *,
     options: Options,
     gate: WriteFence,
-    ears: Ears,
+    observer: Observer,
 ) -> Report:
     """Do what was approved and still fits, and nothing else; return what became of each line.
 
@@ -71,22 +71,22 @@ async def apply(
     lock where no control plane gives its own. What fails for one cluster, or for those behind one
     control plane, is told in the report.
     """
-    run = _Run(fleet, approved, clusters, options, gate, ears)
+    run = _Run(fleet, approved, clusters, options, gate, observer)
     changing = approval.clusters_to_change(approved)
     asked = frozenset(approved.sections) if options.wait else changing
     if not changing:
         live = await run.seen(asked) if asked else None
         return await run.report([], live)
     async with AsyncExitStack() as locks:
-        ears.stage("taking the lock")
+        observer.stage("taking the lock")
         barred = await run.locked(locks, changing)
-        ears.stage("reading again")
+        observer.stage("reading again")
         live, fresh = await run.look(asked - barred.keys())
         matched = approval.match(_without(approved, barred), fresh)
         refused = [*_barred(approved, barred), *matched.refused]
         for outcome in refused:
-            ears.outcome(outcome)
-        ears.stage("applying")
+            observer.outcome(outcome)
+        observer.stage("applying")
         done = await run.lines(live, matched.lines)
     return await run.report([*done, *refused], live)
 
@@ -101,15 +101,17 @@ class _Run:
         clusters: Clusters,
         options: Options,
         gate: WriteFence,
-        ears: Ears,
+        observer: Observer,
     ) -> None:
         self._fleet, self._approved, self._clusters = fleet, approved, clusters
-        self._options, self._gate, self._ears = options, gate, ears
-        self._terms = Terms(wait=options.wait_seconds, force=options.force, now=options.now)
+        self._options, self._gate, self._observer = options, gate, observer
+        self._step_options = StepOptions(
+            wait=options.wait_seconds, force=options.force, now=options.now
+        )
         self._units = units_by_cluster(fleet)
         self._slots = asyncio.Semaphore(max(_AT_ONCE, options.pace.parallelism))
         self._behind: Counter[str] = Counter()  # app clusters to wait for, by control plane
-        self._glances: dict[str, Glance] = {}
+        self._shared_readers: dict[str, SharedListReader] = {}
 
     async def seen(self, names: Collection[str]) -> Live:
         """Read some app clusters, and of their control planes what concerns them."""
@@ -164,7 +166,7 @@ class _Run:
     async def lines(self, live: Live, lines: Mapping[str, Sequence[Change]]) -> list[Outcome]:
         """Do the lines of all clusters at once."""
         places = _places(self._fleet, live)
-        done = await together(
+        done = await gather_or_cancel(
             self._lines(live, places.get(name), name, lines[name]) for name in lines
         )
         return [outcome for one in done for outcome in one]
@@ -180,16 +182,16 @@ class _Run:
                     mode=self._fleet.control_planes[self._approved.sections[name]].mode,
                     lines=lines,
                     clusters=both.__getitem__,
-                    terms=self._terms,
+                    step_options=self._step_options,
                     readiness=self._readiness(place, plane, app),
                     depends_on={unit.key: unit.depends_on for unit in self._units.get(name, ())},
-                    told=self._ears.outcome,
+                    on_outcome=self._observer.outcome,
                 )
                 return await cluster.run(job)
         except KlutchError as error:  # the way to it is gone since it was read
             failed = [Outcome(one, Status.FAILED, str(error)) for one in lines]
             for outcome in failed:
-                self._ears.outcome(outcome)
+                self._observer.outcome(outcome)
             return failed
 
     async def report(self, done: Sequence[Outcome], live: Live | None) -> Report:
@@ -216,7 +218,7 @@ class _Run:
     async def _waited(self, live: Live) -> tuple[Sequence[NotReady], int]:
         if not self._options.wait:
             return (), 0
-        self._ears.stage("waiting until all is ready")
+        self._observer.stage("waiting until all is ready")
         places = _places(self._fleet, live)
         awake = {
             name: [one.key for one in units]
@@ -224,19 +226,19 @@ class _Run:
             if name in live.clusters and self._fleet.clusters[name].suspended is None
         }
         self._behind.update(self._approved.sections[name] for name in awake)
-        found = await together(
+        found = await gather_or_cancel(
             self._ready(live, places.get(name), name, units) for name, units in awake.items()
         )
         late = sorted((one for some in found for one in some), key=lambda one: one.unit)
         asked = sum(len(units) for name, units in self._units.items() if name in live.clusters)
         return late, asked - len(late)
 
-    def _glance(self, name: str, plane: Writes) -> Glance | None:
+    def _shared_reader(self, name: str, plane: Writes) -> SharedListReader | None:
         """Return the first look at a cluster's control plane, where many are behind that."""
         section = self._approved.sections[name]
         if self._behind[section] < _MANY:
             return None
-        return self._glances.setdefault(section, Glance(plane.cluster))
+        return self._shared_readers.setdefault(section, SharedListReader(plane.cluster))
 
     async def _ready(
         self, live: Live, place: Place | None, name: str, units: Sequence[UnitKey]
@@ -248,13 +250,17 @@ class _Run:
             ]
         try:
             async with self._slots, self._reached(live, name) as (plane, app):
-                readiness = self._readiness(place, plane, app, self._glance(name, plane))
+                readiness = self._readiness(place, plane, app, self._shared_reader(name, plane))
                 return await readiness.wait(units, seconds=self._options.wait_seconds)
         except (KlutchError, Stopped) as error:
             return [NotReady(str(one), str(error)) for one in units]
 
     def _readiness(
-        self, place: Place | None, plane: Writes, app: Writes, glance: Glance | None = None
+        self,
+        place: Place | None,
+        plane: Writes,
+        app: Writes,
+        shared_reader: SharedListReader | None = None,
     ) -> Readiness:
         return Readiness(
             place=place,
@@ -262,7 +268,7 @@ class _Run:
             app=app,
             gate=self._gate,
             now=self._options.now,
-            glance=glance,
+            shared_reader=shared_reader,
         )
 
     @asynccontextmanager

@@ -1,7 +1,7 @@
 """A whole fleet at a glance: clusters x bindings, each with its state (mapping.md 11).
 
 Pure: made from what `observe` saw and the CRDs that were read beside it. What a plan calls
-misplaced is Degraded here, and what it calls unseen is Unknown.
+blocked is Degraded here, and what it calls unseen is Unknown.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,10 +22,10 @@ from reconciler.fleet.footing import default_footing
 from reconciler.fleet.values import AppCluster, Fleet, Mode, PruneMode, Unit, UnitKey
 from reconciler.health.place import Found, place_at
 from reconciler.health.verdict import State, UnitHealth, awaits_definition, judge
-from reconciler.planning import app_cluster_bindings, leavers, leaving, standing
+from reconciler.planning import app_cluster_bindings, preflight, prune_clusters, prune_units
 from reconciler.planning.changes import UnseenCluster
 from reconciler.planning.index import Index
-from reconciler.planning.placement import Misplaced
+from reconciler.planning.placement import Blocked
 from reconciler.planning.units import Site
 
 Definitions: TypeAlias = Mapping[str, Manifest | None]
@@ -117,7 +117,7 @@ class Scene:
     only: frozenset[str] | None
     planes: Mapping[str, Index]
     spots: Mapping[str, Spot]
-    misplaced: Mapping[str, Misplaced]
+    blocked: Mapping[str, Blocked]
 
     def asks_for(self, cluster: str) -> bool:
         """Tell whether a cluster belongs on the board."""
@@ -132,20 +132,20 @@ def scene(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> S
         if isinstance(seen, Seen) and name in fleet.control_planes
     }
     asked = frozenset(only) if only is not None else None
-    standings = standing.standings(fleet, live, planes, sorted(asked or fleet.clusters))
+    preflights = preflight.preflights(fleet, live, planes, sorted(asked or fleet.clusters))
     wanted = units_by_cluster(fleet)
     spots = {
         name: _spot(fleet, fleet.clusters[name], site, wanted.get(name, ()))
-        for name, site in standings.items()
+        for name, site in preflights.items()
         if isinstance(site, Site)
     }
-    misplaced = {name: one for name, one in standings.items() if isinstance(one, Misplaced)}
+    blocked = {name: one for name, one in preflights.items() if isinstance(one, Blocked)}
     left = {
         name: spot
         for name, spot in _left(fleet, live, planes).items()
         if asked is None or name in asked
     }
-    return Scene(fleet, live, asked, planes, spots | left, misplaced)
+    return Scene(fleet, live, asked, planes, spots | left, blocked)
 
 
 def board(made: Scene, crds: Mapping[str, Definitions | Unseen], *, now: datetime) -> Board:
@@ -174,22 +174,22 @@ def _spot(fleet: Fleet, cluster: AppCluster, site: Site, wanted: Sequence[Unit])
     mode = fleet.control_planes[cluster.control_plane].mode
     units = [(unit.key, unit.binding, False) for unit in wanted]
     if fleet.guards.mode is not PruneMode.OFF:
-        rules = leaving if mode is Mode.DIRECT else app_cluster_bindings
-        units += [(one.key, "", True) for one in rules.departures(site, cluster.name)]
+        rules = prune_units if mode is Mode.DIRECT else app_cluster_bindings
+        units += [(one.key, "", True) for one in rules.prunes(site, cluster.name)]
     return Spot(cluster.control_plane, site, _found(site, mode), tuple(units))
 
 
 def _left(fleet: Fleet, live: Live, planes: Mapping[str, Index]) -> dict[str, Spot]:
     """Return the clusters that no document names and that still carry units of ours."""
     spots: dict[str, Spot] = {}
-    for name, seen in leavers.left(fleet, live).items():
+    for name, seen in prune_clusters.removed(fleet, live).items():
         if isinstance(seen, Unseen):
             continue
         app = Index(name, seen)
         for plane_name, plane in sorted(planes.items()):
-            for gone in leavers.leavings(fleet, live, plane, app):
+            for gone in prune_clusters.cluster_prunes(fleet, live, plane, app):
                 mode = Mode.DIRECT if gone.kind == NAMESPACE else Mode.APP_CLUSTER_BINDING
-                units = tuple((one.key, "", True) for one in gone.departures)
+                units = tuple((one.key, "", True) for one in gone.prunes)
                 spots.setdefault(name, Spot(plane_name, gone.site, _found(gone.site, mode), units))
     return spots
 
@@ -202,12 +202,12 @@ def _found(site: Site, mode: Mode) -> Found:
 def _whole(made: Scene, cluster: AppCluster, failed: Unseen | None) -> ClusterHealth:
     """Return a cluster of the files whose units cannot be told one by one."""
     seen = failed or made.live.clusters.get(cluster.name, Unseen("it was not read"))
-    misplaced = made.misplaced.get(cluster.name)
+    blocked = made.blocked.get(cluster.name)
     base = ClusterHealth(cluster.name, cluster.control_plane)
     if cluster.suspended is not None:
         return replace(base, state=State.SUSPENDED, message=cluster.suspended)
-    if misplaced is not None:
-        return replace(base, state=State.DEGRADED, message=misplaced.reason)
+    if blocked is not None:
+        return replace(base, state=State.DEGRADED, message=blocked.reason)
     why = seen.reason if isinstance(seen, Unseen) else "its control plane was not read"
     beat = _last_beat(made, cluster)
     if beat is not None:
@@ -270,7 +270,7 @@ def _unread(made: Scene, failed: Mapping[str, Unseen]) -> Iterator[UnseenCluster
     seen: dict[str, Seen | Unseen] = {
         **{control_plane_ref_name(name): one for name, one in live.control_planes.items()},
         **{name: live.clusters.get(name, Unseen("it was not read")) for name in awake},
-        **leavers.left(fleet, live),
+        **prune_clusters.removed(fleet, live),
         **failed,
     }
     for name in sorted(seen):

@@ -29,20 +29,20 @@ from reconciler.fleet.compile import unit_objects
 from reconciler.fleet.footing import Footing, default_footing
 from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Unit, UnitKey
 from reconciler.planning import claims as claiming
-from reconciler.planning import unfinished
+from reconciler.planning import release_progress
 from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.compare import is_of, is_ours, sealed
 from reconciler.planning.index import Index
-from reconciler.planning.leaving import Departure, let_go, unit_of
 from reconciler.planning.objects import owned_changes
 from reconciler.planning.offers import offer_of
 from reconciler.planning.placement import (
-    Misplaced,
+    Blocked,
     belongs_to_another,
     is_claimed,
     recorded,
     unproved,
 )
+from reconciler.planning.prune_units import Prune, let_go, unit_of
 from reconciler.planning.units import (
     Site,
     UnitPlan,
@@ -57,20 +57,18 @@ from reconciler.planning.units import (
 _TAKES_OUT: Final = frozenset({Verb.REMEMBER, Verb.UNLIST})
 
 
-def place(
-    fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
-) -> Footing | Misplaced:
+def place(fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index) -> Footing | Blocked:
     """Find the AppClusterBinding of a cluster, or name a new one."""
     for kind in (APP_CLUSTER_BINDING, API_SERVICE_BINDING):
         if kind in control_plane.seen.unserved:
             reason = f"the control plane has no CRD {kind.resource}; `klutchctl doctor` tells how"
-            return Misplaced("missing-crd", reason)
+            return Blocked("missing-crd", reason)
     found = _candidates(fleet, cluster, control_plane, app)
-    if isinstance(found, Misplaced):
+    if isinstance(found, Blocked):
         return found
     if len(found) > 1:
         several = ", ".join(f"{namespace_of(one)}/{name_of(one)}" for one in found)
-        return Misplaced("ambiguous-space", f"several AppClusterBindings are its own: {several}")
+        return Blocked("ambiguous-space", f"several AppClusterBindings are its own: {several}")
     live = found[0] if found else None
     fresh = replace(
         default_footing(fleet, cluster),
@@ -80,9 +78,9 @@ def place(
     )
     if live is None:
         return fresh
-    stranger = belongs_to_another(f"AppClusterBinding {name_of(live)}", live, app)
-    if stranger is not None:
-        return stranger
+    foreign = belongs_to_another(f"AppClusterBinding {name_of(live)}", live, app)
+    if foreign is not None:
+        return foreign
     listed = resources_of(live)
     wanted = {(one.group, one.resource) for one in fleet.units if one.cluster == cluster.name}
     unmanaged = frozenset(one for one in listed if (one.group, one.plural) not in wanted)
@@ -103,12 +101,12 @@ def place(
 def live_of(fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index) -> Manifest | None:
     """Return the cluster's AppClusterBinding, the first where several are its own."""
     found = _candidates(fleet, cluster, control_plane, app)
-    return None if isinstance(found, Misplaced) else next(iter(found), None)
+    return None if isinstance(found, Blocked) else next(iter(found), None)
 
 
 def _candidates(
     fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
-) -> Sequence[Manifest] | Misplaced:
+) -> Sequence[Manifest] | Blocked:
     """Return what is the cluster's: what the files adopt, else by our labels, else by its name."""
     everything = control_plane.all(APP_CLUSTER_BINDING)
     if cluster.adopt:
@@ -131,12 +129,12 @@ def _candidates(
     return given or ([] if named is None else [named])
 
 
-def _adopted(cluster: AppCluster, everything: Iterable[Manifest]) -> Sequence[Manifest] | Misplaced:
+def _adopted(cluster: AppCluster, everything: Iterable[Manifest]) -> Sequence[Manifest] | Blocked:
     found = [one for one in everything if _space(one) == cluster.adopt]
     if found or cluster.adopt == names.app_cluster_binding_space(*cluster.app_cluster_binding):
         return sorted(found, key=identity_of)
     reason = f"no AppClusterBinding has the space {cluster.adopt}, which spec.adopt names"
-    return Misplaced("unknown-space", reason)
+    return Blocked("unknown-space", reason)
 
 
 def _space(app_cluster_binding: Manifest) -> str:
@@ -205,26 +203,26 @@ def _other_owner(site: Site, bound: Manifest) -> str:
     return "" if said == (namespace, name) else "/".join(said)
 
 
-def departures(site: Site, cluster: str) -> tuple[Departure, ...]:
+def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
     """Return the units that our AppClusterBinding lists and the files do not."""
     live = _live(site, cluster)
     if live is None or not is_of(live, site.fleet, cluster):
         return ()
     listed = resources_of(live) if _listed_by_us(live) else frozenset()
     return tuple(
-        one for one in departures_of(site, cluster, live, listed) if one.key not in site.fleet.units
+        one for one in prunes_of(site, cluster, live, listed) if one.key not in site.fleet.units
     )
 
 
-def departures_of(
+def prunes_of(
     site: Site, cluster: str, live: Manifest, listed: Collection[Resource]
-) -> Iterator[Departure]:
+) -> Iterator[Prune]:
     """Yield how each of the `listed` units of an AppClusterBinding leaves, and what it remembers.
 
     Sorted by their keys.
     """
     ref = site.control_plane.ref(APP_CLUSTER_BINDING, live)
-    letting_go = unfinished.remembered(live)
+    letting_go = release_progress.remembered(live)
     said = policies_of(live)
     for key in sorted(
         {
@@ -234,10 +232,10 @@ def departures_of(
     ):
         policy = letting_go.get(key.name) or said.get(key.name, DeletionPolicy.RELEASE)
         steps = tuple(_release_steps(site, key, ref))
-        yield Departure(key, key.name, ref, live, policy, steps, policy, ref)
+        yield Prune(key, key.name, ref, live, policy, steps, policy, ref)
 
 
-def interrupted(site: Site, cluster: str) -> tuple[Departure, ...]:
+def interrupted(site: Site, cluster: str) -> tuple[Prune, ...]:
     """Return the units that the files want again, and whose release has not come to its end."""
     live = _live(site, cluster)
     if live is None or not is_of(live, site.fleet, cluster):
@@ -245,13 +243,13 @@ def interrupted(site: Site, cluster: str) -> tuple[Departure, ...]:
     listed = {one.name for one in resources_of(live)}
     return tuple(
         replace(one, release=steps if one.key.name not in listed else steps[-1:])
-        for one in departures_of(site, cluster, live, ())
+        for one in prunes_of(site, cluster, live, ())
         if one.key in site.fleet.units
         for steps in (tuple(step for step in one.release if step.verb not in _TAKES_OUT),)
     )
 
 
-def unmanaged(site: Site, cluster: str) -> set[str]:
+def unmanaged_warning(site: Site, cluster: str) -> set[str]:
     """Return a sentence that lists what an adopted AppClusterBinding binds beside the files."""
     live = _live(site, cluster)
     if live is None or _listed_by_us(live):

@@ -27,7 +27,7 @@ from reconciler.planning.index import Index
 
 
 @dataclass(frozen=True, slots=True)
-class Misplaced:
+class Blocked:
     """Why nothing may be decided about a cluster: a person has to look."""
 
     guard: str
@@ -36,41 +36,39 @@ class Misplaced:
 
 
 LOOKED_AT: Final = "its credentials are looked at by apply"
-_UNDECIDED: Final = Misplaced("credentials", LOOKED_AT, by_apply=True)
+_UNDECIDED: Final = Blocked("credentials", LOOKED_AT, by_apply=True)
 
 
-def place(
-    fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
-) -> Footing | Misplaced:
+def place(fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index) -> Footing | Blocked:
     """Find the binding space of a cluster in Direct mode, or name a new one."""
     found = _spaces(fleet, cluster, control_plane, app)
-    if isinstance(found, Misplaced):
+    if isinstance(found, Blocked):
         return found
     if len(found) > 1:
         listed = ", ".join(sorted(map(name_of, found)))
-        return Misplaced("ambiguous-space", f"several binding spaces fit this cluster: {listed}")
+        return Blocked("ambiguous-space", f"several binding spaces fit this cluster: {listed}")
     if not found:
         return _unknowable(fleet, cluster, app) or _new(fleet, cluster, control_plane, app)
     return _known(fleet, cluster, found[0], control_plane, app)
 
 
-def wrong_identity(cluster: AppCluster, app: Index) -> Misplaced | None:
+def wrong_identity(cluster: AppCluster, app: Index) -> Blocked | None:
     """Refuse a cluster that is not the one that the files mean."""
     if not cluster.identity or cluster.identity == app.seen.uid:
         return None
-    return Misplaced(
+    return Blocked(
         "identity",
         f"the cluster reached has the identity {app.seen.uid}, not {cluster.identity}: its "
         "kubeconfig leads elsewhere",
     )
 
 
-def belongs_to_another(what: str, live: Manifest, app: Index) -> Misplaced | None:
+def belongs_to_another(what: str, live: Manifest, app: Index) -> Blocked | None:
     """Refuse an object that was made for an app cluster with another identity."""
     known = recorded(live)
     if not known or known == app.seen.uid:
         return None
-    return Misplaced(
+    return Blocked(
         "identity",
         f"{what} belongs to the app cluster with the identity {known}, and the one reached "
         f"has {app.seen.uid}",
@@ -91,11 +89,11 @@ def is_claimed(cluster: AppCluster, carrier: Manifest, space: str) -> bool:
     return cluster.adopt == space or (bool(known) and cluster.identity == known)
 
 
-def unproved(cluster: AppCluster, carrier: Manifest, space: str) -> Misplaced:
+def unproved(cluster: AppCluster, carrier: Manifest, space: str) -> Blocked:
     """Hold a cluster that only says itself that it is the one a space was made for."""
     released = keys.RELEASED in annotations_of(carrier)
     was = "was released" if released else f"is that of {labels_of(carrier)[keys.CLUSTER]}"
-    return Misplaced(
+    return Blocked(
         "unproved-space",
         f"binding space {space} {was}, and nothing but its own word says that {cluster.name} is "
         f"the cluster that it was made for; add `adopt: {{space: {space}}}` to the spec of its "
@@ -105,7 +103,7 @@ def unproved(cluster: AppCluster, carrier: Manifest, space: str) -> Misplaced:
 
 def _spaces(
     fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
-) -> Sequence[Manifest] | Misplaced:
+) -> Sequence[Manifest] | Blocked:
     """Return the spaces that are this cluster's, by the first rule that finds any."""
     if cluster.adopt:
         return _adopted(fleet, cluster, control_plane)
@@ -157,7 +155,7 @@ def _may_be_taken_over(fleet: Fleet, control_plane: Index, app: Index) -> bool:
 
 def _adopted(
     fleet: Fleet, cluster: AppCluster, control_plane: Index
-) -> Sequence[Manifest] | Misplaced:
+) -> Sequence[Manifest] | Blocked:
     """Return the space that the files name; none where that is the name of a new one."""
     live = control_plane.get(NAMESPACE, "", cluster.adopt)
     if live is not None:
@@ -165,7 +163,7 @@ def _adopted(
     if cluster.adopt == names.direct_space(fleet.name, cluster.name):
         return []
     reason = f"there is no binding space {cluster.adopt}, which spec.adopt names"
-    return Misplaced("unknown-space", reason)
+    return Blocked("unknown-space", reason)
 
 
 def _taken_over(control_plane: Index, app: Index) -> Sequence[Manifest]:
@@ -197,7 +195,7 @@ def _referenced(app: Index) -> Iterator[Manifest]:
             yield secret
 
 
-def _unknowable(fleet: Fleet, cluster: AppCluster, app: Index) -> Misplaced | None:
+def _unknowable(fleet: Fleet, cluster: AppCluster, app: Index) -> Blocked | None:
     """Refuse a new space for a unit whose present one cannot be told: that holds its data."""
     if app.blind:
         return None
@@ -212,7 +210,7 @@ def _unknowable(fleet: Fleet, cluster: AppCluster, app: Index) -> Misplaced | No
                 f"{name_of(binding)} is bound already, and where to cannot be told: its Secret "
                 f"{namespace}/{name} {problem}; repair the Secret first"
             )
-            return Misplaced("unreadable-kubeconfig", reason)
+            return Blocked("unreadable-kubeconfig", reason)
     return None
 
 
@@ -235,15 +233,13 @@ def secret_of(binding: Manifest) -> tuple[str, str]:
     return get_text(reference, "namespace"), get_text(reference, "name")
 
 
-def _new(
-    fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
-) -> Footing | Misplaced:
+def _new(fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index) -> Footing | Blocked:
     space = names.direct_space(fleet.name, cluster.name)
     live = control_plane.get(NAMESPACE, "", space)
     if live is not None:
         identity = annotations_of(live).get(keys.IDENTITY, "")
         if identity != names.direct_identity(fleet.name, cluster.name):
-            return Misplaced(
+            return Blocked(
                 "foreign-space",
                 f"namespace {space} exists on the control plane with another identity",
             )
@@ -260,11 +256,11 @@ def _new(
 
 def _known(
     fleet: Fleet, cluster: AppCluster, space: Manifest, control_plane: Index, app: Index
-) -> Footing | Misplaced:
+) -> Footing | Blocked:
     name = name_of(space)
-    stranger = belongs_to_another(f"binding space {name}", space, app)
-    if stranger is not None:
-        return stranger
+    foreign = belongs_to_another(f"binding space {name}", space, app)
+    if foreign is not None:
+        return foreign
     binding = control_plane.get(CLUSTER_BINDING, name, names.CLUSTER_BINDING)
     kubeconfig = _secret_name(binding) if binding is not None else names.KUBECONFIG
     identity = annotations_of(space).get(keys.IDENTITY, "")

@@ -24,10 +24,10 @@ from reconciler.planning import (
     addresses,
     app_cluster_bindings,
     guards,
-    leavers,
-    leaving,
     offers,
-    standing,
+    preflight,
+    prune_clusters,
+    prune_units,
 )
 from reconciler.planning.changes import (
     Action,
@@ -40,7 +40,7 @@ from reconciler.planning.changes import (
 from reconciler.planning.clusters import plan_cluster
 from reconciler.planning.crd_owners import owner_changes
 from reconciler.planning.index import Index
-from reconciler.planning.placement import LOOKED_AT, Misplaced
+from reconciler.planning.placement import LOOKED_AT, Blocked
 from reconciler.planning.planfile import identified
 from reconciler.planning.units import Site, UnitPlan, blocked, plan_unit
 
@@ -119,21 +119,21 @@ def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
     }
     names = sorted(name for name in fleet.clusters if only is None or name in only)
     draft.unseen += _unseen(fleet, live, names)
-    standings = standing.standings(fleet, live, planes, names)
+    preflights = preflight.preflights(fleet, live, planes, names)
     units = units_by_cluster(fleet)
     for name in names:
         cluster, wanted = fleet.clusters[name], units.get(name, ())
         draft.sections[name] = cluster.control_plane
-        found = standings.get(name)
+        found = preflights.get(name)
         if cluster.suspended is not None:
             draft.changes.append(_whole(cluster, f"suspended: {cluster.suspended}", Action.NOOP))
         elif found is None:
             draft.changes += (_unknown(cluster, unit) for unit in wanted)
-        elif isinstance(found, Misplaced):
+        elif isinstance(found, Blocked):
             _hold(draft, cluster, wanted, found)
         else:
             _site(draft, cluster, found, wanted)
-    for name, seen in sorted(leavers.left(fleet, live).items()):
+    for name, seen in sorted(prune_clusters.removed(fleet, live).items()):
         if isinstance(seen, Seen) and (only is None or name in only):
             _leave(draft, fleet, live, Index(name, seen), planes)
     return draft
@@ -146,35 +146,35 @@ def _leave(
     # Two documents may name one control plane: what is there leaves once.
     distinct = {planes[name].seen.uid: name for name in sorted(planes, reverse=True)}
     for plane_name in sorted(distinct.values()):
-        for gone in leavers.leavings(fleet, live, planes[plane_name], app):
+        for gone in prune_clusters.cluster_prunes(fleet, live, planes[plane_name], app):
             draft.sections[app.name] = plane_name
-            for departure in gone.departures:
-                _depart(draft, gone.site, departure)
-            draft.changes.append(replace(leavers.change_of(gone), footing=gone.site.footing))
+            for prune in gone.prunes:
+                _prune(draft, gone.site, prune)
+            draft.changes.append(replace(prune_clusters.change_of(gone), footing=gone.site.footing))
 
 
-def _depart(draft: _Draft, site: Site, departure: leaving.Departure) -> None:
+def _prune(draft: _Draft, site: Site, prune: prune_units.Prune) -> None:
     """Let a unit go."""
-    count = _count(draft, site.app, departure.key)
-    if departure.own is DeletionPolicy.DELETE:
-        draft.consented.add(departure.key)
-    change = leaving.change_of(site, departure, in_use=count)
+    count = _count(draft, site.app, prune.key)
+    if prune.own is DeletionPolicy.DELETE:
+        draft.consented.add(prune.key)
+    change = prune_units.change_of(site, prune, in_use=count)
     draft.changes.append(replace(change, footing=site.footing))
 
 
 def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]) -> None:
     fleet, first = site.fleet, len(draft.changes)
     direct = fleet.control_planes[cluster.control_plane].mode is Mode.DIRECT
-    rules = leaving if direct else app_cluster_bindings
-    for departure in rules.interrupted(site, cluster.name):
-        resumed = leaving.change_of(site, replace(departure, policy=DeletionPolicy.RELEASE))
+    rules = prune_units if direct else app_cluster_bindings
+    for prune in rules.interrupted(site, cluster.name):
+        resumed = prune_units.change_of(site, replace(prune, policy=DeletionPolicy.RELEASE))
         reason = "its release had not come to its end, and the files want it again"
         # It stays, so no guard of what leaves holds it.
         draft.changes.append(replace(resumed, action=Action.UPDATE, reason=reason))
     if wanted or site.control_plane.get(NAMESPACE, "", site.footing.space) is not None:
         stays = any(
             fleet.guards.mode is not PruneMode.AUTO or one.policy is DeletionPolicy.BLOCK
-            for one in rules.departures(site, cluster.name)
+            for one in rules.prunes(site, cluster.name)
         )
         needs = plan_cluster(site, cluster, wanted, keeps_rights=stays)
         draft.changes += needs
@@ -187,12 +187,12 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
         draft.bodies |= planned.bodies
         if any(one.action is Action.REPLACE and not one.keeps_data for one in planned.changes):
             _count(draft, site.app, unit.key)
-    draft.warnings |= rules.unmanaged(site, cluster.name)
+    draft.warnings |= rules.unmanaged_warning(site, cluster.name)
     if fleet.guards.mode is not PruneMode.OFF:
-        for departure in rules.departures(site, cluster.name):
-            _depart(draft, site, departure)
-            if wanted and departure.policy is DeletionPolicy.RELEASE:
-                draft.warnings.add(_endangered(departure))
+        for prune in rules.prunes(site, cluster.name):
+            _prune(draft, site, prune)
+            if wanted and prune.policy is DeletionPolicy.RELEASE:
+                draft.warnings.add(_endangered(prune))
     draft.changes[first:] = [
         replace(one, footing=site.footing) if one.acts else one for one in draft.changes[first:]
     ]
@@ -203,10 +203,10 @@ def _unproved(change: Change) -> Change:
     return replace(change, reason=f"{change.reason}; {LOOKED_AT}")
 
 
-def _endangered(departure: leaving.Departure) -> str:
+def _endangered(prune: prune_units.Prune) -> str:
     """Warn of what the original does to copies whose space others still use (mapping.md 9)."""
     return (
-        f"{departure.key}: its released copies stay beside those of other units; the original "
+        f"{prune.key}: its released copies stay beside those of other units; the original "
         "konnector and backend delete them with their app namespace"
     )
 
@@ -254,7 +254,7 @@ def _count(draft: _Draft, app: Index, key: UnitKey) -> int | None:
     return count
 
 
-def _hold(draft: _Draft, cluster: AppCluster, wanted: Sequence[Unit], misplaced: Misplaced) -> None:
+def _hold(draft: _Draft, cluster: AppCluster, wanted: Sequence[Unit], misplaced: Blocked) -> None:
     """Hold back a whole cluster, or leave it to an apply."""
     if misplaced.by_apply:
         draft.changes.append(_whole(cluster, misplaced.reason, Action.ADOPT))
@@ -307,6 +307,6 @@ def _unseen(fleet: Fleet, live: Live, names: Sequence[str]) -> Iterator[UnseenCl
         (control_plane_ref_name(name), live.control_planes.get(name, absent)) for name in needed
     ]
     clusters = [(name, live.clusters.get(name, absent)) for name in awake]
-    for name, seen in (*planes, *clusters, *leavers.left(fleet, live).items()):
+    for name, seen in (*planes, *clusters, *prune_clusters.removed(fleet, live).items()):
         if isinstance(seen, Unseen):
             yield UnseenCluster(name, seen.reason, seen.remedy)

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
-from reconciler.apply import WriteFence, copied
+from reconciler.apply import WriteFence, copied_secrets
 from reconciler.apply.writes import Writes
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names
@@ -67,7 +67,7 @@ async def test_only_copies_that_no_live_binding_claims_go(
         space=space, kubeconfig_namespace="", kubeconfig_name="", consumer_secret="", identity=""
     )
     gate = WriteFence()
-    told = await copied.delete(
+    told = await copied_secrets.delete(
         Writes(app_cluster.cluster, gate), Writes(control_plane.cluster, gate), footing
     )
     rest = await app_cluster.cluster.list(SECRET, namespace=app_namespace)

@@ -13,7 +13,7 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.apply import noting
+from reconciler.apply import credential_note
 from reconciler.apply.writes import Writes
 from reconciler.blueprints import kubeconfig
 from reconciler.controller.fence import WriteFence
@@ -183,7 +183,7 @@ async def apply_creates(scene: Scene) -> None:
             manifest = put(manifest, content, "data", "kubeconfig")
         await make(live, manifest, kind, keys.MANAGER_CLI)
     carrier = Ref(scene.plane.name, CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
-    await noting.note(Writes(scene.plane.cluster, WriteFence()), carrier)
+    await credential_note.note(Writes(scene.plane.cluster, WriteFence()), carrier)
 
 
 async def kubeconfig_text(scene: Scene) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from klutchctl import repository
 from reconciler import apply as applying
-from reconciler.apply import Ears, Options, Report, WriteFence
+from reconciler.apply import Observer, Options, Report, WriteFence
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
 from reconciler.core.manifest import (
@@ -137,7 +137,7 @@ class Runs:
                 clusters,
                 options=options,
                 gate=gate or WriteFence(),
-                ears=Ears(outcome=self.heard.append, stage=self.heard.append),
+                observer=Observer(outcome=self.heard.append, stage=self.heard.append),
             )
 
     async def finish(self) -> Sequence[Report]:

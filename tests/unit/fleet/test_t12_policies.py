@@ -6,7 +6,7 @@ from klutchctl import main, scaffold
 from reconciler.core.problems import Severity
 from reconciler.fleet import review
 from reconciler.fleet.load import load, load_what_is_right
-from reconciler.planning.edits import Effect, edits
+from reconciler.reports.pr_diff import Effect, edits
 from tests.support.fleet_texts import BINDING, GOOD, POLICY, TEMPLATE, document, tree
 
 _MORE = ("bindings/**/*.yaml", "bindings/.hidden/*.yaml", ".github/*/*.yaml", "elsewhere/*")

@@ -6,8 +6,8 @@ from reconciler.apply import approval
 from reconciler.core import keys
 from reconciler.core.kubeconfig_facts import KubeconfigFacts, note_of, noted, token_digest
 from reconciler.core.manifest import drop
-from reconciler.planning import drift
 from reconciler.planning.changes import Action
+from reconciler.reports import drift
 from tests.support.worlds import POSTGRES, World, fleet_of, offering
 from tests.unit.planning.test_proofs import BINDING, CLUSTER, FLEET, MODES, files
 

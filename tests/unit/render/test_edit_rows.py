@@ -9,7 +9,7 @@ from reconciler.core.diff import FieldChange
 from reconciler.core.origin import Origin
 from reconciler.planning import planfile
 from reconciler.planning.changes import Plan
-from reconciler.planning.edits import Against, Edit, Effect
+from reconciler.reports.pr_diff import Against, Edit, Effect
 
 PLAN = planfile.identified(
     Plan(fleet="acme", revision="", digest="", changes=(), sections={}, clusters_total=0)

@@ -10,12 +10,12 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.live import Live, control_plane_ref_name
 from reconciler.fleet.load import Loaded
 from reconciler.fleet.values import Fleet, PruneMode, UnitKey
-from reconciler.planning import targets
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
 from reconciler.planning.guards import PRUNING
-from reconciler.planning.provenance import Provenance, provenance
-from reconciler.planning.strangers import strangers
-from reconciler.planning.targets import Target
+from reconciler.reports import targets
+from reconciler.reports.provenance import Provenance, provenance
+from reconciler.reports.targets import Target
+from reconciler.reports.unmanaged import unmanaged_bindings
 
 _OFF = Held("off", "prune.mode is off: what left the files is not looked at")
 
@@ -54,7 +54,9 @@ def explained(loaded: Loaded, live: Live, plan: Plan, target: Target) -> Explana
     Raises ConfigError where nothing of that name is in the files, nor live.
     """
     source = provenance(loaded, target)
-    found = strangers(loaded.fleet, live, only={target.cluster} & loaded.fleet.clusters.keys())
+    found = unmanaged_bindings(
+        loaded.fleet, live, only={target.cluster} & loaded.fleet.clusters.keys()
+    )
     foreign = [one.unit for one in found]
     named = {*targets.in_plan(plan.changes, target), *(source.units if source else ())}
     unmanaged = tuple(one for one in foreign if one in named or target.means(one, ""))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.apply import services
+from reconciler.apply import service_objects
 from reconciler.apply.writes import Stale, Writes
 from reconciler.core import keys, names
 from reconciler.core.errors import Forbidden, NotServed
@@ -32,7 +32,7 @@ async def delete(app: Writes, plane: Writes, footing: Footing) -> str:
     """
     claims = [claim for one in await _bindings(app, plane, footing) for claim in _down(one)]
     unread = []
-    for namespace in sorted(await services.service_namespaces(plane, footing.space)):
+    for namespace in sorted(await service_objects.service_namespaces(plane, footing.space)):
         try:
             found = await app.cluster.list(SECRET, namespace=namespace, metadata_only=True)
         except Forbidden:

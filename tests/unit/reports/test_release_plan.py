@@ -6,8 +6,9 @@ import pytest
 
 from reconciler.core.errors import ConfigError
 from reconciler.fleet.values import UnitKey
-from reconciler.planning import narrowing, planner, targets
+from reconciler.planning import planner
 from reconciler.planning.changes import Action
+from reconciler.reports import release_plan, targets
 from tests.support.scenes import SEARCH, applied, binding, cluster, fleet, plane
 from tests.support.worlds import POSTGRES, World, offering
 
@@ -16,11 +17,11 @@ EMPTY = (plane(), cluster())
 
 
 def released(here, wanted, *named, foreign=()):
-    asked = narrowing.letting_go(wanted)
+    asked = release_plan.letting_go(wanted)
     plan = planner.plan(asked, here.live(asked))
     goals = [targets.parse(one) for one in named]
-    narrowing.check(wanted, goals)
-    return narrowing.releases(wanted, plan, goals, foreign=foreign)
+    release_plan.check(wanted, goals)
+    return release_plan.releases(wanted, plan, goals, foreign=foreign)
 
 
 def units(plan):
@@ -69,7 +70,7 @@ def test_an_empty_state_releases_nothing_without_consent():
 def test_the_apply_of_it_finds_the_same_lines_and_none_held():
     here, wanted = applied(*BOTH), fleet(*EMPTY, prune="allowEmpty: true, mode: report")
     approved = released(here, wanted, f"shop/{POSTGRES}")
-    fresh = here.plan(narrowing.without_budgets(wanted))
+    fresh = here.plan(release_plan.without_budgets(wanted))
     (line,) = [one for one in fresh.changes if one.unit == approved.changes[0].unit]
     assert line == approved.changes[0]
 

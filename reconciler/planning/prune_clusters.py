@@ -35,13 +35,13 @@ from reconciler.core.refs import (
 )
 from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode
-from reconciler.planning import leaving
-from reconciler.planning.app_cluster_bindings import departures_of, resources_of
+from reconciler.planning import prune_units
+from reconciler.planning.app_cluster_bindings import prunes_of, resources_of
 from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.compare import before_digest, is_ours
 from reconciler.planning.index import Index
-from reconciler.planning.leaving import Departure
 from reconciler.planning.placement import belongs_to_another, secret_of
+from reconciler.planning.prune_units import Prune
 from reconciler.planning.units import Site
 
 _KONNECTOR: tuple[tuple[Kind, str], ...] = (
@@ -53,10 +53,10 @@ _KONNECTOR: tuple[tuple[Kind, str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class ClusterPrune:
     """A cluster that left: the object that still stands for it, and its units.
 
-    `stranger`: why the cluster that was reached is not the one that left, or "". The way to it
+    `obstacle`: why the cluster that was reached is not the one that left, or "". The way to it
     is an annotation, which others may have written.
     """
 
@@ -64,11 +64,11 @@ class Leaving:
     kind: Kind  # of `carrier`: Namespace in Direct mode, else AppClusterBinding
     carrier: Manifest
     site: Site
-    departures: tuple[Departure, ...]
-    stranger: str = ""
+    prunes: tuple[Prune, ...]
+    obstacle: str = ""
 
 
-def left(fleet: Fleet, live: Live) -> dict[str, Seen | Unseen]:
+def removed(fleet: Fleet, live: Live) -> dict[str, Seen | Unseen]:
     """Return the clusters that left, by name: those that were looked for, and no document names.
 
     None with pruning off. A snapshot may be older than the files, so it may hold others as
@@ -85,7 +85,7 @@ def left(fleet: Fleet, live: Live) -> dict[str, Seen | Unseen]:
     }
 
 
-def leavings(fleet: Fleet, live: Live, plane: Index, app: Index) -> tuple[Leaving, ...]:
+def cluster_prunes(fleet: Fleet, live: Live, plane: Index, app: Index) -> tuple[ClusterPrune, ...]:
     """Return what this control plane still holds for a cluster that no document names."""
     name, known = app.name, _uids(fleet, live)
     found = [*_spaces(fleet, name, plane, app), *_app_cluster_bindings(fleet, name, plane, app)]
@@ -93,7 +93,7 @@ def leavings(fleet: Fleet, live: Live, plane: Index, app: Index) -> tuple[Leavin
     return tuple(_checked(one, fleet, live) for one in found if _recorded(one.carrier) not in known)
 
 
-def change_of(gone: Leaving) -> Change:
+def change_of(gone: ClusterPrune) -> Change:
     """Return the line for the cluster itself."""
     policy = gone.site.fleet.guards.on_cluster_leave
     change = Change(
@@ -106,8 +106,8 @@ def change_of(gone: Leaving) -> Change:
         uid=uid_of(gone.carrier),
         steps=tuple(_steps(gone)),
     )
-    if gone.stranger:
-        return replace(change, action=Action.BLOCKED, reason=gone.stranger, steps=())
+    if gone.obstacle:
+        return replace(change, action=Action.BLOCKED, reason=gone.obstacle, steps=())
     guests = ", ".join(_guests(gone))
     if guests and policy is DeletionPolicy.DELETE:
         reason = f"no document names this cluster, and its space holds what is not ours: {guests}"
@@ -126,11 +126,11 @@ def change_of(gone: Leaving) -> Change:
             return replace(change, action=Action.DELETE, reason=reason, steps=steps)
 
 
-def _checked(gone: Leaving, fleet: Fleet, live: Live) -> Leaving:
+def _checked(gone: ClusterPrune, fleet: Fleet, live: Live) -> ClusterPrune:
     """Hold a cluster back unless it is the one that left, and no other name of one in the files."""
     carrier = gone.carrier
-    stranger = belongs_to_another(name_of(carrier), carrier, gone.site.app)
-    reason = "" if stranger is None else stranger.reason
+    obstacle = belongs_to_another(name_of(carrier), carrier, gone.site.app)
+    reason = "" if obstacle is None else obstacle.reason
     if not _recorded(carrier):
         reason = f"{name_of(carrier)} does not say which cluster it is for"
     elif len(several := _homes(fleet, live, gone.name)) > 1:
@@ -139,7 +139,7 @@ def _checked(gone: Leaving, fleet: Fleet, live: Live) -> Leaving:
         reason = f"{name_of(carrier)} is being deleted; plan again once it is gone"
     elif maybe := _unread(fleet, live, _recorded(carrier)):
         reason = f"it may be {maybe} under a former name, which was not read"
-    return replace(gone, departures=(), stranger=reason) if reason else gone
+    return replace(gone, prunes=(), obstacle=reason) if reason else gone
 
 
 def _recorded(carrier: Manifest) -> str:
@@ -195,23 +195,25 @@ def _renamed(live: Live, fleet: Fleet, name: str) -> bool:
     return bool(mine) and all(_recorded(one) in known for one in mine)
 
 
-def _spaces(fleet: Fleet, name: str, plane: Index, app: Index) -> Iterator[Leaving]:
+def _spaces(fleet: Fleet, name: str, plane: Index, app: Index) -> Iterator[ClusterPrune]:
     for space in plane.all(NAMESPACE):
         if _left(space, fleet, name):
             site = Site(fleet, _footing(name_of(space), plane, app), plane, app)
-            found = leaving.departures(site, name)
-            yield Leaving(name, NAMESPACE, space, site, _by_rule(fleet, found))
+            found = prune_units.prunes(site, name)
+            yield ClusterPrune(name, NAMESPACE, space, site, _by_rule(fleet, found))
 
 
-def _app_cluster_bindings(fleet: Fleet, name: str, plane: Index, app: Index) -> Iterator[Leaving]:
+def _app_cluster_bindings(
+    fleet: Fleet, name: str, plane: Index, app: Index
+) -> Iterator[ClusterPrune]:
     for one in plane.all(APP_CLUSTER_BINDING):
         if not _left(one, fleet, name):
             continue
         ref = plane.ref(APP_CLUSTER_BINDING, one)
         space = names.app_cluster_binding_space(ref.namespace, ref.name)
         site = Site(fleet, _footing(space, plane, app), plane, app)
-        found = tuple(departures_of(site, name, one, resources_of(one)))
-        yield Leaving(name, APP_CLUSTER_BINDING, one, site, _by_rule(fleet, found))
+        found = tuple(prunes_of(site, name, one, resources_of(one)))
+        yield ClusterPrune(name, APP_CLUSTER_BINDING, one, site, _by_rule(fleet, found))
 
 
 def _left(carrier: Manifest, fleet: Fleet, name: str) -> bool:
@@ -219,7 +221,7 @@ def _left(carrier: Manifest, fleet: Fleet, name: str) -> bool:
     return is_ours(carrier, fleet=fleet.name, cluster=name) and not released
 
 
-def _by_rule(fleet: Fleet, found: tuple[Departure, ...]) -> tuple[Departure, ...]:
+def _by_rule(fleet: Fleet, found: tuple[Prune, ...]) -> tuple[Prune, ...]:
     """The rule for clusters decides for all their units."""
     return tuple(replace(one, policy=fleet.guards.on_cluster_leave) for one in found)
 
@@ -239,20 +241,20 @@ def _footing(space: str, plane: Index, app: Index) -> Footing:
     )
 
 
-def _steps(gone: Leaving) -> Iterator[Step]:
+def _steps(gone: ClusterPrune) -> Iterator[Step]:
     site, ref = gone.site, gone.site.control_plane.ref(gone.kind, gone.carrier)
     if gone.kind == APP_CLUSTER_BINDING:
         yield Step(Verb.RETIRE, ref, "apiExports [], konnector.deploy false, annotation released")
         return
     # What nobody adopted may live by the same konnector, and by the same access.
-    if not leaving.strangers(site, gone.name):
+    if not prune_units.unmanaged_bindings(site, gone.name):
         yield from _konnector_steps(gone)
     if not _guests(gone):
         yield from _access_steps(gone)
     yield Step(Verb.RETIRE, ref, "annotation released; the space and its data stay")
 
 
-def _konnector_steps(gone: Leaving) -> Iterator[Step]:
+def _konnector_steps(gone: ClusterPrune) -> Iterator[Step]:
     app = gone.site.app
     for kind, name in _KONNECTOR:
         live = app.get(kind, names.KLUTCH_NAMESPACE if kind.namespaced else "", name)
@@ -260,7 +262,7 @@ def _konnector_steps(gone: Leaving) -> Iterator[Step]:
             yield Step(Verb.DELETE, app.ref(kind, live), "the konnector that we deployed")
 
 
-def _access_steps(gone: Leaving) -> Iterator[Step]:
+def _access_steps(gone: ClusterPrune) -> Iterator[Step]:
     app, plane, footing = gone.site.app, gone.site.control_plane, gone.site.footing
     ours = Ref(app.name, SECRET, names.KLUTCH_NAMESPACE, "")
     yield Step(Verb.REVOKE, ours, "the way to the control plane")
@@ -268,10 +270,10 @@ def _access_steps(gone: Leaving) -> Iterator[Step]:
         yield Step(Verb.DELETE, Ref(plane.name, SECRET, footing.space, name), "revokes the access")
 
 
-def _guests(gone: Leaving) -> tuple[str, ...]:
+def _guests(gone: ClusterPrune) -> tuple[str, ...]:
     """Return what lives in the space, or may, and does not leave with the cluster."""
     site, space = gone.site, gone.site.footing.space
-    leave = {one.key.name for one in gone.departures}
+    leave = {one.key.name for one in gone.prunes}
     inside = site.control_plane.inside
     stay = {name_of(one) for one in inside(API_SERVICE_EXPORT, space)} - leave
     stay |= {
@@ -279,7 +281,7 @@ def _guests(gone: Leaving) -> tuple[str, ...]:
         for one in inside(API_SERVICE_EXPORT_REQUEST, space)
         if not _requested(one) <= leave
     }
-    for binding in leaving.strangers(site, gone.name):
+    for binding in prune_units.unmanaged_bindings(site, gone.name):
         if secret_of(binding) == (names.KLUTCH_NAMESPACE, site.footing.consumer_secret):
             stay.add(name_of(binding))
     return tuple(sorted(stay))

@@ -6,10 +6,11 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.problems import Problem
 from reconciler.core.tree import Tree
 from reconciler.fleet.load import load_what_is_right
-from reconciler.planning import planner, targets
+from reconciler.planning import planner
 from reconciler.planning.changes import Action
-from reconciler.planning.explaining import explained, watching
-from reconciler.planning.provenance import provenance
+from reconciler.reports import targets
+from reconciler.reports.provenance import provenance
+from reconciler.reports.why import explained, watching
 from tests.support.fleet_texts import document, tree
 from tests.support.scenes import (
     SEARCH,

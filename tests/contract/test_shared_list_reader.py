@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from reconciler.apply.glance import Glance
+from reconciler.apply.shared_list_reader import SharedListReader
 from reconciler.core.errors import NotServed
 from reconciler.core.manifest import name_of, namespace_of
 from reconciler.core.refs import LEASE, NAMESPACE, Kind, Ref
@@ -30,7 +30,10 @@ class Counted:
 @pytest.fixture
 async def spaces(control_plane):
     """Two namespaces with two Leases each; Kubernetes makes none of its own there."""
-    cluster, names = control_plane.cluster, [f"glance-{uuid.uuid4().hex[:8]}" for _ in range(2)]
+    cluster, names = (
+        control_plane.cluster,
+        [f"list-{uuid.uuid4().hex[:8]}" for _ in range(2)],
+    )
     for name in names:
         made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await cluster.create(made, NAMESPACE, manager=MANAGER)
@@ -53,34 +56,34 @@ def lease(namespace, name):
 @pytest.mark.parametrize("metadata_only", [False, True])
 async def test_a_glance_says_what_the_cluster_says(control_plane, spaces, metadata_only):
     cluster = control_plane.cluster
-    glance = Glance(cluster)
+    shared_reader = SharedListReader(cluster)
     for namespace in (*spaces, "no-such-namespace"):
         how = {"namespace": namespace, "metadata_only": metadata_only}
-        seen, said = await glance.list(LEASE, **how), await cluster.list(LEASE, **how)
+        seen, said = await shared_reader.list(LEASE, **how), await cluster.list(LEASE, **how)
         assert list(seen.items) == list(said.items)
     for name in ("a", "absent"):
         ref = Ref(cluster.name, LEASE, spaces[0], name)
-        one = await glance.get(ref, metadata_only=metadata_only)
+        one = await shared_reader.get(ref, metadata_only=metadata_only)
         assert one == await cluster.get(ref, metadata_only=metadata_only)
 
 
 async def test_all_who_ask_cost_one_list_and_see_one_moment(control_plane, spaces):
     counted = Counted(control_plane.cluster)
-    glance = Glance(counted)
-    asked = [glance.list(LEASE, namespace=one) for one in spaces * 10]
+    shared_reader = SharedListReader(counted)
+    asked = [shared_reader.list(LEASE, namespace=one) for one in spaces * 10]
     found = await asyncio.gather(*asked)
     assert {(namespace_of(one), name_of(one)) for listing in found for one in listing.items} == {
         (space, item) for space in spaces for item in ("a", "b")
     }
     late = lease(spaces[0], "late")
     await control_plane.cluster.create(late, LEASE, manager=MANAGER)
-    assert await glance.get(Ref(counted.name, LEASE, spaces[0], "late")) is None
+    assert await shared_reader.get(Ref(counted.name, LEASE, spaces[0], "late")) is None
     assert counted.lists == [(LEASE, "")]
 
 
 async def test_other_lists_are_the_clusters_own(control_plane, spaces):
     counted = Counted(control_plane.cluster)
-    found = await Glance(counted).list(
+    found = await SharedListReader(counted).list(
         LEASE, namespace=spaces[0], fields="metadata.name=a", metadata_only=True
     )
     assert list(map(name_of, found.items)) == ["a"]
@@ -88,8 +91,8 @@ async def test_other_lists_are_the_clusters_own(control_plane, spaces):
 
 
 async def test_a_list_that_fails_fails_for_all_who_asked(control_plane, spaces):
-    glance = Glance(control_plane.cluster)
+    shared_reader = SharedListReader(control_plane.cluster)
     answers = await asyncio.gather(
-        *(glance.list(BASKET, namespace=one) for one in spaces), return_exceptions=True
+        *(shared_reader.list(BASKET, namespace=one) for one in spaces), return_exceptions=True
     )
     assert [type(one) for one in answers] == [NotServed, NotServed]

@@ -15,7 +15,7 @@ from reconciler.core.live import instances
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.fleet.values import DeletionPolicy, UnitKey
-from reconciler.planning import unfinished
+from reconciler.planning import release_progress
 from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.compare import before_digest, is_of
 from reconciler.planning.guards import leaving_policy
@@ -29,7 +29,7 @@ _NOT_FOR_DELETES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class Prune:
     """One unit that left, and the steps of its release.
 
     `live` is the object of ours that still carries it, at `ref`; `home` remembers that it is
@@ -46,15 +46,15 @@ class Departure:
     home: Ref
 
 
-def departures(site: Site, cluster: str) -> tuple[Departure, ...]:
+def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
     """Return the units of a cluster in Direct mode that are ours, live, and not in the files.
 
     A binding tells; where it is gone already, the request does, or the space remembers, or an
     export that nobody but us can have asked for.
     """
     home = Ref(site.control_plane.name, NAMESPACE, "", site.footing.space)
-    letting_go = unfinished.remembered(site.control_plane.at(home))
-    found: dict[UnitKey, Departure] = {}
+    letting_go = release_progress.remembered(site.control_plane.at(home))
+    found: dict[UnitKey, Prune] = {}
     for index, kind, live, name in _carriers(site, cluster):
         key = unit_of(cluster, name)
         if key in site.fleet.units or key in found:
@@ -62,7 +62,7 @@ def departures(site: Site, cluster: str) -> tuple[Departure, ...]:
         ref = index.ref(kind, live)
         policy = letting_go.get(name) or _policy(live)
         steps = tuple(_release(site, key, ref, home))
-        found[key] = Departure(key, _subject(live, name), ref, live, policy, steps, policy, home)
+        found[key] = Prune(key, _subject(live, name), ref, live, policy, steps, policy, home)
     return tuple(found[key] for key in sorted(found))
 
 
@@ -80,7 +80,7 @@ def _carriers(site: Site, cluster: str) -> Iterator[tuple[Index, Kind, Manifest,
     home = cp.get(NAMESPACE, "", space)
     if home is None:
         return
-    for name in unfinished.remembered(home):
+    for name in release_progress.remembered(home):
         yield cp, NAMESPACE, home, name
     identity = annotations_of(home).get(keys.IDENTITY, "")
     if identity.startswith(names.direct_identities(site.fleet.name)):
@@ -89,7 +89,7 @@ def _carriers(site: Site, cluster: str) -> Iterator[tuple[Index, Kind, Manifest,
                 yield cp, API_SERVICE_EXPORT, one, name_of(one)
 
 
-def interrupted(site: Site, cluster: str) -> tuple[Departure, ...]:
+def interrupted(site: Site, cluster: str) -> tuple[Prune, ...]:
     """Return the units that the files want again, and whose release has not come to its end.
 
     Where the binding is gone, the copies are let go first: a konnector that meets copies that
@@ -99,48 +99,48 @@ def interrupted(site: Site, cluster: str) -> tuple[Departure, ...]:
     live = site.control_plane.at(home)
     bound = set(map(name_of, bindings(site.app)))
     found = []
-    for name in sorted(unfinished.remembered(live)):
+    for name in sorted(release_progress.remembered(live)):
         key = unit_of(cluster, name)
         if live is None or key not in site.fleet.units:
             continue
         rest = () if name in bound else tuple(let_go(site, key))
         steps = (*rest, Step(Verb.FORGET, home))
         keep = DeletionPolicy.RELEASE
-        found.append(Departure(key, name, home, live, keep, steps, keep, home))
+        found.append(Prune(key, name, home, live, keep, steps, keep, home))
     return tuple(found)
 
 
-def strangers(site: Site, cluster: str) -> list[Manifest]:
+def unmanaged_bindings(site: Site, cluster: str) -> list[Manifest]:
     """Return the bindings in an app cluster that nobody adopted and no file names."""
-    return [one for one in unnamed(site, cluster) if not is_of(one, site.fleet, cluster)]
+    return [one for one in unnamed_bindings(site, cluster) if not is_of(one, site.fleet, cluster)]
 
 
-def unnamed(site: Site, cluster: str) -> list[Manifest]:
+def unnamed_bindings(site: Site, cluster: str) -> list[Manifest]:
     """Return the bindings in an app cluster that no file names, ours too."""
     found = bindings(site.app)
     return [one for one in found if unit_of(cluster, name_of(one)) not in site.fleet.units]
 
 
-def unmanaged(site: Site, cluster: str) -> set[str]:
+def unmanaged_warning(site: Site, cluster: str) -> set[str]:
     """Return a sentence that lists them, if any (mapping.md 0, Ownership)."""
-    found = sorted(map(name_of, strangers(site, cluster)))
+    found = sorted(map(name_of, unmanaged_bindings(site, cluster)))
     return {f"{cluster}: unmanaged, and left alone: {', '.join(found)}"} if found else set()
 
 
-def change_of(site: Site, departure: Departure, *, in_use: int | None = None) -> Change:
+def change_of(site: Site, prune: Prune, *, in_use: int | None = None) -> Change:
     """Return the line for one unit that left. `in_use` counts its instances, None = not asked."""
     change = Change(
-        cluster=departure.key.cluster,
-        subject=departure.subject,
-        ref=departure.ref,
+        cluster=prune.key.cluster,
+        subject=prune.subject,
+        ref=prune.ref,
         action=Action.RELEASE,
         reason=f"not in the files: {_instances(in_use)} {_stay(in_use)}, sync stops",
-        unit=departure.key,
-        before=before_digest(departure.live, {}),
-        uid=uid_of(departure.live),
-        steps=departure.release,
+        unit=prune.key,
+        before=before_digest(prune.live, {}),
+        uid=uid_of(prune.live),
+        steps=prune.release,
     )
-    match departure.policy:
+    match prune.policy:
         case DeletionPolicy.RELEASE:
             return change
         case DeletionPolicy.BLOCK:
@@ -149,13 +149,13 @@ def change_of(site: Site, departure: Departure, *, in_use: int | None = None) ->
         case DeletionPolicy.DELETE:
             reason = f"not in the files, and its deletionPolicy is Delete: {_instances(in_use)}"
             # With none of them there, those that a developer makes meanwhile are not meant.
-            meant = departure.own is DeletionPolicy.DELETE and not site.fleet.guards.keep_if_in_use
+            meant = prune.own is DeletionPolicy.DELETE and not site.fleet.guards.keep_if_in_use
             along = meant and in_use != 0
             return replace(
                 change,
                 action=Action.DELETE,
                 reason=reason,
-                steps=tuple(_delete(site, departure, with_instances=along)),
+                steps=tuple(_delete(site, prune, with_instances=along)),
                 instances=in_use if along else None,
             )
 
@@ -212,24 +212,24 @@ def let_go(site: Site, key: UnitKey) -> Iterator[Step]:
     yield Step(Verb.FREE_INSTANCES, all_of(key, site.app.name), "without our finalizer")
 
 
-def _delete(site: Site, departure: Departure, *, with_instances: bool) -> Iterator[Step]:
-    key = departure.key
+def _delete(site: Site, prune: Prune, *, with_instances: bool) -> Iterator[Step]:
+    key = prune.key
     instances = all_of(key, site.app.name)
     if with_instances:
-        yield Step(Verb.REMEMBER, departure.home, "that it is being deleted")
+        yield Step(Verb.REMEMBER, prune.home, "that it is being deleted")
         yield Step(
             Verb.DELETE_INSTANCES, instances, "through the app cluster; the konnector carries it"
         )
         yield Step(Verb.AWAIT_NO_INSTANCES, instances, "until there is none")
     else:
         yield Step(Verb.CHECK_NO_INSTANCES, instances, "that there still is none")
-        yield Step(Verb.REMEMBER, departure.home, "that it is being deleted")
+        yield Step(Verb.REMEMBER, prune.home, "that it is being deleted")
     # Neither copies nor instances are left to let go.
-    yield from (step for step in departure.release if step.verb not in _NOT_FOR_DELETES)
+    yield from (step for step in prune.release if step.verb not in _NOT_FOR_DELETES)
     yield Step(Verb.DELETE_CRD, Ref(site.app.name, CRD, "", key.name), "after a fresh count of 0")
     copied = Ref(site.app.name, SECRET, "", "")
     yield Step(Verb.DELETE_COPIED, copied, "with resource-owner Provider, claimed by no other")
-    yield Step(Verb.FORGET, departure.home)
+    yield Step(Verb.FORGET, prune.home)
 
 
 def all_of(key: UnitKey, cluster: str) -> Ref:

@@ -17,7 +17,7 @@ from reconciler.fleet.values import (
     Unit,
     UnitKey,
 )
-from reconciler.planning.edits import Effect, edits
+from reconciler.reports.pr_diff import Effect, edits
 from tests.support import fleets
 from tests.support.fleet_texts import tree
 

@@ -3,7 +3,7 @@
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE, released_kinds
-from reconciler.apply import services
+from reconciler.apply import service_objects
 from reconciler.apply.writes import Writes
 from reconciler.core import names
 from reconciler.core.manifest import get_text, name_of
@@ -25,10 +25,10 @@ async def what_is_left(plane: Writes, app: Writes, space: str) -> str:
     } | set(map(name_of, exported.items))
     known = known.union(*map(released_kinds, mapped.items))
     for name in sorted(known):
-        copies = len(await services.copies(plane, name, space))
+        copies = len(await service_objects.copies(plane, name, space))
         if copies:
             return f"{copies} {name} are left on the control plane"
-        instances = await services.count(app, name)
+        instances = await service_objects.count(app, name)
         if instances:
             return f"{instances} {name} are left in the app cluster"
     return ""

@@ -26,8 +26,8 @@ from reconciler.core.manifest import (
 from reconciler.fleet.values import Fleet, UnitKey
 from reconciler.planning.changes import Action, Change, Plan
 from reconciler.planning.claims import ANY, title
-from reconciler.planning.placement import Misplaced
-from reconciler.planning.strangers import Stranger, standings, unnamed
+from reconciler.planning.placement import Blocked
+from reconciler.reports.unmanaged import UnnamedBinding, preflights, unnamed_bindings
 
 FileClaim: TypeAlias = Mapping[str, JSON]  # as in a Binding's spec.claims
 
@@ -60,28 +60,28 @@ class Imports:
 def imports(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Imports:
     """Return what is bound beside the files in all app clusters, or `only` some.
 
-    What left the files is no stranger: a plan lets it go. But files that name no unit at all have
+    What left the files is no binding: a plan lets it go. But files that name no unit at all have
     lost them, as a plan sees it too, which lets nothing go then (`prune.allowEmpty`).
     """
     alike: dict[tuple[str, str, bytes], list[tuple[str, Import]]] = defaultdict(list)
     left = [
         (name, site.reason)
-        for name, site in standings(fleet, live, only=only).items()
-        if isinstance(site, Misplaced)
+        for name, site in preflights(fleet, live, only=only).items()
+        if isinstance(site, Blocked)
     ]
-    for stranger in unnamed(fleet, live, only=only):
+    for binding in unnamed_bindings(fleet, live, only=only):
         try:
-            if stranger.ours and fleet.units:
+            if binding.ours and fleet.units:
                 raise _Unsayable(
                     "it left the files of this fleet, and a plan lets it go; to keep it, put its"
                     " Binding back"
                 )
-            one = _import(stranger)
+            one = _import(binding)
         except _Unsayable as reason:
-            left.append((str(stranger.unit), str(reason)))
+            left.append((str(binding.unit), str(reason)))
             continue
         said = canonical({"claims": list(one.claims), "parameters": one.parameters})
-        alike[one.group, one.resource, said].append((stranger.unit.cluster, one))
+        alike[one.group, one.resource, said].append((binding.unit.cluster, one))
     found = (
         replace(some[0][1], clusters=tuple(sorted(name for name, _ in some)))
         for _, some in sorted(alike.items(), key=lambda item: item[0])
@@ -126,11 +126,11 @@ def _change_of(lines: Sequence[Change]) -> str:
     return ""
 
 
-def _import(stranger: Stranger) -> Import:
-    unit, binding = stranger.unit, stranger.binding
-    if stranger.elsewhere:
+def _import(unnamed: UnnamedBinding) -> Import:
+    unit, binding = unnamed.unit, unnamed.binding
+    if unnamed.elsewhere:
         raise _Unsayable(
-            f"its kubeconfig leads to {stranger.elsewhere}, not to the binding space of its cluster"
+            f"its kubeconfig leads to {unnamed.elsewhere}, not to the binding space of its cluster"
         )
     if binding is None:
         raise _Unsayable("the backend has not made its APIServiceBinding yet")
@@ -140,7 +140,7 @@ def _import(stranger: Stranger) -> Import:
         resource=unit.resource,
         clusters=(unit.cluster,),
         claims=tuple(sorted(claims, key=canonical)),
-        parameters=_parameters(binding, stranger.request),
+        parameters=_parameters(binding, unnamed.request),
     )
 
 

@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from reconciler.core.errors import ConfigError
 from reconciler.fleet.values import DeletionPolicy, Fleet, Guards, PruneMode, UnitKey
-from reconciler.planning import guards, targets
+from reconciler.planning import guards
 from reconciler.planning.changes import Action, Change, Plan
 from reconciler.planning.guards import Extent
 from reconciler.planning.planfile import identified
-from reconciler.planning.targets import Target
+from reconciler.reports import targets
+from reconciler.reports.targets import Target
 
 
 def check(fleet: Fleet, named: Collection[Target]) -> None:

@@ -11,8 +11,8 @@ from typing import ClassVar, Final
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.apply import copied, emptiness, noting, services
-from reconciler.apply.lines import Clusters, create
+from reconciler.apply import copied_secrets, credential_note, service_objects, space_empty
+from reconciler.apply.object_writer import Clusters, create
 from reconciler.apply.writes import Patch, Stale, Writes, annotate
 from reconciler.core import conditions, keys, names
 from reconciler.core.durations import format_time
@@ -37,7 +37,7 @@ from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import DeletionPolicy
 from reconciler.kube.cluster import Propagation
 from reconciler.observe.objects import INSTALLERS
-from reconciler.planning import unfinished
+from reconciler.planning import release_progress
 from reconciler.planning.app_cluster_bindings import policies_of
 from reconciler.planning.changes import Action, Change, Step, Verb
 
@@ -49,7 +49,7 @@ class Unconfirmed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class StepOptions:
     """How the steps of one run are done. `wait` is in seconds, `now` the time in UTC.
 
     `force`: nobody has to prove that the sync has stopped.
@@ -61,19 +61,19 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Performer:
+class StepRunner:
     """Does the steps of one line."""
 
     change: Change
     clusters: Clusters
-    terms: Terms
+    options: StepOptions
 
     async def do(self, step: Step) -> str:
         """Do one step; return what is worth telling of it, or "".
 
         Raises Unconfirmed, Stale, Stopped and ClusterErrors.
         """
-        return await self._deeds[step.verb](self, step) or ""
+        return await self._actions[step.verb](self, step) or ""
 
     @property
     def _footing(self) -> Footing:
@@ -116,10 +116,10 @@ class Performer:
         async def look() -> bool | None:
             return True if await writes.read(step.ref) is None else None
 
-        if await writes.gate.until(look, seconds=self.terms.wait) is None:
+        if await writes.gate.until(look, seconds=self.options.wait) is None:
             held = finalizers_of(await writes.read(step.ref) or {})
             raise Unconfirmed(
-                f"{step.ref} is still there after {self.terms.wait:.0f} s{_held_by(held)}; the "
+                f"{step.ref} is still there after {self.options.wait:.0f} s{_held_by(held)}; the "
                 "next run goes on"
             )
 
@@ -144,7 +144,7 @@ class Performer:
 
     async def _note(self, step: Step, now: Mapping[str, DeletionPolicy]) -> None:
         def decide(live: Manifest) -> Patch | None:
-            known = dict(unfinished.remembered(live))
+            known = dict(release_progress.remembered(live))
             known.pop(self._name, None)
             return annotate(keys.LEAVING, unit_policies.told({**known, **now}))(live)
 
@@ -153,7 +153,7 @@ class Performer:
     async def _await_stop(self, step: Step) -> None:
         bound = self._binding()
         app, plane = self.clusters(bound.cluster), self._at(step)
-        if self.terms.force:
+        if self.options.force:
             await app.change(bound, _unheld)
             return
 
@@ -167,18 +167,18 @@ class Performer:
             beat = beat_of(await plane.read(self._heart(step)))
             if binding is None and beat is None and not _was_connected(export):
                 return ""  # no konnector has ever come to this space
-            if beat is None or self.terms.now() - beat.time > SILENCE:
+            if beat is None or self.options.now() - beat.time > SILENCE:
                 told = "never" if beat is None else format_time(beat.time)
                 return f"the konnector does not answer (last heartbeat: {told})"
             return None
 
-        answer = await plane.gate.until(look, seconds=self.terms.wait)
+        answer = await plane.gate.until(look, seconds=self.options.wait)
         if answer:
             raise Unconfirmed(f"sync stop not confirmed: {answer}; --force skips the proof")
         if answer is None:
             raise Unconfirmed(
                 f"sync stop not confirmed: the konnector has not said within "
-                f"{self.terms.wait:.0f} s that it syncs {step.ref.name} no longer; the next run "
+                f"{self.options.wait:.0f} s that it syncs {step.ref.name} no longer; the next run "
                 "goes on, --force skips the proof"
             )
 
@@ -190,45 +190,45 @@ class Performer:
         return Ref(self.change.cluster, API_SERVICE_BINDING, place, self._name)
 
     async def _release_copies(self, step: Step) -> None:
-        space = self._footing.space
-        await services.release_copies(self._at(step), self._name, space, now=self.terms.now())
+        now, space = self.options.now(), self._footing.space
+        await service_objects.release_copies(self._at(step), self._name, space, now=now)
 
     async def _free_instances(self, step: Step) -> None:
-        await services.free_instances(self._at(step), self._name)
+        await service_objects.free_instances(self._at(step), self._name)
 
     async def _delete_instances(self, step: Step) -> None:
-        await services.delete_instances(self._at(step), self._name, self.change.instances)
+        await service_objects.delete_instances(self._at(step), self._name, self.change.instances)
 
     async def _await_no_instances(self, step: Step) -> None:
         app = self._at(step)
 
         async def look() -> bool | None:
-            return None if await services.count(app, self._name) else True
+            return None if await service_objects.count(app, self._name) else True
 
-        if await app.gate.until(look, seconds=self.terms.wait) is None:
-            left = await services.count(app, self._name)
-            held = await services.finalizers(app, self._name)
+        if await app.gate.until(look, seconds=self.options.wait) is None:
+            left = await service_objects.count(app, self._name)
+            held = await service_objects.finalizers(app, self._name)
             raise Unconfirmed(
-                f"{left} {self._name} are still being deleted after {self.terms.wait:.0f} s"
+                f"{left} {self._name} are still being deleted after {self.options.wait:.0f} s"
                 f"{_held_by(held)}; the next run goes on"
             )
 
     async def _check_no_instances(self, step: Step) -> None:
-        if left := await services.count(self._at(step), self._name):
+        if left := await service_objects.count(self._at(step), self._name):
             raise Unconfirmed(f"{left} {self._name} were made meanwhile: nothing is deleted")
 
     async def _delete_crd(self, step: Step) -> None:
         app = self._at(step)
-        service = await services.served(app, step.ref.name)
+        service = await service_objects.served(app, step.ref.name)
         if service is None:
             return
-        left = await services.count(app, step.ref.name)
+        left = await service_objects.count(app, step.ref.name)
         if left:
             raise Unconfirmed(f"{left} {step.ref.name} were made meanwhile: the CRD stays")
         await self._removed(step, uid=service.uid, propagation=Propagation.BACKGROUND)
 
     async def _delete_copied(self, step: Step) -> str:
-        return await copied.delete(self._at(step), self._plane, self._footing)
+        return await copied_secrets.delete(self._at(step), self._plane, self._footing)
 
     async def _unlist(self, step: Step) -> None:
         def decide(live: Manifest) -> Patch | None:
@@ -246,7 +246,7 @@ class Performer:
         await self._at(step).change(step.ref, decide)
 
     async def _note_credential(self, step: Step) -> None:
-        await noting.note(self._at(step), step.ref)
+        await credential_note.note(self._at(step), step.ref)
 
     async def _revoke(self, step: Step) -> None:
         app, home = self._at(step), await self._plane.read(self.change.ref)
@@ -261,7 +261,7 @@ class Performer:
             await app.delete(ref, uid=uid_of(one), propagation=Propagation.BACKGROUND)
 
     async def _retire(self, step: Step) -> None:
-        released = annotate(keys.RELEASED, format_time(self.terms.now()))
+        released = annotate(keys.RELEASED, format_time(self.options.now()))
 
         def decide(live: Manifest) -> Patch | None:
             if uid_of(live) != self.change.uid:
@@ -280,12 +280,12 @@ class Performer:
 
     async def _delete_empty(self, step: Step) -> None:
         plane, app = self._at(step), self.clusters(self.change.cluster)
-        left = await emptiness.what_is_left(plane, app, self._footing.space)
+        left = await space_empty.what_is_left(plane, app, self._footing.space)
         if left:
             raise Unconfirmed(f"{step.ref.object} stays: {left}")
         await plane.delete(step.ref, uid=self.change.uid, propagation=Propagation.BACKGROUND)
 
-    _deeds: ClassVar[Mapping[Verb, Callable[["Performer", Step], Awaitable[str | None]]]] = {
+    _actions: ClassVar[Mapping[Verb, Callable[["StepRunner", Step], Awaitable[str | None]]]] = {
         Verb.CREATE: _create,
         Verb.DELETE: _delete,
         Verb.ORPHAN: _orphan,

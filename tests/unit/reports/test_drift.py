@@ -10,7 +10,7 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.planning import planfile
 from reconciler.planning.changes import Action
-from reconciler.planning.drift import drift
+from reconciler.reports.drift import drift
 from tests.support.scenes import (
     applied,
     binding,

@@ -10,8 +10,8 @@ from reconciler.core.manifest import Manifest, get_map, put
 from reconciler.core.tree import Tree
 from reconciler.fleet.load import load_what_is_right
 from reconciler.planning import planner
-from reconciler.planning.import_documents import belongs, documents, place, units_of
-from reconciler.planning.imports import Import, Imports, imports, settled
+from reconciler.reports.import_documents import belongs, documents, place, units_of
+from reconciler.reports.imports import Import, Imports, imports, settled
 from tests.support.fleet_texts import TEMPLATE, document, tree
 from tests.support.scenes import (
     SEARCH,

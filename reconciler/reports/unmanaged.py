@@ -12,16 +12,16 @@ from reconciler.core.live import Live, Seen, control_plane_ref_name
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import SECRET
 from reconciler.fleet.values import Fleet, Mode, UnitKey
-from reconciler.planning import app_cluster_bindings, leaving, placement, standing
+from reconciler.planning import app_cluster_bindings, placement, preflight, prune_units
 from reconciler.planning.compare import is_of
 from reconciler.planning.index import Index
-from reconciler.planning.leaving import unit_of
-from reconciler.planning.standing import Standing
+from reconciler.planning.preflight import Preflight
+from reconciler.planning.prune_units import unit_of
 from reconciler.planning.units import Site
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class UnnamedBinding:
     """A live binding that no file names. `ours`: it left the files.
 
     `binding` is the APIServiceBinding, None where the backend has not made it. `request` is its
@@ -36,9 +36,9 @@ class Stranger:
     ours: bool = False
 
 
-def standings(
+def preflights(
     fleet: Fleet, live: Live, *, only: Collection[str] | None = None
-) -> Mapping[str, Standing]:
+) -> Mapping[str, Preflight]:
     """Return where each app cluster, or `only` some, stands, of those that were seen."""
     planes = {
         name: Index(control_plane_ref_name(name), seen)
@@ -46,57 +46,58 @@ def standings(
         if isinstance(seen, Seen) and name in fleet.control_planes
     }
     names = sorted(name for name in fleet.clusters if only is None or name in only)
-    return standing.standings(fleet, live, planes, names)
+    return preflight.preflights(fleet, live, planes, names)
 
 
-def strangers(
+def unmanaged_bindings(
     fleet: Fleet, live: Live, *, only: Collection[str] | None = None
-) -> tuple[Stranger, ...]:
+) -> tuple[UnnamedBinding, ...]:
     """Return what is bound beside the files, by unit. What left the files is ours, and not here."""
-    return tuple(one for one in unnamed(fleet, live, only=only) if not one.ours)
+    return tuple(one for one in unnamed_bindings(fleet, live, only=only) if not one.ours)
 
 
-def unnamed(
+def unnamed_bindings(
     fleet: Fleet, live: Live, *, only: Collection[str] | None = None
-) -> tuple[Stranger, ...]:
+) -> tuple[UnnamedBinding, ...]:
     """Return what is bound and no file names, by unit: beside the files, or since it left them."""
     found = [
         one
-        for name, site in standings(fleet, live, only=only).items()
+        for name, site in preflights(fleet, live, only=only).items()
         if isinstance(site, Site)
         for one in _of_site(fleet, name, site)
     ]
     return tuple(sorted(found, key=lambda one: one.unit))
 
 
-def _of_site(fleet: Fleet, cluster: str, site: Site) -> Iterator[Stranger]:
+def _of_site(fleet: Fleet, cluster: str, site: Site) -> Iterator[UnnamedBinding]:
     plane = fleet.control_planes[fleet.clusters[cluster].control_plane]
     if plane.mode is Mode.DIRECT:
-        yield from (_direct(site, one, cluster) for one in leaving.unnamed(site, cluster))
+        unnamed = prune_units.unnamed_bindings(site, cluster)
+        yield from (_direct(site, one, cluster) for one in unnamed)
     else:
         yield from _listed(fleet, cluster, site)
 
 
-def _direct(site: Site, binding: Manifest, cluster: str) -> Stranger:
+def _direct(site: Site, binding: Manifest, cluster: str) -> UnnamedBinding:
     unit, space = unit_of(cluster, name_of(binding)), site.footing.space
     secret = site.app.get(SECRET, *placement.secret_of(binding))
     unread = site.app.blind and secret is None
     there = placement.leads_to(secret) or (space if unread else "a place that cannot be told")
     request = site.control_plane.get(API_SERVICE_EXPORT_REQUEST, space, unit.name)
     ours = is_of(binding, site.fleet, cluster)
-    return Stranger(unit, binding, request, "" if there == space else there, ours)
+    return UnnamedBinding(unit, binding, request, "" if there == space else there, ours)
 
 
-def _listed(fleet: Fleet, cluster: str, site: Site) -> Iterator[Stranger]:
+def _listed(fleet: Fleet, cluster: str, site: Site) -> Iterator[UnnamedBinding]:
     """Yield what the cluster's AppClusterBinding lists."""
     live = app_cluster_bindings.live_of(
         fleet, fleet.clusters[cluster], site.control_plane, site.app
     )
     if live is None:
         return
-    ours = {one.key for one in app_cluster_bindings.departures(site, cluster)}
+    ours = {one.key for one in app_cluster_bindings.prunes(site, cluster)}
     for resource in app_cluster_bindings.resources_of(live):
         unit = UnitKey(cluster, resource.group, resource.plural)
         if unit not in fleet.units:
             bound = site.control_plane.get(API_SERVICE_BINDING, site.footing.space, unit.name)
-            yield Stranger(unit, bound, None, ours=unit in ours)
+            yield UnnamedBinding(unit, bound, None, ours=unit in ours)

@@ -26,34 +26,34 @@ from reconciler.fleet.values import AppCluster, Fleet, Mode
 from reconciler.planning import app_cluster_bindings, placement
 from reconciler.planning.compare import is_of
 from reconciler.planning.index import Index
-from reconciler.planning.placement import Misplaced
+from reconciler.planning.placement import Blocked
 from reconciler.planning.units import Site
 
-Standing: TypeAlias = Site | Misplaced
+Preflight: TypeAlias = Site | Blocked
 
 
-def standings(
+def preflights(
     fleet: Fleet, live: Live, planes: Mapping[str, Index], wanted: Iterable[str]
-) -> Mapping[str, Standing]:
+) -> Mapping[str, Preflight]:
     """Return where each of the `wanted` clusters stands, of those that were seen.
 
     Suspended clusters are left out, and those whose control plane is not among `planes`.
     """
     homes = _homes(fleet, planes.values())
     renamed = _renamed(fleet, live, planes)
-    found: dict[str, Standing] = {}
+    found: dict[str, Preflight] = {}
     for name in wanted:
         cluster, seen = fleet.clusters[name], live.clusters.get(name)
         plane = planes.get(cluster.control_plane)
         if cluster.suspended is not None or not isinstance(seen, Seen) or plane is None:
             continue
-        found[name] = renamed or _standing(fleet, cluster, plane, Index(name, seen), homes)
+        found[name] = renamed or _preflight(fleet, cluster, plane, Index(name, seen), homes)
     if renamed is None:
         found |= _twins(fleet, live, found)
     return found | _sharing(found)
 
 
-def _renamed(fleet: Fleet, live: Live, planes: Mapping[str, Index]) -> Misplaced | None:
+def _renamed(fleet: Fleet, live: Live, planes: Mapping[str, Index]) -> Blocked | None:
     """Refuse a fleet that is new here by its name, while another owns clusters of its files.
 
     Most likely it is that fleet under another name, which would bind everything a second time.
@@ -82,7 +82,7 @@ def _renamed(fleet: Fleet, live: Live, planes: Mapping[str, Index]) -> Misplaced
         f"if the Fleet was renamed, name it {owner} again; if both are to bind {name}, {shared} "
         f"its Cluster document here; else release {name} in fleet {owner} first"
     )
-    return Misplaced("foreign-fleet", reason)
+    return Blocked("foreign-fleet", reason)
 
 
 def _cluster_of(fleet: Fleet, live: Live, carrier: Manifest) -> AppCluster | None:
@@ -123,17 +123,17 @@ def _homes(fleet: Fleet, planes: Iterable[Index]) -> Mapping[str, Sequence[_Home
     return found
 
 
-def _standing(
+def _preflight(
     fleet: Fleet,
     cluster: AppCluster,
     plane: Index,
     app: Index,
     homes: Mapping[str, Sequence[_Home]],
-) -> Standing:
+) -> Preflight:
     direct = fleet.control_planes[cluster.control_plane].mode is Mode.DIRECT
     finder = placement.place if direct else app_cluster_bindings.place
     footing = placement.wrong_identity(cluster, app) or finder(fleet, cluster, plane, app)
-    if isinstance(footing, Misplaced):
+    if isinstance(footing, Blocked):
         return footing
     site = Site(fleet, footing, plane, app)
     carrier = _carrier(site)
@@ -167,7 +167,7 @@ def _is_proved(site: Site) -> bool:
     return live is not None and (_is_direct(site) or is_of(live, site.fleet, site.app.name))
 
 
-def _going(site: Site, carrier: Ref) -> Misplaced | None:
+def _going(site: Site, carrier: Ref) -> Blocked | None:
     """Nothing is made, or called fine, in what goes away."""
     space = Ref(carrier.cluster, NAMESPACE, "", site.footing.space)
     bind = Ref(site.app.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
@@ -179,23 +179,23 @@ def _going(site: Site, carrier: Ref) -> Misplaced | None:
         live = index.at(ref)
         if live is not None and is_deleting(live):
             reason = f"{ref.object} in {ref.cluster} is being deleted; plan again once it is gone"
-            return Misplaced("deleting", reason)
+            return Blocked("deleting", reason)
     return None
 
 
-def _foreign(site: Site, carrier: Ref) -> Misplaced | None:
+def _foreign(site: Site, carrier: Ref) -> Blocked | None:
     live, fleet = site.control_plane.at(carrier), site.fleet
     labels = {} if live is None else labels_of(live)
     if labels.get(keys.FLEET, fleet.name) != fleet.name:
         reason = f"{carrier.object} belongs to fleet {labels[keys.FLEET]}; release it there first"
-        return Misplaced("foreign-space", reason)
+        return Blocked("foreign-space", reason)
     owner = labels.get(keys.CLUSTER, site.app.name)
     if owner != site.app.name and owner in fleet.clusters:
-        return Misplaced("foreign-space", f"{carrier.object} belongs to cluster {owner}")
+        return Blocked("foreign-space", f"{carrier.object} belongs to cluster {owner}")
     return None
 
 
-def _moved(site: Site, carrier: Ref, homes: Iterable[_Home]) -> Misplaced | None:
+def _moved(site: Site, carrier: Ref, homes: Iterable[_Home]) -> Blocked | None:
     """Data does not move: what lives elsewhere has to be released there first."""
     found, proved = [], _is_proved(site)
     for home in homes:
@@ -206,7 +206,7 @@ def _moved(site: Site, carrier: Ref, homes: Iterable[_Home]) -> Misplaced | None
             found.append(f"{home.ref.object} in {home.ref.cluster}")
     if not found:
         return None
-    return Misplaced("moved", f"units of it live at {min(found)}; release them first")
+    return Blocked("moved", f"units of it live at {min(found)}; release them first")
 
 
 def _is_of_cluster(site: Site, carrier: Manifest, *, proved: bool) -> bool:
@@ -225,7 +225,7 @@ def _lives(home: _Home) -> bool:
     return any(home.plane.inside(kind, home.ref.name) for kind in kinds)
 
 
-def _left_behind(site: Site, carrier: Ref) -> Misplaced | None:
+def _left_behind(site: Site, carrier: Ref) -> Blocked | None:
     """The control plane that bindings of ours lead to may be in no document any more."""
     there = site.control_plane.at(carrier) is not None
     spaces: dict[tuple[str, str], str] = {}  # by Secret: most bindings use the same
@@ -240,16 +240,16 @@ def _left_behind(site: Site, carrier: Ref) -> Misplaced | None:
             f"its binding {name_of(binding)} leads to a binding space {space} that is not the "
             "one here; release it where it leads to, or restore the space"
         )
-        return Misplaced("moved", reason)
+        return Blocked("moved", reason)
     return None
 
 
-def _mode_changed(site: Site) -> Misplaced | None:
+def _mode_changed(site: Site) -> Blocked | None:
     bound = [name_of(one) for one in _our_bindings(site)]
     if not bound:
         return None
     listed = ", ".join(sorted(bound))
-    return Misplaced("moved", f"it is bound in mode Direct to {listed}; release them first")
+    return Blocked("moved", f"it is bound in mode Direct to {listed}; release them first")
 
 
 def _our_bindings(site: Site) -> Iterator[Manifest]:
@@ -258,7 +258,7 @@ def _our_bindings(site: Site) -> Iterator[Manifest]:
             yield binding
 
 
-def _wrong_secret(site: Site) -> Misplaced | None:
+def _wrong_secret(site: Site) -> Blocked | None:
     """K is never overwritten, so one that leads elsewhere would take our bindings there."""
     name, space = site.footing.consumer_secret, site.footing.space
     live = site.app.get(SECRET, names.KLUTCH_NAMESPACE, name)
@@ -266,25 +266,25 @@ def _wrong_secret(site: Site) -> Misplaced | None:
     if there in ("", space):
         return None
     reason = f"Secret {name} in {names.KLUTCH_NAMESPACE} leads to {there}, not {space}"
-    return Misplaced("foreign-secret", reason)
+    return Blocked("foreign-secret", reason)
 
 
-def _sharing(found: Mapping[str, Standing]) -> dict[str, Standing]:
+def _sharing(found: Mapping[str, Preflight]) -> dict[str, Preflight]:
     """Two konnectors in one space would delete each other's objects."""
     by_space: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, site in found.items():
         if isinstance(site, Site):
             by_space[site.control_plane.seen.uid, site.footing.space].append(name)
-    refused: dict[str, Standing] = {}
+    refused: dict[str, Preflight] = {}
     for (_, space), sharers in by_space.items():
         for name in sharers if len(sharers) > 1 else ():
             others = ", ".join(sorted(set(sharers) - {name}))
             reason = f"binding space {space} is that of {others} as well"
-            refused[name] = Misplaced("shared-space", reason)
+            refused[name] = Blocked("shared-space", reason)
     return refused
 
 
-def _twins(fleet: Fleet, live: Live, found: Mapping[str, Standing]) -> dict[str, Standing]:
+def _twins(fleet: Fleet, live: Live, found: Mapping[str, Preflight]) -> dict[str, Preflight]:
     """Hold the clusters that another document leads to as well.
 
     Those of which more is known than what they report are not held: anybody may report their uid.
@@ -295,12 +295,12 @@ def _twins(fleet: Fleet, live: Live, found: Mapping[str, Standing]) -> dict[str,
         uid = seen.uid if isinstance(seen, Seen) else cluster.identity
         if uid:
             by_uid[uid].add(name)
-    refused: dict[str, Standing] = {}
+    refused: dict[str, Preflight] = {}
     for uid, twins in by_uid.items():
         for name in twins & found.keys() if len(twins) > 1 else ():
             site = found[name]
-            if isinstance(site, Misplaced) or not _is_proved(site):
+            if isinstance(site, Blocked) or not _is_proved(site):
                 others = ", ".join(sorted(twins - {name}))
                 reason = f"{others} leads to the same cluster (kube-system {uid})"
-                refused[name] = Misplaced("identity", reason)
+                refused[name] = Blocked("identity", reason)
     return refused

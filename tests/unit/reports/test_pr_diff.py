@@ -5,7 +5,7 @@ import pytest
 from reconciler.core.diff import FieldChange
 from reconciler.core.problems import Problem
 from reconciler.fleet.load import load_what_is_right
-from reconciler.planning.edits import Edit, Effect, edits
+from reconciler.reports.pr_diff import Edit, Effect, edits
 from tests.support.fleet_texts import (
     BINDING,
     CLUSTER,

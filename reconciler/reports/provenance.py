@@ -13,7 +13,7 @@ from reconciler.fleet.forms import Document
 from reconciler.fleet.load import Loaded
 from reconciler.fleet.scene import Scene
 from reconciler.fleet.values import Claim, UnitKey
-from reconciler.planning.targets import Target
+from reconciler.reports.targets import Target
 
 
 @dataclass(frozen=True, slots=True)

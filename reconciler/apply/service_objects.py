@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
-from reconciler.apply.together import together
+from reconciler.apply.gather_or_cancel import gather_or_cancel
 from reconciler.apply.writes import Stale, Writes
 from reconciler.core import keys
 from reconciler.core.diff import pointer
@@ -197,4 +197,4 @@ async def _each(refs: Iterable[Ref], do: Callable[[Ref], Awaitable[object]]) -> 
         async with slots:
             await do(ref)
 
-    await together(one(ref) for ref in sorted(refs))
+    await gather_or_cancel(one(ref) for ref in sorted(refs))

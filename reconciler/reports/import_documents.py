@@ -15,7 +15,7 @@ from reconciler.fleet.documents import API_VERSION, CeilingClaim
 from reconciler.fleet.formats import NAME
 from reconciler.fleet.globs import Patterns
 from reconciler.fleet.load import Loaded
-from reconciler.planning.imports import FileClaim, Import
+from reconciler.reports.imports import FileClaim, Import
 
 Document: TypeAlias = Mapping[str, JSON]
 

@@ -15,7 +15,7 @@ from reconciler.kube.cluster import Listing, Page, Reader
 _ByPlace: TypeAlias = Mapping[str, Mapping[str, Manifest]]  # namespace, name
 
 
-class Glance:
+class SharedListReader:
     """A Reader that answers for single namespaces and objects out of lists of the whole cluster.
 
     Needs the right to list what it is asked for in all namespaces, as a plan does. Raises the

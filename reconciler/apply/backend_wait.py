@@ -9,7 +9,7 @@ from typing import Final
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.apply.steps import Unconfirmed
+from reconciler.apply.step_runner import Unconfirmed
 from reconciler.apply.writes import Writes
 from reconciler.core import conditions
 from reconciler.core.manifest import Manifest, get_list, get_text, name_of
@@ -23,7 +23,7 @@ class Refused(Exception):
     """The backend says that it will not serve a request."""
 
 
-class Space:
+class BackendWait:
     """What a backend has made so far in one binding space. `wait` is in seconds."""
 
     def __init__(self, plane: Writes, space: str, *, wait: float) -> None:
