@@ -22,7 +22,7 @@ from bind.bounds import (
     pod_security,
     quota,
 )
-from reconciler.blueprints import access
+from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope
 from reconciler.core import causes, conditions
 from reconciler.core.conditions import Cause, Condition
@@ -125,7 +125,7 @@ def _tasks(seen: Seen, scope: Scope) -> tuple[Task, ...]:
         return ()
     plans = [] if scope == "Cluster" else [_revoked(seen, space)]
     if not is_deleting(space):  # nothing can be made in it, and what it owns goes with it
-        wanted = access.in_space(name_of(space))
+        wanted = rbac.binding_in_space(name_of(space))
         plans.append(granting.role_binding(seen.cluster, ROLE_BINDING, seen.role_binding, wanted))
         plans.append(_granted(seen, space, scope))
     return tuple(Task(steps, causes.PERMISSIONS_UPDATE_FAILED) for steps in plans if steps)
@@ -153,12 +153,12 @@ def _granted(seen: Seen, space: Manifest, scope: Scope) -> tuple[Step, ...]:
     role = seen.cluster_role
     if role is not None and not granting.belongs_to(role, space):
         return ()
-    wanted = access.space_role(space, seen.exports)
+    wanted = rbac.space_role(space, seen.exports)
     steps = granting.role(seen.cluster, CLUSTER_ROLE, role, wanted)
     live = seen.cluster_role_binding
     if scope != "Cluster" or (live is not None and not granting.belongs_to(live, space)):
         return steps
-    binding = access.everywhere(space)
+    binding = rbac.binding_everywhere(space)
     more = granting.role_binding(seen.cluster, CLUSTER_ROLE_BINDING, live, binding)
     return (*steps, *more)
 

@@ -17,7 +17,7 @@ from typing import Final
 from bind import granting
 from bind.bounds import NONE_COUNTED, UNBOUNDED, Bounds, Countable, hard, quota
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
-from reconciler.blueprints import access, space
+from reconciler.blueprints import rbac, space
 from reconciler.blueprints.export import Scope
 from reconciler.blueprints.objects import Marks
 from reconciler.core import causes, keys, names
@@ -280,7 +280,7 @@ def _is_leaving(mapping: Manifest | None) -> bool:
 def _rights(seen: Seen, scope: Scope) -> tuple[Step, ...]:
     if scope == "Cluster":  # the konnector has them everywhere
         return ()
-    wanted = access.in_service_namespace(seen.home.space, chosen(seen))
+    wanted = rbac.binding_in_service_namespace(seen.home.space, chosen(seen))
     return granting.role_binding(seen.cluster, ROLE_BINDING, seen.role_binding, wanted)
 
 

@@ -11,7 +11,8 @@ from typing import Final
 from bind import app_cluster_binding_causes as own_causes
 from bind.app_cluster.part import Part, Problem
 from bind.app_cluster.seen import Seen, Space, Terms
-from reconciler.blueprints import allowed_overrides, space_konnector
+from reconciler.blueprints import konnector
+from reconciler.blueprints import overrides as containers
 from reconciler.core import causes, conditions, keys
 from reconciler.core.decision import Apply, Patch, Step, Task, preconditions_of
 from reconciler.core.defaults import with_defaults
@@ -62,17 +63,17 @@ def _obstacle(seen: Seen, terms: Terms, overrides: Manifest) -> Problem | None:
             "The control plane serves no Deployments (apps/v1): run the konnector elsewhere and"
             " set spec.konnector.deploy to false."
         )
-    if not space_konnector.image_of(overrides, terms.konnector_image):
+    if not konnector.image_of(overrides, terms.konnector_image):
         return _FAILED, (
             "No image is known: set spec.konnector.overrides.image, or start the backend with"
             " --konnector-image."
         )
-    found = () if terms.all_overrides else allowed_overrides.refused(overrides, seen.secret_name)
+    found = () if terms.all_overrides else containers.refused(overrides, seen.secret_name)
     refused = [f"spec.konnector.overrides.{path}" for path in itertools.islice(found, _FEW)]
     if not refused:
         return None
     return own_causes.OVERRIDE_NOT_ALLOWED, (
-        f"Not allowed: {', '.join(refused)}. Overrides may set {allowed_overrides.ALLOWED}, and"
+        f"Not allowed: {', '.join(refused)}. Overrides may set {containers.ALLOWED}, and"
         f" variables may come from Secret {seen.secret_name} alone. Take that out, or have the"
         " operator of the control plane start klutch-bind with --konnector-overrides=All."
     )
@@ -110,13 +111,13 @@ def availability(live: Manifest) -> Problem | None:
 
 def _stated(seen: Seen, terms: Terms, overrides: Manifest, live: Manifest | None) -> Manifest:
     namespace, name = seen.place
-    home = space_konnector.Home(namespace, name, seen.space_name, seen.secret_name)
+    home = konnector.SpaceKonnector(namespace, name, seen.space_name, seen.secret_name)
     scaled = None if live is None else get_int(live, "spec", "replicas")
-    return space_konnector.deployment(
+    return konnector.space_deployment(
         home,
         image=terms.konnector_image,
         overrides=overrides,
-        replicas=space_konnector.REPLICAS if scaled is None else scaled,
+        replicas=konnector.REPLICAS if scaled is None else scaled,
         confined=not terms.all_overrides,
     )
 

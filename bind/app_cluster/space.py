@@ -10,8 +10,8 @@ from bind import bounds, granting
 from bind.app_cluster.part import Part
 from bind.app_cluster.seen import Seen, Space, Terms
 from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.blueprints import rbac
 from reconciler.blueprints import space as spaces
-from reconciler.blueprints import space_konnector
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import causes, conditions, keys, names
 from reconciler.core.decision import Create, Patch, Step, Task, preconditions_of
@@ -62,12 +62,14 @@ def content(seen: Seen, space: Space, terms: Terms) -> Part:
         *_marks(seen, space, terms),
         _account(seen, space),
         _kubeconfig(seen, space, terms),
-        granting.role(terms.control_plane, ROLE, space.role, space_konnector.role(seen.space_name)),
+        granting.role(
+            terms.control_plane, ROLE, space.role, rbac.control_plane_role(seen.space_name)
+        ),
         granting.role_binding(
             terms.control_plane,
             ROLE_BINDING,
             space.role_binding,
-            space_konnector.role_binding(seen.space_name),
+            rbac.control_plane_role_binding(seen.space_name),
         ),
     )
     tasks = tuple(Task(steps, own_causes.SPACE_FAILED) for steps in changes if steps)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from bind import ever_exported, granting
 from bind.controllers.acting import Acting, Queue
 from bind.world import GRANTED, NAME, World
-from reconciler.blueprints import access
+from reconciler.blueprints import rbac
 from reconciler.core import names
 from reconciler.core.decision import Decision, Task
 from reconciler.core.refs import CLUSTER_ROLE
@@ -40,7 +40,7 @@ class BinderRole:
 
     async def reconcile(self, name: str) -> timedelta | None:
         """Look at the role, and do what follows. Raises ClusterErrors."""
-        wanted = access.binder_role()
+        wanted = rbac.binder_role()
         roles = self._world.recent(self._world.cluster_roles)
         live = roles.get("", name)
         cluster = self._world.cluster.name

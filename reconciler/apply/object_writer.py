@@ -11,8 +11,8 @@ from typing import Final
 from reconciler.apply import bodies
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.apply.writes import Stale, Writes
-from reconciler.blueprints import kubeconfig
-from reconciler.blueprints.kubeconfig import Destination
+from reconciler.blueprints import space as spaces
+from reconciler.blueprints.space import Destination
 from reconciler.core import keys, names
 from reconciler.core.errors import ConfigError
 from reconciler.core.kubeconfig_facts import CA_KEY, TOKEN_KEY
@@ -136,7 +136,7 @@ async def _complete(wanted: Wanted, clusters: Clusters, *, live: Manifest | None
         return wanted.manifest
     token = await _token(wanted.kubeconfig, clusters)
     destination = _destination(wanted.kubeconfig, live)
-    content = kubeconfig.text(destination, token).encode()
+    content = spaces.kubeconfig(destination, token).encode()
     return put(wanted.manifest, {names.KUBECONFIG: base64.b64encode(content).decode()}, "data")
 
 

@@ -1,15 +1,20 @@
-"""A partial container laid over a whole one (`konnector.overrides`, protocol-bind.md A.7, C.6).
+"""The overrides of a konnector's container: how they are laid over it, and which are allowed.
 
-A strategic merge patch as Kubernetes does it, down to the order of its arrays, so that the same
-overrides give the same container as the original. Unlike there, false, 0 and "" can be set, a
-probe with another handler replaces the one that was there, and so does a variable with another
-source. A null says nothing: an API server drops it from an AppClusterBinding, too.
+They are a strategic merge patch as Kubernetes does it (protocol-bind.md A.7, C.6), down to the
+order of its arrays, so that the same overrides give the same container as the original. Unlike
+there, false, 0 and "" can be set, a probe with another handler replaces the one that was there, and
+so does a variable with another source. A null says nothing: an API server drops it from an
+AppClusterBinding, too.
+
+On the control plane not all are allowed (trust.md T5): a user who may create an AppClusterBinding
+is not always one who may run any container there. An image with its arguments is as far as it goes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from reconciler.core.manifest import JSON, Manifest
+from reconciler.core import names
+from reconciler.core.manifest import JSON, Manifest, get_map, get_maps, get_text
 
 _KEYED: Final = {
     "env": "name",
@@ -24,6 +29,17 @@ _EXCLUSIVE: Final = (
     HANDLERS,
     frozenset({"value", "valueFrom"}),
 )
+
+ALLOWED: Final = "image, imagePullPolicy, args, env, resources and probes"
+
+_PLAIN: Final = frozenset({"image", "imagePullPolicy", "args"})
+_PROBES: Final = frozenset({"livenessProbe", "readinessProbe", "startupProbe"})
+_RESOURCES: Final = frozenset({"limits", "requests"})
+_VARIABLE: Final = frozenset({"name", "value", "valueFrom"})
+# Nothing of these is beyond the Pod and its namespace; a Secret is looked at by name.
+_SOURCES: Final = frozenset({"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"})
+# From where a probe is sent, others than the Pod can be reached.
+_AIMS: Final = ("httpGet", "tcpSocket")
 
 
 def merged(container: Manifest, overrides: Manifest) -> Manifest:
@@ -74,3 +90,49 @@ def _item(items: Sequence[JSON], places: Mapping[JSON, int], key: JSON) -> JSON:
 
 def _key(item: JSON, key: str) -> JSON:
     return item.get(key) if isinstance(item, Mapping) else None
+
+
+def refused(overrides: Manifest, secret: str) -> Iterator[str]:
+    """Yield the path of each field that is not allowed.
+
+    `secret` is the one Secret that variables may read: the konnector's own kubeconfig.
+    """
+    for field, value in sorted(overrides.items()):
+        if value is None or field in _PLAIN:
+            continue
+        if field == "name":
+            if value != names.KONNECTOR:
+                yield field
+        elif field == "env":
+            yield from _variables(overrides, secret)
+        elif field == "resources":
+            yield from _others(get_map(overrides, field), _RESOURCES, field)
+        elif field in _PROBES:
+            yield from _aimed(get_map(overrides, field), field)
+        else:
+            yield field
+
+
+def _variables(overrides: Manifest, secret: str) -> Iterator[str]:
+    for place, variable in enumerate(get_maps(overrides, "env")):
+        path = f"env[{place}]"
+        yield from _others(variable, _VARIABLE, path)
+        source = get_map(variable, "valueFrom")
+        yield from _others(source, _SOURCES, f"{path}.valueFrom")
+        if (
+            source.get("secretKeyRef") is not None
+            and get_text(source, "secretKeyRef", "name") != secret
+        ):
+            yield f"{path}.valueFrom.secretKeyRef"
+
+
+def _aimed(probe: Manifest, path: str) -> Iterator[str]:
+    for aim in _AIMS:
+        if get_text(probe, aim, "host"):
+            yield f"{path}.{aim}.host"
+
+
+def _others(found: Manifest, known: frozenset[str], path: str) -> Iterator[str]:
+    for field, value in sorted(found.items()):
+        if value is not None and field not in known:
+            yield f"{path}.{field}"

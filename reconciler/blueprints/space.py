@@ -5,16 +5,33 @@ and whether such an object exists.
 """
 
 import base64
+from dataclasses import dataclass
+from typing import Final
+
+import yaml
 
 from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.blueprints import kubeconfig
-from reconciler.blueprints.kubeconfig import Destination
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT
 from reconciler.core.secret import Secret
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
+
+_ENTRY: Final = "default"  # the one name of cluster, user and context
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a kubeconfig leads. `ca` is PEM text, "" for the trust of the reader's machine.
+
+    `namespace` is that of the current context: the konnector takes it for its binding space.
+    """
+
+    server: str
+    ca: str
+    tls_server_name: str
+    namespace: str
 
 
 def namespace(name: str, *, marks: Marks = UNMARKED) -> Manifest:
@@ -66,6 +83,27 @@ def kubeconfig_secret(
     """Return the Secret with a kubeconfig; None is known after apply."""
     content = KNOWN_AFTER_APPLY
     if destination is not None and token is not None:
-        content = base64.b64encode(kubeconfig.text(destination, token).encode()).decode()
+        content = base64.b64encode(kubeconfig(destination, token).encode()).decode()
     data = {names.KUBECONFIG: content}
     return build(SECRET, name, namespace=namespace, marks=marks, data=data)
+
+
+def kubeconfig(destination: Destination, token: Secret) -> str:
+    """Return a kubeconfig whose current context leads there. It holds the token."""
+    cluster = {"server": destination.server}
+    if destination.ca:
+        cluster["certificate-authority-data"] = base64.b64encode(destination.ca.encode()).decode()
+    if destination.tls_server_name:
+        cluster["tls-server-name"] = destination.tls_server_name
+    context = {"cluster": _ENTRY, "namespace": destination.namespace, "user": _ENTRY}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "preferences": {},
+        "current-context": _ENTRY,
+        "clusters": [{"name": _ENTRY, "cluster": cluster}],
+        "contexts": [{"name": _ENTRY, "context": context}],
+        "users": [{"name": _ENTRY, "user": {"token": token.reveal()}}],
+    }
+    # Wide, because a folded token is valid YAML that not every reader puts together again.
+    return yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, width=1 << 20)

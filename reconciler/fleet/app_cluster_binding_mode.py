@@ -11,7 +11,7 @@ from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.blueprints import binding, konnector, rights, space
+from reconciler.blueprints import binding, konnector, rbac, space
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys, names
 from reconciler.core.live import control_plane_ref_name
@@ -103,10 +103,10 @@ def _account(fleet: Fleet, cluster: AppCluster, units: Sequence[Unit]) -> Iterat
     step = Step(2, cluster.name)
     account = space.service_account(names.KLUTCH_NAMESPACE, _ACCOUNT, marks=marks)
     yield step.of_cluster(cluster, SERVICE_ACCOUNT, account)
-    rules = parts.konnector_rules(cluster, units) or rights.FULL
-    role = konnector.cluster_role(_ACCOUNT, rules, marks=marks)
+    rules = parts.konnector_rules(cluster, units) or rbac.FULL
+    role = rbac.cluster_role(_ACCOUNT, rules, marks=marks)
     yield step.of_cluster(cluster, CLUSTER_ROLE, role)
-    given = konnector.cluster_role_binding(_ACCOUNT, _ACCOUNT, marks=marks)
+    given = rbac.cluster_role_binding(_ACCOUNT, _ACCOUNT, marks=marks)
     yield step.of_cluster(cluster, CLUSTER_ROLE_BINDING, given)
     token = space.token_secret(names.KLUTCH_NAMESPACE, _ACCOUNT, marks=marks)
     yield step.of_cluster(cluster, SECRET, token)

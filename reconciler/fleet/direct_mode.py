@@ -6,7 +6,7 @@ from typing import Final
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.blueprints import binding, konnector, rights, space
+from reconciler.blueprints import binding, konnector, rbac, space
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names
 from reconciler.core.live import control_plane_ref_name
@@ -133,13 +133,13 @@ def _konnector(
     step, spec = Step(7, cluster.name), cluster.konnector
     marks = parts.ownership(fleet, cluster.name)
     minimal = parts.konnector_rules(cluster, units)
-    rules = rights.FULL
+    rules = rbac.FULL
     if minimal is not None:
-        rules = (*minimal, *rights.minimal_inside(footing.consumer_secret))
+        rules = (*minimal, *rbac.minimal_inside(footing.consumer_secret))
     account = space.service_account(names.KLUTCH_NAMESPACE, names.KONNECTOR, marks=marks)
     yield step.of_cluster(cluster, SERVICE_ACCOUNT, account)
-    yield step.of_cluster(cluster, CLUSTER_ROLE, konnector.cluster_role(_ROLE, rules, marks=marks))
-    given = konnector.cluster_role_binding(_ROLE, names.KONNECTOR, marks=marks)
+    yield step.of_cluster(cluster, CLUSTER_ROLE, rbac.cluster_role(_ROLE, rules, marks=marks))
+    given = rbac.cluster_role_binding(_ROLE, names.KONNECTOR, marks=marks)
     yield step.of_cluster(cluster, CLUSTER_ROLE_BINDING, given)
     # The original's needs all rights, so what can do with less is ours.
     confined = minimal is not None

@@ -5,11 +5,11 @@ Translates fleet values into what blueprints take. Refuses to know which objects
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from reconciler.blueprints import rights
+from reconciler.blueprints import rbac
 from reconciler.blueprints.binding import Resource
-from reconciler.blueprints.kubeconfig import Destination
 from reconciler.blueprints.objects import Marks, ownership_labels
-from reconciler.blueprints.rights import Claimed
+from reconciler.blueprints.rbac import Claimed
+from reconciler.blueprints.space import Destination
 from reconciler.core import keys
 from reconciler.core.live import Address
 from reconciler.core.manifest import JSON, Manifest
@@ -97,7 +97,7 @@ def konnector_rules(cluster: AppCluster, units: Iterable[Unit]) -> tuple[Manifes
         return None
     listed = list(units)
     bound = [(unit.key.group, unit.key.resource) for unit in listed]
-    return rights.minimal(bound, [one for unit in listed for one in claimed(unit)])
+    return rbac.minimal(bound, [one for unit in listed for one in claimed(unit)])
 
 
 def claimed(unit: Unit) -> tuple[Claimed, ...]:

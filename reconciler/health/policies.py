@@ -9,7 +9,7 @@ from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.blueprints import cel, policies, rights
+from reconciler.blueprints import cel, policies, rbac
 from reconciler.blueprints.policies import Policy, Rule, of_kind
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, get_map, get_maps, get_text, get_texts
@@ -241,7 +241,7 @@ def _rules(scope: Scope) -> tuple[Manifest, ...]:
     The name of the Secret with its kubeconfig is known when it is deployed.
     """
     bound = [(one.group, one.plural) for one in scope.services]
-    return (*rights.minimal(bound, scope.claimed), *rights.minimal_inside(_ANY))
+    return (*rbac.minimal(bound, scope.claimed), *rbac.minimal_inside(_ANY))
 
 
 def _only(rules: Sequence[Manifest]) -> str:

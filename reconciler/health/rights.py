@@ -20,7 +20,7 @@ from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints.binding import Resource
-from reconciler.blueprints.rights import Claimed
+from reconciler.blueprints.rbac import Claimed
 from reconciler.core import names
 from reconciler.core.refs import (
     ADMISSION_POLICY,

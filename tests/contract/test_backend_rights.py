@@ -17,7 +17,7 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
-from reconciler.blueprints import access, space_konnector
+from reconciler.blueprints import rbac
 from reconciler.blueprints.objects import build
 from reconciler.controller.events import Recorder, Source
 from reconciler.controller.fence import WriteFence
@@ -184,7 +184,7 @@ async def test_default_mode(control_plane, namespace):
         await applied_again(stage)
         assert stage.refused(space) == set()
     own = "klutch-bind", "klutch-bind-own"
-    assert stage.idle(*own, handed_out=access.binder_role()) == set()
+    assert stage.idle(*own, handed_out=rbac.binder_role()) == set()
 
 
 async def applied_again(stage: Stage) -> None:
@@ -269,7 +269,7 @@ async def answered(space: Space) -> None:
 
 async def no_right_everywhere(space: Space) -> None:
     """Leave a ClusterRoleBinding there as the original does (protocol-bind.md F1)."""
-    made = access.everywhere(await space.at(space.everywhere(NAMESPACE, space.name)))
+    made = rbac.binding_everywhere(await space.at(space.everywhere(NAMESPACE, space.name)))
     await space.cluster.create(made, CLUSTER_ROLE_BINDING, manager="tests")
     await gone(space.cluster, everywhere(space))
 
@@ -361,7 +361,7 @@ async def test_control_plane_mode(control_plane, namespace):
         await deleted_with_its_data(app)
         assert stage.refused(app.space) == set()
     own = "klutch-bind-control-plane-mode"
-    connector = space_konnector.role(app.space.name)
+    connector = rbac.control_plane_role(app.space.name)
     assert stage.idle(own, handed_out=connector) == set()
     assert stage.own(own) & stage.own("klutch-bind-own") == set()
 

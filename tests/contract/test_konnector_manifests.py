@@ -15,8 +15,8 @@ import yaml
 
 import konnector
 from konnector import settings
-from reconciler.blueprints import rights
-from reconciler.blueprints.rights import Claimed
+from reconciler.blueprints import rbac
+from reconciler.blueprints.rbac import Claimed
 from reconciler.core import names
 from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import (
@@ -331,8 +331,8 @@ def test_klutchctl_gives_the_same():
     """But it gives all of them by one ClusterRole, and the Secret by its name."""
     secret = "kubeconfig-abc"
     claims = [Claimed("", "secrets", down=True)]
-    rules = rights.minimal([(BOUND, one) for one in PLURALS.split()], claims)
-    assert rights_of(rules) | rights_of(rights.minimal_inside(secret)) == (
+    rules = rbac.minimal([(BOUND, one) for one in PLURALS.split()], claims)
+    assert rights_of(rules) | rights_of(rbac.minimal_inside(secret)) == (
         EVERYWHERE | OF_THE_LEASE | {one._replace(only=secret) for one in OWN_SECRETS}
     )
 
@@ -343,7 +343,7 @@ async def test_a_right_to_create_what_is_named_is_enough_for_an_apply(app_cluste
     made = without_services(deployed.built(MINIMAL))
     for one in made:
         if one["kind"] == "Role":
-            one["rules"] = rights.minimal_inside(own)
+            one["rules"] = rbac.minimal_inside(own)
     secret = {
         **object_of(SECRET),
         "metadata": {"name": own, "namespace": names.KLUTCH_NAMESPACE},

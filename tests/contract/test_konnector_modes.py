@@ -17,9 +17,9 @@ from klutchctl.sandbox.state import Role
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import binding as blueprint
-from reconciler.blueprints import rights
+from reconciler.blueprints import rbac
 from reconciler.blueprints.objects import Marks, build
-from reconciler.blueprints.rights import Claimed
+from reconciler.blueprints.rbac import Claimed
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, get, get_text, uid_of
 from reconciler.core.manifest import put as put_in
@@ -115,7 +115,7 @@ async def all_is_well(reading: Awaitable[Any]) -> bool:
 async def beside(managed: Managed) -> AsyncIterator[Beside]:
     """Let the backend serve an AppClusterBinding, and lead a konnector's ways past listeners."""
     offer, plane = managed.offer, managed.plane
-    rules = rights.minimal([(offer.group, "databases")], [Claimed("", "secrets", down=True)])
+    rules = rbac.minimal([(offer.group, "databases")], [Claimed("", "secrets", down=True)])
     async with (
         account(managed.app, rules) as app_token,
         fronting(managed.app) as to_app,
@@ -180,8 +180,8 @@ async def test_the_app_clusters_kubeconfig_is_renewed_without_a_restart(managed:
     async with (
         beside(managed) as there,
         a_way(managed.app) as (new_way, lists),
-        account(managed.plane, rights.FULL) as elsewhere,
-        account(managed.app, rights.FULL) as renewed,
+        account(managed.plane, rbac.FULL) as elsewhere,
+        account(managed.app, rbac.FULL) as renewed,
         there.konnector(),
     ):
         await until(lambda: all_is_well(managed.binding()))
@@ -210,7 +210,7 @@ async def test_a_kubeconfig_that_was_renewed_while_another_led_is_used(managed: 
     async with (
         beside(managed) as there,
         a_way(managed.app) as (new_way, _),
-        account(managed.app, rights.FULL) as renewed,
+        account(managed.app, rbac.FULL) as renewed,
     ):
         lease = await held_by_another(managed)
         settings = replace(in_space(managed.space, SOURCE), leader_election=True)

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from konnector.decisions.sides import APP_CLUSTER
-from reconciler.blueprints import kubeconfig as kubeconfig_text
-from reconciler.blueprints import rights
+from reconciler.blueprints import rbac
+from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import SECRET
@@ -153,7 +153,7 @@ async def test_beside_the_control_plane_the_lease_is_given_back_too(
     managed: Managed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then another takes it which is told its name, and another key of another Secret."""
-    async with account(managed.app, rights.FULL) as token, managed.backend():
+    async with account(managed.app, rbac.FULL) as token, managed.backend():
         kubeconfig = content(managed.app.connection, token)
         await managed.make_secret(kubeconfig)
         await managed.apply(managed.offer.resource)
@@ -184,8 +184,8 @@ async def test_a_start_that_waits_for_the_app_cluster_ends_at_the_first_signal(
     managed: Managed, tmp_path: Path
 ) -> None:
     """A.1: a pod that is deleted meanwhile does not sit out its grace period."""
-    nowhere = kubeconfig_text.Destination("https://127.0.0.1:1", "", "", managed.namespace)
-    text = kubeconfig_text.text(nowhere, Secret("token"))
+    nowhere = spaces.Destination("https://127.0.0.1:1", "", "", managed.namespace)
+    text = spaces.kubeconfig(nowhere, Secret("token"))
     made = build(SECRET, "away", namespace=managed.namespace, data={"kubeconfig": b64(text)})
     await managed.plane.cluster.create(made, SECRET, manager="tests")
     command = of_control_plane(managed, "away")
@@ -266,8 +266,8 @@ async def test_what_hinders_a_start_is_told_in_one_sentence(
         assert (code, err.count("\n")) == (1, 1), err
         assert err.startswith(f"Error: {sentence}"), err
     nobody = tmp_path / "nobody"
-    where_to = kubeconfig_text.Destination("https://127.0.0.1:1", "", "", managed.namespace)
-    nobody.write_text(kubeconfig_text.text(where_to, Secret("token")))
+    where_to = spaces.Destination("https://127.0.0.1:1", "", "", managed.namespace)
+    nobody.write_text(spaces.kubeconfig(where_to, Secret("token")))
     run = [*of_control_plane(at, "any"), where, f"--kubeconfig={nobody}", *UNSERVED]
     code, err = await told(run)
     assert (code, err.count("\n")) == (1, 1), err

@@ -11,8 +11,8 @@ from datetime import timedelta
 
 from konnector.decisions.claimed import CONFLICT
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.blueprints import rights
-from reconciler.blueprints.rights import Claimed
+from reconciler.blueprints import rbac
+from reconciler.blueprints.rbac import Claimed
 from reconciler.core import keys, names
 from reconciler.core.manifest import (
     Manifest,
@@ -64,8 +64,8 @@ class Stage:
 @asynccontextmanager
 async def staged(scene: Scene) -> AsyncIterator[Stage]:
     claims = [Claimed("", "secrets", down=True)]
-    inside = rights.minimal_inside(scene.secret)
-    rules = (*rights.minimal([(scene.offer.group, "databases")], claims), *inside)
+    inside = rbac.minimal_inside(scene.secret)
+    rules = (*rbac.minimal([(scene.offer.group, "databases")], claims), *inside)
     async with (
         account(scene.app, rules) as token,
         fronting(scene.app) as to_app,

@@ -15,7 +15,7 @@ from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.apply import credential_note
 from reconciler.apply.writes import Writes
-from reconciler.blueprints import kubeconfig
+from reconciler.blueprints import space as spaces
 from reconciler.controller.fence import WriteFence
 from reconciler.core import keys, names
 from reconciler.core.live import control_plane_ref_name
@@ -195,13 +195,13 @@ async def kubeconfig_text(scene: Scene) -> str:
 
     text = base64.b64decode(await eventually(token)).decode()
     connection = scene.plane.connection
-    to = kubeconfig.Destination(
+    to = spaces.Destination(
         server=connection.server,
         ca=connection.ca or "",
         tls_server_name="",
         namespace=scene.space,
     )
-    return base64.b64encode(kubeconfig.text(to, Secret(text)).encode()).decode()
+    return base64.b64encode(spaces.kubeconfig(to, Secret(text)).encode()).decode()
 
 
 async def export(scene: Scene) -> None:

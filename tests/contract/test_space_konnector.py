@@ -10,7 +10,7 @@ import pytest
 
 from bind.app_cluster import konnector
 from bind.app_cluster_binding import Seen, Space, Terms
-from reconciler.blueprints import space_konnector
+from reconciler.blueprints import konnector as blueprint
 from reconciler.core import keys
 from reconciler.core.decision import Apply, Patch, Step
 from reconciler.core.manifest import Manifest, get_map, get_maps, get_text
@@ -45,8 +45,8 @@ class Deployed:
         return await self.plane.cluster.get(self.ref)
 
     async def original(self, overrides: Manifest) -> None:
-        home = space_konnector.Home("a", "shop", self.space, "s")
-        made = space_konnector.deployment(home, image="x:1", overrides=overrides, confined=False)
+        home = blueprint.SpaceKonnector("a", "shop", self.space, "s")
+        made = blueprint.space_deployment(home, image="x:1", overrides=overrides, confined=False)
         await self.plane.cluster.create(made, DEPLOYMENT, manager="example-backend")
 
     async def look(self, overrides: Manifest) -> list[Step]:

@@ -18,7 +18,6 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import binding as blueprint
-from reconciler.blueprints import kubeconfig
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import keys, names
@@ -196,7 +195,7 @@ async def an_app_cluster_binds(tenant: Tenant) -> None:
     made = spaces.kubeconfig_secret(
         tenant.team,
         "shop-kubeconfig",
-        destination=kubeconfig.Destination("https://app.example:6443", "", "", ""),
+        destination=spaces.Destination("https://app.example:6443", "", "", ""),
         token=Secret("a.b.c"),
         marks=UNMARKED,
     )

@@ -16,7 +16,6 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import binding as blueprint
-from reconciler.blueprints import kubeconfig
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.controller.clock import Clock
@@ -113,7 +112,7 @@ class Scene:
         self, live: LiveCluster, namespace: str, name: str, *, token: str
     ) -> None:
         connection = self.plane.connection
-        to = kubeconfig.Destination(connection.server, connection.ca or "", "", self.space)
+        to = spaces.Destination(connection.server, connection.ca or "", "", self.space)
         made = spaces.kubeconfig_secret(
             namespace, name, destination=to, token=Secret(token), marks=UNMARKED
         )
@@ -229,7 +228,7 @@ class Managed:
     async def make_secret(self, content: str | None = None) -> None:
         """Make the Secret with the app cluster's kubeconfig, that of a robot that may do all."""
         connection = self.app.connection
-        to = kubeconfig.Destination(connection.server, connection.ca or "", "", "")
+        to = spaces.Destination(connection.server, connection.ca or "", "", "")
         app = self.app.cluster
         token = "x" if content else await robots.token_for_all(app, self.app_namespace)
         made = spaces.kubeconfig_secret(

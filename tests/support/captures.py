@@ -17,7 +17,7 @@ from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import named
 from klutchctl.sandbox.progress import Quiet
 from klutchctl.sandbox.state import Role, Wanted
-from reconciler.blueprints import kubeconfig
+from reconciler.blueprints import space as spaces
 from reconciler.core import names
 from reconciler.core.errors import AlreadyExists, NotServed
 from reconciler.core.manifest import (
@@ -263,14 +263,14 @@ class _Making:
         live = self._places[way.place]
         ref = Ref(live.name, SECRET, way.namespace, way.account)
 
-        to = kubeconfig.Destination(
+        to = spaces.Destination(
             server=live.connection.server,
             ca=live.connection.ca or "",
             tls_server_name="",
             namespace=way.namespace if way.place == CONTROL_PLANE else "",
         )
         issued = base64.b64decode(await self._token(live, ref)).decode()
-        return base64.b64encode(kubeconfig.text(to, Secret(issued)).encode()).decode()
+        return base64.b64encode(spaces.kubeconfig(to, Secret(issued)).encode()).decode()
 
     async def _token(self, live: LiveCluster, ref: Ref) -> str:
         """Return the token in a Secret, once a controller has put it there."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from klutchctl.sandbox.layout import Layout
 from konnector.program import Konnector
-from reconciler.blueprints import kubeconfig
+from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest, get_text
@@ -68,8 +68,8 @@ def fronting(live: LiveCluster) -> FaultProxy:
 
 def content(way: Connection, token: str, namespace: str = "") -> str:
     """Return a kubeconfig that leads this way."""
-    to = kubeconfig.Destination(way.server, way.ca or "", "", namespace)
-    return kubeconfig.text(to, Secret(token))
+    to = spaces.Destination(way.server, way.ca or "", "", namespace)
+    return spaces.kubeconfig(to, Secret(token))
 
 
 async def put(live: LiveCluster, namespace: str, name: str, text: str) -> None:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from reconciler.blueprints import konnector, space
+from reconciler.blueprints import rbac, space
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import Manifest, get_text
@@ -47,7 +47,7 @@ async def _admitted(live: LiveCluster, name: str) -> str:
     """Make a ServiceAccount an administrator, and return a token of it."""
     account = space.service_account(_NAMESPACE, name, marks=UNMARKED)
     await live.cluster.create(account, SERVICE_ACCOUNT, manager=_MANAGER)
-    given = konnector.cluster_role_binding("cluster-admin", name, marks=UNMARKED)
+    given = rbac.cluster_role_binding("cluster-admin", name, marks=UNMARKED)
     subject = {"kind": SERVICE_ACCOUNT.kind, "namespace": _NAMESPACE, "name": name}
     made: Manifest = {
         **build(CLUSTER_ROLE_BINDING, name),

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import konnector
-from reconciler.blueprints import access
 from reconciler.blueprints import policies as shipped
+from reconciler.blueprints import rbac
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names
@@ -156,13 +156,13 @@ def a_binder(place: Ground) -> Account:
         }
     }
     role = build(
-        CLUSTER_ROLE, names.space_cluster_role(place.space), rules=[*access.space_rules([export])]
+        CLUSTER_ROLE, names.space_cluster_role(place.space), rules=[*rbac.space_rules([export])]
     )
     given = [
-        access.binder_role(),
+        rbac.binder_role(),
         role,
-        access.in_space(place.space),
-        access.in_service_namespace(place.space, place.home),
+        rbac.binding_in_space(place.space),
+        rbac.binding_in_service_namespace(place.space, place.home),
     ]
     return _with_rights(place, given)
 
@@ -172,7 +172,7 @@ def a_binder_everywhere(place: Ground) -> Account:
     secrets = {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["*"]}
     role = build(CLUSTER_ROLE, names.space_cluster_role(place.space), rules=[secrets])
     uid = put(build(NAMESPACE, place.space), "x", "metadata", "uid")
-    everywhere = put(access.everywhere(uid), [], "metadata", "ownerReferences")
+    everywhere = put(rbac.binding_everywhere(uid), [], "metadata", "ownerReferences")
     return _with_rights(place, [role, everywhere])
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.blueprints import konnector
 from reconciler.blueprints import space as spaces
-from reconciler.blueprints import space_konnector
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys
 from reconciler.core.errors import Forbidden
@@ -141,8 +141,8 @@ async def test_what_the_original_left_is_confined_too(managed: Managed) -> None:
         managed.space, kubeconfig_name="shop-kubeconfig", pretty_name="shop", marks=marks
     )
     await create(bound, CLUSTER_BINDING, manager="example-backend")
-    home = space_konnector.Home(managed.namespace, "shop", managed.space, "shop-kubeconfig")
-    old = space_konnector.deployment(home, image="x:1", overrides={}, confined=False)
+    home = konnector.SpaceKonnector(managed.namespace, "shop", managed.space, "shop-kubeconfig")
+    old = konnector.space_deployment(home, image="x:1", overrides={}, confined=False)
     await create(old, DEPLOYMENT, manager="example-backend")
     async with managed.backend():
         await deploy(managed, {"image": "x:1"})

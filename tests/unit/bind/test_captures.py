@@ -18,8 +18,8 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
-from reconciler.blueprints import access
 from reconciler.blueprints import export as exports_of
+from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope, Terms
 from reconciler.core import conditions, keys, names
 from reconciler.core.decision import Create
@@ -212,7 +212,7 @@ def test_health_of_an_app_cluster(capture, live):
 
 def test_the_role_of_every_konnector():
     held = at("control-plane-mode", CLUSTER_ROLE, names.BINDER)
-    assert alike(access.binder_role()) == alike(held)
+    assert alike(rbac.binder_role()) == alike(held)
 
 
 @cases(API_SERVICE_EXPORT_REQUEST)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bind.cluster_binding import Seen, decide
-from reconciler.blueprints import access
+from reconciler.blueprints import rbac
 from reconciler.core import causes
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
 from reconciler.core.manifest import get, name_of
@@ -86,9 +86,11 @@ def test_the_message_of_a_silence_stays_the_same_while_it_lasts():
 
 
 EXPORTS = [export(claims=[SECRETS, CONFIG_MAPS]), export(crd("queues"), claims=[SECRETS])]
-IN_SPACE: Any = served(access.in_space(SPACE))
-ROLE: Any = live_like(access.space_role(space(), EXPORTS), uid="uid-of-role", resourceVersion="7")
-EVERYWHERE = live_like(access.everywhere(space()), uid="uid-of-everywhere", resourceVersion="7")
+IN_SPACE: Any = served(rbac.binding_in_space(SPACE))
+ROLE: Any = live_like(rbac.space_role(space(), EXPORTS), uid="uid-of-role", resourceVersion="7")
+EVERYWHERE = live_like(
+    rbac.binding_everywhere(space()), uid="uid-of-everywhere", resourceVersion="7"
+)
 CALM: Any = {"exports": EXPORTS, "role_binding": IN_SPACE, "cluster_role": ROLE}
 NAME = f"klutch-binder-{SPACE}"
 OF_OLD_SPACE = {"ownerReferences": [{"kind": "Namespace", "name": SPACE, "uid": "of-before"}]}
@@ -191,7 +193,7 @@ def test_writes_hold_only_for_what_was_looked_at():
                 assert get(body, "metadata") == {
                     "uid": "uid-of-RoleBinding", "resourceVersion": "7"
                 }  # fmt: skip
-                assert get(body, "subjects") == access.in_space(SPACE)["subjects"]
+                assert get(body, "subjects") == rbac.binding_in_space(SPACE)["subjects"]
 
 
 FOREIGN = {

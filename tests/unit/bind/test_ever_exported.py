@@ -3,7 +3,7 @@
 import pytest
 
 from bind import ever_exported
-from reconciler.blueprints import access
+from reconciler.blueprints import rbac
 from reconciler.core import keys
 from reconciler.core.decision import Patch
 from reconciler.core.manifest import JSON, Manifest, get, put
@@ -14,7 +14,7 @@ CLUSTER = "control-plane"
 
 def role(noted: str | None):
     annotations = {} if noted is None else {keys.EVER_EXPORTED: noted}
-    live = live_like(access.binder_role(), uid="u-1", resourceVersion="7")
+    live = live_like(rbac.binder_role(), uid="u-1", resourceVersion="7")
     return put(live, annotations, "metadata", "annotations")
 
 

@@ -16,7 +16,7 @@ from bind.service_namespace import (
     needs_search,
     obstacle,
 )
-from reconciler.blueprints import access
+from reconciler.blueprints import rbac
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
 from reconciler.core.durations import format_time
@@ -38,7 +38,7 @@ HOME = Home(SPACE, "dev")
 TARGET = f"{SPACE}-dev"
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 MARK = {"klutch.anynines.com/api-service-namespace": f"{SPACE}/dev"}
-RIGHTS = served(access.in_service_namespace(SPACE, TARGET))
+RIGHTS = served(rbac.binding_in_service_namespace(SPACE, TARGET))
 
 
 def namespace(name=TARGET, annotations=MARK, age=HOUR):
@@ -139,7 +139,7 @@ def test_a_new_namespace_says_whose_it_is():
     assert isinstance(made, Create)
     assert isinstance(rights, Create)
     assert annotations_of(made.manifest) == MARK | {keys.MADE_AT: format_time(NOW)}
-    assert rights.manifest == access.in_service_namespace(SPACE, TARGET)
+    assert rights.manifest == rbac.binding_in_service_namespace(SPACE, TARGET)
 
 
 def test_rights_are_given_in_the_namespace_that_was_chosen():

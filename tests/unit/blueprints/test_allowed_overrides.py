@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.blueprints.allowed_overrides import refused
+from reconciler.blueprints.overrides import refused
 
 OWN = "shop-kubeconfig"
 

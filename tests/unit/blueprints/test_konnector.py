@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.blueprints import konnector, rights
+from reconciler.blueprints import konnector, rbac
 from reconciler.blueprints.objects import UNMARKED, Marks
 from reconciler.core import names
 from reconciler.core.defaults import with_defaults
@@ -20,8 +20,8 @@ IMAGE = "public.ecr.aws/w5n9a2g2/klutch/konnector:v0.0.0"
 ROLE = names.KONNECTOR_CLUSTER_ROLE
 OURS = {
     "Deployment": konnector.deployment(IMAGE, {}, marks=UNMARKED),
-    "ClusterRole": konnector.cluster_role(ROLE, rights.FULL, marks=UNMARKED),
-    "ClusterRoleBinding": konnector.cluster_role_binding(ROLE, names.KONNECTOR, marks=UNMARKED),
+    "ClusterRole": rbac.cluster_role(ROLE, rbac.FULL, marks=UNMARKED),
+    "ClusterRoleBinding": rbac.cluster_role_binding(ROLE, names.KONNECTOR, marks=UNMARKED),
 }
 
 

@@ -2,7 +2,8 @@
 
 import yaml
 
-from reconciler.blueprints.kubeconfig import Destination, text
+from reconciler.blueprints.space import Destination
+from reconciler.blueprints.space import kubeconfig as text
 from reconciler.core.secret import Secret
 
 CA = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.blueprints.rights import Claimed, minimal, minimal_inside
+from reconciler.blueprints.rbac import Claimed, minimal, minimal_inside
 from reconciler.core.manifest import get_texts
 
 BOUND = [("shop.example", "databases"), ("shop.example", "queues"), ("b.example", "things")]

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.blueprints import space_konnector
-from reconciler.blueprints.space_konnector import Home
+from reconciler.blueprints import konnector
+from reconciler.blueprints.konnector import SpaceKonnector
 from reconciler.core.defaults import with_defaults
 from reconciler.core.manifest import covers, drop, get, get_map
 from reconciler.core.normalize import normalize
 
 RECORDED = Path(__file__).with_name("data").joinpath("space_konnector.yaml").read_text()
 PLAIN, OVERRIDDEN = yaml.safe_load_all(RECORDED)
-HOME = Home("team-a", "shop", "klutch-bind-team-a-shop", "shop-kubeconfig")
+HOME = SpaceKonnector("team-a", "shop", "klutch-bind-team-a-shop", "shop-kubeconfig")
 IMAGE = "public.ecr.aws/w5n9a2g2/klutch/konnector:v1.4.0"
 OVERRIDES = {
     "env": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
@@ -30,12 +30,12 @@ RECORDED_AS = {
 
 
 def container(**overrides):
-    return get(space_konnector.deployment(HOME, image=IMAGE, overrides=overrides), *CONTAINER)
+    return get(konnector.space_deployment(HOME, image=IMAGE, overrides=overrides), *CONTAINER)
 
 
 @pytest.mark.parametrize(("overrides", "recorded"), RECORDED_AS.values(), ids=RECORDED_AS)
 def test_it_is_the_originals_field_by_field(overrides, recorded):
-    made = space_konnector.deployment(HOME, image=IMAGE, overrides=overrides, confined=False)
+    made = konnector.space_deployment(HOME, image=IMAGE, overrides=overrides, confined=False)
     ours, theirs = normalize(with_defaults(made)), normalize(drop(recorded, "status"))
     # The original loses a false on the way.
     lost = ("spec", "template", "spec", "containers", "konnector", "securityContext")
@@ -113,5 +113,5 @@ def test_memory_is_limited_whatever_resources_say(resources, want):
 
 
 def test_a_konnector_as_the_original_has_it_is_not_confined():
-    plain = space_konnector.deployment(HOME, image=IMAGE, overrides={}, confined=False)
+    plain = konnector.space_deployment(HOME, image=IMAGE, overrides={}, confined=False)
     assert get_map(plain, *CONTAINER).keys() == {"name", "image", "args", "env", "readinessProbe"}

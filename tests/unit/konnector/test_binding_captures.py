@@ -19,7 +19,7 @@ from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.blueprints import kubeconfig
+from reconciler.blueprints import space as spaces
 from reconciler.core import conditions
 from reconciler.core.decision import status_patch
 from reconciler.core.durations import format_time
@@ -106,8 +106,8 @@ def of_crd(offer):
 
 
 def kubeconfig_secret(capture, live, content=None):
-    leads_to = kubeconfig.Destination("https://plane.example", "", "", space_of(capture, live))
-    text = kubeconfig.text(leads_to, Secret("token")).encode() if content is None else content
+    leads_to = spaces.Destination("https://plane.example", "", "", space_of(capture, live))
+    text = spaces.kubeconfig(leads_to, Secret("token")).encode() if content is None else content
     return {"data": {"kubeconfig": base64.b64encode(text).decode()}}
 
 

@@ -10,7 +10,7 @@ from konnector.decisions import secret
 from konnector.decisions.cluster_binding import PULSE, Seen, decide, mirror, source_place, to_probe
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.blueprints import kubeconfig
+from reconciler.blueprints import space as spaces
 from reconciler.core.decision import Apply, Decision, Patch, Task, status_patch
 from reconciler.core.durations import format_time
 from reconciler.core.manifest import ref_of
@@ -23,8 +23,8 @@ UID = {"klutchctl.dev/space-uid": "uid-of-space"}
 
 
 def kubeconfig_of(server="https://plane.example", namespace=SPACE, token="canary-token"):
-    leads_to = kubeconfig.Destination(server, "", "", namespace)
-    return kubeconfig.text(leads_to, Secret(token)).encode()
+    leads_to = spaces.Destination(server, "", "", namespace)
+    return spaces.kubeconfig(leads_to, Secret(token)).encode()
 
 
 LAST = kubeconfig_of(token="canary-token-of-yesterday")

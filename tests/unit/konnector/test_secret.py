@@ -7,7 +7,7 @@ import pytest
 
 from konnector.decisions import secret
 from konnector.decisions.secret import judge
-from reconciler.blueprints import kubeconfig
+from reconciler.blueprints import space as spaces
 from reconciler.core.refs import ObjectKey
 from reconciler.core.secret import Secret
 
@@ -20,8 +20,8 @@ BINDING: Any = {
 
 
 def content(server="https://plane.example", namespace="cluster-a1", token=TOKEN, tls=""):
-    leads_to = kubeconfig.Destination(server, "", tls, namespace)
-    return kubeconfig.text(leads_to, Secret(token)).encode()
+    leads_to = spaces.Destination(server, "", tls, namespace)
+    return spaces.kubeconfig(leads_to, Secret(token)).encode()
 
 
 def holding(data, key="kubeconfig"):

@@ -7,7 +7,7 @@ import pytest
 from konnector import settings
 from konnector.main import run
 from konnector.settings import ControlPlaneMode, Settings
-from reconciler.blueprints import konnector, space_konnector
+from reconciler.blueprints import konnector
 from reconciler.blueprints.objects import UNMARKED
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import get_map, get_maps, get_texts, name_of
@@ -194,8 +194,8 @@ def container_of(deployment):
 
 
 def test_what_a_backend_deploys_starts_beside_the_control_plane():
-    home = space_konnector.Home("team-a", "shop", SPACE.space, SPACE.secret_name, "admin")
-    container = container_of(space_konnector.deployment(home, image="x", overrides={}))
+    home = konnector.SpaceKonnector("team-a", "shop", SPACE.space, SPACE.secret_name, "admin")
+    container = container_of(konnector.space_deployment(home, image="x", overrides={}))
     told = {**ENVIRON, "POD_NAMESPACE": home.space}
     assert {name_of({"metadata": one}) for one in get_maps(container, "env")} == told.keys()
     # The kubelet puts the variable in its place.

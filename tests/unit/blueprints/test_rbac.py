@@ -3,7 +3,7 @@
 import itertools
 from typing import Any
 
-from reconciler.blueprints import access
+from reconciler.blueprints import rbac
 from tests.support.space_objects import CONFIG_MAPS, SECRETS, SPACE, crd, export, space
 
 SHOP = "shop.example"
@@ -18,11 +18,11 @@ def test_rules_are_sorted_and_none_is_there_twice_whatever_the_order_of_exports(
     kinds = [("", "configmaps"), ("", "secrets"), (SHOP, "databases"), (SHOP, "queues")]
     want = [{"apiGroups": [group], "resources": [one], "verbs": EVERYTHING} for group, one in kinds]
     for order in itertools.permutations(exports):
-        assert access.space_rules(order) == want
+        assert rbac.space_rules(order) == want
 
 
 def test_a_space_without_exports_gives_nothing():
-    assert access.space_role(space(), [])["rules"] == []
+    assert rbac.space_role(space(), [])["rules"] == []
 
 
 def test_what_is_cluster_scoped_goes_with_its_space():
@@ -33,12 +33,12 @@ def test_what_is_cluster_scoped_goes_with_its_space():
         "uid": f"uid-of-{SPACE}",
         "controller": True,
     }
-    for made in (access.space_role(space(), []), access.everywhere(space())):
+    for made in (rbac.space_role(space(), []), rbac.binding_everywhere(space())):
         assert made["metadata"] == {"name": f"klutch-binder-{SPACE}", "ownerReferences": [owner]}
 
 
 def test_a_konnector_may_handle_what_is_its_own_and_no_more():
-    role: Any = access.binder_role()
+    role: Any = rbac.binder_role()
     allowed = {
         (rule["apiGroups"][0], rule["resources"][0]): set(rule["verbs"]) for rule in role["rules"]
     }

@@ -1,0 +1,244 @@
+"""The RBAC objects of Klutch: what konnectors may do, on the control plane and in app clusters.
+
+On the control plane (protocol-bind.md B.5, C.6) names and rules are those of the original, so that
+either backend can take over from the other; but rules are sorted and none is there twice (F21).
+
+In an app cluster (`rbac: Full` and `Minimal` of the fleet) the minimal rules follow from what is
+bound and claimed, by what a konnector does there (protocol-konnector.md A to E), which never
+replaces a whole object. They are enough for our konnector only: the original's expects to do
+anything, which is Full.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.blueprints.export import claims_of
+from reconciler.blueprints.objects import UNMARKED, Marks, build
+from reconciler.core import names
+from reconciler.core.keys import KLUTCH_GROUP
+from reconciler.core.manifest import Manifest, get_text, name_of, put, uid_of
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CRD,
+    EVENT,
+    LEASE,
+    NAMESPACE,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Kind,
+)
+
+FULL: Final[tuple[Manifest, ...]] = ({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},)
+
+# Verbs on the control plane, in the order of the original.
+_EVERYTHING: Final = ("get", "list", "watch", "update", "patch", "delete", "create")
+_HANDLE: Final = ("create", "delete", "patch", "update", "get", "list", "watch")
+_HANDLE_BINDINGS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
+_READ: Final = ("get", "watch", "list")
+_STATUS: Final = ("get", "patch", "update")
+# Verbs in app clusters.
+_LOOK: Final = ("get", "list", "watch")
+_CHANGE: Final = ("patch",)
+_ALL: Final = ("create", "delete", *_LOOK, *_CHANGE)
+_BINDINGS: Final = "apiservicebindings"
+
+
+def binder_role() -> Manifest:
+    """Return ClusterRole `klutch-binder`: what every konnector may do in its own space."""
+    rules = (
+        _rule(KLUTCH_GROUP, ["apiserviceexportrequests"], _HANDLE),
+        _rule(NAMESPACE.group, [NAMESPACE.plural], ("get",)),
+        _rule(SECRET.group, [SECRET.plural], _READ),
+        _rule(KLUTCH_GROUP, ["clusterbindings"], _READ),
+        _rule(KLUTCH_GROUP, ["clusterbindings/status"], _STATUS),
+        _rule(KLUTCH_GROUP, ["apiserviceexports"], _READ),
+        _rule(KLUTCH_GROUP, ["apiserviceexports/status"], _STATUS),
+        _rule(KLUTCH_GROUP, ["apiservicenamespaces"], _HANDLE),
+    )
+    return build(CLUSTER_ROLE, names.BINDER, rules=rules)
+
+
+def binding_in_space(space: str) -> Manifest:
+    """Return the RoleBinding in a space that gives its konnector ClusterRole `klutch-binder`."""
+    role = (CLUSTER_ROLE, names.BINDER)
+    return _binding(ROLE_BINDING, names.BINDER, role, (space, names.BINDER), namespace=space)
+
+
+def binding_in_service_namespace(space: str, namespace: str) -> Manifest:
+    """Return the RoleBinding in a service namespace to the ClusterRole of its space."""
+    role = (CLUSTER_ROLE, names.space_cluster_role(space))
+    return _binding(ROLE_BINDING, names.BINDER, role, (space, names.BINDER), namespace=namespace)
+
+
+def space_role(space: Manifest, exports: Iterable[Manifest]) -> Manifest:
+    """Return ClusterRole `klutch-binder-<space>`: everything with what is exported and claimed.
+
+    It goes with the space, which is a live Namespace.
+    """
+    role = build(CLUSTER_ROLE, names.space_cluster_role(name_of(space)), rules=space_rules(exports))
+    return put(role, [_owner(space)], "metadata", "ownerReferences")
+
+
+def binding_everywhere(space: Manifest) -> Manifest:
+    """Return the ClusterRoleBinding to that ClusterRole: rights in the namespaces of everybody.
+
+    For consumer scope `Cluster` only; in any other it must not exist for a moment (F1).
+    """
+    name = names.space_cluster_role(name_of(space))
+    account = (name_of(space), names.BINDER)
+    binding = _binding(CLUSTER_ROLE_BINDING, name, (CLUSTER_ROLE, name), account)
+    return put(binding, [_owner(space)], "metadata", "ownerReferences")
+
+
+def space_rules(exports: Iterable[Manifest]) -> Sequence[Manifest]:
+    """Return one rule for each kind that an export exports or claims, by group and plural."""
+    kinds = set[tuple[str, str]]()
+    for export in exports:
+        plural = get_text(export, "spec", "names", "plural")
+        kinds.add((get_text(export, "spec", "group"), plural))
+        for claim in claims_of(export):
+            kinds.add((get_text(claim, "group"), get_text(claim, "resource")))
+    return [_rule(group, [plural], _EVERYTHING) for group, plural in sorted(kinds)]
+
+
+def control_plane_role(space: str) -> Manifest:
+    """Return the Role for what only a konnector that runs on the control plane does there."""
+    rules = (
+        _rule(KLUTCH_GROUP, [_BINDINGS], _HANDLE_BINDINGS),
+        _rule(KLUTCH_GROUP, [f"{_BINDINGS}/status"], ("patch", "update")),
+        _rule(LEASE.group, [LEASE.plural], _HANDLE_BINDINGS),
+    )
+    return build(ROLE, names.CONTROL_PLANE_CONNECTOR, namespace=space, rules=rules)
+
+
+def control_plane_role_binding(space: str) -> Manifest:
+    """Return what gives that Role to the space's ServiceAccount."""
+    name = names.CONTROL_PLANE_CONNECTOR
+    return _binding(ROLE_BINDING, name, (ROLE, name), (space, names.BINDER), namespace=space)
+
+
+def cluster_role(name: str, rules: Sequence[Manifest], *, marks: Marks) -> Manifest:
+    """Return a ClusterRole in an app cluster."""
+    return build(CLUSTER_ROLE, name, marks=marks, rules=list(rules))
+
+
+def cluster_role_binding(name: str, account: str, *, marks: Marks) -> Manifest:
+    """Return what gives the ClusterRole of this name to an account in namespace klutch-bind."""
+    holder = (names.KLUTCH_NAMESPACE, account)
+    return _binding(CLUSTER_ROLE_BINDING, name, (CLUSTER_ROLE, name), holder, marks=marks)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Claimed:
+    """A kind that an accepted permission claim names. `down`: its objects come from the provider.
+
+    What goes up only is never created or deleted in the app cluster (mapping.md 0).
+    """
+
+    group: str
+    plural: str
+    down: bool
+
+
+def minimal(bound: Collection[tuple[str, str]], claimed: Iterable[Claimed]) -> tuple[Manifest, ...]:
+    """Return the rules for any konnector that serves these (group, plural).
+
+    It may create any CRD: a POST, unlike an apply, has no name that a rule could be about.
+    """
+    crds = sorted(names.resource_name(plural, group) for group, plural in bound)
+    rules = [
+        # Which app namespaces there are, and whose cluster this is.
+        _least(NAMESPACE.group, [NAMESPACE.plural], _LOOK),
+        _least(CRD.group, [CRD.plural], (*_LOOK, "create")),
+        _least(EVENT.group, [EVENT.plural], ("create", *_CHANGE)),
+    ]
+    if crds:
+        rules.append(_least(CRD.group, [CRD.plural], ("delete", *_CHANGE), only=crds))
+    return (*rules, *_bound(bound), *_claimed(claimed))
+
+
+def minimal_inside(kubeconfig_secret: str) -> tuple[Manifest, ...]:
+    """Return what a konnector needs besides where it runs in the app cluster itself.
+
+    It installs the CRD of APIServiceBindings, reads them, mirrors the kubeconfig into that Secret
+    and holds a Lease. Of Secrets it can create that one only, and only by an apply, which says
+    the name before it is authorized.
+    """
+    crd = names.resource_name(_BINDINGS, KLUTCH_GROUP)
+    return (
+        _least(CRD.group, [CRD.plural], _CHANGE, only=[crd]),
+        _least(KLUTCH_GROUP, [_BINDINGS], ("list", "watch", *_CHANGE)),
+        _least(KLUTCH_GROUP, [f"{_BINDINGS}/status"], _CHANGE),
+        _least(
+            SECRET.group, [SECRET.plural], ("create", *_LOOK, *_CHANGE), only=[kubeconfig_secret]
+        ),
+        _least(LEASE.group, [LEASE.plural], ("create",)),
+        _least(LEASE.group, [LEASE.plural], ("get", *_CHANGE), only=[names.KONNECTOR_LEASE]),
+    )
+
+
+def _bound(resources: Iterable[tuple[str, str]]) -> Iterable[Manifest]:
+    """Instances go up and, where they are born on the control plane, come down; statuses too.
+
+    Only their owners delete them.
+    """
+    for group, plurals in _by_group(resources):
+        yield _least(group, plurals, ("create", *_LOOK, *_CHANGE))
+        yield _least(group, [f"{plural}/status" for plural in plurals], _CHANGE)
+
+
+def _claimed(claims: Iterable[Claimed]) -> Iterable[Manifest]:
+    known = set(claims)
+    down = {(one.group, one.plural) for one in known if one.down}
+    up = {(one.group, one.plural) for one in known} - down
+    for group, plurals in _by_group(down):
+        yield _least(group, plurals, _ALL)
+    for group, plurals in _by_group(up):
+        yield _least(group, plurals, (*_LOOK, *_CHANGE))
+
+
+def _by_group(resources: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
+    plurals: dict[str, set[str]] = {}
+    for group, plural in resources:
+        plurals.setdefault(group, set()).add(plural)
+    return [(group, sorted(plurals[group])) for group in sorted(plurals)]
+
+
+def _least(
+    group: str, resources: list[str], verbs: Iterable[str], *, only: list[str] | None = None
+) -> Manifest:
+    rule = _rule(group, resources, sorted(verbs))
+    return rule if only is None else {**rule, "resourceNames": only}
+
+
+def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> Manifest:
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+
+
+def _binding(
+    kind: Kind,
+    name: str,
+    role: tuple[Kind, str],
+    account: tuple[str, str],
+    *,
+    namespace: str = "",
+    marks: Marks = UNMARKED,
+) -> Manifest:
+    """Return what gives a role to the ServiceAccount `account` (namespace, name)."""
+    subject = {"kind": SERVICE_ACCOUNT.kind, "name": account[1], "namespace": account[0]}
+    given = {"apiGroup": role[0].group, "kind": role[0].kind, "name": role[1]}
+    return build(kind, name, namespace=namespace, marks=marks, subjects=[subject], roleRef=given)
+
+
+def _owner(space: Manifest) -> Manifest:
+    return {
+        "apiVersion": NAMESPACE.api_version,
+        "kind": NAMESPACE.kind,
+        "name": name_of(space),
+        "uid": uid_of(space),
+        "controller": True,
+    }
