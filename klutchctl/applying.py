@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from klutchctl import outputs, reach
-from klutchctl.reach import Reach
+from klutchctl import outputs
+from klutchctl.cluster_options import ClusterOptions
 from klutchctl.settings import Settings
 from klutchctl.signals import ending
 
@@ -79,13 +79,17 @@ def _answer(question: str, stream: TextIO) -> str:
 
 
 async def applied(
-    fleet: "Fleet", approved: "Plan", clusters: "Clusters", how: Reach, terms: Terms
+    fleet: "Fleet",
+    approved: "Plan",
+    clusters: "Clusters",
+    cluster_options: ClusterOptions,
+    terms: Terms,
 ) -> "tuple[Report, ExitCode | None]":
     """Apply a plan, and show how far it is; a signal that ended it is told by its exit code.
 
     Raises Locked.
     """
-    from klutchctl.render.apply_progress import progress
+    from klutchctl.render.progress import progress
     from reconciler import apply as applying
     from reconciler.controller.lease import holder_here
 
@@ -93,7 +97,7 @@ async def applied(
     options = applying.Options(
         holder=holder_here(),
         now=lambda: datetime.now(UTC),
-        pace=reach.pace(how),
+        pace=cluster_options.pace(),
         wait=terms.wait,
         wait_seconds=terms.wait_timeout,
         force=terms.force,
@@ -113,20 +117,20 @@ def show(report: "Report", wanted: tuple[outputs.Output, ...], settings: Setting
     On standard output, text leaves out what went well: each step was told when it was done.
     """
     from klutchctl.exit_codes import ExitCode
-    from klutchctl.render import report_json, report_junit, report_text
+    from klutchctl.render import report as rendering
 
     def text(path: Path | None) -> str:
-        watched = path is None and sys.stdout.isatty()
+        watched = outputs.on_terminal(path)
         whole = path is not None or settings.verbose
-        return report_text.render(report, whole=whole, color=settings.color and watched)
+        return rendering.text(report, whole=whole, color=settings.color and watched)
 
     try:
         outputs.write(
             wanted,
             {
                 "text": text,
-                "json": lambda _: report_json.render(report),
-                "junit": lambda _: report_junit.render(report),
+                "json": lambda _: rendering.as_json(report),
+                "junit": lambda _: rendering.junit(report),
             },
         )
     except ExceptionGroup as failed:

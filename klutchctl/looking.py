@@ -5,8 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from klutchctl import reach
-from klutchctl.reach import Reach
+from klutchctl.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from reconciler.core.live import Live
@@ -33,7 +32,7 @@ class Look:
 async def look(
     fleet: "Fleet",
     clusters: "Clusters",
-    how: Reach,
+    options: ClusterOptions,
     *,
     only: Collection[str] | None,
     credentials: bool = False,
@@ -46,10 +45,10 @@ async def look(
 
     began = time.monotonic()
     live = await observe(
-        fleet, clusters, only=only, in_part=True, credentials=credentials, pace=reach.pace(how)
+        fleet, clusters, only=only, in_part=True, credentials=credentials, pace=options.pace()
     )
     seconds = time.monotonic() - began
-    found = await planned(fleet, live, clusters, how, only=only)
+    found = await planned(fleet, live, clusters, options, only=only)
     return replace(found, seconds=seconds + found.seconds)
 
 
@@ -57,7 +56,7 @@ async def planned(
     fleet: "Fleet",
     live: "Live",
     clusters: "Clusters",
-    how: Reach,
+    options: ClusterOptions,
     *,
     only: Collection[str] | None,
 ) -> Look:
@@ -69,7 +68,7 @@ async def planned(
     if not (decided.questions.in_use or decided.questions.bodies):
         return Look(live, decided.plan)
     began = time.monotonic()
-    live = await answer(fleet, live, clusters, decided.questions, pace=reach.pace(how))
+    live = await answer(fleet, live, clusters, decided.questions, pace=options.pace())
     seconds = time.monotonic() - began
     return Look(live, planner.plan(fleet, live, only=only), seconds)
 

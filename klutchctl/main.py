@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
-from klutchctl import reach, settings
+from klutchctl import cluster_options, settings
 from klutchctl.arguments import globals_first, is_verbose
 from klutchctl.commands import (
     apply,
@@ -154,9 +154,9 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
         raise typer.BadParameter(
             f"`{context.invoked_subcommand}` has no use for --cluster and --selector"
         )
-    options = reach.Reach(
+    options = cluster_options.ClusterOptions(
         clusters=tuple(cluster or ()),
-        selector=reach.selector(selector),
+        selector=cluster_options.selector(selector),
         kubeconfig=kubeconfig,
         parallelism=parallelism,
         qps=qps,
@@ -167,7 +167,7 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
         allow_networks=tuple(allow_networks or ()),
         allow_unreachable=allow_unreachable,
     )
-    reach.set_on(context, options)
+    cluster_options.set_on(context, options)
 
 
 def main() -> None:
@@ -201,8 +201,8 @@ def run(arguments: list[str]) -> int:
             import traceback
 
             traceback.print_exception(error)
-        from klutchctl.outcome import first
-        from klutchctl.render.visible import visible_lines
+        from klutchctl.exit_status import first
+        from klutchctl.render.terminal import visible_lines
 
         leaves = list(_leaves(error))
         for leaf in leaves:

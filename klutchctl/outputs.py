@@ -1,6 +1,7 @@
 """`-o FORMAT[=PATH]`: one result in several formats, to standard output or files."""
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +51,13 @@ def _writable(text: str, path: Path) -> Path:
     return path
 
 
+def on_terminal(path: Path | None) -> bool:
+    """Tell whether somebody watches what is written there, which None, standard output, may be."""
+    return path is None and sys.stdout.isatty()
+
+
 def write(outputs: Sequence[Output], render: Mapping[str, Callable[[Path | None], str]]) -> None:
-    """Render what was asked for; a renderer is told the path, None for standard output.
+    """Render what was asked for; a renderer gets the path, None for standard output.
 
     What cannot be written keeps nothing else from it. Raises the OSErrors in a group then; where
     there is none but that whoever read standard output has had enough, BrokenPipeError.

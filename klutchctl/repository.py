@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from klutchctl.reach import Reach
-from klutchctl.render.visible import visible
+from klutchctl.cluster_options import ClusterOptions
+from klutchctl.render.terminal import visible
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import InvalidRepository, Problem
 from reconciler.core.tree import Tree
@@ -70,21 +70,21 @@ def _usable(found: T | None, problems: Sequence[Problem]) -> T:
     return found
 
 
-def chosen(fleet: Fleet, how: Reach) -> frozenset[str] | None:
+def chosen(fleet: Fleet, options: ClusterOptions) -> frozenset[str] | None:
     """Return the app clusters that --cluster and --selector leave; None, all, without both.
 
     Raises ConfigError where that is none, or a name is unknown.
     """
-    if not how.clusters and how.selector is None:
+    if not options.clusters and options.selector is None:
         return None
-    unknown = sorted(set(how.clusters) - set(fleet.clusters))
+    unknown = sorted(set(options.clusters) - set(fleet.clusters))
     if unknown:
         known = ", ".join(sorted(fleet.clusters)) or "none"
         raise ConfigError(f"no such cluster: {', '.join(unknown)}", hint=f"There are: {known}")
-    labels = {name: fleet.clusters[name].labels for name in how.clusters or fleet.clusters}
-    if how.selector is None:
+    labels = {name: fleet.clusters[name].labels for name in options.clusters or fleet.clusters}
+    if options.selector is None:
         return frozenset(labels)
-    found = frozenset(select.selected(how.selector, labels))
+    found = frozenset(select.selected(options.selector, labels))
     if not found:
         raise ConfigError(
             f"matches no cluster of {len(labels)}",

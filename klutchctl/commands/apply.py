@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import outputs, reach
+from klutchctl import cluster_options, outputs
 from klutchctl.applying import FORMATS, Terms
+from klutchctl.cluster_options import ClusterOptions
 from klutchctl.exit_codes import ExitCode
-from klutchctl.reach import Reach
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
     if watch:
         from klutchctl.commands import watch as watching
 
-        options = watching.Options(
+        watch_options = watching.Options(
             path=target,
             url=watching.url(git),
             ref=ref,
@@ -117,20 +117,20 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
             "--repository": repository,
             "-o": output,
         }
-        return watching.run(context, options, refused=refused)
+        return watching.run(context, watch_options, refused=refused)
     if any(one is not None for one in (git, ref, listen)):
         raise typer.BadParameter("--git, --ref and --listen need --watch")
-    settings, how = of(context), reach.of(context)
+    settings, options = of(context), cluster_options.of(context)
     if repository is not None and not _is_plan(target):
         raise typer.BadParameter("--repository needs a saved plan")
-    if _is_plan(target) and (how.clusters or how.selector):
+    if _is_plan(target) and (options.clusters or options.selector):
         raise typer.BadParameter(
             f"{target} is a saved plan, which is applied as a whole: narrow the plan instead, with "
             "--cluster or --selector and `plan --out`"
         )
     terms = Terms(wait=wait, wait_timeout=wait_timeout, force=force, break_lock=break_lock)
     asked = _Asked(target, repository, terms, wanted, auto_approve=auto_approve)
-    return uvloop.run(_run(asked, how, settings))
+    return uvloop.run(_run(asked, options, settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +144,9 @@ class _Asked:
     auto_approve: bool
 
 
-async def _run(asked: _Asked, how: Reach, settings: Settings) -> int:
+async def _run(asked: _Asked, options: ClusterOptions, settings: Settings) -> int:
     from klutchctl import applying, looking, repository
-    from klutchctl.outcome import apply_code
+    from klutchctl.exit_status import apply_code
     from reconciler.kube import registry
 
     if _is_plan(asked.target):
@@ -155,10 +155,10 @@ async def _run(asked: _Asked, how: Reach, settings: Settings) -> int:
     else:
         fleet = repository.fleet_in(asked.target, check_owner=settings.git_owner_check)
         approved = None
-    async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
+    async with registry.of(fleet, options.surroundings(settings)) as clusters:
         if approved is None:
-            only = repository.chosen(fleet, how)
-            seen = await looking.look(fleet, clusters, how, only=only, credentials=True)
+            only = repository.chosen(fleet, options)
+            seen = await looking.look(fleet, clusters, options, only=only, credentials=True)
             approved = seen.plan
             if not applying.is_approved(
                 approved,
@@ -169,9 +169,9 @@ async def _run(asked: _Asked, how: Reach, settings: Settings) -> int:
             ):
                 print(_NOT_APPROVED, file=sys.stderr)
                 return ExitCode.HELD_BACK
-        report, signalled = await applying.applied(fleet, approved, clusters, how, asked.terms)
+        report, signalled = await applying.applied(fleet, approved, clusters, options, asked.terms)
     told = applying.show(report, asked.outputs, settings)
-    done = apply_code(report, allow_unreachable=how.allow_unreachable, signalled=signalled)
+    done = apply_code(report, allow_unreachable=options.allow_unreachable, signalled=signalled)
     return done or told
 
 

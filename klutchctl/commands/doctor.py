@@ -1,6 +1,5 @@
 """`klutchctl doctor`: can this machine, with these credentials, plan and apply this fleet?"""
 
-import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -9,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import outputs, reach
+from klutchctl import cluster_options, outputs
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
-    from klutchctl.reach import Reach
+    from klutchctl.cluster_options import ClusterOptions
     from reconciler.core.manifest import Manifest
     from reconciler.fleet.values import Fleet
     from reconciler.health.diagnosis import Examination
@@ -65,25 +64,25 @@ def doctor(
     from reconciler.health.rights import Task
 
     settings = of(context)
-    how = reach.of(context)
+    options = cluster_options.of(context)
     task = Task(purpose.value)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
-    chosen = repository.chosen(fleet, how)
+    chosen = repository.chosen(fleet, options)
     if printed is not None:
         typer.echo(_manifests(fleet, printed, task, chosen), nl=False)
         return ExitCode.SUCCESS
     import uvloop
 
-    found = uvloop.run(_examined(fleet, how, settings, chosen, task=task))
+    found = uvloop.run(_examined(fleet, options, settings, chosen, task=task))
     _print(found, wanted, path=path, task=task, color=settings.color)
-    return exit_code(found, allow_unreachable=how.allow_unreachable)
+    return exit_code(found, allow_unreachable=options.allow_unreachable)
 
 
 def exit_code(found: "Sequence[Examination]", *, allow_unreachable: bool) -> ExitCode:
     """Return what a plan or an apply would come to: 5 where it could not read a cluster, 1 where
     none, 6 where something would stop it.
     """
-    from klutchctl.outcome import first
+    from klutchctl.exit_status import first
 
     return first(_holding(found, allow_unreachable=allow_unreachable))
 
@@ -102,7 +101,7 @@ def _holding(found: "Sequence[Examination]", *, allow_unreachable: bool) -> Iter
 
 async def _examined(
     fleet: "Fleet",
-    how: "Reach",
+    options: "ClusterOptions",
     settings: Settings,
     chosen: frozenset[str] | None,
     *,
@@ -114,8 +113,8 @@ async def _examined(
     def now() -> datetime:
         return datetime.now(UTC)
 
-    async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
-        return await examine(fleet, clusters, task=task, now=now, only=chosen, pace=reach.pace(how))
+    async with registry.of(fleet, options.surroundings(settings)) as clusters:
+        return await examine(fleet, clusters, task=task, now=now, only=chosen, pace=options.pace())
 
 
 def _manifests(
@@ -161,22 +160,22 @@ def _documents(manifests: "Sequence[Manifest]") -> str:
 
 
 def _print(
-    found: "Sequence[Examination]",
+    examinations: "Sequence[Examination]",
     wanted: tuple[outputs.Output, ...],
     *,
     path: Path,
     task: "Task",
     color: bool,
 ) -> None:
-    from klutchctl.render import doctor_json, doctor_text
+    from klutchctl.render import doctor
 
-    where = str(path)
-
-    def text(to: Path | None) -> str:
-        shown = color and to is None and sys.stdout.isatty()
-        return doctor_text.render(found, path=where, task=task, color=shown)
-
+    fleet = str(path)
     outputs.write(
         wanted,
-        {"text": text, "json": lambda _: doctor_json.render(found, path=where, task=task)},
+        {
+            "text": lambda path: doctor.text(
+                examinations, path=fleet, task=task, color=color and outputs.on_terminal(path)
+            ),
+            "json": lambda _: doctor.as_json(examinations, path=fleet, task=task),
+        },
     )

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import reach
+from klutchctl import cluster_options
+from klutchctl.cluster_options import ClusterOptions
 from klutchctl.exit_codes import ExitCode
-from klutchctl.reach import Reach
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ def import_(
 ) -> int:
     """Write files for the bindings that are live and that no file names. Overwrites nothing."""
     settings = of(context)
-    return run(path, out, reach.of(context), settings)
+    return run(path, out, cluster_options.of(context), settings)
 
 
-def run(path: Path, out: Path | None, how: Reach, settings: Settings) -> int:
+def run(path: Path, out: Path | None, options: ClusterOptions, settings: Settings) -> int:
     """Import into the fleet at `path`, tell what was found, and return the exit code."""
     import uvloop
 
@@ -49,7 +49,7 @@ def run(path: Path, out: Path | None, how: Reach, settings: Settings) -> int:
 
     tree = repository.tree_in(path, ref=None, check_owner=settings.git_owner_check)
     folder = path if path.is_dir() else path.parent
-    job = _Import(tree, looking.documents(tree), folder, how)
+    job = _Import(tree, looking.documents(tree), folder, options)
     target = job.file(out)
     made, unread = uvloop.run(job.found(target, settings))
     for name, reason in unread:
@@ -59,7 +59,7 @@ def run(path: Path, out: Path | None, how: Reach, settings: Settings) -> int:
     typer.echo(_told(made, job.folder / target, whole=not unread), nl=False)
     if made.blind:
         return ExitCode.FAILED
-    return ExitCode.PARTIAL if unread and not how.allow_unreachable else ExitCode.SUCCESS
+    return ExitCode.PARTIAL if unread and not options.allow_unreachable else ExitCode.SUCCESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class _Import:
     tree: "Tree"
     loaded: "Loaded"
     folder: Path
-    how: Reach
+    options: ClusterOptions
 
     def file(self, out: Path | None) -> str:
         """Return the path of the new file in the repository. Raises ConfigError."""
@@ -111,9 +111,9 @@ class _Import:
         from reconciler.observe import observe
         from reconciler.reports.imports import imports
 
-        fleet, pace = self.loaded.fleet, reach.pace(self.how)
-        only = repository.chosen(fleet, self.how)
-        async with registry.of(fleet, reach.surroundings(self.how, settings)) as clusters:
+        fleet, pace = self.loaded.fleet, self.options.pace()
+        only = repository.chosen(fleet, self.options)
+        async with registry.of(fleet, self.options.surroundings(settings)) as clusters:
             live = await observe(fleet, clusters, only=only, credentials=True, pace=pace)
             made = imports(fleet, live, only=only)
             settled = await self._settled(made, live, clusters, target)
@@ -140,7 +140,7 @@ class _Import:
             loaded, denied = looking.documents_with_denials(replace(self.tree, files=files))
             fleet = loaded.fleet
             only = {name for one in made.found for name in one.clusters}
-            seen = await looking.planned(fleet, live, clusters, self.how, only=only)
+            seen = await looking.planned(fleet, live, clusters, self.options, only=only)
             kept = settled(made, seen.plan)
             if kept == made:
                 return _Made(made, text, denied=bool(denied))
@@ -177,7 +177,7 @@ def write_new(path: Path, content: bytes) -> None:
 
 def _told(made: _Made, path: Path, *, whole: bool) -> str:
     from klutchctl.render.plan_rows import plural
-    from klutchctl.render.visible import visible
+    from klutchctl.render.terminal import visible
     from reconciler.reports.import_documents import units_of
 
     found = made.imports.found

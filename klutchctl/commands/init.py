@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from klutchctl import reach
+from klutchctl import cluster_options
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import of
 
@@ -61,7 +61,7 @@ def init(
     settings = of(context)
     plane = scaffold.ControlPlane(live, mode.value)
     _write(path, scaffold.live_files(name, as_text(), plane, apps))
-    return importing.run(path, path / "bindings", reach.of(context), settings)
+    return importing.run(path, path / "bindings", cluster_options.of(context), settings)
 
 
 def _apps(options: Sequence[str]) -> Mapping[str, str]:

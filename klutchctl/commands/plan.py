@@ -1,14 +1,13 @@
 """`klutchctl plan`: what would change on all clusters. Never writes to any of them."""
 
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import outputs, reach
-from klutchctl.reach import Reach
+from klutchctl import cluster_options, outputs
+from klutchctl.cluster_options import ClusterOptions
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from reconciler.planning.changes import Plan
     from reconciler.reports.pr_diff import Against
 
-_FORMATS: Final = ("text", "json", "markdown")
+FORMATS: Final = ("text", "json", "markdown")
 
 
 def plan(  # noqa: PLR0913, PLR0917 - each is an option
@@ -57,35 +56,34 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     ] = False,
     output: Annotated[
         list[str] | None,
-        outputs.option(_FORMATS),
+        outputs.option(FORMATS),
     ] = None,
 ) -> int:
     """Show what would change on all clusters. Nothing is written to any of them."""
-    wanted = outputs.parse(output, known=_FORMATS)
+    wanted = outputs.parse(output, known=FORMATS)
     import uvloop
 
     from klutchctl import files, repository
-    from klutchctl.outcome import exit_code
+    from klutchctl.exit_status import exit_code
     from reconciler.planning import planfile, planner
 
     settings = of(context)
-    how = reach.of(context)
+    options = cluster_options.of(context)
     subject = _subject(path, ref, base, check_owner=settings.git_owner_check)
-    chosen = repository.chosen(subject.fleet, how)
+    chosen = repository.chosen(subject.fleet, options)
     seconds: float | None = None
     if snapshot is None:
         made, seconds = uvloop.run(
-            _planned(subject, how, settings, chosen, credentials=credentials)
+            _planned(subject, options, settings, chosen, credentials=credentials)
         )
     else:
         made = planner.plan(subject.fleet, _from_file(snapshot), only=chosen)
     if out is not None:
         made = planfile.identified(replace(made, repository=str(path.resolve())))
-    shown = _Shown(made, subject.against(), seconds)
-    _print(shown, wanted, color=settings.color)
+    print_plan(made, wanted, color=settings.color, seconds=seconds, against=subject.against())
     if out is not None:
         files.write(out, planfile.dump(made))
-    return exit_code(made, detailed=detailed_exitcode, allow_unreachable=how.allow_unreachable)
+    return exit_code(made, detailed=detailed_exitcode, allow_unreachable=options.allow_unreachable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +97,12 @@ class _Subject:
         """Return the clusters that may be contacted."""
         if self.review is None:
             return registry
-        from klutchctl.protected import Protected
+        from klutchctl.pr_access import PullRequestAccess
         from reconciler.fleet.review import new_ways
 
         base = self.review.base
         planes, clusters = new_ways(base.loaded.fleet, self.fleet)
-        return Protected(registry, base.ref, planes, clusters)
+        return PullRequestAccess(registry, base.ref, planes, clusters)
 
     def against(self) -> "Against | None":
         """Return what the pull request changes."""
@@ -134,7 +132,7 @@ def _from_file(path: Path) -> "Live":
 
 async def _planned(
     subject: _Subject,
-    how: Reach,
+    options: ClusterOptions,
     settings: Settings,
     chosen: frozenset[str] | None,
     *,
@@ -145,33 +143,30 @@ async def _planned(
     from reconciler.kube import registry
 
     fleet = subject.fleet
-    async with registry.of(fleet, reach.surroundings(how, settings)) as opened:
+    async with registry.of(fleet, options.surroundings(settings)) as opened:
         found = await looking.look(
-            fleet, subject.clusters(opened), how, only=chosen, credentials=credentials
+            fleet, subject.clusters(opened), options, only=chosen, credentials=credentials
         )
         return found.plan, found.seconds
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """What is printed; `seconds` is how long reading took."""
-
-    plan: "Plan"
-    against: "Against | None"
-    seconds: float | None
-
-
-def _print(shown: _Shown, wanted: tuple[outputs.Output, ...], *, color: bool) -> None:
+def print_plan(
+    plan: "Plan",
+    wanted: tuple[outputs.Output, ...],
+    *,
+    color: bool,
+    seconds: float | None = None,
+    against: "Against | None" = None,
+) -> None:
+    """Print a plan in the formats asked for. `seconds` is how long reading took."""
     from klutchctl.render import plan_json, plan_markdown, plan_text
-
-    made, against = shown.plan, shown.against
 
     def text(path: Path | None) -> str:
         # In a file or pipe, the same plan is the same bytes.
-        watched = path is None and sys.stdout.isatty()
+        watched = outputs.on_terminal(path)
         return plan_text.render(
-            made,
-            seconds=shown.seconds if watched else None,
+            plan,
+            seconds=seconds if watched else None,
             color=color and watched,
             against=against,
         )
@@ -180,7 +175,7 @@ def _print(shown: _Shown, wanted: tuple[outputs.Output, ...], *, color: bool) ->
         wanted,
         {
             "text": text,
-            "json": lambda _: plan_json.render(made, against=against),
-            "markdown": lambda _: plan_markdown.render(made, against=against),
+            "json": lambda _: plan_json.render(plan, against=against),
+            "markdown": lambda _: plan_markdown.render(plan, against=against),
         },
     )

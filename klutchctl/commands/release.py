@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klutchctl import applying, outputs, reach
+from klutchctl import applying, cluster_options, outputs
+from klutchctl.cluster_options import ClusterOptions
 from klutchctl.exit_codes import ExitCode
-from klutchctl.reach import Reach
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option
     read = repository.fleet_in(fleet, check_owner=settings.git_owner_check)
     release_plan.check(read, named)
     terms = applying.Terms(wait_timeout=wait_timeout, force=force, break_lock=break_lock)
-    job = _Release(reach.of(context), settings, terms, wanted, auto_approve=auto_approve)
+    job = _Release(cluster_options.of(context), settings, terms, wanted, auto_approve=auto_approve)
     return uvloop.run(job.run(read, named))
 
 
@@ -67,29 +67,29 @@ class _Release:
 
     def __init__(
         self,
-        how: Reach,
+        options: ClusterOptions,
         settings: Settings,
         terms: applying.Terms,
         wanted: tuple[outputs.Output, ...],
         *,
         auto_approve: bool,
     ) -> None:
-        self._how, self._settings, self._terms = how, settings, terms
+        self._options, self._settings, self._terms = options, settings, terms
         self._wanted, self._auto_approve = wanted, auto_approve
 
     async def run(self, fleet: "Fleet", named: "list[Target]") -> int:
         """Plan, ask, apply, tell; return the exit code."""
         from klutchctl import looking
-        from klutchctl.outcome import apply_code
+        from klutchctl.exit_status import apply_code
         from reconciler.kube import registry
         from reconciler.reports import release_plan
         from reconciler.reports.unmanaged import unmanaged_bindings
 
         asked, only = release_plan.letting_go(fleet), {one.cluster for one in named}
         color = self._settings.color
-        surroundings = reach.surroundings(self._how, self._settings)
+        surroundings = self._options.surroundings(self._settings)
         async with registry.of(fleet, surroundings) as clusters:
-            seen = await looking.look(asked, clusters, self._how, only=only, credentials=True)
+            seen = await looking.look(asked, clusters, self._options, only=only, credentials=True)
             foreign = [one.unit for one in unmanaged_bindings(asked, seen.live, only=only)]
             plan = release_plan.releases(fleet, seen.plan, named, foreign=foreign)
             approved = applying.is_approved(
@@ -103,7 +103,9 @@ class _Release:
                 print(_NOT_APPROVED, file=sys.stderr)
                 return ExitCode.HELD_BACK
             free = release_plan.without_budgets(fleet)
-            report, signalled = await applying.applied(free, plan, clusters, self._how, self._terms)
+            report, signalled = await applying.applied(
+                free, plan, clusters, self._options, self._terms
+            )
         told = applying.show(report, self._wanted, self._settings)
-        allow = self._how.allow_unreachable
+        allow = self._options.allow_unreachable
         return apply_code(report, allow_unreachable=allow, signalled=signalled) or told

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import outputs, reach
+from klutchctl import cluster_options, outputs
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import of
 
@@ -39,7 +39,7 @@ def render(
 
     settings = of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check, ref=ref)
-    objects = _objects(fleet, repository.chosen(fleet, reach.of(context)))
+    objects = _objects(fleet, repository.chosen(fleet, cluster_options.of(context)))
     outputs.write(
         wanted,
         {

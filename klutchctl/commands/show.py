@@ -1,16 +1,14 @@
 """`klutchctl show`: a saved plan in any format."""
 
-import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from klutchctl import outputs
+from klutchctl.commands.plan import FORMATS, print_plan
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import of
-
-_FORMATS: Final = ("text", "json", "markdown")
 
 
 def show(
@@ -18,27 +16,13 @@ def show(
     file: Annotated[Path, typer.Argument(help="What `klutchctl plan --out` wrote.")],
     output: Annotated[
         list[str] | None,
-        outputs.option(_FORMATS),
+        outputs.option(FORMATS),
     ] = None,
 ) -> int:
     """Print a saved plan. Contacts no cluster."""
-    wanted = outputs.parse(output, known=_FORMATS)
-    from klutchctl.render import plan_json, plan_markdown, plan_text
+    wanted = outputs.parse(output, known=FORMATS)
     from reconciler.planning import planfile
 
-    settings = of(context)
     plan = planfile.parse(file.read_bytes(), str(file))
-
-    def text(path: Path | None) -> str:
-        color = settings.color and path is None and sys.stdout.isatty()
-        return plan_text.render(plan, color=color)
-
-    outputs.write(
-        wanted,
-        {
-            "text": text,
-            "json": lambda _: plan_json.render(plan),
-            "markdown": lambda _: plan_markdown.render(plan),
-        },
-    )
+    print_plan(plan, wanted, color=of(context).color)
     return ExitCode.SUCCESS

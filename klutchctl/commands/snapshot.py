@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klutchctl import reach
+from klutchctl import cluster_options
+from klutchctl.cluster_options import ClusterOptions
 from klutchctl.exit_codes import ExitCode
-from klutchctl.reach import Reach
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
@@ -31,22 +31,22 @@ def snapshot(
     from reconciler.core import livefile
 
     settings = of(context)
-    how = reach.of(context)
+    options = cluster_options.of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
-    live = asyncio.run(_observe(fleet, how, settings, repository.chosen(fleet, how)))
+    live = asyncio.run(_observe(fleet, options, settings, repository.chosen(fleet, options)))
     files.write(out, livefile.dump(live))
-    return _report(fleet, live, out, allow_unreachable=how.allow_unreachable)
+    return _report(fleet, live, out, allow_unreachable=options.allow_unreachable)
 
 
 async def _observe(
-    fleet: "Fleet", how: Reach, settings: Settings, chosen: frozenset[str] | None
+    fleet: "Fleet", options: ClusterOptions, settings: Settings, chosen: frozenset[str] | None
 ) -> "Live":
     from reconciler.kube import registry
     from reconciler.observe import answer, observe
     from reconciler.observe.questions import all_questions
 
-    pace = reach.pace(how)
-    async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
+    pace = options.pace()
+    async with registry.of(fleet, options.surroundings(settings)) as clusters:
         live = await observe(fleet, clusters, only=chosen, pace=pace)
         return await answer(fleet, live, clusters, all_questions(fleet, live), pace=pace)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import outputs, reach
+from klutchctl import cluster_options, outputs
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
-    from klutchctl.reach import Reach
+    from klutchctl.cluster_options import ClusterOptions
     from reconciler.fleet.values import Fleet
     from reconciler.health.board import Board
 
@@ -47,13 +47,13 @@ def status(
     from klutchctl import repository
 
     settings = of(context)
-    how = reach.of(context)
+    options = cluster_options.of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
-    chosen = repository.chosen(fleet, how)
+    chosen = repository.chosen(fleet, options)
     show = _watcher(wanted[0], settings) if watch else _printer(wanted, color=settings.color)
     pause = every if watch else None
-    board = uvloop.run(_look(fleet, how, settings, chosen, show=show, every=pause))
-    return exit_code(board, allow_unreachable=how.allow_unreachable)
+    board = uvloop.run(_look(fleet, options, settings, chosen, show=show, every=pause))
+    return exit_code(board, allow_unreachable=options.allow_unreachable)
 
 
 def _watcher(output: outputs.Output, settings: Settings) -> "Callable[[Board], None]":
@@ -68,7 +68,7 @@ def exit_code(board: "Board", *, allow_unreachable: bool) -> ExitCode:
     What is Progressing may still become Ready in time. `allow_unreachable` forgives what was not
     read, unless that is everything (1).
     """
-    from klutchctl.outcome import first
+    from klutchctl.exit_status import first
 
     return first(_holding(board, allow_unreachable=allow_unreachable))
 
@@ -95,7 +95,7 @@ def _holding(board: "Board", *, allow_unreachable: bool) -> Iterator[ExitCode]:
 
 async def _look(
     fleet: "Fleet",
-    how: "Reach",
+    options: "ClusterOptions",
     settings: Settings,
     chosen: frozenset[str] | None,
     *,
@@ -112,9 +112,9 @@ async def _look(
     def now() -> datetime:
         return datetime.now(UTC)
 
-    pace = reach.pace(how)
+    pace = options.pace()
     before: Board | None = None
-    async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
+    async with registry.of(fleet, options.surroundings(settings)) as clusters:
         while True:
             board = await survey(fleet, clusters, now=now, only=chosen, pace=pace)
             board = board if before is None else remembering(before, board)
@@ -126,19 +126,15 @@ async def _look(
 
 
 def _printer(wanted: tuple[outputs.Output, ...], *, color: bool) -> "Callable[[Board], None]":
-    from klutchctl.render import status_json, status_text
+    from klutchctl.render import status
 
     def show(board: "Board") -> None:
-        def text(path: Path | None) -> str:
-            watched = path is None and sys.stdout.isatty()
-            return status_text.render(board, color=color and watched)
-
         outputs.write(
             wanted,
             {
-                "text": text,
-                "json": lambda _: status_json.render(board),
-                "jsonl": lambda _: status_json.events(board),
+                "text": lambda path: status.text(board, color=color and outputs.on_terminal(path)),
+                "json": lambda _: status.as_json(board),
+                "jsonl": lambda _: status.events(board),
             },
         )
 
@@ -147,10 +143,10 @@ def _printer(wanted: tuple[outputs.Output, ...], *, color: bool) -> "Callable[[B
 
 def _screen(*, color: bool) -> "Callable[[Board], None]":
     """Draw each look over the one before. What does not fit is cut, and said to be."""
-    from klutchctl.render import status_text
+    from klutchctl.render import status
 
     def show(board: "Board") -> None:
-        text = status_text.render(board, color=color)
+        text = status.text(board, color=color)
         lines, room = text.splitlines(), shutil.get_terminal_size().lines - 1
         if len(lines) > room > 2:
             cut = len(lines) - room + 2
@@ -162,18 +158,18 @@ def _screen(*, color: bool) -> "Callable[[Board], None]":
 
 def _log(*, as_json: bool) -> "Callable[[Board], None]":
     """Write the first look as it is, and of each later one what changed."""
-    from klutchctl.render import status_changes, status_json, status_text
+    from klutchctl.render import status
 
     before: Board | None = None
 
     def show(board: "Board") -> None:
         nonlocal before
         if before is None:
-            text = status_json.events(board) if as_json else status_text.render(board)
+            text = status.events(board) if as_json else status.text(board)
         elif as_json:
-            text = status_json.events(board, changed=status_changes.changed(before, board))
+            text = status.events(board, only=status.changed(before, board))
         else:
-            text = status_changes.lines(before, board)
+            text = status.changes(before, board)
         before = board
         if text:
             typer.echo(text, nl=False)

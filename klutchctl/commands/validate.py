@@ -1,6 +1,5 @@
 """`klutchctl validate`: everything that is wrong with a fleet repository, offline."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -107,11 +106,8 @@ def _renderers(
 
     from klutchctl.render import problems
 
-    def text(path: Path | None) -> str:
-        return problems.text(found, color=color and path is None and sys.stdout.isatty())
-
     return {
-        "text": text,
+        "text": lambda path: problems.text(found, color=color and outputs.on_terminal(path)),
         "json": lambda _: problems.as_json(found),
         # Scanners and annotations name files from the top of the Git repository.
         "sarif": lambda _: problems.sarif(in_git, version=metadata.version("klutchctl")),

@@ -4,32 +4,38 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import typer
 
-from klutchctl import main, reach
-from klutchctl.reach import Reach
-from klutchctl.render import watch_lines
+from klutchctl import cluster_options, looking, main, repository
+from klutchctl.cluster_options import ClusterOptions
+from klutchctl.render import progress
 from klutchctl.settings import Settings, of
 from klutchctl.signals import ending
-from klutchctl.watch_rounds import Rounds
+from reconciler import apply as applying
 from reconciler.apply import Report, Status
 from reconciler.controller.clock import SystemClock
+from reconciler.controller.fence import Stopped, WriteFence
+from reconciler.controller.lease import holder_here
 from reconciler.controller.process import Liveness
 from reconciler.core.errors import ConfigError, Locked
 from reconciler.core.problems import Problem
 from reconciler.fleet.values import Fleet
+from reconciler.kube import registry
+from reconciler.kube.registry import Registry
 from reconciler.source import git_url
 from reconciler.source.following import Folder, Followed, GitRef
 from reconciler.source.git_url import GitUrl
-from reconciler.watch import Clock, Ears, Task, Terms, Watch, health
+from reconciler.watch import Clock, Ears, Scope, Task, Terms, Watch, health
 from reconciler.watch.health import Signs
+
+T = TypeVar("T")
 
 _DOCUMENTS: Final = (".yaml", ".yml")
 _TOKEN_FILE: Final = "KLUTCHCTL_GIT_TOKEN_FILE"
@@ -86,11 +92,11 @@ def run(context: typer.Context, options: Options, *, refused: Mapping[str, objec
     import uvloop
 
     settings = of(context)
-    return uvloop.run(_watch(options, reach.of(context), settings))
+    return uvloop.run(_watch(options, cluster_options.of(context), settings))
 
 
-async def _watch(options: Options, how: Reach, settings: Settings) -> int:
-    rounds = Rounds(how, settings, wait_seconds=options.wait_timeout)
+async def _watch(options: Options, clusters: ClusterOptions, settings: Settings) -> int:
+    rounds = Rounds(clusters, settings, wait_seconds=options.wait_timeout)
     vitals = _Vitals(options.interval)
     pulse = Liveness(SystemClock(), vitals.ailment)
     ears: list[Ears] = [Speaker(), vitals]
@@ -156,6 +162,85 @@ def _listening(address: tuple[str, int], pulse: Liveness) -> Iterator[Ears]:
         yield meters
 
 
+class Rounds:
+    """Makes rounds, one at a time, until it is told to stop."""
+
+    def __init__(self, options: ClusterOptions, settings: Settings, *, wait_seconds: float) -> None:
+        self._cluster_options, self._settings = options, settings
+        self._options = applying.Options(
+            holder=holder_here(),
+            now=lambda: datetime.now(UTC),
+            pace=options.pace(),
+            wait_seconds=wait_seconds,
+        )
+        self._gate: WriteFence | None = None
+        self._clusters: Registry | None = None
+        self._why = ""
+        self.stop = asyncio.Event()
+
+    def end(self, why: str) -> None:
+        """Let no further write start; those that were sent are waited for."""
+        self._why = self._why or why
+        self.stop.set()
+        if self._gate is not None:
+            self._gate.close(why)
+
+    async def make(self, fleet: Fleet, scope: Scope) -> applying.Report:
+        """Plan, and apply what no guard holds back. Raises Stopped, and what an apply raises."""
+        only = _both(repository.chosen(fleet, self._cluster_options), scope)
+        clusters = await self._ways(fleet, anew=scope is None)
+        found = await self._unless_stopped(
+            looking.look(fleet, clusters, self._cluster_options, only=only, credentials=True)
+        )
+        gate = self._gate = WriteFence()
+        observer = applying.Observer(
+            outcome=progress.Lines(sys.stderr).outcome, stage=lambda _stage: None
+        )
+        try:
+            return await applying.apply(
+                fleet, found.plan, clusters, options=self._options, gate=gate, observer=observer
+            )
+        finally:
+            self._gate = None
+
+    async def close(self) -> None:
+        """Give all connections back."""
+        if self._clusters is not None:
+            await self._clusters.__aexit__(None, None, None)
+            self._clusters = None
+
+    async def _ways(self, fleet: Fleet, *, anew: bool) -> Registry:
+        """Return the ways to the clusters.
+
+        They are looked up anew for each look at everything, as kubeconfigs change. A narrow
+        round never leads to other control planes.
+        """
+        if anew or self._clusters is None:
+            await self.close()
+            self._clusters = registry.of(fleet, self._cluster_options.surroundings(self._settings))
+        return self._clusters
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        doing, stopping = asyncio.create_task(work), asyncio.create_task(self.stop.wait())
+        try:
+            await asyncio.wait((doing, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            if self.stop.is_set():
+                doing.cancel()
+            await asyncio.gather(doing, stopping, return_exceptions=True)
+        if doing.cancelled():
+            raise Stopped(self._why)
+        return doing.result()
+
+
+def _both(chosen: Scope, scope: Scope) -> Scope:
+    """Return what is in both."""
+    if chosen is None or scope is None:
+        return scope if chosen is None else chosen
+    return chosen & scope
+
+
 class _Vitals:
     """Notes how rounds go. Asked from another thread, so each note is one new value."""
 
@@ -194,7 +279,7 @@ class Speaker:
 
     def unreadable(self, error: Exception) -> None:
         """Say so."""
-        said = watch_lines.unreadable(main.sentence(error))
+        said = progress.fleet_unreadable(main.sentence(error))
         if said != self._of_source:
             self._of_source = said
             print(said, file=sys.stderr, flush=True)
@@ -203,16 +288,16 @@ class Speaker:
         """Say what is of use now."""
         if warnings is None and self._of_source.startswith("Fleet "):
             return
-        self._of_source = watch_lines.source(fleet, warnings or ())
+        self._of_source = progress.fleet_read(fleet, warnings or ())
         print(self._of_source, file=sys.stderr, flush=True)
 
     def ended(self, task: Task, report: Report, seconds: float) -> None:
         """Say what was done, and what is in the way where that is something else."""
-        trouble = watch_lines.trouble(report)
+        trouble = progress.trouble(report)
         news = any(one.status is Status.DONE for one in report.outcomes)
         if news or trouble != self._trouble:
             now = datetime.now(UTC)
-            print(watch_lines.ended(task, report, seconds, now=now), flush=True)
+            print(progress.round_ended(task, report, seconds, now=now), flush=True)
         self._of_rounds, self._trouble = "", trouble
 
     def failed(self, task: Task, error: Exception, seconds: float) -> None:
@@ -222,4 +307,4 @@ class Speaker:
         about = error.holder if isinstance(error, Locked) else said
         if about != self._of_rounds:
             self._of_rounds = about
-            print(watch_lines.failed(said), file=sys.stderr, flush=True)
+            print(progress.round_failed(said), file=sys.stderr, flush=True)

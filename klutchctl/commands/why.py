@@ -1,6 +1,5 @@
 """`klutchctl why`: where a binding in a cluster comes from, and what becomes of it. Only reads."""
 
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import outputs, reach
+from klutchctl import cluster_options, outputs
+from klutchctl.cluster_options import ClusterOptions
 from klutchctl.exit_codes import ExitCode
-from klutchctl.reach import Reach
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
@@ -47,16 +46,16 @@ def why(
     from reconciler.reports import targets
 
     settings = of(context)
-    how = reach.of(context)
+    options = cluster_options.of(context)
     named = targets.parse(target)
     tree = repository.tree_in(path, ref=None, check_owner=settings.git_owner_check)
     loaded = looking.documents(tree)
     if snapshot is None:
-        found = uvloop.run(_asked(loaded, named, how, settings))
+        found = uvloop.run(_asked(loaded, named, options, settings))
     else:
         found = _Answer(_from_file(loaded, named, snapshot), ())
     _print(found, wanted, color=settings.color)
-    unread = found.explanation.plan.unseen and not how.allow_unreachable
+    unread = found.explanation.plan.unseen and not options.allow_unreachable
     return ExitCode.PARTIAL if unread else ExitCode.SUCCESS
 
 
@@ -78,18 +77,20 @@ def _from_file(loaded: "Loaded", target: "Target", path: Path) -> "Explanation":
     return why.explained(loaded, live, made, target)
 
 
-async def _asked(loaded: "Loaded", target: "Target", how: Reach, settings: Settings) -> _Answer:
+async def _asked(
+    loaded: "Loaded", target: "Target", options: ClusterOptions, settings: Settings
+) -> _Answer:
     from klutchctl import looking
     from reconciler.kube import registry
     from reconciler.reports import why
 
     fleet = why.watching(loaded.fleet)
-    async with registry.of(fleet, reach.surroundings(how, settings)) as clusters:
-        seen = await looking.look(fleet, clusters, how, only={target.cluster})
+    async with registry.of(fleet, options.surroundings(settings)) as clusters:
+        seen = await looking.look(fleet, clusters, options, only={target.cluster})
         found = why.explained(loaded, seen.live, seen.plan, target)
         if found.prunes:
             # Whether it is held back depends on all that the whole fleet would prune.
-            seen = await looking.look(fleet, clusters, how, only=None)
+            seen = await looking.look(fleet, clusters, options, only=None)
             found = why.explained(loaded, seen.live, seen.plan, target)
         return _Answer(found, await _health(loaded, seen, found, clusters))
 
@@ -123,14 +124,16 @@ async def _health(
     return tuple(one.health for one in made.units if one.health.unit in found.units)
 
 
-def _print(found: _Answer, wanted: tuple[outputs.Output, ...], *, color: bool) -> None:
-    from klutchctl.render import why_json, why_text
+def _print(answer: _Answer, wanted: tuple[outputs.Output, ...], *, color: bool) -> None:
+    from klutchctl.render import why as rendering
 
-    def text(path: Path | None) -> str:
-        watched = path is None and sys.stdout.isatty()
-        return why_text.render(found.explanation, found.health, color=color and watched)
-
+    explanation, health = answer.explanation, answer.health
     outputs.write(
         wanted,
-        {"text": text, "json": lambda _: why_json.render(found.explanation, found.health)},
+        {
+            "text": lambda path: rendering.text(
+                explanation, health, color=color and outputs.on_terminal(path)
+            ),
+            "json": lambda _: rendering.as_json(explanation, health),
+        },
     )

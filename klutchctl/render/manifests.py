@@ -10,7 +10,7 @@ from typing import Final
 import orjson
 
 from klutchctl.render import yaml_writer
-from klutchctl.render.visible import visible
+from klutchctl.render.terminal import visible
 from reconciler.core.manifest import JSON
 from reconciler.fleet.values import Fleet
 from reconciler.fleet.wanted import Rule, Wanted

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from klutchctl.render import edit_rows, plan_rows, plan_text
+from klutchctl.render import edits, plan_rows, plan_text
 from klutchctl.render.plan_rows import Section
-from klutchctl.render.visible import visible
+from klutchctl.render.plan_text import named_lines
+from klutchctl.render.terminal import visible
 from reconciler.planning.changes import Action, Plan
 from reconciler.reports.pr_diff import Against
 
@@ -40,23 +41,19 @@ def render(plan: Plan, *, against: Against | None = None) -> str:
 
     `against` is what the pull request changes.
     """
-    found = plan_rows.sections(plan)
+    sections = plan_rows.sections(plan)
     blocks = [_head(plan)]
     if against is not None:
         title = f"Changed against {_code(against.ref)}"
-        blocks += _block(title, edit_rows.lines(against), _ROOM_EDITS)
-    blocks += _block("Deleted, replaced or released", _only(found, _TAKING), _ROOM_TAKEN)
-    blocks += _block(
-        "Claims widened", plan_text.named_lines(plan_rows.widened(plan)), _ROOM_WIDENED
-    )
-    blocks += _block("Held back", plan_text.named_lines(plan_rows.held(plan)), _ROOM_REMARK)
-    blocks += _block("Blocked", _only(found, frozenset({Action.BLOCKED})), _ROOM_REMARK)
-    blocks += _block(
-        "Clusters not read", plan_text.named_lines(plan_rows.unread(plan)), _ROOM_REMARK
-    )
+        blocks += _block(title, edits.lines(against), _ROOM_EDITS)
+    blocks += _block("Deleted, replaced or released", _only(sections, _TAKING), _ROOM_TAKEN)
+    blocks += _block("Claims widened", named_lines(plan_rows.widened(plan)), _ROOM_WIDENED)
+    blocks += _block("Held back", named_lines(plan_rows.held(plan)), _ROOM_REMARK)
+    blocks += _block("Blocked", _only(sections, frozenset({Action.BLOCKED})), _ROOM_REMARK)
+    blocks += _block("Clusters not read", named_lines(plan_rows.unread(plan)), _ROOM_REMARK)
     notes = _block("Notes", plan_rows.notes(plan), _ROOM_NOTES)
     room = MAX_BYTES - _ROOM_TAIL - sum(map(_size, (*blocks, *notes)))
-    return "\n".join([*blocks, *_clusters(found, room), *notes])
+    return "\n".join([*blocks, *_clusters(sections, room), *notes])
 
 
 def _head(plan: Plan) -> str:
@@ -73,10 +70,10 @@ def _block(title: str, lines: Sequence[str], room: int) -> list[str]:
     return [f"#### {title}\n\n{_fenced(lines, room)}\n"] if lines else []
 
 
-def _only(found: Iterable[Section], actions: frozenset[Action]) -> list[str]:
+def _only(sections: Iterable[Section], actions: frozenset[Action]) -> list[str]:
     """Return the rows with these actions, below the titles of their clusters."""
     lines: list[str] = []
-    for section in found:
+    for section in sections:
         rows = [replace(row, details=()) for row in section.rows if row.action in actions]
         if rows:
             widths = plan_text.column_widths(rows)
@@ -84,12 +81,12 @@ def _only(found: Iterable[Section], actions: frozenset[Action]) -> list[str]:
     return lines
 
 
-def _clusters(found: Sequence[Section], room: int) -> Iterator[str]:
+def _clusters(sections: Sequence[Section], room: int) -> Iterator[str]:
     """Yield a block per cluster while there is room, then what is left out."""
-    for index, section in enumerate(found):
-        fair = max(_ROOM_CLUSTER, room // (len(found) - index))
+    for index, section in enumerate(sections):
+        fair = max(_ROOM_CLUSTER, room // (len(sections) - index))
         if room < _ROOM_CLUSTER:
-            left = found[index:]
+            left = sections[index:]
             lines = sum(len(one.rows) for one in left)
             yield (
                 f"{plan_rows.plural(len(left), 'more cluster')} with "

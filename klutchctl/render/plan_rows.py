@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klutchctl.render.visible import visible
+from klutchctl.render.terminal import visible
 from reconciler.core.diff import FieldChange
 from reconciler.core.manifest import JSON
 from reconciler.core.origin import Origin
@@ -42,8 +42,10 @@ _COUNTED: Final = (
     Action.BLOCKED,
     Action.UNKNOWN,
 )
-# What these come to is told by their reason, not by the object that stands for the unit.
-_TOLD_BY_REASON: Final = frozenset({Action.REPLACE, Action.RELEASE, Action.BLOCKED, Action.UNKNOWN})
+# Their reason says what they come to, not the object that stands for the unit.
+_EXPLAINED_BY_REASON: Final = frozenset(
+    {Action.REPLACE, Action.RELEASE, Action.BLOCKED, Action.UNKNOWN}
+)
 _COMMIT_SHOWN: Final = 7
 _VALUE_SHOWN: Final = 120
 _NAMES_SHOWN: Final = 3
@@ -77,8 +79,8 @@ def sections(plan: Plan) -> tuple[Section, ...]:
         if change.action is not Action.NOOP:
             changes[change.cluster].append(change)
     return tuple(
-        Section(visible(name), _title(plan, name), tuple(map(row, found)))
-        for name, found in changes.items()
+        Section(visible(name), _title(plan, name), tuple(map(row, rows)))
+        for name, rows in changes.items()
     )
 
 
@@ -103,7 +105,7 @@ def _what(change: Change) -> str:
     thing = f"{change.ref.kind.kind} {change.ref.name}"
     if change.action is Action.CREATE or not change.reason:
         return thing
-    if change.action in _TOLD_BY_REASON and change.unit is not None:
+    if change.action in _EXPLAINED_BY_REASON and change.unit is not None:
         named = change.unit.resource in change.reason
         return change.reason if named else f"{change.unit.name}: {change.reason}"
     # Where the place itself is in question, no object has a name, and the reason says it all.

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from klutchctl.render import edit_rows, plan_rows
+from klutchctl.render import edits, plan_rows, terminal
 from klutchctl.render.plan_rows import SYMBOLS, Row
+from klutchctl.render.terminal import Style
 from reconciler.planning.changes import Action, Plan
 from reconciler.reports.pr_diff import Against
 
@@ -15,17 +16,15 @@ _HEAD_WIDTH: Final = 12
 _WIDEST: Final = 60
 _DETAIL_INDENT: Final = " " * 15
 
-_RESET: Final = "\x1b[0m"
-_BOLD: Final = "\x1b[1m"
-_COLORS: Final[Mapping[Action, str]] = {
-    Action.CREATE: "\x1b[32m",
-    Action.UPDATE: "\x1b[33m",
-    Action.REPLACE: "\x1b[31m",
-    Action.ADOPT: "\x1b[36m",
-    Action.RELEASE: "\x1b[35m",
-    Action.DELETE: "\x1b[31m",
-    Action.BLOCKED: "\x1b[31m",
-    Action.UNKNOWN: "\x1b[33m",
+_STYLES: Final[Mapping[Action, Style]] = {
+    Action.CREATE: Style.GREEN,
+    Action.UPDATE: Style.YELLOW,
+    Action.REPLACE: Style.RED,
+    Action.ADOPT: Style.CYAN,
+    Action.RELEASE: Style.MAGENTA,
+    Action.DELETE: Style.RED,
+    Action.BLOCKED: Style.RED,
+    Action.UNKNOWN: Style.YELLOW,
 }
 
 
@@ -41,19 +40,20 @@ def render(
     `seconds` is how long reading took; left out, equal plans are equal texts. `against` is what a
     pull request changes.
     """
-    found = plan_rows.sections(plan)
-    widths = column_widths([row for section in found for row in section.rows])
-    blocks = [
-        _head(plan, seconds),
-        *_changed(against, color=color),
-        *(
-            [_bold(one.title, color=color), *section_lines(one.rows, widths, color=color)]
-            for one in found
-        ),
-        *([_bold(title, color=color), *lines] for title, lines in _remarks(plan) if lines),
-        [_bold(f"Plan: {plan_rows.summary(plan)}.", color=color)],
-    ]
-    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+    sections = plan_rows.sections(plan)
+    widths = column_widths([row for section in sections for row in section.rows])
+    blocks = [_head(plan, seconds)]
+    if against is not None:
+        blocks.append(terminal.block(edits.title(against), edits.lines(against), color=color))
+    blocks += (
+        terminal.block(one.title, section_lines(one.rows, widths, color=color), color=color)
+        for one in sections
+    )
+    blocks += (
+        terminal.block(title, lines, color=color) for title, lines in _remarks(plan) if lines
+    )
+    blocks.append(terminal.block(f"Plan: {plan_rows.summary(plan)}.", color=color))
+    return terminal.paragraphs(blocks)
 
 
 def column_widths(rows: Iterable[Row]) -> tuple[int, int]:
@@ -83,9 +83,7 @@ def row_line(row: Row, widths: tuple[int, int], *, color: bool = False) -> str:
     described = f"{row.what:<{what}}{_GAP}{row.origin}" if row.origin else row.what
     head = f"{SYMBOLS[row.action]:>{_SYMBOL_WIDTH}} {row.action.value}"
     line = f"{head:<{_HEAD_WIDTH}} {row.subject:<{subject}}{_GAP}{described}".rstrip()
-    if not color or row.action not in _COLORS:
-        return line
-    return f"{_COLORS[row.action]}{head}{_RESET}{line[len(head) :]}"
+    return terminal.styled(head, _STYLES.get(row.action), color=color) + line[len(head) :]
 
 
 def named_lines(pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -108,12 +106,3 @@ def _head(plan: Plan, seconds: float | None) -> list[str]:
         f"{heading:<{width}}{_GAP}plan {plan.id[: plan_rows.ID_SHOWN]}".rstrip(),
         f"{read:<{width}}{_GAP}{missing}".rstrip(),
     ]
-
-
-def _changed(against: Against | None, *, color: bool) -> Iterator[list[str]]:
-    if against is not None:
-        yield [_bold(edit_rows.title(against), color=color), *edit_rows.lines(against)]
-
-
-def _bold(text: str, *, color: bool) -> str:
-    return f"{_BOLD}{text}{_RESET}" if color else text

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from klutchctl.render.visible import line, visible
+from klutchctl.render.terminal import Style, line, styled, visible
 from reconciler.core.manifest import JSON
 from reconciler.core.problems import Problem, Severity
 from reconciler.fleet import excerpts
@@ -19,13 +19,12 @@ from reconciler.fleet.codes import CODES
 FORMAT: Final = "klutchctl.dev/problems"
 VERSION: Final = "1.0"
 
-_COLORS: Final[Mapping[Severity, str]] = {
-    Severity.INVALID: "\x1b[31m",
-    Severity.DENIED: "\x1b[31m",
-    Severity.WARNING: "\x1b[33m",
+_STYLES: Final[Mapping[Severity, Style]] = {
+    Severity.INVALID: Style.RED,
+    Severity.DENIED: Style.RED,
+    Severity.WARNING: Style.YELLOW,
 }
 _EXCERPTS: Final = 100  # of the first problems: each is a look at its file
-_RESET: Final = "\x1b[0m"
 _LEVELS: Final[Mapping[Severity, str]] = {
     Severity.INVALID: "error",
     Severity.DENIED: "error",
@@ -67,13 +66,13 @@ def text(findings: Findings, *, color: bool = False) -> str:
 
 def _excerpt(findings: Findings, problem: Problem) -> list[str]:
     content = findings.files.get(problem.origin.path)
-    found = None if content is None else excerpts.excerpt(content, problem.origin)
-    if found is None:
+    excerpt = None if content is None else excerpts.excerpt(content, problem.origin)
+    if excerpt is None:
         return []
     number = f"{problem.origin.line:>5}"
     return [
-        f"{number} | {visible(found.line)}",
-        f"{'':>{len(number)}} | {'':>{found.column}}^",
+        f"{number} | {visible(excerpt.line)}",
+        f"{'':>{len(number)}} | {'':>{excerpt.column}}^",
     ]
 
 
@@ -126,9 +125,7 @@ def _line(findings: Findings, problem: Problem, *, color: bool) -> str:
     place = findings.path(problem)
     if problem.origin.line:
         place = f"{place}:{problem.origin.line}:{problem.origin.column}"
-    severity = problem.severity.value
-    if color:
-        severity = f"{_COLORS[problem.severity]}{severity}{_RESET}"
+    severity = styled(problem.severity.value, _STYLES[problem.severity], color=color)
     return f"{line(place)}: {severity}: {visible(problem.message)} [{problem.code}]"
 
 

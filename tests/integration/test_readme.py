@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from klutchctl import main, outcome, settings
+from klutchctl import exit_status, main, settings
 from klutchctl.exit_codes import ExitCode
 from klutchctl.sandbox import ports
 
@@ -133,7 +133,7 @@ def test_the_table_of_exit_codes_names_real_ones():
 
 def test_the_order_of_exit_codes_is_the_programs():
     (listed,) = re.findall(r"Where several hold, the first of ([0-9, ]+) counts", README)
-    assert [int(code) for code in listed.split(",")] == list(outcome.PRECEDENCE)
+    assert [int(code) for code in listed.split(",")] == list(exit_status.PRECEDENCE)
 
 
 def test_what_the_demo_is_said_to_print_is_what_it_does():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klutchctl.render import plan_json, plan_markdown, plan_text
-from klutchctl.render.visible import visible
+from klutchctl.render.terminal import visible
 from reconciler.core.diff import FieldChange
 from reconciler.core.errors import ConfigError
 from reconciler.core.origin import Origin

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from klutchctl.exit_codes import ExitCode
-from klutchctl.outcome import apply_code
+from klutchctl.exit_status import apply_code
 from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
 from reconciler.core.refs import SECRET, Ref
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster

@@ -9,7 +9,7 @@ import yaml
 
 from klutchctl import main
 from klutchctl.commands.doctor import exit_code
-from klutchctl.render import doctor_json, doctor_text
+from klutchctl.render import doctor
 from reconciler.health.diagnosis import Check, Examination, Finding, Level, Mend
 from reconciler.health.rights import Side, Task
 from reconciler.kube import crds
@@ -57,11 +57,11 @@ Doctor: 3 clusters, 3 problems, 1 warning.
 
 
 def test_a_block_for_each_cluster_with_what_to_type():
-    assert doctor_text.render(BOTH, path="my fleet", task=Task.PLAN) == TEXT
+    assert doctor.text(BOTH, path="my fleet", task=Task.PLAN) == TEXT
 
 
 def test_colour_only_adds_to_it():
-    plain = doctor_text.render(BOTH, path="my fleet", task=Task.PLAN, color=True)
+    plain = doctor.text(BOTH, path="my fleet", task=Task.PLAN, color=True)
     for code in ("0", "1", "31", "32", "33"):
         plain = plain.replace(f"\x1b[{code}m", "")
     assert plain == TEXT
@@ -71,7 +71,7 @@ def test_names_cannot_become_commands():
     nasty = of(RIGHTS, name="x; rm -rf $HOME `id`")
     (line,) = [
         line.strip()
-        for line in doctor_text.render([nasty], path="-", task=Task.PLAN).splitlines()
+        for line in doctor.text([nasty], path="-", task=Task.PLAN).splitlines()
         if line.strip().startswith("$ ")
     ]
     words = shlex.split(line.removeprefix("$ "))
@@ -81,14 +81,14 @@ def test_names_cannot_become_commands():
 def test_what_others_wrote_cannot_act_on_the_terminal():
     nasty = "\x1b[2J\u202eevil\nnext"
     bad = Finding(Check.CRDS, Level.PROBLEM, nasty, nasty, Mend.CRDS)
-    text = doctor_text.render([of(bad, name=nasty, user=nasty)], path=nasty, task=Task.PLAN)
+    text = doctor.text([of(bad, name=nasty, user=nasty)], path=nasty, task=Task.PLAN)
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert "\nnext" not in text
 
 
 def test_json_is_one_versioned_document():
-    document = json.loads(doctor_json.render(BOTH, path="my fleet", task=Task.PLAN))
+    document = json.loads(doctor.as_json(BOTH, path="my fleet", task=Task.PLAN))
     assert (document["format"], document["version"]) == ("klutchctl.dev/doctor", "1.0")
     plane, shop, far = document["clusters"]
     assert (plane["kind"], plane["level"], plane["user"]) == ("control-plane", "problem", "alice")

@@ -6,7 +6,7 @@ import pytest
 
 from klutchctl import main
 from klutchctl.commands.watch import Speaker, address
-from klutchctl.render import watch_lines
+from klutchctl.render import progress
 from reconciler.apply import Outcome, Report, Status
 from reconciler.core.errors import ConfigError, Locked
 from reconciler.core.origin import Origin
@@ -69,7 +69,7 @@ def test_a_round_in_words():
         held=[TRIPPED],
         unseen=[UnseenCluster("cafe", "connect timeout")],
     )
-    assert watch_lines.ended(ALL, told, 1.24, now=NOW).splitlines() == [
+    assert progress.round_ended(ALL, told, 1.24, now=NOW).splitlines() == [
         "2026-11-20T09:30:00+00:00 a look at everything (1.2 s). Applied: 1 done, 2 failed.",
         "  held: max-deletes: 3 units \\x1b[2J would be released",
         "  not read: cafe: connect timeout",

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl import reach, settings
+from klutchctl import settings
+from klutchctl.cluster_options import ClusterOptions
 from reconciler.kube import home
 
 # A user without an entry, as a container may give one by number.
@@ -50,7 +51,7 @@ def test_a_user_without_an_entry_is_at_the_top():
 @pytest.mark.usefixtures("unknown")
 def test_a_user_without_an_entry_reaches_the_clusters_of_a_kubeconfig():
     given = settings.read({"KUBECONFIG": "/some/config"})
-    assert reach.surroundings(reach.Reach(), given).kubeconfigs == (Path("/some/config"),)
+    assert ClusterOptions().surroundings(given).kubeconfigs == (Path("/some/config"),)
 
 
 @pytest.mark.parametrize("package", ["bind", "konnector"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from klutchctl.render import plan_rows, plan_text
-from klutchctl.render.visible import visible
+from klutchctl.render.terminal import visible
 from reconciler.core.diff import FieldChange
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, Ref
 from reconciler.fleet.values import UnitKey

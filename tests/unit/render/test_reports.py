@@ -4,7 +4,7 @@ import json
 from typing import Any
 from xml.etree import ElementTree
 
-from klutchctl.render import report_json, report_junit, report_text
+from klutchctl.render import report
 from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
 from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.values import UnitKey
@@ -39,7 +39,7 @@ REPORT = Report(
 
 
 def test_text_tells_every_line_and_what_was_not_done():
-    text = report_text.render(REPORT)
+    text = report.text(REPORT)
     for said in (
         "done",
         "failed",
@@ -57,7 +57,7 @@ def test_text_tells_every_line_and_what_was_not_done():
 
 
 def test_json_holds_the_same():
-    found = json.loads(report_json.render(REPORT))
+    found = json.loads(report.as_json(REPORT))
     assert [one["status"] for one in found["outcomes"]] == ["done", "failed", "skipped"]
     assert found["outcomes"][1]["unit"] == "databases.g.example"
     assert found["blocked"][0]["reason"] == "no template"
@@ -67,7 +67,7 @@ def test_json_holds_the_same():
 
 
 def test_junit_counts_failures_and_what_was_skipped():
-    root: Any = ElementTree.fromstring(report_junit.render(REPORT))
+    root: Any = ElementTree.fromstring(report.junit(REPORT))
     suite = root.find("testsuite[@name='shop']")
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
     (failure,) = suite.iter("failure")
@@ -77,4 +77,4 @@ def test_junit_counts_failures_and_what_was_skipped():
 
 def test_an_empty_report_says_so():
     empty = Report(Plan("acme", "", "", (), {}), ())
-    assert report_text.render(empty) == "Applied: nothing to do.\n"
+    assert report.text(empty) == "Applied: nothing to do.\n"

@@ -8,7 +8,7 @@ import pytest
 from klutchctl import main
 from klutchctl.render import plan_markdown, plan_text, problems
 from klutchctl.render.problems import Findings
-from klutchctl.render.visible import visible, visible_lines
+from klutchctl.render.terminal import visible, visible_lines
 from reconciler.core.diff import FieldChange
 from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem

@@ -4,7 +4,7 @@ import io
 from dataclasses import replace
 
 from klutchctl import applying, outputs, settings
-from klutchctl.render import apply_progress, report_text
+from klutchctl.render import progress, report
 from reconciler.apply.outcomes import Outcome, Report, Status
 from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.values import UnitKey
@@ -35,7 +35,7 @@ def read(*options):
 
 
 def test_what_failed_and_what_waits_and_sums():
-    assert report_text.render(REPORT, whole=False) == (
+    assert report.text(REPORT, whole=False) == (
         "Cluster shop\n"
         "  failed       create   orders   Secret broke\n"
         "               refused\n"
@@ -49,7 +49,7 @@ def test_what_failed_and_what_waits_and_sums():
 
 def test_a_run_that_went_well_is_one_line():
     good = replace(REPORT, plan=replace(REPORT.plan, held=()), outcomes=REPORT.outcomes[:2])
-    assert report_text.render(good, whole=False) == "Applied: 1 done, 1 unchanged.\n"
+    assert report.text(good, whole=False) == "Applied: 1 done, 1 unchanged.\n"
 
 
 def test_more_with_v_and_in_files(capsys, tmp_path):
@@ -68,7 +68,7 @@ class Terminal(io.StringIO):
 
 def test_each_step_stays_on_a_terminal_too():
     stream = Terminal()
-    with apply_progress.progress(stream) as shown:
+    with progress.progress(stream) as shown:
         shown.stage("writing")
         for one in REPORT.outcomes:
             shown.outcome(one)
@@ -79,7 +79,7 @@ def test_each_step_stays_on_a_terminal_too():
 
 def test_each_step_is_a_line_of_a_log():
     stream = io.StringIO()
-    with apply_progress.progress(stream) as shown:
+    with progress.progress(stream) as shown:
         for one in REPORT.outcomes:
             shown.outcome(one)
     assert stream.getvalue().splitlines()[0] == "shop: done: create orders Secret went-well"

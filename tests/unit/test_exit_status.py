@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from klutchctl.exit_codes import ExitCode
-from klutchctl.outcome import PRECEDENCE, exit_code, first
+from klutchctl.exit_status import PRECEDENCE, exit_code, first
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class ClusterOptions:
     """Times are in seconds; `qps` and `burst` hold for each cluster, `timeout` for all its reads.
 
     `kubeconfig` None: the files of $KUBECONFIG, else ~/.kube/config. `allow_unreachable`: not
@@ -33,6 +33,37 @@ class Reach:
     allow_networks: tuple[str, ...] = ()
     allow_unreachable: bool = False
 
+    def pace(self) -> "Pace":
+        """Return how many clusters are read at once, and for how long each."""
+        from reconciler.observe import Pace
+
+        return Pace(parallelism=self.parallelism, timeout=self.timeout)
+
+    def surroundings(self, settings: "Settings") -> "Surroundings":
+        """Return where access leads from here. Raises ConfigError."""
+        from reconciler.kube import home, kubeconfig, networks
+        from reconciler.kube.limits import Limits
+        from reconciler.kube.registry import Surroundings
+
+        environ = settings.environ
+        return Surroundings(
+            kubeconfigs=kubeconfig.search_paths(
+                self.kubeconfig, environ=environ, home=home.directory()
+            ),
+            environ=environ,
+            limits=Limits(
+                qps=self.qps,
+                burst=self.burst,
+                connect_timeout=min(self.connect_timeout, self.timeout),
+                deadline=self.timeout,
+            ),
+            networks=networks.of_flags(
+                self.allow_networks,
+                self.deny_networks,
+                in_cluster=networks.IN_CLUSTER in environ,
+            ),
+        )
+
 
 def selector(text: str | None) -> "Selector | None":
     """Return what --selector means. Raises typer.BadParameter."""
@@ -47,47 +78,13 @@ def selector(text: str | None) -> "Selector | None":
         raise typer.BadParameter(str(error), param_hint="'--selector' / '-l'") from None
 
 
-def set_on(context: typer.Context, reach: Reach) -> None:
+def set_on(context: typer.Context, options: ClusterOptions) -> None:
     """Hand the global options to the command that follows."""
-    context.meta[__name__] = reach
+    context.meta[__name__] = options
 
 
-def of(context: typer.Context) -> Reach:
+def of(context: typer.Context) -> ClusterOptions:
     """Return the global options of this run."""
-    reach = context.meta[__name__]
-    assert isinstance(reach, Reach)
-    return reach
-
-
-def surroundings(reach: Reach, settings: "Settings") -> "Surroundings":
-    """Return where access leads from here. Raises ConfigError."""
-    from reconciler.kube import home, kubeconfig, networks
-    from reconciler.kube.limits import Limits
-    from reconciler.kube.registry import Surroundings
-
-    paths = kubeconfig.search_paths(
-        reach.kubeconfig, environ=settings.environ, home=home.directory()
-    )
-    limits = Limits(
-        qps=reach.qps,
-        burst=reach.burst,
-        connect_timeout=min(reach.connect_timeout, reach.timeout),
-        deadline=reach.timeout,
-    )
-    return Surroundings(
-        kubeconfigs=paths,
-        environ=settings.environ,
-        limits=limits,
-        networks=networks.of_flags(
-            reach.allow_networks,
-            reach.deny_networks,
-            in_cluster=networks.IN_CLUSTER in settings.environ,
-        ),
-    )
-
-
-def pace(reach: Reach) -> "Pace":
-    """Return how many clusters are read at once, and for how long each."""
-    from reconciler.observe import Pace
-
-    return Pace(parallelism=reach.parallelism, timeout=reach.timeout)
+    options = context.meta[__name__]
+    assert isinstance(options, ClusterOptions)
+    return options

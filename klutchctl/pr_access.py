@@ -14,7 +14,7 @@ from reconciler.observe import Clusters
 
 
 @dataclass(frozen=True, slots=True)
-class Protected:
+class PullRequestAccess:
     """`observe.Clusters` where these control planes and app clusters are refused."""
 
     clusters: Clusters

@@ -1,14 +1,13 @@
-"""What a pull request changes, as lines and as JSON; one order and one wording for all formats.
+"""What a pull request changes, as lines: one order and one wording for all text formats.
 
 Every line that leaves this module is on one line and fit for a terminal.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from klutchctl.render import plan_rows
-from klutchctl.render.visible import visible
-from reconciler.core.manifest import JSON
+from klutchctl.render.terminal import visible
 from reconciler.reports.pr_diff import Against, Edit, Effect
 
 _SYMBOLS: Final[Mapping[Effect, str]] = {
@@ -43,41 +42,16 @@ def lines(against: Against) -> list[str]:
     whats = [_what(edit) for edit in against.edits]
     wide = max(map(len, names))
     most = max((len(what) for what in whats if len(what) <= _WIDEST), default=0)
-    found = []
+    shown = []
     for edit, name, what in zip(against.edits, names, whats, strict=True):
         head = f"{_SYMBOLS[edit.effect]:>3} {edit.effect.value}"
         place = plan_rows.place(edit.origin)
-        found.append(f"{head:<12} {name:<{wide}}{_GAP}{what:<{most}}{_GAP}{place}".rstrip())
-        found += (f"{_DETAIL_INDENT}{plan_rows.difference(field)}" for field in edit.fields)
-    return found
-
-
-def as_json(against: Against) -> dict[str, JSON]:
-    """Return the edits as one JSON object."""
-    return {
-        "ref": against.ref,
-        "revision": against.revision,
-        "edits": [dict(_json(edit)) for edit in against.edits],
-    }
+        shown.append(f"{head:<12} {name:<{wide}}{_GAP}{what:<{most}}{_GAP}{place}".rstrip())
+        shown += (f"{_DETAIL_INDENT}{plan_rows.difference(field)}" for field in edit.fields)
+    return shown
 
 
 def _what(edit: Edit) -> str:
     if not edit.resource:
         return edit.kind
     return visible(f"{edit.resource} in {plan_rows.few(edit.clusters)}")
-
-
-def _json(edit: Edit) -> Iterator[tuple[str, JSON]]:
-    yield "effect", edit.effect.value
-    yield "kind", edit.kind
-    yield "name", edit.name
-    if edit.resource:
-        yield "resource", edit.resource
-        yield "clusters", list(edit.clusters)
-    origin = edit.origin
-    yield "origin", {"path": origin.path, "line": origin.line, "column": origin.column}
-    if edit.fields:
-        fields: list[JSON] = [
-            {"path": one.path, "before": one.before, "after": one.after} for one in edit.fields
-        ]
-        yield "fields", fields

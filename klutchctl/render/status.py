@@ -1,0 +1,244 @@
+"""A board of units: an aligned table for people, a versioned document or events for programs.
+
+Of the document, a new minor version adds fields, a major breaks.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from klutchctl.render import terminal
+from klutchctl.render.plan_text import named_lines
+from klutchctl.render.terminal import Style, visible
+from reconciler.core.durations import format_time
+from reconciler.core.manifest import JSON
+from reconciler.health.board import Board, Bound, ClusterHealth
+from reconciler.health.verdict import State, UnitHealth
+
+FORMAT: Final = "klutchctl.dev/status"
+VERSION: Final = "1.1"
+
+_SYMBOLS: Final[Mapping[State, str]] = {
+    State.READY: " ",
+    State.PROGRESSING: "~",
+    State.DEGRADED: "!",
+    State.UNKNOWN: "?",
+    State.SUSPENDED: "|",
+    State.RELEASED: "<",
+}
+_STYLES: Final[Mapping[State, Style]] = {
+    State.READY: Style.GREEN,
+    State.PROGRESSING: Style.CYAN,
+    State.DEGRADED: Style.RED,
+    State.UNKNOWN: Style.YELLOW,
+}
+_HEADER: Final = ("CLUSTER", "BINDING", "RESOURCE", "STATE", "AGE", "WHY")
+_GAP: Final = "  "
+_LEAVING: Final = "(left the files)"
+_WHY_LEAVING: Final = "no document names it any more; see `klutchctl plan`"
+
+
+def text(board: Board, *, color: bool = False) -> str:
+    """Return the board as text that ends in a newline."""
+    at = f" @ {visible(board.revision)}" if board.revision else ""
+    blocks = [terminal.block(f"Fleet {visible(board.fleet)}{at}", color=color)]
+    rows = list(_rows(board))
+    if rows:
+        blocks.append(_table(rows, color=color))
+    if board.unread:
+        unread = named_lines(_unread(board))
+        blocks.append(terminal.block("Clusters not read", unread, color=color))
+    blocks.append(terminal.block(f"Status: {_summary(board)}.", color=color))
+    return terminal.paragraphs(blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line of the table. `state` None: a cluster in which nothing is bound."""
+
+    cluster: str
+    binding: str
+    resource: str
+    state: State | None
+    age: str
+    why: str
+
+
+def _rows(board: Board) -> Iterator[_Row]:
+    """Yield a row for every unit, and for every cluster that has none."""
+    for cluster in board.clusters:
+        yield from (_unit_row(cluster, unit, board.time) for unit in cluster.units)
+        if not cluster.units:
+            why = cluster.message or "nothing is bound here"
+            since = age(cluster.since, board.time)
+            yield _Row(visible(cluster.name), "", "", cluster.state, since, visible(why))
+
+
+def _unit_row(cluster: ClusterHealth, unit: Bound, now: datetime) -> _Row:
+    health = unit.health
+    before = f"was {health.last_known}" if health.last_known else ""
+    reason = f"{health.reason}: {health.message}" if health.reason else ""
+    leaving = _WHY_LEAVING if unit.leaving else ""
+    return _Row(
+        cluster=visible(cluster.name),
+        binding=_LEAVING if unit.leaving else visible(unit.binding),
+        resource=visible(health.unit.name),
+        state=health.state,
+        age=_age(health, now),
+        why=visible("; ".join(part for part in (before, reason, leaving) if part)),
+    )
+
+
+def _age(health: UnitHealth, now: datetime) -> str:
+    """Return how long it has been so; `<3h` is: no longer than that."""
+    return age(health.since, now) if health.exact else f"<{age(health.since, now)}"
+
+
+def age(since: datetime | None, now: datetime) -> str:
+    """Return how long ago that was in its largest unit, such as 45s, 12m, 3h, 5d; "" = unknown."""
+    if since is None:
+        return ""
+    span = max(now - since, timedelta())
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if span >= timedelta(seconds=length):
+            return f"{span // timedelta(seconds=length)}{unit}"
+    return f"{span.seconds}s"
+
+
+def _table(rows: Sequence[_Row], *, color: bool) -> list[str]:
+    lines = [(_HEADER, None), *((_cells(row), row.state) for row in rows)]
+    widths = [max(len(cells[column]) for cells, _ in lines) for column in range(len(_HEADER) - 1)]
+    return [_line(cells, widths, state, color=color) for cells, state in lines]
+
+
+def _cells(row: _Row) -> tuple[str, ...]:
+    # Without the word a state cannot be searched for, and without the symbol not be skimmed.
+    state = f"{_SYMBOLS[row.state]} {row.state}" if row.state is not None else "  -"
+    return (row.cluster, row.binding or "-", row.resource or "-", state, row.age or "-", row.why)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], state: State | None, *, color: bool) -> str:
+    padded = [f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=False)]
+    if state is not None:
+        padded[3] = terminal.styled(padded[3], _STYLES.get(state), color=color)
+    return _GAP.join([*padded, cells[-1]]).rstrip()
+
+
+def _unread(board: Board) -> list[tuple[str, str]]:
+    """Return (cluster, why and what to do) of each cluster that could not be read."""
+    return [
+        (visible(one.name), visible(". ".join(part for part in (one.reason, one.remedy) if part)))
+        for one in board.unread
+    ]
+
+
+def _counts(board: Board) -> dict[State, int]:
+    """Return how many units are in each state; every state is there."""
+    counted = Counter(unit.health.state for unit in board.units)
+    return {state: counted[state] for state in State}
+
+
+def _summary(board: Board) -> str:
+    """Return the counts in words, such as `8 Ready, 1 Degraded`."""
+    words = [f"{count} {state}" for state, count in _counts(board).items() if count]
+    if board.unread:
+        noun = "cluster" if len(board.unread) == 1 else "clusters"
+        words.append(f"{len(board.unread)} {noun} not read")
+    return ", ".join(words) or "no units"
+
+
+def changed(before: Board, after: Board) -> Iterator[tuple[ClusterHealth, Bound]]:
+    """Yield the units whose state or reason is another than before, or that are new."""
+    known = {unit.health.unit: unit.health for unit in before.units}
+    for cluster in after.clusters:
+        for unit in cluster.units:
+            last, now = known.get(unit.health.unit), unit.health
+            if last is None or (last.state, last.reason) != (now.state, now.reason):
+                yield cluster, unit
+
+
+def changes(before: Board, after: Board) -> str:
+    """Return a line for every change between two boards, for a log; "" where there is none."""
+    known = {unit.health.unit: unit.health for unit in before.units}
+    time, lines = format_time(after.time), ""
+    for _, unit in changed(before, after):
+        health, last = unit.health, known.get(unit.health.unit)
+        turn = f"{last.state} -> {health.state}" if last else f"new: {health.state}"
+        why = f": {health.reason}: {health.message}" if health.reason else ""
+        lines += f"{time} {visible(str(health.unit))}: {turn}{visible(why)}\n"
+    for key in sorted(known.keys() - {unit.health.unit for unit in after.units}):
+        lines += f"{time} {visible(str(key))}: gone\n"
+    return lines
+
+
+def as_json(board: Board) -> str:
+    """Return one JSON object and a newline."""
+    document: dict[str, JSON] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "time": format_time(board.time),
+        "fleet": board.fleet,
+        "revision": board.revision,
+        "clusters": [_cluster_json(cluster) for cluster in board.clusters],
+        "unread": [
+            {"name": one.name, "reason": one.reason, "remedy": one.remedy} for one in board.unread
+        ],
+        "summary": _sums_json(board),
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def events(board: Board, *, only: Iterable[tuple[ClusterHealth, Bound]] | None = None) -> str:
+    """Return a line of JSON for every unit, or for `only` these, and one with the counts."""
+    pairs = (
+        ((cluster, unit) for cluster in board.clusters for unit in cluster.units)
+        if only is None
+        else only
+    )
+    time = format_time(board.time)
+    lines: list[Mapping[str, JSON]] = [
+        {"event": "unit", "time": time, "cluster": cluster.name, **_unit_json(unit)}
+        for cluster, unit in pairs
+    ]
+    if only is None or lines:
+        lines.append({"event": "summary", "time": time, **_sums_json(board)})
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def _cluster_json(cluster: ClusterHealth) -> dict[str, JSON]:
+    return {
+        "name": cluster.name,
+        "controlPlane": cluster.control_plane,
+        "state": cluster.state,
+        "message": cluster.message,
+        "since": _time(cluster.since),
+        "units": [_unit_json(unit) for unit in cluster.units],
+    }
+
+
+def _unit_json(unit: Bound) -> dict[str, JSON]:
+    health = unit.health
+    return {
+        "binding": unit.binding,
+        "group": health.unit.group,
+        "resource": health.unit.resource,
+        "state": health.state,
+        "reason": health.reason,
+        "message": health.message,
+        "since": _time(health.since),
+        "sinceExact": health.exact,
+        "lastKnown": health.last_known,
+        "leaving": unit.leaving,
+    }
+
+
+def _sums_json(board: Board) -> dict[str, JSON]:
+    counted = {state.value: count for state, count in _counts(board).items()}
+    return {**counted, "unread": len(board.unread)}
+
+
+def _time(time: datetime | None) -> str | None:
+    return None if time is None else format_time(time)

@@ -1,0 +1,200 @@
+"""Why a binding is as it is: the files first, then the plan, then its health; or a document.
+
+The document is versioned: a new minor version adds fields, a major breaks.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
+
+from klutchctl.render import plan_rows, terminal
+from klutchctl.render.plan_text import column_widths, named_lines, section_lines
+from klutchctl.render.terminal import visible
+from reconciler.core.durations import format_time
+from reconciler.core.manifest import JSON
+from reconciler.core.origin import Origin
+from reconciler.fleet.values import Claim, UnitKey
+from reconciler.health import UnitHealth
+from reconciler.planning.planfile import document
+from reconciler.reports.provenance import Provenance
+from reconciler.reports.why import Explanation
+
+FORMAT: Final = "klutchctl.dev/why"
+VERSION: Final = "1.1"
+
+_OF_PLAN: Final = ("changes", "widened", "held", "unseen")
+_INDENT: Final = "    "
+_GAP: Final = "   "
+
+_Fact: TypeAlias = tuple[str, str, Origin | None]  # what, which, where
+
+
+def text(explanation: Explanation, health: Sequence[UnitHealth], *, color: bool = False) -> str:
+    """Return the explanation as text that ends in a newline."""
+    plan = explanation.plan
+    sections = (
+        ("In the files", list(_files(explanation))),
+        ("In the plan", list(_plan(explanation, color=color))),
+        ("Claims widened", named_lines(plan_rows.widened(plan))),
+        ("Held back", named_lines(plan_rows.held(plan))),
+        ("Not read", named_lines(plan_rows.unread(plan))),
+        ("Health", [_INDENT + _health(unit) for unit in health]),
+    )
+    return terminal.paragraphs(
+        [
+            terminal.block(visible(str(explanation.target)), color=color),
+            *(terminal.block(title, lines, color=color) for title, lines in sections if lines),
+        ]
+    )
+
+
+def _files(explanation: Explanation) -> Iterator[str]:
+    if explanation.source is None:
+        yield f"{_INDENT}no document binds it in {visible(explanation.target.cluster)}"
+        return
+    facts = list(_facts(explanation.source))
+    first = max(len(what) for what, _, _ in facts)
+    second = max(len(visible(which)) for _, which, _ in facts)
+    for what, which, origin in facts:
+        where = plan_rows.place(origin)
+        line = f"{_INDENT}{what:<{first}}  {visible(which):<{second}}{_GAP}{where}"
+        yield line.rstrip()
+
+
+def _facts(source: Provenance) -> Iterator[_Fact]:
+    yield "Binding", source.binding, source.origin
+    yield "Cluster", source.cluster, source.cluster_origin
+    yield "ControlPlane", source.control_plane, source.control_plane_origin
+    for clause in source.clauses:
+        yield "selector", f"{clause.text}: {_yes(clause.holds)}", clause.origin
+    yield "selected", _selected(source), None
+    if source.template:
+        yield "Template", source.template, source.template_origin
+    for unit in source.units:
+        yield "unit", unit.name, None
+    for claim in source.claims:
+        yield "claim", _claim(claim), claim.origin
+    if source.parameters:
+        yield "parameters", f"digest {source.parameters}", None
+    for name in source.depends_on:
+        yield "depends on", name, None
+    yield "deletionPolicy", source.deletion_policy, None
+    for verdict in source.verdicts:
+        said = "allows it" if verdict.allows else "does not allow it"
+        yield "Policy", f"{verdict.policy} {said}", verdict.origin
+
+
+def _selected(source: Provenance) -> str:
+    if source.selected:
+        return "yes"
+    why = "" if source.clauses else ": nothing in it speaks of this cluster"
+    return f"no{why}"
+
+
+def _yes(holds: bool) -> str:
+    return "holds" if holds else "does not hold"
+
+
+def _claim(claim: Claim) -> str:
+    group = f".{claim.group}" if claim.group else ""
+    state = "accepted" if claim.accepted else "rejected"
+    return f"{claim.resource}{group} of the {claim.owner.value}, {state}: {', '.join(claim.names)}"
+
+
+def _plan(explanation: Explanation, *, color: bool) -> Iterator[str]:
+    rows = list(map(plan_rows.row, explanation.plan.changes))
+    yield from section_lines(rows, column_widths(rows), color=color)
+    for unit in explanation.unmanaged:
+        yield (
+            f"{_INDENT}{visible(unit.name)} is live, and not ours: it is listed and never touched; "
+            "`klutchctl import` writes files for it"
+        )
+    if not rows and not explanation.unmanaged and not explanation.plan.unseen:
+        yield f"{_INDENT}nothing: none of it is live"
+
+
+def _health(one: UnitHealth) -> str:
+    said = f"{one.reason}: {one.message}" if one.reason else ""
+    return f"{visible(one.unit.name)}  {one.state.value}  {visible(said)}".rstrip()
+
+
+def as_json(explanation: Explanation, health: Sequence[UnitHealth]) -> str:
+    """Return one JSON object and a newline.
+
+    `changes`, `widened`, `held` and `unseen` are as in a plan.
+    """
+    plan = document(explanation.plan)
+    content: dict[str, JSON] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "cluster": explanation.target.cluster,
+        "name": explanation.target.name,
+        "source": None if explanation.source is None else _source_json(explanation.source),
+        "units": [_unit_json(one) for one in explanation.units],
+        "unmanaged": [_unit_json(one) for one in explanation.unmanaged],
+        **{key: plan[key] for key in _OF_PLAN},
+        "health": [_health_json(one) for one in health],
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def _source_json(source: Provenance) -> dict[str, JSON]:
+    return {
+        "binding": source.binding,
+        "origin": _origin_json(source.origin),
+        "cluster": {"name": source.cluster, "origin": _origin_json(source.cluster_origin)},
+        "controlPlane": {
+            "name": source.control_plane,
+            "origin": _origin_json(source.control_plane_origin),
+        },
+        "selected": source.selected,
+        "selector": [
+            {"text": one.text, "origin": _origin_json(one.origin), "holds": one.holds}
+            for one in source.clauses
+        ],
+        "template": None
+        if source.template_origin is None
+        else {"name": source.template, "origin": _origin_json(source.template_origin)},
+        "claims": [_claim_json(one) for one in source.claims],
+        "parameters": source.parameters,
+        "deletionPolicy": source.deletion_policy,
+        "dependsOn": list(source.depends_on),
+        "policies": [
+            {"name": one.policy, "origin": _origin_json(one.origin), "allows": one.allows}
+            for one in source.verdicts
+        ],
+    }
+
+
+def _claim_json(claim: Claim) -> dict[str, JSON]:
+    return {
+        "group": claim.group,
+        "resource": claim.resource,
+        "version": claim.version,
+        "owner": claim.owner.value,
+        "names": list(claim.names),
+        "namespaces": list(claim.namespaces),
+        "labels": [dict(one) for one in claim.labels],
+        "state": "Accepted" if claim.accepted else "Rejected",
+        "origin": _origin_json(claim.origin),
+    }
+
+
+def _health_json(one: UnitHealth) -> dict[str, JSON]:
+    return {
+        **_unit_json(one.unit),
+        "state": one.state,
+        "reason": one.reason,
+        "message": one.message,
+        "since": None if one.since is None else format_time(one.since),
+        "sinceExact": one.exact,
+        "lastKnown": one.last_known,
+    }
+
+
+def _unit_json(unit: UnitKey) -> dict[str, JSON]:
+    return {"cluster": unit.cluster, "group": unit.group, "resource": unit.resource}
+
+
+def _origin_json(origin: Origin) -> dict[str, JSON]:
+    return {"path": origin.path, "line": origin.line, "column": origin.column}
