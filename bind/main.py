@@ -8,7 +8,7 @@ import uvloop
 
 from bind import program, settings
 from reconciler.controller import process
-from reconciler.kube import home, open_files
+from reconciler.kube import host
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def run(arguments: list[str]) -> int:
     code = 0
     try:
         given = settings.parse(arguments)
-        open_files.allow_many(open_files.MOST)
+        host.allow_open_files(host.MANY_FILES)
         process.collect_seldom()
         process.give_back()
         uvloop.run(_serve(given))
@@ -35,4 +35,4 @@ def run(arguments: list[str]) -> int:
 async def _serve(given: settings.Settings) -> None:
     stop = asyncio.Event()
     process.SignalHandler(stop).listen()
-    await program.serve(given, os.environ, home.directory(), stop=stop)
+    await program.serve(given, os.environ, host.home_directory(), stop=stop)

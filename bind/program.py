@@ -37,7 +37,7 @@ from reconciler.kube import kubeconfig
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
-from reconciler.kube.in_cluster import in_cluster
+from reconciler.kube.kubeconfig.in_cluster import in_cluster
 from reconciler.kube.limits import Limits
 
 log = logging.getLogger(__name__)
@@ -202,7 +202,7 @@ def _controllers(
             clock=clock,
             metrics=metrics,
             workers=settings.workers,
-            depends_on=(world.cluster.recovery,),
+            depends_on=(world.cluster.connectivity,),
             party=_space_of,
         )
         reconciler.subscribe(controller)

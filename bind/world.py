@@ -41,11 +41,11 @@ from reconciler.core.refs import (
     SERVICE_ACCOUNT,
     Kind,
 )
-from reconciler.kube.bodies import Bodies
+from reconciler.kube.cache.informer import Informer
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
+from reconciler.kube.cache.store import Index, Store, Trim, without_managed_fields
+from reconciler.kube.cache.whole_objects import Bodies
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.informer import Informer
-from reconciler.kube.recent import Recent
-from reconciler.kube.store import Index, Store, Trim, without_managed_fields
 
 # Names of indexes. Where a value is a place, it is `namespace/name`.
 SELF: Final = "place"
@@ -83,7 +83,7 @@ class World:
         self.cluster, self.deployments_served = cluster, deployments_served
         self._control_plane_mode = control_plane_mode
         self._informers: list[Informer] = []
-        self._recent: dict[Store, Recent] = {}
+        self._recent: dict[Store, ReadYourWrites] = {}
         self.cluster_bindings = self._view(
             CLUSTER_BINDING, {SPACE: _space}, trim=trimming.cluster_binding
         )
@@ -158,7 +158,7 @@ class World:
         said = (one.trouble for one in self._informers if one.store in views)
         return next(filter(None, said), "")
 
-    def recent(self, view: Store) -> Recent:
+    def recent(self, view: Store) -> ReadYourWrites:
         """Return one of these views together with what the backend wrote of it just now."""
         return self._recent[view]
 
@@ -207,7 +207,7 @@ class World:
             trim=trim,
         )
         self._informers.append(informer)
-        self._recent[informer.store] = Recent(informer)
+        self._recent[informer.store] = ReadYourWrites(informer)
         return informer.store
 
 

@@ -41,14 +41,14 @@ class ClusterOptions:
 
     def surroundings(self, settings: "Settings") -> "Surroundings":
         """Return where access leads from here. Raises ConfigError."""
-        from reconciler.kube import home, kubeconfig, networks
+        from reconciler.kube import host, kubeconfig, networks
         from reconciler.kube.limits import Limits
         from reconciler.kube.registry import Surroundings
 
         environ = settings.environ
         return Surroundings(
             kubeconfigs=kubeconfig.search_paths(
-                self.kubeconfig, environ=environ, home=home.directory()
+                self.kubeconfig, environ=environ, home=host.home_directory()
             ),
             environ=environ,
             limits=Limits(

@@ -37,7 +37,7 @@ from klutchctl.commands import (
 from klutchctl.exit_codes import ExitCode
 from reconciler.core.errors import ConfigError, KlutchError, Locked, StalePlan
 from reconciler.core.problems import InvalidRepository
-from reconciler.kube import open_files
+from reconciler.kube import host
 
 app = typer.Typer(
     name="klutchctl",
@@ -175,7 +175,7 @@ def main() -> None:
     # A short run makes many objects and few cycles: rarer collections halve the time of a big
     # fleet (measured: compile of 10,000 units, 0.98 s -> 0.43 s without any).
     gc.set_threshold(100_000, 50, 50)
-    open_files.allow_many(_MANY_FILES)
+    host.allow_open_files(_MANY_FILES)
     signal.signal(signal.SIGTERM, _terminate)
     _replace_closed_streams()
     try:

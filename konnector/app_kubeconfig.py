@@ -104,7 +104,7 @@ class AppKubeconfig:
             self.reconcile,
             clock=tools.clock,
             metrics=tools.metrics,
-            depends_on=(plane.recovery,),
+            depends_on=(plane.connectivity,),
         )
         self._views = NamedViews(
             plane, SECRET, tools.metrics, told=lambda _: controller.enqueue(_KEY)

@@ -12,8 +12,8 @@ from konnector.link import Link
 from konnector.service_views import ClusterView, ServiceViews, Sort
 from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core.manifest import Manifest, name_of, namespace_of
-from reconciler.kube.informer import Informer
-from reconciler.kube.recent import Recent
+from reconciler.kube.cache.informer import Informer
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
 
 _PLACE: Final = "place"
 
@@ -41,7 +41,7 @@ class BothSides:
         kind = here.kind
         indexes = {**here.indexes, _PLACE: _place}
         self.view = Informer(link.app, kind, indexes=indexes, trim=here.trim)
-        self.here = Recent(self.view)
+        self.here = ReadYourWrites(self.view)
         self._there: ServiceViews | ClusterView
         if kind.namespaced:
             self._there = ServiceViews(
@@ -61,11 +61,11 @@ class BothSides:
         self._supervisor.start("here", self._follow)
         self._supervisor.start_worker("there", self._there)
 
-    def there(self, app_namespace: str) -> Recent | None:
+    def there(self, app_namespace: str) -> ReadYourWrites | None:
         """Return the objects that belong to an app namespace; None until both sides were seen."""
         return self._there.of(app_namespace) if self.view.synced else None
 
-    def all(self) -> dict[str, Recent]:
+    def all(self) -> dict[str, ReadYourWrites]:
         """Return all that was seen on the control plane, by app namespace."""
         return self._there.all()
 

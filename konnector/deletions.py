@@ -7,7 +7,7 @@ from reconciler.core import keys
 from reconciler.core.manifest import Manifest, finalizers_of, get_text, identity_of, is_deleting
 from reconciler.core.moments import moment
 from reconciler.core.refs import ObjectKey
-from reconciler.kube.store import Store
+from reconciler.kube.cache.store import Store
 
 if TYPE_CHECKING:
     from datetime import datetime

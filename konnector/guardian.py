@@ -14,9 +14,9 @@ from reconciler.core import keys, names
 from reconciler.core.decision import Decision, Task
 from reconciler.core.manifest import Manifest, annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
+from reconciler.kube.cache.store import Store
 from reconciler.kube.cluster import Reader
-from reconciler.kube.recent import Recent
-from reconciler.kube.store import Store
 
 
 class Guardian:
@@ -34,7 +34,7 @@ class Guardian:
         space: str,
         *,
         mappings: Store,
-        cluster_bindings: Recent,
+        cluster_bindings: ReadYourWrites,
         secrets: Callable[[], Iterable[Manifest]],
         now: Callable[[], datetime],
         metrics: Metrics,

@@ -16,8 +16,8 @@ from reconciler.core.manifest import (
     resource_version_of,
 )
 from reconciler.core.refs import Kind, Ref
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
 from reconciler.kube.cluster import Preconditions, Propagation, Writer
-from reconciler.kube.recent import Recent
 
 _MANAGER: Final = keys.MANAGER_KONNECTOR
 
@@ -27,7 +27,7 @@ class Known:
     """The view of one cluster in which the answers to writes are remembered."""
 
     cluster: str
-    recent: Recent
+    recent: ReadYourWrites
 
 
 class Hands:
@@ -57,7 +57,7 @@ class Hands:
 class _Work:
     clusters: Mapping[str, Writer]
     fence: WriteFence
-    known: Mapping[str, Recent]
+    known: Mapping[str, ReadYourWrites]
     # What an object's resourceVersion was when it was decided about, and is after our writes.
     moved: dict[Ref, tuple[str, str]] = field(default_factory=dict)
 

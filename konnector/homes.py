@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from reconciler.core.manifest import Manifest, get_text, is_deleting, name_of, namespace_of
-from reconciler.kube.store import Store
+from reconciler.kube.cache.store import Store
 
 APP_NAMESPACE: Final = "app namespace"  # the index of the view of APIServiceNamespaces
 

@@ -22,9 +22,9 @@ from reconciler.core.decision import Decision, Task
 from reconciler.core.errors import ClusterError, Forbidden, KlutchError, NotServed
 from reconciler.core.manifest import is_deleting, name_of, uid_of
 from reconciler.core.refs import NAMESPACE, Ref
+from reconciler.kube.cache.informer import pause
+from reconciler.kube.cache.store import Store
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.informer import pause
-from reconciler.kube.store import Store
 
 log = logging.getLogger(__name__)
 

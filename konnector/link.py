@@ -14,8 +14,8 @@ from reconciler.controller.metrics import Metrics
 from reconciler.core.decision import Note
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Ref
+from reconciler.kube.cache.store import Store
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.store import Store
 
 
 class Recorder(Protocol):

@@ -9,7 +9,7 @@ import sys
 
 from konnector import settings
 from reconciler.controller import process
-from reconciler.kube import home, open_files
+from reconciler.kube import host
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def run(arguments: list[str]) -> int:
             _detach(arguments[1:])
             return code
         given = settings.parse(arguments, os.environ)
-        open_files.allow_many(open_files.MOST)
+        host.allow_open_files(host.MANY_FILES)
         import uvloop
 
         uvloop.run(_serve(given))
@@ -39,7 +39,7 @@ def run(arguments: list[str]) -> int:
 def _detach(arguments: list[str]) -> None:
     from konnector import detach
 
-    asyncio.run(detach.run(detach.parse(arguments), os.environ, home.directory()))
+    asyncio.run(detach.run(detach.parse(arguments), os.environ, host.home_directory()))
 
 
 async def _serve(given: settings.Settings) -> None:
@@ -48,4 +48,4 @@ async def _serve(given: settings.Settings) -> None:
     from konnector import program
 
     process.collect_seldom()
-    await program.serve(given, os.environ, home.directory(), stop=stop)
+    await program.serve(given, os.environ, host.home_directory(), stop=stop)

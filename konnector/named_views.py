@@ -12,8 +12,8 @@ from reconciler.controller.metrics import Metrics
 from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import Kind, ObjectKey
+from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.informer import Informer
 
 _NAME: Final = "name"
 

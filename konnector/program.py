@@ -37,12 +37,12 @@ from reconciler.core import keys
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import CRD, LEASE, NAMESPACE, SECRET, Kind, Ref
 from reconciler.kube import kubeconfig
-from reconciler.kube.bodies import Bodies
+from reconciler.kube.cache.informer import Informer
+from reconciler.kube.cache.whole_objects import Bodies
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
-from reconciler.kube.in_cluster import in_cluster
-from reconciler.kube.informer import Informer
+from reconciler.kube.kubeconfig.in_cluster import in_cluster
 from reconciler.kube.limits import Limits, of_app_cluster
 from reconciler.kube.networks import Networks
 
@@ -275,7 +275,7 @@ def _workers(
         clock=tools.clock,
         metrics=tools.metrics,
         workers=tools.workers,
-        depends_on=(home.recovery, tools.app.recovery),
+        depends_on=(home.connectivity, tools.app.connectivity),
     )
     made.subscribe(controller)
     tools.namespaces.subscribe(_NAME, lambda name: _tell(providers, name))

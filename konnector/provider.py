@@ -27,8 +27,8 @@ from reconciler.core.decision import Note
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, ObjectKey
+from reconciler.kube.cache.informer import pause
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.informer import pause
 
 
 class Reconciler(Protocol):
@@ -286,7 +286,7 @@ class _Serving:
             reconciler.reconcile,
             clock=tools.clock,
             metrics=tools.metrics,
-            depends_on=(tools.app.recovery, self.link.plane.recovery),
+            depends_on=(tools.app.connectivity, self.link.plane.connectivity),
         )
 
 

@@ -14,9 +14,9 @@ from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import SECRET, ObjectKey
+from reconciler.kube.cache.informer import Informer
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.informer import Informer
-from reconciler.kube.recent import Recent
 
 NAME: Final = "name"
 
@@ -37,7 +37,8 @@ class ProviderViews:
         mappings = Informer(cluster, API_SERVICE_NAMESPACE, namespace=space, indexes=mapped)
         self._informers = (bindings, exports, mappings)
         self.cluster_bindings = bindings.store
-        self.recent_cluster_bindings, self.recent_exports = Recent(bindings), Recent(exports)
+        self.recent_cluster_bindings = ReadYourWrites(bindings)
+        self.recent_exports = ReadYourWrites(exports)
         self.exports, self.mappings = exports.store, mappings.store
         self.secrets = NamedViews(cluster, SECRET, metrics, told=told)
         self._supervisor = TaskSupervisor()

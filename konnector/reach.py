@@ -45,7 +45,7 @@ class Reach:
     async def run(self) -> None:
         """Ask until cancelled."""
         back = asyncio.Event()
-        unfollow = self._plane.recovery.follow(back.set)
+        unfollow = self._plane.connectivity.follow(back.set)
         try:
             while True:
                 back.clear()

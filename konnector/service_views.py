@@ -14,10 +14,10 @@ from reconciler.controller.metrics import Metrics
 from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind
+from reconciler.kube.cache.informer import Informer
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
+from reconciler.kube.cache.store import Index, Trim
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.informer import Informer
-from reconciler.kube.recent import Recent
-from reconciler.kube.store import Index, Trim
 
 NAME: Final = "name"
 
@@ -54,16 +54,17 @@ class ServiceViews:
         self._cluster, self._sort, self._homes, self._metrics = cluster, sort, homes, metrics
         self._wake, self._ready = wake, ready
         self._supervisor = TaskSupervisor()
-        self._views: dict[str, tuple[str, Recent]] = {}  # by app namespace, with its service one
+        # By app namespace, with its service namespace.
+        self._views: dict[str, tuple[str, ReadYourWrites]] = {}
 
-    def of(self, app_namespace: str) -> Recent | None:
+    def of(self, app_namespace: str) -> ReadYourWrites | None:
         """Return the view for an app namespace; None until its objects were seen."""
         held = self._views.get(app_namespace)
         if held is None or held[0] != self._homes.service(app_namespace):
             return None
         return held[1] if held[1].view.synced else None
 
-    def all(self) -> dict[str, Recent]:
+    def all(self) -> dict[str, ReadYourWrites]:
         """Return the views whose objects were seen, by app namespace."""
         found = {app: self.of(app) for app in self._views}
         return {app: recent for app, recent in found.items() if recent is not None}
@@ -122,7 +123,7 @@ class ServiceViews:
                 deleted=lambda live: sort.deleted(app, live),
             )
             view.store.subscribe(NAME, lambda name: self._woken(app, view, name))
-            self._views[app] = (service, Recent(view))
+            self._views[app] = (service, ReadYourWrites(view))
             self._supervisor.start(f"{app}/{service}", lambda: self._follow(app, view))
         self._ready(app)
 
@@ -163,18 +164,18 @@ class ClusterView:
             trim=sort.trim,
             deleted=lambda live: sort.deleted("", live),
         )
-        self._recent = Recent(self._view)
+        self._recent = ReadYourWrites(self._view)
         self._view.store.subscribe(NAME, self._woken)
         self._metrics, self._wake, self._ready = metrics, wake, ready
         self._supervisor = TaskSupervisor()
         self._supervisor.start("view", self._view.run)
         self._supervisor.start("greeting", self._greet)
 
-    def of(self, app_namespace: str) -> Recent | None:
+    def of(self, app_namespace: str) -> ReadYourWrites | None:
         """Return the view; None until its objects were seen."""
         return self._recent if self._view.synced and not app_namespace else None
 
-    def all(self) -> dict[str, Recent]:
+    def all(self) -> dict[str, ReadYourWrites]:
         """Return the view under its namespace, if its objects were seen."""
         return {"": self._recent} if self._view.synced else {}
 

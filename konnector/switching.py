@@ -15,8 +15,8 @@ from reconciler.core.errors import Unreachable
 from reconciler.core.manifest import resource_version_of
 from reconciler.core.refs import Kind
 from reconciler.kube.cluster import Cluster, Listing, WatchEvent
-from reconciler.kube.front import Call, Front
-from reconciler.kube.recovery import Recovery
+from reconciler.kube.cluster_wrapper import Call, ClusterWrapper
+from reconciler.kube.connectivity import Connectivity
 
 log = logging.getLogger(__name__)
 
@@ -26,14 +26,14 @@ _Watching: TypeAlias = AbstractAsyncContextManager[AsyncIterator[WatchEvent]]
 _PATIENCE: Final = 30.0  # seconds for calls that are under way over the old connection
 
 
-class Switching(Front):
+class Switching(ClusterWrapper):
     """A Cluster that is another one's face. `name` stays that of the first."""
 
     def __init__(self, first: Cluster) -> None:
         self._now = first
         self._name = first.name
-        self._recovery = Recovery()
-        self._unfollow = first.recovery.follow(self._recovery.tell)
+        self._connectivity = Connectivity()
+        self._unfollow = first.connectivity.follow(self._connectivity.tell)
         self._under_way: dict[int, int] = {}
         self._idle = asyncio.Event()
         self._retiring: set[asyncio.Task[None]] = set()
@@ -45,9 +45,9 @@ class Switching(Front):
         return self._name
 
     @property
-    def recovery(self) -> Recovery:
+    def connectivity(self) -> Connectivity:
         """Who tells when the cluster answers again, or may be reached by a new way."""
-        return self._recovery
+        return self._connectivity
 
     def __repr__(self) -> str:
         return f"Switching({self._now!r})"
@@ -65,8 +65,8 @@ class Switching(Front):
         """
         old, self._now = self._now, to
         self._unfollow()
-        self._unfollow = to.recovery.follow(self._recovery.tell)
-        self._recovery.tell()
+        self._unfollow = to.connectivity.follow(self._connectivity.tell)
+        self._connectivity.tell()
         retiring = asyncio.create_task(self._retire(old))
         self._retiring.add(retiring)
         retiring.add_done_callback(self._retiring.discard)

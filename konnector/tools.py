@@ -9,9 +9,9 @@ from konnector.link import Recorder
 from reconciler.controller.clock import Clock
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.metrics import Metrics
-from reconciler.kube.bodies import Bodies
+from reconciler.kube.cache.store import Store
+from reconciler.kube.cache.whole_objects import Bodies
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.store import Store
 
 # Opens a way with the kubeconfig in a Secret; `name` is what the cluster is called. It is not
 # used before the first call. Raises ConfigError.

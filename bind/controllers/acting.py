@@ -11,8 +11,8 @@ from reconciler.core import keys
 from reconciler.core.decision import Decision, Note
 from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import Ref
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.recent import Recent
 
 
 class Recorder(Protocol):
@@ -45,7 +45,7 @@ class Acting:
     now: Callable[[], datetime]
 
     async def carry_out(
-        self, live: Manifest, recent: Recent, decision: Decision
+        self, live: Manifest, recent: ReadYourWrites, decision: Decision
     ) -> timedelta | None:
         """Do what was decided about a live object of a view; return when to look again.
 

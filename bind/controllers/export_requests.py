@@ -8,7 +8,7 @@ from bind.controllers.waking import Waker
 from bind.world import NAME, RESOURCE, SELF, SPACE, WANTED, World
 from reconciler.blueprints.export import Terms, offered_by
 from reconciler.core.manifest import Manifest
-from reconciler.kube.store import Store
+from reconciler.kube.cache.store import Store
 
 
 class ExportRequests:

@@ -2,7 +2,7 @@
 
 from bind.controllers.acting import Queue
 from reconciler.core.manifest import identity_of
-from reconciler.kube.store import Store
+from reconciler.kube.cache.store import Store
 
 
 class Waker:

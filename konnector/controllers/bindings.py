@@ -31,9 +31,9 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import ObjectKey
+from reconciler.kube.cache.informer import Informer
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.informer import Informer
-from reconciler.kube.recent import Recent
 
 PLACE: Final = "place"
 NAME: Final = "name"
@@ -75,7 +75,7 @@ class Bindings:
         providers: Places,
     ) -> None:
         self._tools, self._home, self._view = tools, home, view.store
-        self._recent = Recent(view)
+        self._recent = ReadYourWrites(view)
         self._kind, self._secrets, self._providers = view.store.kind, secrets, providers
         self._queue: Queue | None = None
         self._gone_since: dict[str, float] = {}

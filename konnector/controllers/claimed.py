@@ -30,9 +30,9 @@ from reconciler.core.manifest import (
     resource_version_of,
 )
 from reconciler.core.refs import Kind, ObjectKey, Ref
-from reconciler.kube.informer import pause
-from reconciler.kube.recent import Recent
-from reconciler.kube.store import without_managed_fields
+from reconciler.kube.cache.informer import pause
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
+from reconciler.kube.cache.store import without_managed_fields
 
 _HELD: Final = timedelta(minutes=1)
 _SOON: Final = timedelta(seconds=1)
@@ -77,7 +77,7 @@ class Claimed:
             clock=link.clock,
             metrics=link.metrics,
             workers=link.workers,
-            depends_on=(link.app.recovery, link.plane.recovery),
+            depends_on=(link.app.connectivity, link.plane.connectivity),
         )
         self._sides = BothSides(
             link,
@@ -172,7 +172,7 @@ class Claimed:
         self._say(place, "")
         return None
 
-    async def _looked(self, place: ObjectKey, there: Recent) -> Seen:
+    async def _looked(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
         kind = self._kind
         copy_place = ObjectKey(self._link.homes.service(place.namespace), place.name)
         consumer, provider = self._sides.here.get(*place), there.get(*copy_place)

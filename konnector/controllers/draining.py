@@ -24,8 +24,8 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import CRD, Kind, ObjectKey, Ref
+from reconciler.kube.cache.store import Store
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.store import Store
 
 
 async def look(

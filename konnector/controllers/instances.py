@@ -31,8 +31,8 @@ from reconciler.core.manifest import (
     ref_of,
 )
 from reconciler.core.refs import CRD, ObjectKey, Ref
-from reconciler.kube.recent import Recent
-from reconciler.kube.store import Index
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
+from reconciler.kube.cache.store import Index
 
 _BOUND: Final = "bound"
 _LIVING: Final = "living"
@@ -69,7 +69,7 @@ class Instances:
             clock=link.clock,
             metrics=link.metrics,
             workers=link.workers,
-            depends_on=(link.app.recovery, link.plane.recovery),
+            depends_on=(link.app.connectivity, link.plane.connectivity),
         )
         names = name if pair.kind.namespaced else self._claim_name
         leaving = {deletions.BOUND: deletions.bound, deletions.LEAVING: deletions.leaving}
@@ -120,7 +120,7 @@ class Instances:
             return bool(claims)
         return any(self._lacks_copy(ObjectKey(app_namespace, name), there) for name in claims)
 
-    def _lacks_copy(self, place: ObjectKey, there: Recent) -> bool:
+    def _lacks_copy(self, place: ObjectKey, there: ReadYourWrites) -> bool:
         claim = self._sides.here.get(*place)
         held = claim is not None and not is_deleting(claim) and copies.is_managed(claim)
         return held and there.get(*self._copy_place(place)) is None
@@ -180,7 +180,7 @@ class Instances:
             self._moved(place.namespace)  # credentials beside it were kept for its sake
         return self._again(seen)
 
-    def _look(self, place: ObjectKey, there: Recent) -> Seen:
+    def _look(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
         claim = self._sides.here.get(*place)
         copy_place = self._copy_place(place)
         copy = there.get(*copy_place)
@@ -307,7 +307,7 @@ class Instances:
             return ObjectKey(app_namespace, name_of(copy))
         return self.pair.claim_of(copy)
 
-    async def _act(self, seen: Seen, decision: Decision, there: Recent) -> None:
+    async def _act(self, seen: Seen, decision: Decision, there: ReadYourWrites) -> None:
         link = self._link
         for note in decision.notes:
             self._tell(seen, note)
@@ -362,7 +362,7 @@ class Instances:
             return False
         return tried == self._state(claim, copy)
 
-    def _note_applied(self, seen: Seen, decision: Decision, there: Recent) -> None:
+    def _note_applied(self, seen: Seen, decision: Decision, there: ReadYourWrites) -> None:
         """Remember an apply after which the copy still is not what the claim says.
 
         So it is with what an API server or a webhook of the provider changes back.

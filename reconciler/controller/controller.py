@@ -17,7 +17,7 @@ from reconciler.controller.fence import Stopped
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.queue import FIRST_PAUSE, LONGEST_PAUSE, WorkQueue
 from reconciler.core.errors import ClusterError, KlutchError, Retry
-from reconciler.kube.recovery import Recovery
+from reconciler.kube.connectivity import Connectivity
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Controller:
         workers: int = WORKERS,
         timeout: float = 20.0,
         jitter: Callable[[], float] = random.random,
-        depends_on: Sequence[Recovery] = (),
+        depends_on: Sequence[Connectivity] = (),
         party: Callable[[str], str] = _one_party,
     ) -> None:
         self.name = name

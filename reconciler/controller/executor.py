@@ -32,8 +32,8 @@ from reconciler.core.manifest import (
     resource_version_of,
 )
 from reconciler.core.refs import Kind, Ref
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
 from reconciler.kube.cluster import Preconditions, Propagation, Writer
-from reconciler.kube.recent import Recent
 
 if TYPE_CHECKING:
     from reconciler.core.conditions import Cause
@@ -51,7 +51,7 @@ async def carry_out(  # noqa: PLR0913 - each is told by another part of a contro
     now: datetime,
     may_write: WriteFence,
     elsewhere: Mapping[str, Writer] = NOWHERE_ELSE,
-    recent: Recent | None = None,
+    recent: ReadYourWrites | None = None,
 ) -> None:
     """Attempt all tasks and write the status; then raise the first KlutchError that was met.
 
@@ -84,7 +84,7 @@ class _Work:
         *,
         manager: str,
         fence: WriteFence,
-        recent: Recent | None,
+        recent: ReadYourWrites | None,
     ) -> None:
         self._clusters, self._ref, self._manager, self._fence = clusters, ref, manager, fence
         self._recent = recent

@@ -23,15 +23,15 @@ from reconciler.core.errors import (
 )
 from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
 from reconciler.core.refs import LEASE, Kind
-from reconciler.kube.credentials import Auth
-from reconciler.kube.failures import failure, parse_status
+from reconciler.kube.connectivity import Connectivity
+from reconciler.kube.credentials.source import Auth
+from reconciler.kube.http.decoding import value_of
+from reconciler.kube.http.failures import failure, parse_status
+from reconciler.kube.http.retries import delay_before_retry, retry_after_of
+from reconciler.kube.http.transport import Answer, Transport
+from reconciler.kube.http.transport_errors import Excess, NoAnswer
 from reconciler.kube.limits import Limits, TokenBucket, current_look
-from reconciler.kube.no_answer import Excess, NoAnswer
-from reconciler.kube.recovery import Recovery
 from reconciler.kube.requests import Request
-from reconciler.kube.retries import delay_before_retry, retry_after_of
-from reconciler.kube.transport import Answer, Transport
-from reconciler.kube.values import value_of
 
 
 class Oversized(Unreachable):
@@ -47,7 +47,7 @@ class Caller:
     def __init__(self, transport: Transport, limits: Limits) -> None:
         self._transport = transport
         self._limits = limits
-        self.recovery = Recovery()
+        self.connectivity = Connectivity()
         self._bucket = TokenBucket(qps=limits.qps, burst=limits.burst, now=time.monotonic)
         self._slots = asyncio.Semaphore(limits.concurrency)
 
@@ -124,7 +124,7 @@ class Caller:
             failed = _error(request, error)
         except KlutchError as error:
             failed = _unusable(request, error)
-        self.recovery.failed()
+        self.connectivity.failed()
         raise failed
 
     async def _call(self, request: Request) -> bytes:
@@ -157,10 +157,10 @@ class Caller:
         try:
             answer = await self._transport.send(request, auth=auth, within=left)
         except NoAnswer as problem:
-            self.recovery.failed()
+            self.connectivity.failed()
             return problem
         except KlutchError as error:
-            self.recovery.failed()
+            self.connectivity.failed()
             failed = _unusable(request, error)
         else:
             self._note(answer)
@@ -170,9 +170,9 @@ class Caller:
     def _note(self, answer: Answer | None) -> None:
         """Note whether the cluster dealt with a call; None is a stream that was opened."""
         if answer is not None and (answer.status == 401 or answer.status >= 500):
-            self.recovery.failed()
+            self.connectivity.failed()
         else:
-            self.recovery.answered()
+            self.connectivity.answered()
 
     async def _auth(self, request: Request) -> Auth:
         try:

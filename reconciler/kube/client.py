@@ -10,16 +10,17 @@ from typing import Final, Self
 from reconciler.core.errors import Expired, Missing, NotServed, Unreachable
 from reconciler.core.manifest import Manifest, get, get_bool, get_int, get_maps, get_text
 from reconciler.core.refs import Kind, Ref
-from reconciler.kube import paging, requests
+from reconciler.kube import requests
 from reconciler.kube.calls import Caller, Oversized, garbled
 from reconciler.kube.cluster import Listing, Page, Preconditions, Propagation, WatchEvent
 from reconciler.kube.connection import Connection
-from reconciler.kube.credentials import credential_source
+from reconciler.kube.connectivity import Connectivity
+from reconciler.kube.credentials.source import credential_source
+from reconciler.kube.http import paging
+from reconciler.kube.http.transport import Transport
+from reconciler.kube.http.watch_stream import events_of
 from reconciler.kube.limits import Limits
-from reconciler.kube.recovery import Recovery
 from reconciler.kube.requests import ListQuery, Request
-from reconciler.kube.transport import Transport
-from reconciler.kube.watch_stream import events_of
 
 _DEFAULTS: Final = Limits()
 
@@ -46,9 +47,9 @@ class KubeCluster:
         return self._name
 
     @property
-    def recovery(self) -> Recovery:
+    def connectivity(self) -> Connectivity:
         """Who tells when the cluster answers again after it did not."""
-        return self._caller.recovery
+        return self._caller.connectivity
 
     def again(self) -> "KubeCluster":
         """Return another client of the same server, for use within another event loop."""

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, Ref
-from reconciler.kube.recovery import Recovery
+from reconciler.kube.connectivity import Connectivity
 
 Verb = Literal["get", "list", "create", "apply", "patch", "delete", "watch"]
 
@@ -208,7 +208,7 @@ class Watcher(Protocol):
     """The raw stream. Resuming, relisting and caching belong to the callers."""
 
     @property
-    def recovery(self) -> Recovery:
+    def connectivity(self) -> Connectivity:
         """Who tells when the cluster answers again after it did not."""
         ...
 

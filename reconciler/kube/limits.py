@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Final
 
-from reconciler.kube.no_answer import Excess
+from reconciler.kube.http.transport_errors import Excess
 
 _MIB: Final = 2**20
 

@@ -20,13 +20,14 @@ from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.names import KLUTCH_NAMESPACE
 from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.values import Access, Fleet
-from reconciler.kube import kubeconfig, kubeconfig_entries, kubeconfig_profile
+from reconciler.kube import kubeconfig
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster, Reader
 from reconciler.kube.connection import Connection
-from reconciler.kube.in_cluster import SERVICE_ACCOUNT as POD_ACCOUNT
-from reconciler.kube.in_cluster import in_cluster
-from reconciler.kube.kubeconfig_entries import Kubeconfig
+from reconciler.kube.kubeconfig import entries, profile
+from reconciler.kube.kubeconfig.entries import Kubeconfig
+from reconciler.kube.kubeconfig.in_cluster import SERVICE_ACCOUNT as POD_ACCOUNT
+from reconciler.kube.kubeconfig.in_cluster import in_cluster
 from reconciler.kube.limits import Limits, of_app_cluster
 from reconciler.kube.networks import ANYWHERE, Networks
 
@@ -141,9 +142,9 @@ class Registry:
     def _direct(self, name: str, access: Access) -> Connection:
         if access.in_cluster:
             return self._in_cluster(name)
-        profile = kubeconfig_entries.profile(self.load_kubeconfig(), access.context)
-        return kubeconfig_profile.connection(
-            profile, name=name, environ=self._around.environ, read=kubeconfig.read_file
+        chosen = entries.profile(self.load_kubeconfig(), access.context)
+        return profile.connection(
+            chosen, name=name, environ=self._around.environ, read=kubeconfig.read_file
         )
 
     def _in_cluster(self, name: str) -> Connection:

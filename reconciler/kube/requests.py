@@ -11,8 +11,8 @@ import orjson
 from reconciler.core.errors import Rejected
 from reconciler.core.manifest import JSON, Manifest, get_map
 from reconciler.core.refs import Kind, Ref
-from reconciler.kube.apply_text import as_yaml
 from reconciler.kube.cluster import Preconditions, Propagation, Verb
+from reconciler.kube.http.yaml_safe_json import as_yaml
 
 ACCEPT_JSON: Final = "application/json"
 ACCEPT_METADATA: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"

@@ -25,8 +25,8 @@ from reconciler.core.kubeconfig_facts import (
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.redact import LAST_APPLIED, redact
 from reconciler.core.refs import CRD, SECRET, Kind
-from reconciler.kube import kubeconfig_entries
-from reconciler.kube.kubeconfig_profile import server_of
+from reconciler.kube.kubeconfig import entries
+from reconciler.kube.kubeconfig.profile import server_of
 
 MANAGERS: Final = frozenset(
     {
@@ -143,8 +143,8 @@ def kubeconfig_facts(content: bytes) -> KubeconfigFacts | None:
 
 def _parsed_facts(content: bytes) -> KubeconfigFacts | None:
     try:
-        kubeconfig = kubeconfig_entries.parse(content, path="kubeconfig", folder=None)
-        profile = kubeconfig_entries.profile(kubeconfig, None)
+        kubeconfig = entries.parse(content, path="kubeconfig", folder=None)
+        profile = entries.profile(kubeconfig, None)
         cluster = profile.cluster.fields
         ca = cluster.text("certificate-authority-data")
         return KubeconfigFacts(

@@ -18,7 +18,7 @@ import pytest_asyncio
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import ClusterError
 from reconciler.core.refs import NAMESPACE, Ref
-from reconciler.kube.front import Call
+from reconciler.kube.cluster_wrapper import Call
 from tests.support.apply_runs import Deeds, remove
 from tests.support.backend_runs import (
     comes_to,

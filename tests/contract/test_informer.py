@@ -9,10 +9,10 @@ import pytest
 
 from reconciler.core.manifest import Manifest, get_map, name_of, uid_of
 from reconciler.core.refs import CONFIG_MAP, Ref
-from reconciler.kube import informer as informers
+from reconciler.kube.cache import informer as informers
+from reconciler.kube.cache.informer import Informer
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
-from reconciler.kube.informer import Informer
 from reconciler.kube.limits import Limits
 from tests.support.churn import (
     IMPATIENT,

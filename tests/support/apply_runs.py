@@ -32,7 +32,7 @@ from reconciler.fleet.values import Access, Mode
 from reconciler.fleet.values import Fleet as FleetValue
 from reconciler.kube import registry
 from reconciler.kube.cluster import Preconditions, Propagation
-from reconciler.kube.front import Call
+from reconciler.kube.cluster_wrapper import Call
 from reconciler.kube.registry import Reached, Surroundings
 from reconciler.observe import Clusters, Pace, answer, observe
 from reconciler.planning import planner

@@ -24,7 +24,7 @@ from reconciler.core.errors import (
 )
 from reconciler.core.refs import Kind
 from reconciler.kube.cluster import Verb
-from reconciler.kube.front import Call
+from reconciler.kube.cluster_wrapper import Call
 from tests.support.cues import BEFORE, Cue, Moment, Rule, Rules
 
 WRITES: Final[tuple[Verb, ...]] = ("create", "apply", "patch", "delete")

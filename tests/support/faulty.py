@@ -10,15 +10,15 @@ from typing import TypeVar
 from reconciler.core.errors import ClusterError
 from reconciler.core.refs import Kind
 from reconciler.kube.cluster import Cluster, Listing, WatchEvent
-from reconciler.kube.front import Call, Front
-from reconciler.kube.recovery import Recovery
+from reconciler.kube.cluster_wrapper import Call, ClusterWrapper
+from reconciler.kube.connectivity import Connectivity
 from tests.support.cues import AFTER, BEFORE, Rule
 from tests.support.faults import Effect, Events, Faults, Point
 
 T = TypeVar("T")
 
 
-class FaultyCluster(Front):
+class FaultyCluster(ClusterWrapper):
     """A `Cluster` with faults; its own ones, unless some are shared with other clusters."""
 
     def __init__(self, real: Cluster, faults: Faults | None = None) -> None:
@@ -30,8 +30,8 @@ class FaultyCluster(Front):
         return self._real.name
 
     @property
-    def recovery(self) -> Recovery:
-        return self._real.recovery
+    def connectivity(self) -> Connectivity:
+        return self._real.connectivity
 
     async def close(self) -> None:
         await self._real.close()

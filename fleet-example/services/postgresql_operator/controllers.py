@@ -48,7 +48,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import SECRET, Kind, Ref
-from reconciler.kube.store import Store
+from reconciler.kube.cache.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from postgresql_operator.wire import (
 )
 from reconciler.core.manifest import Manifest, get_maps, get_text, namespace_of
 from reconciler.core.refs import SECRET, Kind
+from reconciler.kube.cache.informer import Informer
+from reconciler.kube.cache.store import Index, Store
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.informer import Informer
-from reconciler.kube.store import Index, Store
 
 # Names of indexes; a value is `namespace/name`.
 SELF: Final = "its own place"

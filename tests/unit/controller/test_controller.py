@@ -18,7 +18,7 @@ from reconciler.core.errors import (
     Unreachable,
 )
 from reconciler.core.refs import SECRET, Ref
-from reconciler.kube.recovery import Recovery
+from reconciler.kube.connectivity import Connectivity
 from tests.support.fake_clock import FakeClock, settle
 
 REF = Ref("plane", SECRET, "shop", "orders")
@@ -305,9 +305,9 @@ async def test_keys_left_at_the_end_are_waited_for_no_more(running, clock, metri
 
 
 async def test_what_failed_is_tried_again_when_a_cluster_is_back(clock, running):
-    cluster = Recovery(clock=clock.monotonic)
+    cluster = Connectivity(clock=clock.monotonic)
     work = Work(clock, *[api(Unreachable)] * 30, None)
-    controller, _ = running(work, depends_on=(Recovery(), cluster))
+    controller, _ = running(work, depends_on=(Connectivity(), cluster))
     controller.enqueue("a")
     await clock.advance(400)
     count, now = len(work.times), clock.monotonic()

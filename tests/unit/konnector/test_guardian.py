@@ -17,7 +17,7 @@ from reconciler.core.decision import Patch
 from reconciler.core.durations import format_time
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import NAMESPACE, SECRET, ObjectKey
-from reconciler.kube.store import Store
+from reconciler.kube.cache.store import Store
 from tests.support.space_objects import NOW, SPACE, cluster_binding, live, live_like, mapping
 
 DATABASES = "databases.shop.example"

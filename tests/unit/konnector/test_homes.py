@@ -6,7 +6,7 @@ import pytest
 
 from konnector.homes import APP_NAMESPACE, Homes, app_namespace
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
-from reconciler.kube.store import Store
+from reconciler.kube.cache.store import Store
 from tests.support.space_objects import SPACE, live_like, mapping
 
 

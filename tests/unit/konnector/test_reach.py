@@ -9,7 +9,7 @@ import pytest
 from konnector import reach
 from reconciler.core.errors import ClusterError, Forbidden, Unauthorized, Unreachable
 from reconciler.core.refs import NAMESPACE, Ref
-from reconciler.kube.recovery import Recovery
+from reconciler.kube.connectivity import Connectivity
 from tests.support.eventually import eventually
 from tests.support.space_objects import NOW
 
@@ -22,7 +22,7 @@ class Plane:
     name = "control-plane"
 
     def __init__(self) -> None:
-        self.recovery, self.asked = Recovery(), 0
+        self.connectivity, self.asked = Connectivity(), 0
         self.outcome: ClusterError | None = None
         self.hangs = False
 
@@ -53,7 +53,7 @@ async def asking(plane: Any):
     finally:
         task.cancel()
         await asyncio.wait([task])
-        assert plane.recovery._followers == []
+        assert plane.connectivity._followers == []
 
 
 async def become(plane, count):
@@ -104,5 +104,5 @@ async def test_it_is_asked_at_once_when_somebody_else_had_an_answer(monkeypatch)
     plane = Plane()
     async with asking(plane):
         await become(plane, 1)
-        plane.recovery.tell()
+        plane.connectivity.tell()
         await become(plane, 1)

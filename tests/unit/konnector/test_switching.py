@@ -7,7 +7,7 @@ from typing import Any
 from konnector.switching import Switching
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube.cluster import Listing
-from reconciler.kube.recovery import Recovery
+from reconciler.kube.connectivity import Connectivity
 
 
 class Items(list[Any]):
@@ -20,7 +20,7 @@ class Server:
     name = "plane"
 
     def __init__(self):
-        self.recovery = Recovery()
+        self.connectivity = Connectivity()
         self.kept = True
         self.closed = asyncio.Event()
         self.waits = asyncio.Event()
@@ -58,14 +58,14 @@ async def test_a_page_is_not_kept_while_the_next_is_read():
 async def test_a_new_way_counts_as_a_recovery_and_the_old_one_no_more():
     old, new, told = server(), server(), []
     cluster = Switching(old)
-    cluster.recovery.follow(lambda: told.append("back"))
-    old.recovery.tell()
+    cluster.connectivity.follow(lambda: told.append("back"))
+    old.connectivity.tell()
     assert len(told) == 1
     cluster.switch(new)
     assert len(told) == 2
-    old.recovery.tell()
+    old.connectivity.tell()
     assert len(told) == 2
-    new.recovery.tell()
+    new.connectivity.tell()
     assert len(told) == 3
     await cluster.close()
 

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.core.refs import CONFIG_MAP
 from reconciler.kube.cluster import Cluster, Preconditions, Propagation
-from reconciler.kube.front import Call
+from reconciler.kube.cluster_wrapper import Call
 from tests.support.cues import AFTER, BEFORE, Gate
 from tests.support.faults import Crash, Faults, on, survives
 from tests.support.faulty import FaultyCluster

@@ -15,7 +15,7 @@ from reconciler.core.errors import (
 )
 from reconciler.core.refs import CONFIG_MAP, SECRET
 from reconciler.kube.cluster import Cluster, Preconditions, Propagation
-from reconciler.kube.front import Call
+from reconciler.kube.cluster_wrapper import Call
 from tests.support import faults as f
 from tests.support.cues import AFTER, BEFORE, Delay, Gate
 from tests.support.faults import Calls, End, Events, on

@@ -1,0 +1,305 @@
+"""Keeps a `Store` equal to what an API server holds of one kind: list, watch, resume, list again.
+
+Correctness rests on three facts of the API: a list without a resourceVersion is a state not older
+than any that was told before; a watch tells every change after its resourceVersion, each once and
+in order; and what happened before a watch that is too old (410) shows as the difference between
+the store and a new list. The place in this history moves on only after the store took the change
+in, so a cut at any point loses nothing and repeats nothing.
+
+A slow consumer costs no memory here. Each event is applied before the next is read, nothing is
+queued, and while nothing is read the connection's own flow control holds the server back. What a
+consumer is told are the index values that changed; its queue holds each at most once, so it is
+bounded by the size of the store and not by the number of events.
+
+That something cannot be read says nothing about what exists: the last view is kept through
+outages, lost rights and CRDs that vanish, and `trouble` tells so.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from reconciler.core.errors import ClusterError, Expired, Unreachable
+from reconciler.core.manifest import Manifest, name_of, namespace_of, resource_version_of
+from reconciler.core.refs import Kind, ObjectKey, Ref
+from reconciler.kube.cache.store import (
+    NO_INDEXES,
+    Index,
+    Packed,
+    Store,
+    Trim,
+    without_managed_fields,
+)
+from reconciler.kube.cluster import Listing, Pager, Reader, Watcher, WatchEvent
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 30.0
+_LONGEST_REQUEST: Final = 300.0  # how long a server may ask to be left alone
+_WELL_AFTER: Final = 5.0  # seconds that a stream lasts where nothing is wrong
+_PATIENCE: Final = 3  # watches that break off before the first event
+# Servers send a bookmark every minute.
+_SILENCE: Final = 90.0
+_SOON: Final = 240.0  # seconds; a server that has no reason lets a watch last for longer
+_LATELY: Final = 10.0  # seconds for which a server may prune by the schema that it had
+
+
+class Source(Reader, Pager, Watcher, Protocol):
+    """Where objects come from."""
+
+
+class Informer:
+    """A view of the objects of one kind in one cluster, all of them or a selection.
+
+    `namespace`, `labels` and `fields` select as in a list; with `metadata_only` the objects are
+    PartialObjectMetadata. `trim` returns what of an object is kept. `silence` is how many seconds a
+    watch may say nothing, not even a bookmark, until it counts as dead. `deleted` is called with
+    each object that a watch saw deleted, and not for one that a list lacks.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a parameter of the API
+        self,
+        cluster: Source,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+        indexes: Mapping[str, Index] = NO_INDEXES,
+        trim: Trim = without_managed_fields,
+        silence: float = _SILENCE,
+        deleted: Callable[[Manifest], None] = lambda _: None,
+    ) -> None:
+        self.store = Store(kind, indexes, trim=trim)
+        self.ref = Ref(cluster.name, kind, namespace, "")
+        self._cluster = cluster
+        self._labels, self._fields, self._metadata_only = labels, fields, metadata_only
+        self._silence, self._deleted = silence, deleted
+        self._trouble = ""
+        self._synced = asyncio.Event()
+        self._version = ""  # where the next watch starts; "" where only a list can tell
+        self._failures = 0  # in a row
+        self._opened: float | None = None  # when the current stream was
+        self._heard = False  # whether it told anything
+        self._changed: float | None = None  # when an object was last told of
+        self._ended = 0
+
+    def __repr__(self) -> str:
+        return f"Informer({self.ref})"
+
+    @property
+    def synced(self) -> bool:
+        """Whether a complete list was seen. It stays true: see `trouble`."""
+        return self._synced.is_set()
+
+    @property
+    def trouble(self) -> str:
+        """Why the view may be old, as a sentence without secrets; "" while it follows."""
+        return self._trouble
+
+    @property
+    def restarts(self) -> int:
+        """How many lists and watches have ended, for whatever reason."""
+        return self._ended
+
+    def has_seen(self, version: str) -> bool:
+        """Tell whether the view shows what was written with this resourceVersion, or later.
+
+        True also where the two cannot be compared: nothing better is known then.
+        """
+        return not _precedes(self._version or "0", version)
+
+    async def is_current(self, written: str = "") -> bool:
+        """Compare the view with a new list, which must show what was written with this version.
+
+        Nothing of the list is kept. Raises ClusterErrors.
+        """
+        versions: dict[ObjectKey, str] = {}
+        version = ""
+        async with contextlib.aclosing(self._pages(metadata_only=True)) as pages:
+            async for page in pages:
+                versions |= {
+                    ObjectKey(namespace_of(one), name_of(one)): resource_version_of(one)
+                    for one in page.items
+                }
+                version = page.resource_version
+        return not _precedes(version, written) and versions == self.store.versions()
+
+    async def wait_synced(self) -> None:
+        """Return once a complete list was seen."""
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled. Run it once at a time; a later run resumes."""
+        back = asyncio.Event()
+        unfollow = self._cluster.connectivity.follow(back.set)
+        try:
+            while True:
+                back.clear()
+                error = await self._attempt()
+                self._ended += 1
+                # A watch that tells something and is then too old must not become a loop of lists.
+                well = self._flowed() and not isinstance(error, Expired)
+                self._failures = 0 if well else self._failures + 1
+                await self._rest(back, error)
+        finally:
+            unfollow()
+
+    async def _rest(self, back: asyncio.Event, error: ClusterError | None) -> None:
+        """Wait before the next attempt, until the cluster is back if it was away."""
+        asked = None if error is None else error.retry_after
+        seconds = pause(self._failures, asked=asked, jitter=random.random())
+        if asked:
+            await asyncio.sleep(seconds)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await back.wait()
+
+    async def _attempt(self) -> ClusterError | None:
+        """List if needed, and watch until that ends; return what ended it, if not the server."""
+        self._opened, self._heard = None, False
+        try:
+            if not self._version:
+                await self._list()
+            await self._watch()
+        except ClusterError as error:
+            self._trouble = str(error)
+            fields = {"cluster": self.ref.cluster, "ref": self.ref.object, "error": str(error)}
+            log.warning("a view may be old", extra=fields)
+            if not self._resumable(error):
+                self._version = ""
+            return error
+        if self._may_be_pruned():
+            self._version = ""
+        return None
+
+    def _may_be_pruned(self) -> bool:
+        """Tell whether objects that the watch told of, before it ended, may lack fields.
+
+        A server ends the watches of a custom resource a second or more after its schema changed.
+        What changes in between is told by the old schema, and never again.
+        """
+        if self._metadata_only or "." not in self.ref.kind.group or self._opened is None:
+            return False
+        now = time.monotonic()
+        lately = self._changed is not None and now - self._changed < _LATELY
+        return lately and now - self._opened < _SOON
+
+    async def _list(self) -> None:
+        try:
+            await self._read()
+        except Expired:
+            # The pages outlived the server's history. One answer with all is slower and safe.
+            await self._read(page_size=0)
+
+    async def _read(self, **how: int) -> None:
+        # Decoded, all pages would take more memory for a moment than the view does ever after.
+        packed: Packed = {}
+        version = ""
+        pages = self._pages(metadata_only=self._metadata_only, **how)
+        async with contextlib.aclosing(pages):
+            async for page in pages:
+                packed |= self._packed(page.items)
+                version = page.resource_version
+                del page
+        self.store.take_over(packed)
+        self._version = version
+        self._synced.set()
+
+    def _pages(self, *, metadata_only: bool, **how: int) -> AsyncGenerator[Listing]:
+        return self._cluster.pages(
+            self.ref.kind,
+            namespace=self.ref.namespace,
+            labels=self._labels,
+            fields=self._fields,
+            metadata_only=metadata_only,
+            **how,
+        )
+
+    def _packed(self, manifests: Sequence[Manifest]) -> Packed:
+        try:
+            return self.store.pack(manifests)
+        except ValueError as error:
+            raise Unreachable(f"the list holds {error}", ref=self.ref, verb="list") from None
+
+    async def _watch(self) -> None:
+        watching = self._cluster.watch(
+            self.ref.kind,
+            namespace=self.ref.namespace,
+            resource_version=self._version,
+            labels=self._labels,
+            fields=self._fields,
+            metadata_only=self._metadata_only,
+            read_timeout=self._silence,
+        )
+        async with watching as events:
+            self._opened, self._trouble = time.monotonic(), ""
+            async for event in events:
+                self._take(event)
+        if not self._flowed():
+            raise Unreachable("the watch ended at once", ref=self.ref, verb="watch")
+
+    def _take(self, event: WatchEvent) -> None:
+        manifest = event.object
+        metadata = manifest.get("metadata")
+        version = metadata.get("resourceVersion") if type(metadata) is dict else None
+        if type(version) is not str or not version:
+            raise self._garbled("an event without a resourceVersion")
+        if _precedes(version, self._version):
+            # The cluster was set back, say to a backup: what was seen since is not its history.
+            raise Expired("the server's history went back", ref=self.ref, verb="watch")
+        try:
+            if event.type == "DELETED":
+                self._deleted(manifest)
+                self.store.remove(manifest)
+            elif event.type != "BOOKMARK":
+                self.store.put(manifest)
+                self._changed = time.monotonic()
+        except ValueError as error:
+            raise self._garbled(str(error)) from None
+        self._version, self._heard = version, True
+
+    def _garbled(self, problem: str) -> Unreachable:
+        return Unreachable(f"the watch sent {problem}", ref=self.ref, verb="watch")
+
+    def _flowed(self) -> bool:
+        """Tell whether the current watch told something, or was there for a while."""
+        lasted = self._opened is not None and time.monotonic() - self._opened >= _WELL_AFTER
+        return self._heard or lasted
+
+    def _resumable(self, error: ClusterError) -> bool:
+        """Tell whether a watch from the same place may go on after this.
+
+        Where one after the other breaks off before it told anything, what comes next may be what
+        breaks them. A list goes around that.
+        """
+        if isinstance(error, Expired):
+            return False
+        broke_off = self._opened is not None and not self._flowed()
+        return not (broke_off and self._failures >= _PATIENCE)
+
+
+def pause(failures: int, *, asked: float | None, jitter: float) -> float:
+    """Return the seconds until the next attempt, after so many failures in a row.
+
+    `asked` is what the server wants; `jitter` is in [0, 1).
+    """
+    longest = _FIRST_PAUSE * 2.0 ** min(failures, 10)
+    backoff = min(longest, _LONGEST_PAUSE) * (1 + jitter) / 2
+    return max(backoff, min(asked or 0.0, _LONGEST_REQUEST))
+
+
+def _precedes(version: str, place: str) -> bool:
+    """Tell whether one resourceVersion is older than another, where both are numbers.
+
+    Numbers as servers write them, without leading zeros, are ordered by length, then as texts.
+    """
+    earlier = (len(version), version) < (len(place), place)
+    return earlier and (version + place).isascii() and (version + place).isdigit()

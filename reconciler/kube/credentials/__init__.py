@@ -1,0 +1,1 @@
+"""Who we are at an API server: tokens, certificates and credential plug-ins, kept fresh."""

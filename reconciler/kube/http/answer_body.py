@@ -1,0 +1,85 @@
+"""The body of an answer, piece by piece: without its compression, bounded, and not too slow.
+
+Whoever answers chooses how much comes, how it is compressed, and how slowly it comes.
+"""
+
+import time
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+from reconciler.kube.http.transport_errors import Excess
+from reconciler.kube.limits import Look, size
+
+# Asked for; kube-apiserver knows no other.
+ENCODING: Final = "gzip"
+_PLAIN: Final = ("", "identity")
+_STEP: Final = 2**20  # octets that are unpacked at once
+# A network may be silent for long and then go on. What sends steadily and less than this is no
+# network.
+_SLOWEST: Final = 256  # octets a second
+_GRACE: Final = 2.0  # seconds
+
+
+class Body:
+    """One body. Its parts come in through `take`, and all is returned by `whole`."""
+
+    def __init__(
+        self,
+        encoding: str,
+        *,
+        limit: int,
+        look: Look | None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin. Raises Excess for a compression that was not asked for."""
+        self._unpack = None if encoding.lower() in _PLAIN else _unpacker(encoding)
+        self._limit, self._look, self._now = limit, look, now
+        self._parts: list[bytes] = []
+        self._came = self._size = 0
+        self._began: float | None = None  # when the first part came
+
+    def take(self, part: bytes) -> None:
+        """Add what came. Raises Excess, and zlib.error for what is not compressed so."""
+        self._came += len(part)
+        self._judge()
+        if self._unpack is None:
+            self._add(part)
+            return
+        while part:
+            self._add(self._unpack.decompress(part, _STEP))
+            part = self._unpack.unconsumed_tail
+
+    def whole(self) -> bytes:
+        """Return all of it. Raises zlib.error for what is cut short."""
+        if self._unpack is not None and self._came and not self._unpack.eof:
+            raise zlib.error("incomplete")
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    def _judge(self) -> None:
+        if self._unpack is not None and self._unpack.eof:
+            raise Excess("answered with more than one compressed text")
+        if self._came > self._limit:  # much may be packed into nothing
+            raise self._too_much()
+        now = self._now()
+        self._began = now if self._began is None else self._began
+        seconds = now - self._began
+        if seconds > _GRACE and self._came < seconds * _SLOWEST:
+            raise Excess(f"answered with less than {_SLOWEST} bytes a second")
+
+    def _add(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._limit:
+            raise self._too_much()
+        if self._look is not None:
+            self._look.take(len(part))
+        self._parts.append(part)
+
+    def _too_much(self) -> Excess:
+        return Excess(f"answered more than {size(self._limit)} to one call")
+
+
+def _unpacker(encoding: str) -> "zlib._Decompress":
+    if encoding.lower() != ENCODING:
+        raise Excess("answered in a compression that was not asked for")
+    return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)

@@ -1,0 +1,287 @@
+"""HTTP to one API server over pooled connections. Knows TLS, proxies, credentials and silence;
+refuses to know what a status code means.
+
+Every NoAnswer is raised outside of the `except` block that made it: see no_answer.py.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import aiohttp
+from aiohttp.client import _RequestContextManager
+from multidict import CIMultiDictProxy
+from yarl import URL
+
+from reconciler.kube.connection import ClientCertificate, Connection
+from reconciler.kube.credentials.source import Auth, CredentialSource
+from reconciler.kube.http.answer_body import ENCODING, Body
+from reconciler.kube.http.tls import ssl_context
+from reconciler.kube.http.transport_errors import Excess, NoAnswer, explain
+from reconciler.kube.limits import Limits, current_look
+from reconciler.kube.requests import ACCEPT_JSON, Request
+
+log = logging.getLogger(__name__)
+
+# kube-apiserver closes idle connections later; ours must be the first to give up, or a write
+# could meet a closing connection and its outcome would be unknown.
+_IDLE_SECONDS: Final = 30.0
+_LARGEST_REFUSAL: Final = 2**20  # octets of an answer that tells what was wrong
+
+
+class Answer(NamedTuple):
+    """A complete answer."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: bytes
+
+    def __repr__(self) -> str:  # the body may hold a Secret
+        return f"Answer({self.status})"
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Connections that share one client certificate; closed when retired and unused."""
+
+    session: aiohttp.ClientSession
+    certificate: ClientCertificate | None
+    users: int = 0
+
+
+class Transport:
+    """The connections to one API server. Must be used and closed within one event loop."""
+
+    def __init__(
+        self, connection: Connection, *, credentials: CredentialSource, limits: Limits, agent: str
+    ) -> None:
+        self._connection = connection
+        self._credentials = credentials
+        self._limits = limits
+        self._agent = agent
+        self._pool: _Pool | None = None
+        self._closed = False
+        self._retired: list[_Pool] = []  # with calls in flight
+        self._open: set[aiohttp.ClientResponse] = set()
+        self._proxy = connection.proxy.reveal() if connection.proxy else None
+        self._server_name = connection.tls_server_name or None
+        self._usual_clock = self._clock(total=limits.deadline)
+
+    async def close(self) -> None:
+        """Close all connections; calls in flight fail with NoAnswer."""
+        self._closed = True
+        current = [] if self._pool is None else [self._pool]
+        self._pool, pools = None, [*self._retired, *current]
+        self._retired.clear()
+        # The end of its connection does not wake whoever reads a body.
+        for response in tuple(self._open):
+            response.close()
+        for pool in pools:
+            await pool.session.close()
+
+    async def auth(self) -> Auth:
+        """Return the current credentials. Raises KlutchError where there are none."""
+        return await self._credentials.current()
+
+    async def renew(self, stale: Auth) -> Auth:
+        """Return credentials to try after a 401; equal to `stale` where nothing can be done."""
+        return await self._credentials.renew(stale)
+
+    async def send(self, request: Request, *, auth: Auth, within: float | None) -> Answer:
+        """Send a request and read the whole answer in `within` seconds; None = the deadline."""
+        problem: NoAnswer
+        clock = self._usual_clock if within is None else self._clock(total=within)
+        pool = self._lease(auth.certificate)
+        try:
+            async with self._request(pool, request, auth, clock) as response:
+                with self._reading(response):
+                    body = await self._read(response)
+            if "Warning" in response.headers:
+                _log_warnings(response.headers, request)
+            return Answer(response.status, response.headers, body)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            problem = explain(error)
+        finally:
+            await self._release(pool)
+        raise problem
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, request: Request, *, auth: Auth, read_timeout: float | None
+    ) -> AsyncIterator[tuple[Answer | None, AsyncIterator[bytes]]]:
+        """Open a stream: (None, chunks), or (the answer that refused it, nothing).
+
+        The chunks raise NoAnswer where the stream is cut, or silent for `read_timeout` seconds.
+        """
+        pool = self._lease(auth.certificate)
+        try:
+            clock = self._clock(read=read_timeout)
+            response = await self._answered(self._request(pool, request, auth, clock))
+            async with response:
+                with self._reading(response):
+                    refusal = await self._refusal(response)
+                    if "Content-Encoding" in response.headers and refusal is None:
+                        raise Excess("a stream is compressed, which was not asked for")
+                    yield refusal, _chunks(response)
+        finally:
+            await self._release(pool)
+
+    @contextlib.contextmanager
+    def _reading(self, response: aiohttp.ClientResponse) -> Iterator[None]:
+        if self._closed:  # while it began: aiohttp takes reading from it for a defect of ours
+            raise NoAnswer("the connection was closed by us", sent=True)
+        self._open.add(response)
+        try:
+            yield
+        finally:
+            self._open.discard(response)
+
+    async def _answered(self, call: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
+        problem: NoAnswer
+        try:
+            async with asyncio.timeout(self._limits.deadline):
+                return await call
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            problem = explain(error)
+        raise problem
+
+    async def _refusal(self, response: aiohttp.ClientResponse) -> Answer | None:
+        if response.status < 300:
+            return None
+        problem: NoAnswer
+        try:
+            async with asyncio.timeout(self._limits.deadline):
+                body = await self._read(response)
+            return Answer(response.status, response.headers, body)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            problem = explain(error)
+        raise problem
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        limit = self._limits.max_body
+        if response.status >= 300:
+            limit = min(limit, _LARGEST_REFUSAL)
+        body = Body(response.headers.get("Content-Encoding", ""), limit=limit, look=current_look())
+        problem: NoAnswer
+        try:
+            async for part in response.content.iter_any():
+                body.take(part)
+            return body.whole()
+        except Excess as error:
+            problem = error
+        except zlib.error:
+            problem = NoAnswer("the answer was cut short", sent=True)
+        response.close()  # the rest of it is not waited for
+        raise problem
+
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        """Make a socket to an address that a name came to, just before it is connected."""
+        networks = None if self._proxy else self._connection.networks
+        fault = "" if networks is None else networks.fault(str(address[4][0]))
+        if fault:
+            raise OSError(errno.EACCES, f"refused, as {fault}")
+        return _new_socket(address)
+
+    def _clock(
+        self, *, total: float | None = None, read: float | None = None
+    ) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(
+            total=total,
+            sock_connect=self._limits.connect_timeout,
+            sock_read=self._limits.read_timeout if total is not None else read,
+        )
+
+    def _request(
+        self, pool: _Pool, request: Request, auth: Auth, clock: aiohttp.ClientTimeout
+    ) -> _RequestContextManager:
+        headers: dict[str, str] = {}
+        if request.verb == "watch":
+            headers["Accept-Encoding"] = "identity"
+        if request.accept != ACCEPT_JSON:
+            headers["Accept"] = request.accept
+        if request.content_type:
+            headers["Content-Type"] = request.content_type
+        if auth.authorization is not None:
+            headers["Authorization"] = auth.authorization.reveal()
+        return pool.session.request(
+            request.method,
+            URL(self._connection.server + request.target, encoded=True),
+            data=request.body,
+            headers=headers,
+            timeout=clock,
+            proxy=self._proxy,
+            server_hostname=self._server_name,
+            allow_redirects=False,  # a redirect would carry the token to another host
+        )
+
+    def _lease(self, certificate: ClientCertificate | None) -> _Pool:
+        """Return the connections to use; new ones where the client certificate changed."""
+        if self._closed:
+            raise NoAnswer("the connection was closed by us", sent=False, permanent=True)
+        if self._pool is None or self._pool.certificate != certificate:
+            if self._pool is not None:
+                self._retired.append(self._pool)
+            self._pool = _Pool(self._new_session(certificate), certificate)
+        self._pool.users += 1
+        return self._pool
+
+    async def _release(self, pool: _Pool) -> None:
+        pool.users -= 1
+        while self._retired and not self._retired[0].users:
+            await self._retired.pop(0).session.close()
+
+    def _new_session(self, certificate: ClientCertificate | None) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=0,  # `Limits.concurrency` bounds the calls; watches come on top
+            ssl=ssl_context(self._connection, certificate),
+            keepalive_timeout=_IDLE_SECONDS,
+            socket_factory=self._socket,
+        )
+        session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={
+                "User-Agent": self._agent,
+                "Accept": ACCEPT_JSON,
+                "Accept-Encoding": ENCODING,
+            },
+            auto_decompress=False,  # that knows no bound for what it reads
+        )
+        # aiohttp repeats a GET or DELETE whose kept connection was cut, unasked. The DELETE may
+        # have been done, and the second would meet an object made since. No option turns it off.
+        session._retry_connection = False
+        return session
+
+
+def _new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Make a socket that notices a peer that vanished, also under an idle watch."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
+
+
+async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    problem: NoAnswer
+    try:
+        async for chunk in response.content.iter_any():
+            yield chunk
+        return
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        problem = explain(error)
+    raise problem
+
+
+def _log_warnings(headers: CIMultiDictProxy[str], request: Request) -> None:
+    for warning in headers.getall("Warning"):
+        fields = {"cluster": request.ref.cluster, "ref": str(request.ref)}
+        log.warning("the API server warns", extra=fields | {"warning": warning[:300]})

@@ -1,0 +1,24 @@
+"""Connections from kubeconfigs: from files as kubectl finds and merges them, and from Secrets."""
+
+from reconciler.kube.kubeconfig.files import (
+    ContextSummary,
+    contexts,
+    load,
+    merged,
+    read_file,
+    search_paths,
+)
+from reconciler.kube.kubeconfig.secret import Allowable, ForbiddenFields, Refusal, from_secret
+
+__all__ = [
+    "Allowable",
+    "ContextSummary",
+    "ForbiddenFields",
+    "Refusal",
+    "contexts",
+    "from_secret",
+    "load",
+    "merged",
+    "read_file",
+    "search_paths",
+]

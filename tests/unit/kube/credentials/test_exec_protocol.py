@@ -1,0 +1,209 @@
+"""What is said to a credential plug-in, and what its answers mean."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from reconciler.core.errors import ConfigError
+from reconciler.core.secret import Secret
+from reconciler.kube.connection import ClientCertificate, Connection, ExecPlugin
+from reconciler.kube.credentials import exec_protocol
+from reconciler.kube.credentials.exec_protocol import Issued
+from tests.support.kubeconfigs import CERTIFICATE, KEY, b64, leaks
+
+V1 = "client.authentication.k8s.io/v1"
+PLUGIN = ExecPlugin(
+    command="login",
+    args=tuple(map(Secret, ("get-token", "--client-secret=p4ss", "--password", "hunter", "s3cr"))),
+    env=(("A", Secret("tiny-canary")), ("B", Secret("two words")), ("C", Secret("prod"))),
+    api_version=V1,
+    provide_cluster_info=False,
+    interactive_mode="Never",
+)
+WITH_CLUSTER = ExecPlugin(
+    command="login",
+    args=(),
+    env=(),
+    api_version=V1,
+    provide_cluster_info=True,
+    interactive_mode="Never",
+    cluster_config=Secret('{"audience": [7]}'),
+)
+MINIMAL = Connection("c", "https://a")
+FULL = Connection(
+    "c",
+    "https://a",
+    ca=CERTIFICATE,
+    tls_server_name="kubernetes",
+    proxy=Secret("http://me:pw@p"),
+)
+UNVERIFIED = Connection("c", "https://a", insecure=True)
+
+REQUESTS = {
+    "nothing of the cluster unless asked": (PLUGIN, FULL, False, {"interactive": False}),
+    "that a person is there": (PLUGIN, FULL, True, {"interactive": True}),
+    "the cluster": (
+        WITH_CLUSTER,
+        FULL,
+        False,
+        {
+            "interactive": False,
+            "cluster": {
+                "server": "https://a",
+                "tls-server-name": "kubernetes",
+                "certificate-authority-data": b64(CERTIFICATE),
+                "proxy-url": "http://me:pw@p",
+                "config": {"audience": [7]},
+            },
+        },
+    ),
+    "a cluster that is not verified": (
+        WITH_CLUSTER,
+        UNVERIFIED,
+        False,
+        {
+            "interactive": False,
+            "cluster": {
+                "server": "https://a",
+                "insecure-skip-tls-verify": True,
+                "config": {"audience": [7]},
+            },
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "connection", "interactive", "spec"), REQUESTS.values(), ids=REQUESTS.keys()
+)
+def test_request(plugin, connection, interactive, spec):
+    said = json.loads(exec_protocol.request(plugin, connection, interactive=interactive))
+    assert said == {"kind": "ExecCredential", "apiVersion": V1, "spec": spec}
+
+
+def printed(status, *, kind="ExecCredential", version=V1):
+    return json.dumps({"kind": kind, "apiVersion": version, "status": status}).encode()
+
+
+PAIR = {"clientCertificateData": CERTIFICATE, "clientKeyData": KEY}
+CLIENT = ClientCertificate(CERTIFICATE, Secret(KEY))
+TOKEN = Secret("t")
+
+ANSWERS = {
+    "a token": ({"token": "t"}, Issued(TOKEN, None, None)),
+    "a certificate": (PAIR, Issued(None, CLIENT, None)),
+    "both": (PAIR | {"token": "t"}, Issued(TOKEN, CLIENT, None)),
+    "nulls are nothing": (
+        {"token": "t", "clientKeyData": None, "expirationTimestamp": None},
+        Issued(TOKEN, None, None),
+    ),
+    "an end in UTC": (
+        {"token": "t", "expirationTimestamp": "2026-11-21T10:00:00Z"},
+        Issued(TOKEN, None, datetime(2026, 11, 21, 10, tzinfo=UTC)),
+    ),
+    "an end elsewhere, with nanoseconds": (
+        {"token": "t", "expirationTimestamp": "2026-11-21T12:00:00.123456789+02:00"},
+        Issued(TOKEN, None, datetime(2026, 11, 21, 10, microsecond=123456, tzinfo=UTC)),
+    ),
+    "Go's zero time is no end": (
+        {"token": "t", "expirationTimestamp": "0001-01-01T00:00:00Z"},
+        Issued(TOKEN, None, None),
+    ),
+}
+
+
+@pytest.mark.parametrize(("status", "want"), ANSWERS.values(), ids=ANSWERS.keys())
+def test_answers(status, want):
+    assert exec_protocol.answer(printed(status), PLUGIN) == want
+
+
+REFUSED = {
+    "nothing": (b"", "printed no ExecCredential with a status"),
+    "text": (b"canary", "printed no ExecCredential with a status"),
+    "broken JSON": (b'{"token": "canary', "printed no ExecCredential with a status"),
+    "not UTF-8": (b'{"token": "canary\xff"}', "printed no ExecCredential with a status"),
+    "brackets without end": (b"[" * 100_000, "printed no ExecCredential with a status"),
+    "a list": (b'["canary"]', "printed no ExecCredential with a status"),
+    "no status": (printed(None), "printed no ExecCredential with a status"),
+    "another kind": (
+        printed({"token": "canary"}, kind="TokenReview"),
+        "printed no ExecCredential with a status",
+    ),
+    "another version": (
+        printed({"token": "canary"}, version="client.authentication.k8s.io/v1beta1"),
+        f"did not answer in the version it was asked for, {V1}",
+    ),
+    "an empty status": (printed({}), "gave neither a token nor a certificate"),
+    "a token that is no text": (
+        printed({"token": ["canary"]}),
+        "printed a status with values that are not text",
+    ),
+    "a token with a line break": (
+        printed({"token": "canary\r\nX-Evil: 1"}),
+        "gave a token that holds spaces, line breaks or other characters that no token has",
+    ),
+    "a certificate without its key": (
+        printed({"clientCertificateData": CERTIFICATE}),
+        "gave a certificate without its key, or a key without a certificate",
+    ),
+    "a key without a certificate": (
+        printed({"clientKeyData": "canary", "token": "t"}),
+        "gave a certificate without its key, or a key without a certificate",
+    ),
+    "a certificate that is none": (
+        printed(PAIR | {"clientCertificateData": "canary"}),
+        "gave clientCertificateData that holds no PEM block BEGIN CERTIFICATE",
+    ),
+    "a key that is none": (
+        printed(PAIR | {"clientKeyData": "canary"}),
+        "gave clientKeyData that holds no PEM block BEGIN PRIVATE KEY",
+    ),
+    "an end that is no time": (
+        printed({"token": "t", "expirationTimestamp": "canary"}),
+        "gave an expirationTimestamp that is not an RFC 3339 time",
+    ),
+    "an end without a zone": (
+        printed({"token": "t", "expirationTimestamp": "2026-11-21T10:00:00"}),
+        "gave an expirationTimestamp that is not an RFC 3339 time",
+    ),
+    "an end beyond all time": (
+        printed({"token": "t", "expirationTimestamp": "9999-12-31T23:59:59-10:00"}),
+        "gave an expirationTimestamp that is not an RFC 3339 time",
+    ),
+}
+
+
+@pytest.mark.parametrize(("output", "want"), REFUSED.values(), ids=REFUSED.keys())
+def test_refused(output, want):
+    with pytest.raises(ConfigError) as caught:
+        exec_protocol.answer(output, PLUGIN)
+    assert str(caught.value) == f"exec plug-in login: {want}"
+    assert leaks(caught.value, ("canary",)) == []
+
+
+TAILS = {
+    "nothing": ("", ""),
+    "lines become one": ("one\n  two\r\n", "one two"),
+    "no terminal tricks": ("\x1b[31mred\x1b[0m \x07bell\u202e!", "red bell !"),
+    "a token": ("got eyJhbGciOiJSUzI1NiJ9.e30.c2ln!", "got <redacted>!"),
+    "a long lower-case path stays": (
+        "/usr/lib/google-cloud-sdk/bin: gone",
+        "/usr/lib/google-cloud-sdk/bin: gone",
+    ),
+    "what we told it in the environment": (
+        "tiny-canary and two words",
+        "<redacted> and <redacted>",
+    ),
+    "what we told it in an option": ("bad p4ss", "bad <redacted>"),
+    "what we told it in an argument": ("bad s3cr", "bad <redacted>"),
+    "what we told it after an option": ("bad hunter", "bad <redacted>"),
+    "sub-commands and options stay": ("get-token: no --password", "get-token: no --password"),
+    "the end of much": ("word " * 200, f"...{('word ' * 200).strip()[-500:]}"),
+    "not UTF-8": ("b\udcffd", "b d"),
+}
+
+
+@pytest.mark.parametrize(("stderr", "want"), TAILS.values(), ids=TAILS.keys())
+def test_what_a_failure_may_show(stderr, want):
+    assert exec_protocol.failure_tail(stderr.encode("utf-8", "surrogateescape"), PLUGIN) == want
