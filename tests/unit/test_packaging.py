@@ -15,6 +15,8 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.support import books
+
 ROOT = Path(__file__).parents[2]
 IMAGES = "registry.example.com/klutchctl/"
 
@@ -107,7 +109,7 @@ def test_a_container_file_installs_nothing_that_is_not_locked(path):
     ]
     place = path.relative_to(ROOT)
     assert f"podman build -f {place} -t {IMAGES}" in text
-    assert f"podman build -f {place} -t {IMAGES}" in (ROOT / "README.md").read_text("utf-8")
+    assert f"podman build -f {place} -t {IMAGES}" in (ROOT / "INSTALL.md").read_text("utf-8")
 
 
 def test_base_images_and_actions_are_pinned_by_digest():
@@ -150,7 +152,7 @@ def test_images_have_one_prefix_and_three_names():
     pages = [one for one in files if one.suffix in (".md", ".yaml", ".yml", "")]
     named = {
         image
-        for page in [ROOT / "README.md", *pages]
+        for page in [*(ROOT / book for book in books.BOOKS), *pages]
         for image in re.findall(r"registry\.example\.com/[\w/-]+", page.read_text("utf-8"))
     }
     assert named == {IMAGES + name for name in ("klutchctl", "klutch-bind", "konnector")}

@@ -1,0 +1,190 @@
+"""What the books say of commands, files and codes is so."""
+
+import io
+import re
+import shlex
+import tokenize
+import tomllib
+
+import pytest
+import yaml
+
+from klutchctl import exit_status, main
+from klutchctl.exit_codes import ExitCode
+from tests.support import books
+
+KLUTCHCTL = "klutchctl/README.md"
+CODE_FOLDERS = ("klutchctl", "konnector", "bind", "reconciler", "fleet-example")
+
+
+def spoken_of(book):
+    """Return the klutchctl commands of a book that a reader need not run as they stand."""
+    for language in ("sh", "text"):
+        for block in books.blocks(book, language):
+            yield from re.findall(r"^(?:\$ )?(klutchctl .*)$", block, re.MULTILINE)
+    yield from re.findall(r"`(klutchctl [^`]+)`", books.text(book))
+
+
+SPOKEN_OF = {book: lines for book in books.BOOKS if (lines := [*spoken_of(book)])}
+
+
+@pytest.mark.parametrize("book", SPOKEN_OF)
+def test_every_command_that_is_spoken_of_exists_with_its_options(book, capsys):
+    for line in SPOKEN_OF[book]:
+        _, *arguments = shlex.split(line.partition(" > ")[0], comments=True)
+        assert main.run([*arguments, "--help"]) == 0, line
+        assert "Usage:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("book", ["bind/README.md", "konnector/README.md"])
+def test_every_flag_of_the_agents_exists(book):
+    settings = [books.ROOT / name / "settings.py" for name in ("bind", "konnector")]
+    shared = (books.ROOT / "reconciler").rglob("flags.py")
+    known = "".join(path.read_text("utf-8") for path in [*settings, *shared])
+    flags = re.findall(r"`--([a-z-]+)", books.text(book))
+    assert flags
+    assert [flag for flag in flags if flag not in known] == []
+
+
+def fleet():
+    (whole,) = [block for block in books.blocks(KLUTCHCTL, "yaml") if "kind: Fleet" in block]
+    return whole
+
+
+def test_the_fleet_that_is_shown_is_valid(tmp_path, capsys):
+    (tmp_path / "fleet.yaml").write_text(fleet())
+    assert main.run(["validate", str(tmp_path)]) == 0
+    assert "1 binding -> 1 unit" in capsys.readouterr().out
+
+
+def test_the_overrides_that_are_shown_make_the_container_of_our_manifests(tmp_path, capsys):
+    (shown,) = books.blocks("konnector/README.md", "yaml")
+    documents = [*yaml.safe_load_all(fleet())]
+    documents[0]["spec"] = yaml.safe_load(shown)
+    documents[0]["spec"]["konnector"]["rbac"] = "Full"  # which adds nothing of this by itself
+    (tmp_path / "fleet.yaml").write_text(yaml.safe_dump_all(documents))
+    assert main.run(["render", str(tmp_path)]) == 0
+    rendered = yaml.safe_load_all(capsys.readouterr().out)
+    manifests = books.ROOT / "konnector/deploy/minimal/deployment.yaml"
+    ours, ready = (
+        document["spec"]["template"]["spec"]["containers"][0]
+        for document in (*rendered, *yaml.safe_load_all(manifests.read_text("utf-8")))
+        if document and document["kind"] == "Deployment"
+    )
+    assert ours["resources"] == ready["resources"]
+    assert ours["securityContext"].items() >= ready["securityContext"].items()
+    assert ours["livenessProbe"]["httpGet"]["path"] == ready["livenessProbe"]["httpGet"]["path"]
+
+
+def test_every_make_target_exists():
+    makefile = (books.ROOT / "Makefile").read_text("utf-8")
+    targets = re.findall(r"^([a-z]+):", makefile, re.MULTILINE)
+    lines = [line for book in books.BOOKS for line, _ in books.commands(book)]
+    named = {line.split()[1] for line in lines if line.startswith("make ")}
+    assert named >= {"demo", "test"}
+    assert named <= {*targets}
+
+
+def test_the_table_of_exit_codes_names_real_ones():
+    table = books.text(KLUTCHCTL).split("## Exit codes")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| ([0-9, ]+) \|", table, re.MULTILINE)
+    documented = {int(code) for row in rows for code in row.split(",")}
+    assert documented == {code.value for code in ExitCode}
+
+
+def test_the_order_of_exit_codes_is_the_programs():
+    (listed,) = re.findall(r"the first of ([0-9, ]+) counts", books.text(KLUTCHCTL))
+    assert [int(code) for code in listed.split(",")] == list(exit_status.PRECEDENCE)
+
+
+def test_what_the_demo_is_said_to_print_is_what_it_does():
+    shown = (
+        books.text("README.md").split("## Five minutes")[1].split("```text\n")[1].split("```")[0]
+    )
+    demo = (books.ROOT / "tests" / "demo" / "program.py").read_text("utf-8")
+    titles = re.findall(r"^== (.*)$", shown, re.MULTILINE)
+    assert titles
+    assert [title for title in titles if title not in demo] == []
+
+
+def test_the_picture_of_the_library_shows_its_layers():
+    project = tomllib.loads((books.ROOT / "pyproject.toml").read_text("utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
+    [layers] = [each["layers"] for each in contracts if each.get("containers") == ["reconciler"]]
+    picture = books.text("reconciler/README.md").split("```")[1].split("reconciler\n")[1]
+    shown = re.findall(r"^   ([a-z]+(?:  [a-z]+)*)  ", picture, re.MULTILINE)
+    assert [line.split() for line in shown] == [layer.split(" | ") for layer in layers]
+
+
+def anchor(heading):
+    """Return what a heading is called in a link, as on GitHub."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("book", books.BOOKS)
+def test_every_link_leads_somewhere(book):
+    here = books.ROOT / book
+    for target in re.findall(r"\]\(([^)]+)\)", books.text(book)):
+        if target.startswith("http"):
+            continue
+        path, _, section = target.partition("#")
+        there = (here.parent / path).resolve() if path else here
+        assert there.exists(), target
+        if section:
+            headings = re.findall(r"^#+ (.*)$", there.read_text("utf-8"), re.MULTILINE)
+            assert section in map(anchor, headings), target
+
+
+LISTS = {"protocol-bind": "bind", "protocol-konnector": "konnector"}
+LISTS |= {name: name for name in ("mapping", "safety")}
+ALONE = r"\b(?:[FHU][1-9]\d?|T[1-9]\d?)\b"
+DOTTED = r"\b[A-H]\.\d+(?:\.\d)?\b"
+# What follows the name of a list: "protocol-bind.md A.2, C.6", "mapping.md 2 to 4".
+OF_A_LIST = re.compile(
+    r"(protocol-bind|protocol-konnector|mapping|safety)(?:\.md)?[\s:#,]+"
+    r"((?:[A-H]\b(?:\.\d+)*|\d+)(?:(?:, | and | to |-)(?:[A-H]\b(?:\.\d+)*|\d+))*)"
+)
+
+
+def rows():
+    """Return the codes of each list of PROTOCOL.md."""
+    found = {}
+    for section in books.text("schemas/PROTOCOL.md").split("\n## ")[1:]:
+        name, _, table = section.partition("\n")
+        first = re.findall(r"^\| ([A-Z0-9., ]+) \|", table, re.MULTILINE)
+        found[name] = {code for row in first for code in row.split(", ")}
+    return found
+
+
+def prose(path):
+    """Return comments and texts of a source file, lines joined."""
+    with tokenize.open(path) as source:
+        tokens = [*tokenize.generate_tokens(io.StringIO(source.read()).readline)]
+    kinds = (tokenize.COMMENT, tokenize.STRING)
+    return " ".join(" ".join(each.string.split()) for each in tokens if each.type in kinds)
+
+
+def cited(path):
+    """Yield list and code of each citation of a file; "" where the code says which list it is."""
+    text = prose(path)
+    for name, codes in OF_A_LIST.findall(text):
+        for code in re.split(r", | and | to |-", codes):
+            yield LISTS[name], code
+    for code in re.findall(ALONE, text):
+        yield code[0], code
+    own = "konnector" if path.is_relative_to(books.ROOT / "konnector") else ""
+    for code in re.findall(DOTTED, text):
+        yield own, code
+
+
+def test_every_code_of_a_comment_stands_among_the_facts_of_the_protocol():
+    known = rows()
+    wire = {*known["bind"], *known["konnector"]}
+    sources = [path for folder in CODE_FOLDERS for path in (books.ROOT / folder).rglob("*.py")]
+    missing = {
+        (str(path.relative_to(books.ROOT)), code)
+        for path in sources
+        for where, code in cited(path)
+        if code.rstrip(".") not in known.get(where, wire)
+    }
+    assert missing == set()
