@@ -8,10 +8,10 @@ from typing import Final, TypeVar
 from klutchctl.cluster_options import ClusterOptions
 from klutchctl.render.terminal import visible
 from reconciler.core.errors import ConfigError
-from reconciler.core.problems import InvalidRepository, Problem
+from reconciler.core.problems import InvalidRepository, Problem, Severity
 from reconciler.core.tree import Tree
 from reconciler.fleet import review, select
-from reconciler.fleet.load import load
+from reconciler.fleet.load import Loaded, load, load_what_is_right
 from reconciler.fleet.review import Base, Review
 from reconciler.fleet.values import Fleet
 from reconciler.source import folder
@@ -68,6 +68,23 @@ def _usable(found: T | None, problems: Sequence[Problem]) -> T:
     for problem in problems:
         print(f"Warning: {visible(str(problem))}", file=sys.stderr)
     return found
+
+
+def documents(tree: Tree) -> Loaded:
+    """Return a fleet with its documents. Raises InvalidRepository."""
+    loaded, denied = documents_with_denials(tree)
+    if denied:
+        raise InvalidRepository(denied)
+    return loaded
+
+
+def documents_with_denials(tree: Tree) -> tuple[Loaded, Sequence[Problem]]:
+    """Return a fleet with its documents, and what Policies deny. Raises InvalidRepository."""
+    problems: list[Problem] = []
+    loaded = load_what_is_right(tree, problems)
+    if loaded is None or any(one.severity is Severity.INVALID for one in problems):
+        raise InvalidRepository(problems)
+    return loaded, [one for one in problems if one.severity is Severity.DENIED]
 
 
 def chosen(fleet: Fleet, options: ClusterOptions) -> frozenset[str] | None:

@@ -145,8 +145,9 @@ class _Asked:
 
 
 async def _run(asked: _Asked, options: ClusterOptions, settings: Settings) -> int:
-    from klutchctl import applying, looking, repository
+    from klutchctl import applying, repository
     from klutchctl.exit_status import apply_code
+    from reconciler import run
     from reconciler.kube import registry
 
     if _is_plan(asked.target):
@@ -158,7 +159,7 @@ async def _run(asked: _Asked, options: ClusterOptions, settings: Settings) -> in
     async with registry.of(fleet, options.surroundings(settings)) as clusters:
         if approved is None:
             only = repository.chosen(fleet, options)
-            seen = await looking.look(fleet, clusters, options, only=only, credentials=True)
+            seen = await run.look(fleet, clusters, only=only, credentials=True, pace=options.pace())
             approved = seen.plan
             if not applying.is_approved(
                 approved,

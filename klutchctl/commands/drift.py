@@ -59,9 +59,11 @@ async def _planned(
     *,
     credentials: bool,
 ) -> "tuple[Plan, float]":
-    from klutchctl import looking
+    from reconciler import run
     from reconciler.kube import registry
 
     async with registry.of(fleet, options.surroundings(settings)) as clusters:
-        found = await looking.look(fleet, clusters, options, only=chosen, credentials=credentials)
+        found = await run.look(
+            fleet, clusters, only=chosen, credentials=credentials, pace=options.pace()
+        )
         return found.plan, found.seconds

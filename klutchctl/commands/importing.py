@@ -45,11 +45,11 @@ def run(path: Path, out: Path | None, options: ClusterOptions, settings: Setting
     """Import into the fleet at `path`, tell what was found, and return the exit code."""
     import uvloop
 
-    from klutchctl import looking, repository
+    from klutchctl import repository
 
     tree = repository.tree_in(path, ref=None, check_owner=settings.git_owner_check)
     folder = path if path.is_dir() else path.parent
-    job = _Import(tree, looking.documents(tree), folder, options)
+    job = _Import(tree, repository.documents(tree), folder, options)
     target = job.file(out)
     made, unread = uvloop.run(job.found(target, settings))
     for name, reason in unread:
@@ -131,16 +131,17 @@ class _Import:
         self, made: "Imports", live: "Live", clusters: "Clusters", target: str
     ) -> _Made:
         """Drop what its own files would change, until they take over all that they name."""
-        from klutchctl import looking
+        from klutchctl import repository
         from reconciler.reports.imports import settled
+        from reconciler.run import plan
 
         while made.found:
             text = self._text(made)
             files = {**self.tree.files, target: text.encode()}
-            loaded, denied = looking.documents_with_denials(replace(self.tree, files=files))
+            loaded, denied = repository.documents_with_denials(replace(self.tree, files=files))
             fleet = loaded.fleet
             only = {name for one in made.found for name in one.clusters}
-            seen = await looking.planned(fleet, live, clusters, self.options, only=only)
+            seen = await plan(fleet, live, clusters, only=only, pace=self.options.pace())
             kept = settled(made, seen.plan)
             if kept == made:
                 return _Made(made, text, denied=bool(denied))

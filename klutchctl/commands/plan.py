@@ -139,13 +139,17 @@ async def _planned(
     credentials: bool,
 ) -> "tuple[Plan, float]":
     """Read the clusters, and what planning asks beyond the usual; return how long that took."""
-    from klutchctl import looking
+    from reconciler import run
     from reconciler.kube import registry
 
     fleet = subject.fleet
     async with registry.of(fleet, options.surroundings(settings)) as opened:
-        found = await looking.look(
-            fleet, subject.clusters(opened), options, only=chosen, credentials=credentials
+        found = await run.look(
+            fleet,
+            subject.clusters(opened),
+            only=chosen,
+            credentials=credentials,
+            pace=options.pace(),
         )
         return found.plan, found.seconds
 

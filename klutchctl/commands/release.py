@@ -79,8 +79,8 @@ class _Release:
 
     async def run(self, fleet: "Fleet", named: "list[Target]") -> int:
         """Plan, ask, apply, tell; return the exit code."""
-        from klutchctl import looking
         from klutchctl.exit_status import apply_code
+        from reconciler import run
         from reconciler.kube import registry
         from reconciler.reports import release_plan
         from reconciler.reports.unmanaged import unmanaged_bindings
@@ -89,7 +89,9 @@ class _Release:
         color = self._settings.color
         surroundings = self._options.surroundings(self._settings)
         async with registry.of(fleet, surroundings) as clusters:
-            seen = await looking.look(asked, clusters, self._options, only=only, credentials=True)
+            seen = await run.look(
+                asked, clusters, only=only, credentials=True, pace=self._options.pace()
+            )
             foreign = [one.unit for one in unmanaged_bindings(asked, seen.live, only=only)]
             plan = release_plan.releases(fleet, seen.plan, named, foreign=foreign)
             approved = applying.is_approved(

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import typer
 
-from klutchctl import cluster_options, looking, main, repository
+from klutchctl import cluster_options, main, repository
 from klutchctl.cluster_options import ClusterOptions
 from klutchctl.render import progress
 from klutchctl.settings import Settings, of
@@ -29,6 +29,7 @@ from reconciler.core.problems import Problem
 from reconciler.fleet.values import Fleet
 from reconciler.kube import registry
 from reconciler.kube.registry import Registry
+from reconciler.run import look
 from reconciler.source import git_url
 from reconciler.source.following import Folder, Followed, GitRef
 from reconciler.source.git_url import GitUrl
@@ -190,7 +191,7 @@ class Rounds:
         only = _both(repository.chosen(fleet, self._cluster_options), scope)
         clusters = await self._ways(fleet, anew=scope is None)
         found = await self._unless_stopped(
-            looking.look(fleet, clusters, self._cluster_options, only=only, credentials=True)
+            look(fleet, clusters, only=only, credentials=True, pace=self._cluster_options.pace())
         )
         gate = self._gate = WriteFence()
         observer = applying.Observer(

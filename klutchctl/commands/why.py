@@ -13,12 +13,12 @@ from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
-    from klutchctl.looking import Look
     from reconciler.fleet.load import Loaded
     from reconciler.health import UnitHealth
     from reconciler.observe import Clusters
     from reconciler.reports.targets import Target
     from reconciler.reports.why import Explanation
+    from reconciler.run import Look
 
 _FORMATS: Final = ("text", "json")
 
@@ -42,14 +42,14 @@ def why(
     wanted = outputs.parse(output, known=_FORMATS)
     import uvloop
 
-    from klutchctl import looking, repository
+    from klutchctl import repository
     from reconciler.reports import targets
 
     settings = of(context)
     options = cluster_options.of(context)
     named = targets.parse(target)
     tree = repository.tree_in(path, ref=None, check_owner=settings.git_owner_check)
-    loaded = looking.documents(tree)
+    loaded = repository.documents(tree)
     if snapshot is None:
         found = uvloop.run(_asked(loaded, named, options, settings))
     else:
@@ -80,17 +80,17 @@ def _from_file(loaded: "Loaded", target: "Target", path: Path) -> "Explanation":
 async def _asked(
     loaded: "Loaded", target: "Target", options: ClusterOptions, settings: Settings
 ) -> _Answer:
-    from klutchctl import looking
+    from reconciler import run
     from reconciler.kube import registry
     from reconciler.reports import why
 
     fleet = why.watching(loaded.fleet)
     async with registry.of(fleet, options.surroundings(settings)) as clusters:
-        seen = await looking.look(fleet, clusters, options, only={target.cluster})
+        seen = await run.look(fleet, clusters, only={target.cluster}, pace=options.pace())
         found = why.explained(loaded, seen.live, seen.plan, target)
         if found.prunes:
             # Whether it is held back depends on all that the whole fleet would prune.
-            seen = await looking.look(fleet, clusters, options, only=None)
+            seen = await run.look(fleet, clusters, only=None, pace=options.pace())
             found = why.explained(loaded, seen.live, seen.plan, target)
         return _Answer(found, await _health(loaded, seen, found, clusters))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from reconciler import run
 from reconciler.apply import approval, cluster
 from reconciler.apply.cluster import Job
 from reconciler.apply.gather_or_cancel import gather_or_cancel
@@ -24,8 +25,7 @@ from reconciler.core.refs import Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet, UnitKey
 from reconciler.health import Place, board, place_at
-from reconciler.observe import Clusters, Pace, answer, leaving, observe
-from reconciler.planning import planner
+from reconciler.observe import Clusters, Pace, leaving, observe
 from reconciler.planning.changes import Change, Plan
 
 _AT_ONCE: Final = 256  # clusters: most of them wait for a peer
@@ -71,24 +71,24 @@ async def apply(
     lock where no control plane gives its own. What fails for one cluster, or for those behind one
     control plane, is told in the report.
     """
-    run = _Run(fleet, approved, clusters, options, gate, observer)
+    work = _Run(fleet, approved, clusters, options, gate, observer)
     changing = approval.clusters_to_change(approved)
     asked = frozenset(approved.sections) if options.wait else changing
     if not changing:
-        live = await run.seen(asked) if asked else None
-        return await run.report([], live)
+        live = await work.seen(asked) if asked else None
+        return await work.report([], live)
     async with AsyncExitStack() as locks:
         observer.stage("taking the lock")
-        barred = await run.locked(locks, changing)
+        barred = await work.locked(locks, changing)
         observer.stage("reading again")
-        live, fresh = await run.look(asked - barred.keys())
-        matched = approval.match(_without(approved, barred), fresh)
+        look = await work.look(asked - barred.keys())
+        matched = approval.match(_without(approved, barred), look.plan)
         refused = [*_barred(approved, barred), *matched.refused]
         for outcome in refused:
             observer.outcome(outcome)
         observer.stage("applying")
-        done = await run.lines(live, matched.lines)
-    return await run.report([*done, *refused], live)
+        done = await work.lines(look.live, matched.lines)
+    return await work.report([*done, *refused], look.live)
 
 
 class _Run:
@@ -153,15 +153,10 @@ class _Run:
                     raise
         return {name: failed[sections[name]] for name in names if sections[name] in failed}
 
-    async def look(self, names: Collection[str]) -> tuple[Live, Plan]:
+    async def look(self, names: Collection[str]) -> run.Look:
         """Read the clusters that are to be changed, and plan them anew."""
-        fleet, clusters, pace = self._fleet, self._clusters, self._options.pace
-        live = await self.seen(names)
-        decided = planner.decide(fleet, live, only=names)
-        if decided.questions.in_use or decided.questions.bodies:
-            live = await answer(fleet, live, clusters, decided.questions, pace=pace)
-            return live, planner.plan(fleet, live, only=names)
-        return live, decided.plan
+        pace = self._options.pace
+        return await run.look(self._fleet, self._clusters, only=names, credentials=True, pace=pace)
 
     async def lines(self, live: Live, lines: Mapping[str, Sequence[Change]]) -> list[Outcome]:
         """Do the lines of all clusters at once."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from klutchctl import repository
 from reconciler import apply as applying
+from reconciler import run
 from reconciler.apply import Observer, Options, Report, WriteFence
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
@@ -34,8 +35,7 @@ from reconciler.kube import registry
 from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.kube.cluster_wrapper import Call
 from reconciler.kube.registry import Reached, Surroundings
-from reconciler.observe import Clusters, Pace, answer, observe
-from reconciler.planning import planner
+from reconciler.observe import Clusters, Pace
 from reconciler.planning.changes import Action, Change, Plan
 from tests.support.applying import Fleet, Scene
 from tests.support.bound_scenes import new
@@ -158,11 +158,8 @@ class Runs:
 
 
 async def _plan(fleet: FleetValue, clusters: Clusters) -> Plan:
-    live = await observe(fleet, clusters, credentials=True)
-    decided = planner.decide(fleet, live)
-    if decided.questions.in_use or decided.questions.bodies:
-        live = await answer(fleet, live, clusters, decided.questions)
-    return planner.plan(fleet, live)
+    look = await run.look(fleet, clusters, only=None, credentials=True, pace=Pace())
+    return look.plan
 
 
 def _brief(change: Change) -> str:

@@ -20,11 +20,11 @@ _SERVER.set_forkserver_preload(
         "__main__",
         "klutchctl.main",
         "klutchctl.applying",
-        "klutchctl.looking",
         "klutchctl.repository",
         "reconciler.apply",
         "reconciler.kube.registry",
         "reconciler.observe",
+        "reconciler.run",
         "tests.support.programs",
         "uvloop",
     ]
