@@ -1,4 +1,4 @@
-"""What brings RBAC objects to what `blueprints.access` states, in the fewest steps. Pure.
+"""What brings RBAC objects to what `blueprints.rbac` states, in the fewest steps. Pure.
 
 Compared are only rules, subjects and roleRef, as sets: labels that somebody put there stay, and
 what the original wrote in another order is no difference. Refuses to know who may have which

@@ -7,7 +7,7 @@ import typer
 
 if TYPE_CHECKING:
     from klutchctl.settings import Settings
-    from reconciler.fleet.documents import Selector
+    from reconciler.fleet.documents.service_models import Selector
     from reconciler.kube.registry import Surroundings
     from reconciler.observe import Pace
 
@@ -70,10 +70,10 @@ def selector(text: str | None) -> "Selector | None":
     if text is None:
         return None
     from reconciler.core.errors import ConfigError
-    from reconciler.fleet import label_query
+    from reconciler.fleet import reference_index
 
     try:
-        return label_query.parse(text)
+        return reference_index.parse_label_query(text)
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="'--selector' / '-l'") from None
 

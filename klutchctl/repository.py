@@ -10,7 +10,7 @@ from klutchctl.render.terminal import visible
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import InvalidRepository, Problem, Severity
 from reconciler.core.tree import Tree
-from reconciler.fleet import review, select
+from reconciler.fleet import reference_index, review
 from reconciler.fleet.load import Loaded, load, load_what_is_right
 from reconciler.fleet.review import Base, Review
 from reconciler.fleet.values import Fleet
@@ -101,7 +101,7 @@ def chosen(fleet: Fleet, options: ClusterOptions) -> frozenset[str] | None:
     labels = {name: fleet.clusters[name].labels for name in options.clusters or fleet.clusters}
     if options.selector is None:
         return frozenset(labels)
-    found = frozenset(select.selected(options.selector, labels))
+    found = frozenset(reference_index.selected(options.selector, labels))
     if not found:
         raise ConfigError(
             f"matches no cluster of {len(labels)}",

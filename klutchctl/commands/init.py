@@ -43,7 +43,7 @@ def init(
     from klutchctl import scaffold
     from klutchctl.commands.schema import as_text
     from reconciler.core.errors import ConfigError
-    from reconciler.fleet.formats import NAME
+    from reconciler.fleet.documents.base_model import NAME
 
     if problem := NAME.problem_of(name):
         raise ConfigError(f"the name {problem}", where="--name")
@@ -66,7 +66,7 @@ def init(
 
 def _apps(options: Sequence[str]) -> Mapping[str, str]:
     """Return the contexts of app clusters by their names. Raises typer.BadParameter."""
-    from reconciler.fleet.formats import NAME
+    from reconciler.fleet.documents.base_model import NAME
 
     apps: dict[str, str] = {}
     for option in options:
@@ -81,14 +81,14 @@ def _apps(options: Sequence[str]) -> Mapping[str, str]:
 
 def _is_context(text: str) -> bool:
     """Tell whether a document can name this context as it is."""
-    from reconciler.fleet.formats import REFERENCE_MARK
+    from reconciler.fleet.documents.base_model import REFERENCE_MARK
 
     return bool(text) and text.isprintable() and REFERENCE_MARK not in text
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
     from reconciler.core.errors import ConfigError
-    from reconciler.fleet.includes import ENTRY_NAMES
+    from reconciler.fleet.files import ENTRY_NAMES
 
     taken = [one for one in sorted({*files, *ENTRY_NAMES}) if _exists(folder / one)]
     if taken:

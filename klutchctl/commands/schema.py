@@ -36,6 +36,6 @@ def as_text() -> str:
     """Return the JSON Schema as the text of a file."""
     import json
 
-    from reconciler.fleet.schema import schema as generate
+    from reconciler.fleet.documents.models import schema as generate
 
     return json.dumps(generate(), indent=2) + "\n"

@@ -13,8 +13,8 @@ from urllib.parse import quote
 from klutchctl.render.terminal import Style, line, styled, visible
 from reconciler.core.manifest import JSON
 from reconciler.core.problems import Problem, Severity
-from reconciler.fleet import excerpts
-from reconciler.fleet.codes import CODES
+from reconciler.fleet.documents import excerpts
+from reconciler.fleet.wording import CODES
 
 FORMAT: Final = "klutchctl.dev/problems"
 VERSION: Final = "1.0"

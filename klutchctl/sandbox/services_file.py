@@ -14,12 +14,18 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.origin import Origin
 from reconciler.core.problems import InvalidRepository, Problem
-from reconciler.core.yaml_text import Fields, Node, UnreadableText
-from reconciler.fleet import includes, mistakes, wording
-from reconciler.fleet.formats import Line, Name, PathPattern, refused
+from reconciler.core.yaml_text import Fields, Node, UnreadableText, locate
+from reconciler.fleet import files, wording
+from reconciler.fleet.documents import validation_errors
+from reconciler.fleet.documents.base_model import (
+    Line,
+    Metadata,
+    Name,
+    PathPattern,
+    StrictModel,
+    refused,
+)
 from reconciler.fleet.globs import Patterns
-from reconciler.fleet.parse import locate
-from reconciler.fleet.strict import Metadata, Strict
 
 FILE: Final = "services.yaml"
 _FOLDER: Final = "services"
@@ -56,14 +62,14 @@ def _free_name(name: str) -> str:
 _Component: TypeAlias = Annotated[Component, BeforeValidator(_component)]
 
 
-class Program(Strict):
+class Program(StrictModel):
     """A process to run. Its working folder is the folder of the file."""
 
     name: Annotated[Name, AfterValidator(_free_name)]
     command: list[Annotated[Line, AfterValidator(_command_word)]] = Field(min_length=1)
 
 
-class Spec(Strict):
+class Spec(StrictModel):
     """What to run and to apply."""
 
     components: list[_Component] = Field(default_factory=list)
@@ -71,7 +77,7 @@ class Spec(Strict):
     programs: list[Program] = Field(default_factory=list)
 
 
-class Services(Strict):
+class Services(StrictModel):
     """The document."""
 
     api_version: Literal["sandbox.klutchctl.dev/v1alpha1"]
@@ -106,7 +112,7 @@ def folder_of(fleet: Path | None) -> Path:
     """
     if fleet is not None:
         return (fleet if fleet.is_dir() else fleet.parent) / _FOLDER
-    if any(Path(name).is_file() for name in includes.ENTRY_NAMES):
+    if any(Path(name).is_file() for name in files.ENTRY_NAMES):
         return Path(_FOLDER)
     if _EXAMPLE.is_dir():
         return _EXAMPLE / _FOLDER
@@ -153,7 +159,7 @@ def parse(content: bytes, path: str) -> tuple[Services, Node]:
     except UnreadableText as error:
         raise InvalidRepository([_unreadable(error)]) from None
     except ValidationError as error:
-        raise InvalidRepository(mistakes.problems_of(error, node, Services)) from None
+        raise InvalidRepository(validation_errors.problems_of(error, node, Services)) from None
     problems = list(_misfits(document, node))
     if problems:
         raise InvalidRepository(problems)

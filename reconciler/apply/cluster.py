@@ -240,17 +240,17 @@ class _Worker:
 
     async def _own(self, change: Change, name: str) -> None:
         """Give a CRD that is there from before its new binding as the owner."""
-        assert change.footing is not None, change
+        assert change.placement is not None, change
         made = await self.job.clusters(change.ref.cluster).read(change.ref)
         # The garbage collector would look for a cluster-scoped owner, and delete the CRD.
-        astray = self.job.mode is not Mode.DIRECT and change.footing.bindings_cluster_scoped
+        astray = self.job.mode is not Mode.DIRECT and change.placement.bindings_cluster_scoped
         if made is not None and not astray:
             await step_runner.own(self.job.clusters(self.job.name), name, made)
 
     def _backend_wait(self, change: Change) -> BackendWait:
-        assert change.footing is not None, change
+        assert change.placement is not None, change
         assert change.wanted is not None, change
-        plane, space = self.job.readiness.control_plane, change.footing.space
+        plane, space = self.job.readiness.control_plane, change.placement.space
         key = plane.cluster.name, space
         if key not in self.backend_waits:
             self.backend_waits[key] = BackendWait(plane, space, wait=self.job.step_options.wait)

@@ -18,21 +18,21 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import SECRET, Ref
-from reconciler.fleet.footing import Footing
+from reconciler.fleet.wanted import Placement
 from reconciler.kube.cluster import Propagation
 
 _ANY = "*"
 
 
-async def delete(app: Writes, plane: Writes, footing: Footing) -> str:
+async def delete(app: Writes, plane: Writes, placement: Placement) -> str:
     """Delete the Secrets that the provider owns and no other live binding claims (mapping.md 9).
 
     Returns a sentence about those that may not be looked for, or "". Looks only into namespaces
     that hold, or held, instances.
     """
-    claims = [claim for one in await _bindings(app, plane, footing) for claim in _down(one)]
+    claims = [claim for one in await _bindings(app, plane, placement) for claim in _down(one)]
     unread = []
-    for namespace in sorted(await service_objects.service_namespaces(plane, footing.space)):
+    for namespace in sorted(await service_objects.service_namespaces(plane, placement.space)):
         try:
             found = await app.cluster.list(SECRET, namespace=namespace, metadata_only=True)
         except Forbidden:
@@ -47,11 +47,11 @@ async def delete(app: Writes, plane: Writes, footing: Footing) -> str:
     return f"no right to list Secrets in {places}: copies that came down may be left there"
 
 
-async def _bindings(app: Writes, plane: Writes, footing: Footing) -> list[Manifest]:
+async def _bindings(app: Writes, plane: Writes, placement: Placement) -> list[Manifest]:
     """Return the live bindings of an app cluster: there, or in its space (mapping.md 8)."""
-    place = "" if footing.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
+    place = "" if placement.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
     found: list[Manifest] = []
-    for writes, namespace in ((app, place), (plane, footing.space)):
+    for writes, namespace in ((app, place), (plane, placement.space)):
         # A cluster without the CRD of bindings has none.
         with suppress(NotServed):
             found += (await writes.cluster.list(API_SERVICE_BINDING, namespace=namespace)).items

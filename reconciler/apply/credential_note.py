@@ -10,7 +10,7 @@ from reconciler.core import keys, names
 from reconciler.core.kubeconfig_facts import facts_of, note_of
 from reconciler.core.manifest import Manifest, get_map, get_text, namespace_of, uid_of
 from reconciler.core.refs import SECRET, Ref
-from reconciler.fleet.footing import Footing
+from reconciler.fleet.wanted import Placement
 from reconciler.observe.objects import observed
 from reconciler.planning.changes import Action, Change
 
@@ -21,15 +21,15 @@ def carrier_after(change: Change) -> Ref | None:
         return change.ref
     wanted = change.wanted
     here = wanted is not None and wanted.kubeconfig is not None and change.ref.kind == SECRET
-    if not here or change.ref.cluster == change.cluster or change.footing is None:
+    if not here or change.ref.cluster == change.cluster or change.placement is None:
         return None
-    return _carrier(change.ref.cluster, change.footing)
+    return _carrier(change.ref.cluster, change.placement)
 
 
-def _carrier(plane: str, footing: Footing) -> Ref:
-    if footing.app_cluster_binding != ("", ""):
-        return Ref(plane, APP_CLUSTER_BINDING, *footing.app_cluster_binding)
-    return Ref(plane, CLUSTER_BINDING, footing.space, names.CLUSTER_BINDING)
+def _carrier(plane: str, placement: Placement) -> Ref:
+    if placement.app_cluster_binding != ("", ""):
+        return Ref(plane, APP_CLUSTER_BINDING, *placement.app_cluster_binding)
+    return Ref(plane, CLUSTER_BINDING, placement.space, names.CLUSTER_BINDING)
 
 
 async def note(plane: Writes, ref: Ref) -> None:

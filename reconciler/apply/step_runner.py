@@ -32,9 +32,8 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import CRD, SECRET, Ref
-from reconciler.fleet import unit_policies
-from reconciler.fleet.footing import Footing
-from reconciler.fleet.values import DeletionPolicy
+from reconciler.fleet.values import DeletionPolicy, unit_policies_text
+from reconciler.fleet.wanted import Placement
 from reconciler.kube.cluster import Propagation
 from reconciler.observe.objects import INSTALLERS
 from reconciler.planning import release_progress
@@ -76,9 +75,9 @@ class StepRunner:
         return await self._actions[step.verb](self, step) or ""
 
     @property
-    def _footing(self) -> Footing:
-        assert self.change.footing is not None, self.change
-        return self.change.footing
+    def _placement(self) -> Placement:
+        assert self.change.placement is not None, self.change
+        return self.change.placement
 
     @property
     def _name(self) -> str:
@@ -146,7 +145,7 @@ class StepRunner:
         def decide(live: Manifest) -> Patch | None:
             known = dict(release_progress.remembered(live))
             known.pop(self._name, None)
-            return annotate(keys.LEAVING, unit_policies.told({**known, **now}))(live)
+            return annotate(keys.LEAVING, unit_policies_text({**known, **now}))(live)
 
         await self._at(step).change(step.ref, decide, manager=keys.MANAGER_NOTES)
 
@@ -186,11 +185,11 @@ class StepRunner:
         return Ref(step.ref.cluster, CLUSTER_BINDING, step.ref.namespace, names.CLUSTER_BINDING)
 
     def _binding(self) -> Ref:
-        place = "" if self._footing.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
+        place = "" if self._placement.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
         return Ref(self.change.cluster, API_SERVICE_BINDING, place, self._name)
 
     async def _release_copies(self, step: Step) -> None:
-        now, space = self.options.now(), self._footing.space
+        now, space = self.options.now(), self._placement.space
         await service_objects.release_copies(self._at(step), self._name, space, now=now)
 
     async def _free_instances(self, step: Step) -> None:
@@ -228,7 +227,7 @@ class StepRunner:
         await self._removed(step, uid=service.uid, propagation=Propagation.BACKGROUND)
 
     async def _delete_copied(self, step: Step) -> str:
-        return await copied_secrets.delete(self._at(step), self._plane, self._footing)
+        return await copied_secrets.delete(self._at(step), self._plane, self._placement)
 
     async def _unlist(self, step: Step) -> None:
         def decide(live: Manifest) -> Patch | None:
@@ -240,7 +239,7 @@ class StepRunner:
                 return None
             said = dict(policies_of(live))
             said.pop(self._name, None)
-            forgotten = annotate(keys.UNIT_POLICIES, unit_policies.told(said))(live) or []
+            forgotten = annotate(keys.UNIT_POLICIES, unit_policies_text(said))(live) or []
             return [{"op": "replace", "path": "/spec/apiExports", "value": kept}, *forgotten]
 
         await self._at(step).change(step.ref, decide)
@@ -280,7 +279,7 @@ class StepRunner:
 
     async def _delete_empty(self, step: Step) -> None:
         plane, app = self._at(step), self.clusters(self.change.cluster)
-        left = await space_empty.what_is_left(plane, app, self._footing.space)
+        left = await space_empty.what_is_left(plane, app, self._placement.space)
         if left:
             raise Unconfirmed(f"{step.ref.object} stays: {left}")
         await plane.delete(step.ref, uid=self.change.uid, propagation=Propagation.BACKGROUND)

@@ -9,7 +9,7 @@ No node shows its text in a repr, and no error quotes the text: it may hold a cr
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -351,3 +351,24 @@ def kind_of(node: Node) -> str:
             return "a list"
         case Fields():
             return "a mapping"
+
+
+def child(node: Node | None, step: str | int) -> Node | None:
+    """Return what a mapping or list holds at a key or index, or None."""
+    match node:
+        case Fields() if isinstance(step, str):
+            return node.nodes.get(step)
+        case Items() if isinstance(step, int) and step < len(node.nodes):
+            return node.nodes[step]
+        case _:
+            return None
+
+
+def locate(node: Node, steps: Sequence[str | int]) -> tuple[Origin, Node]:
+    """Return the place and node at `steps`, as deep as they are there.
+
+    Steps that the text does not have are passed over: a shorthand has less than it stands for.
+    """
+    for step in steps:
+        node = child(node, step) or node
+    return node.origin, node

@@ -24,42 +24,45 @@ from reconciler.core.refs import (
     SERVICE_ACCOUNT,
     Ref,
 )
-from reconciler.fleet import parts
-from reconciler.fleet.footing import Footing
+from reconciler.fleet import common_manifests
 from reconciler.fleet.values import AppCluster, Claim, DeletionPolicy, Fleet, Unit
-from reconciler.fleet.wanted import Rule, Step, Wanted
+from reconciler.fleet.wanted import Placement, Rule, Step, Wanted
 
 _ACCOUNT: Final = names.AGENTLESS_SERVICE_ACCOUNT
 
 
 def cluster_objects(
-    fleet: Fleet, cluster: AppCluster, footing: Footing, *, units: Sequence[Unit]
+    fleet: Fleet, cluster: AppCluster, placement: Placement, *, units: Sequence[Unit]
 ) -> tuple[Wanted, ...]:
     """Return what a cluster needs once; the AppClusterBinding holds all its units."""
     place = control_plane_ref_name(cluster.control_plane)
     new = Rule.CREATE_ONLY
     # Many clusters share it.
-    shared = space.namespace(footing.app_cluster_binding[0], marks=Marks({keys.FLEET: fleet.name}))
-    kubeconfig = space.kubeconfig_secret(
-        footing.kubeconfig_namespace,
-        footing.kubeconfig_name,
-        destination=parts.destination(cluster, footing, namespace=names.KLUTCH_NAMESPACE),
-        token=footing.token,
-        marks=parts.ownership(fleet, cluster.name),
+    shared = space.namespace(
+        placement.app_cluster_binding[0], marks=Marks({keys.FLEET: fleet.name})
     )
-    made_of = parts.kubeconfig_source(
+    kubeconfig = space.kubeconfig_secret(
+        placement.kubeconfig_namespace,
+        placement.kubeconfig_name,
+        destination=common_manifests.destination(
+            cluster, placement, namespace=names.KLUTCH_NAMESPACE
+        ),
+        token=placement.token,
+        marks=common_manifests.ownership(fleet, cluster.name),
+    )
+    made_of = common_manifests.kubeconfig_source(
         cluster,
-        footing,
+        placement,
         Ref(cluster.name, SECRET, names.KLUTCH_NAMESPACE, _ACCOUNT),
         namespace=names.KLUTCH_NAMESPACE,
     )
-    whole = _app_cluster_binding(fleet, cluster, footing, units)
+    whole = _app_cluster_binding(fleet, cluster, placement, units)
     return (
         *_account(fleet, cluster, units),
         Step(3, place, new).of_cluster(cluster, NAMESPACE, shared),
         Step(4, place, Rule.KUBECONFIG).of_cluster(cluster, SECRET, kubeconfig, kubeconfig=made_of),
         # As the backend makes it, which would not keep a label of ours.
-        Step(5, place, new).of_cluster(cluster, NAMESPACE, space.namespace(footing.space)),
+        Step(5, place, new).of_cluster(cluster, NAMESPACE, space.namespace(placement.space)),
         Step(7, place).of_cluster(cluster, APP_CLUSTER_BINDING, whole),
     )
 
@@ -67,7 +70,7 @@ def cluster_objects(
 def unit_objects(
     fleet: Fleet,
     unit: Unit,
-    footing: Footing,
+    placement: Placement,
     *,
     claims: Sequence[Claim],
     required: Collection[Claim],
@@ -78,11 +81,11 @@ def unit_objects(
     waits for what the konnector does at it (mapping.md 9).
     """
     bound = binding.service_binding(
-        parts.resource(unit),
-        namespace=footing.space,
-        secret=(footing.space, footing.kubeconfig_name),
-        claims=parts.wire_claims(claims, required),
-        marks=Marks(keys.app_cluster_binding_labels(*footing.app_cluster_binding)),
+        common_manifests.resource(unit),
+        namespace=placement.space,
+        secret=(placement.space, placement.kubeconfig_name),
+        claims=common_manifests.wire_claims(claims, required),
+        marks=Marks(keys.app_cluster_binding_labels(*placement.app_cluster_binding)),
     )
     control_plane = fleet.clusters[unit.key.cluster].control_plane
     step = Step(6, control_plane_ref_name(control_plane))
@@ -97,13 +100,13 @@ def _claims_of(bound: Manifest) -> Manifest:
 
 def _account(fleet: Fleet, cluster: AppCluster, units: Sequence[Unit]) -> Iterator[Wanted]:
     """Yield what the konnector, wherever it runs, is in the app cluster."""
-    marks = parts.ownership(fleet, cluster.name)
+    marks = common_manifests.ownership(fleet, cluster.name)
     namespace = space.namespace(names.KLUTCH_NAMESPACE, marks=marks)
     yield Step(1, cluster.name, Rule.CREATE_ONLY).of_cluster(cluster, NAMESPACE, namespace)
     step = Step(2, cluster.name)
     account = space.service_account(names.KLUTCH_NAMESPACE, _ACCOUNT, marks=marks)
     yield step.of_cluster(cluster, SERVICE_ACCOUNT, account)
-    rules = parts.konnector_rules(cluster, units) or rbac.FULL
+    rules = common_manifests.konnector_rules(cluster, units) or rbac.FULL
     role = rbac.cluster_role(_ACCOUNT, rules, marks=marks)
     yield step.of_cluster(cluster, CLUSTER_ROLE, role)
     given = rbac.cluster_role_binding(_ACCOUNT, _ACCOUNT, marks=marks)
@@ -113,28 +116,28 @@ def _account(fleet: Fleet, cluster: AppCluster, units: Sequence[Unit]) -> Iterat
 
 
 def _app_cluster_binding(
-    fleet: Fleet, cluster: AppCluster, footing: Footing, units: Sequence[Unit]
+    fleet: Fleet, cluster: AppCluster, placement: Placement, units: Sequence[Unit]
 ) -> Manifest:
     spec = cluster.konnector
-    listed = {*map(parts.resource, units), *footing.unmanaged}
+    listed = {*map(common_manifests.resource, units), *placement.unmanaged}
     release = DeletionPolicy.RELEASE
-    policies = {one.name: footing.policies.get(one.name, release) for one in footing.unmanaged}
+    policies = {one.name: placement.policies.get(one.name, release) for one in placement.unmanaged}
     policies |= {unit.key.name: unit.deletion_policy for unit in units}
     annotations = {
-        **parts.provenance(cluster, footing),
-        **parts.deletion_policy(_whole(fleet, policies.values())),
-        **parts.policies_of_units(policies),
+        **common_manifests.provenance(cluster, placement),
+        **common_manifests.deletion_policy(_whole(fleet, policies.values())),
+        **common_manifests.policies_of_units(policies),
     }
-    if footing.accepts_all_offered:
+    if placement.accepts_all_offered:
         annotations[keys.ACCEPT_CLAIMS] = keys.ACCEPT_CLAIMS_TEMPLATE
     return binding.app_cluster_binding(
-        footing.app_cluster_binding,
-        secret=(footing.kubeconfig_namespace, footing.kubeconfig_name),
+        placement.app_cluster_binding,
+        secret=(placement.kubeconfig_namespace, placement.kubeconfig_name),
         resources=listed,
         konnector=konnector.app_cluster_binding_konnector(
             deploy=spec.deploy, image=spec.image, overrides=spec.overrides
         ),
-        marks=parts.ownership(fleet, cluster.name, annotations=annotations),
+        marks=common_manifests.ownership(fleet, cluster.name, annotations=annotations),
     )
 
 

@@ -8,13 +8,14 @@ from typing import Final
 
 from reconciler.core.manifest import Manifest, get_map
 from reconciler.core.problems import Problem, Severity
-from reconciler.fleet import select, substitute
-from reconciler.fleet.claims import Claims
-from reconciler.fleet.documents import BindingDocument, TemplateDocument
-from reconciler.fleet.forms import Document
-from reconciler.fleet.memory import Memory
-from reconciler.fleet.scene import PerCluster, Scene
-from reconciler.fleet.substitute import Scope
+from reconciler.fleet import reference_index
+from reconciler.fleet.documents import substitution
+from reconciler.fleet.documents.models import BindingDocument, TemplateDocument
+from reconciler.fleet.documents.parsing import Document
+from reconciler.fleet.documents.substitution import Scope
+from reconciler.fleet.load_cache import LoadCache
+from reconciler.fleet.permission_claims import Claims
+from reconciler.fleet.reference_index import PerCluster, ReferenceIndex
 from reconciler.fleet.values import DeletionPolicy, Mode, Unit, UnitKey
 
 # As keys compare, and quicker: there are tens of thousands.
@@ -22,7 +23,7 @@ _in_order: Final = attrgetter("cluster", "group", "resource")
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ResolvedBinding:
     """A Binding with what it binds, and where. `template` is None where that is not known."""
 
     document: Document[BindingDocument]
@@ -44,35 +45,41 @@ def bound(
     binding: Document[BindingDocument],
     templates: Mapping[str, Document[TemplateDocument]],
     *,
-    scene: Scene,
+    references: ReferenceIndex,
     problems: list[Problem],
-) -> Bound:
+) -> ResolvedBinding:
     """Return what a Binding binds in which clusters."""
     spec, written = binding.model.spec, binding.written
-    select.check(spec.clusters, written, "spec", "clusters", scene=scene, problems=problems)
+    reference_index.check_selector(
+        spec.clusters, written, "spec", "clusters", references=references, problems=problems
+    )
     template = templates.get(spec.template) if spec.template else None
     if spec.template and template is None:
         origin = written.at("spec", "template")
-        problems.extend(scene.unknown("Template", spec.template, origin, "unknown-template"))
+        problems.extend(references.unknown("Template", spec.template, origin, "unknown-template"))
     resources = spec.resources or (template.model.spec.resources if template else [])
-    return Bound(
+    return ResolvedBinding(
         document=binding,
         template=template,
         resources=sorted({(one.group, one.resource) for one in resources}),
-        clusters=dict.fromkeys(select.selected(spec.clusters, scene.labels)),
+        clusters=dict.fromkeys(reference_index.selected(spec.clusters, references.labels)),
     )
 
 
 def units(
-    bindings: Sequence[Bound], *, scene: Scene, problems: list[Problem], memory: Memory
+    bindings: Sequence[ResolvedBinding],
+    *,
+    references: ReferenceIndex,
+    problems: list[Problem],
+    memory: LoadCache,
 ) -> dict[UnitKey, Unit]:
     """Return all units by key, in order; two alike, and what cannot be resolved, are problems."""
     by_name = {one.name: one for one in bindings}
     found: dict[UnitKey, Unit] = {}
     everywhere = PerCluster()
     for binding in bindings:
-        _check_dependencies(binding, by_name, scene=scene, problems=problems)
-        resolved = _recalled(binding, by_name, scene=scene, memory=memory)
+        _check_dependencies(binding, by_name, references=references, problems=problems)
+        resolved = _recalled(binding, by_name, references=references, memory=memory)
         for cluster, problem in resolved.problems:
             everywhere.add(cluster, problem)
         for unit in resolved.units:
@@ -95,30 +102,36 @@ class _Resolved:
 
 
 def _recalled(
-    binding: Bound, by_name: Mapping[str, Bound], *, scene: Scene, memory: Memory
+    binding: ResolvedBinding,
+    by_name: Mapping[str, ResolvedBinding],
+    *,
+    references: ReferenceIndex,
+    memory: LoadCache,
 ) -> _Resolved:
     awaited = [by_name.get(name) for name in binding.document.model.spec.depends_on]
-    homes = {name: scene.clusters[name].control_plane for name in binding.clusters}
-    modes = {name: one.mode for name, one in scene.control_planes.items()}
+    homes = {name: references.clusters[name].control_plane for name in binding.clusters}
+    modes = {name: one.mode for name, one in references.control_planes.items()}
     return memory.recall(
         ("units", binding.document.origin),
-        (binding, awaited, homes, modes, scene.labels, scene.variables),
-        lambda _: _resolved(binding, by_name, scene),
+        (binding, awaited, homes, modes, references.labels, references.variables),
+        lambda _: _resolved(binding, by_name, references),
         problems=[],
     )
 
 
-def _resolved(binding: Bound, by_name: Mapping[str, Bound], scene: Scene) -> _Resolved:
+def _resolved(
+    binding: ResolvedBinding, by_name: Mapping[str, ResolvedBinding], references: ReferenceIndex
+) -> _Resolved:
     document, found = binding.document, _Resolved()
     spec = document.model.spec
     claims = Claims(document, binding.template)
     parameters = _Parameters(document)
     for cluster in binding.clusters:
-        scope = Scope(scene.variables, cluster, scene.labels[cluster])
+        scope = Scope(references.variables, cluster, references.labels[cluster])
         problems: list[Problem] = []
         resolved = parameters.of(scope, problems)
         accepted = claims.of(scope, problems)
-        problems.extend(_mode_problems(document, cluster, scene))
+        problems.extend(_mode_problems(document, cluster, references))
         found.problems += ((cluster, problem) for problem in problems)
         depends_on = _dependencies(spec.depends_on, by_name, cluster)
         found.units += (
@@ -143,19 +156,19 @@ class _Parameters:
 
     def __init__(self, document: Document[BindingDocument]) -> None:
         node = document.written.node_at("spec", "parameters")
-        self._node = node if node is not None and substitute.has_references(node) else None
+        self._node = node if node is not None and substitution.has_references(node) else None
         self._constant = document.model.spec.parameters
 
     def of(self, scope: Scope, problems: list[Problem]) -> Manifest:
         if self._node is None:
             return self._constant
-        return get_map(substitute.resolve(self._node, scope, problems))
+        return get_map(substitution.resolve(self._node, scope, problems))
 
 
 def _mode_problems(
-    document: Document[BindingDocument], cluster: str, scene: Scene
+    document: Document[BindingDocument], cluster: str, references: ReferenceIndex
 ) -> Iterable[Problem]:
-    home = scene.control_planes[scene.clusters[cluster].control_plane]
+    home = references.control_planes[references.clusters[cluster].control_plane]
     if document.model.spec.parameters and home.mode is Mode.APP_CLUSTER_BINDING:
         message = f"mode AppClusterBinding of control plane {home.name} carries no parameters"
         origin = document.written.at("spec", "parameters")
@@ -163,7 +176,7 @@ def _mode_problems(
 
 
 def _dependencies(
-    names: Sequence[str], by_name: Mapping[str, Bound], cluster: str
+    names: Sequence[str], by_name: Mapping[str, ResolvedBinding], cluster: str
 ) -> tuple[UnitKey, ...]:
     others = [by_name[name] for name in names if name in by_name]
     return tuple(
@@ -172,21 +185,27 @@ def _dependencies(
 
 
 def _check_dependencies(
-    binding: Bound, by_name: Mapping[str, Bound], *, scene: Scene, problems: list[Problem]
+    binding: ResolvedBinding,
+    by_name: Mapping[str, ResolvedBinding],
+    *,
+    references: ReferenceIndex,
+    problems: list[Problem],
 ) -> None:
     written = binding.document.written
     for index, name in enumerate(binding.document.model.spec.depends_on):
         origin = written.at("spec", "dependsOn", index)
         other = by_name.get(name)
         if other is None:
-            problems.extend(scene.unknown("Binding", name, origin, "unknown-binding"))
+            problems.extend(references.unknown("Binding", name, origin, "unknown-binding"))
         elif binding.clusters and not binding.clusters.keys() & other.clusters.keys():
             message = f"{name} is in none of the clusters of {binding.name}: nothing to wait for"
             problem = Problem(origin, "dependency-elsewhere", message, severity=Severity.WARNING)
             problems.append(problem)
 
 
-def _cycles(bindings: Sequence[Bound], by_name: Mapping[str, Bound]) -> Iterable[Problem]:
+def _cycles(
+    bindings: Sequence[ResolvedBinding], by_name: Mapping[str, ResolvedBinding]
+) -> Iterable[Problem]:
     graph = {
         one.name: {name for name in one.document.model.spec.depends_on if name in by_name}
         for one in bindings
@@ -206,7 +225,7 @@ def _cycles(bindings: Sequence[Bound], by_name: Mapping[str, Bound]) -> Iterable
             return
 
 
-def _cycle_problem(cycle: Sequence[str], by_name: Mapping[str, Bound]) -> Problem:
+def _cycle_problem(cycle: Sequence[str], by_name: Mapping[str, ResolvedBinding]) -> Problem:
     document = by_name[cycle[0]].document
     awaited = (list(cycle) * 2)[1]
     index = document.model.spec.depends_on.index(awaited)

@@ -1,5 +1,8 @@
 """Control planes and app clusters of a fleet, from their documents and the CA files they name."""
 
+import base64
+import binascii
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -9,12 +12,11 @@ from reconciler.core.manifest import fill
 from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.tree import Tree
-from reconciler.fleet import certificates, documents, forms, substitute
-from reconciler.fleet.documents import ClusterDocument, ControlPlaneDocument, FleetDocument
-from reconciler.fleet.forms import Document
-from reconciler.fleet.parse import Written
-from reconciler.fleet.scene import Scene
-from reconciler.fleet.substitute import Scope
+from reconciler.fleet.documents import models, parsing, substitution
+from reconciler.fleet.documents.models import ClusterDocument, ControlPlaneDocument, FleetDocument
+from reconciler.fleet.documents.parsing import Document, RawDocument
+from reconciler.fleet.documents.substitution import Scope
+from reconciler.fleet.reference_index import ReferenceIndex
 from reconciler.fleet.values import Access, AppCluster, ControlPlane, Konnector, Mode, Rbac
 
 # Of 63 characters, what `-<namespace of the app cluster>` needs at the least (mapping.md 8).
@@ -28,7 +30,7 @@ class CaFiles:
     tree: Tree
     used: set[str] = field(default_factory=set)
 
-    def read(self, path: str | None, written: Written, problems: list[Problem]) -> str:
+    def read(self, path: str | None, written: RawDocument, problems: list[Problem]) -> str:
         """Return the certificates in the file, or "" without one or with a problem."""
         if path is None:
             return ""
@@ -39,8 +41,8 @@ class CaFiles:
             return ""
         self.used.add(path)
         try:
-            return certificates.read(content)
-        except certificates.NotCertificates as error:
+            return read_certificates(content)
+        except NotCertificates as error:
             problems.append(Problem(origin, error.code, f"{path} {error}"))
             return ""
 
@@ -72,21 +74,21 @@ def control_plane(
 
 def app_cluster(
     document: Document[ClusterDocument],
-    defaults: documents.KonnectorDefaults,
+    defaults: models.KonnectorDefaults,
     *,
     ca_files: CaFiles,
-    scene: Scene,
+    references: ReferenceIndex,
     problems: list[Problem],
 ) -> AppCluster | None:
     """Return the app cluster, or None where its control plane is not known."""
     spec, written = document.model.spec, document.written
     ca = ca_files.read(spec.ca_file, written, problems)
     konnector = _konnector(spec.konnector, defaults, written, problems)
-    home = scene.control_planes.get(spec.control_plane)
+    home = references.control_planes.get(spec.control_plane)
     if home is None:
         origin = written.at("spec", "controlPlane")
         code = "unknown-control-plane"
-        problems.extend(scene.unknown("ControlPlane", spec.control_plane, origin, code))
+        problems.extend(references.unknown("ControlPlane", spec.control_plane, origin, code))
         return None
     named = spec.app_cluster_binding
     return AppCluster(
@@ -107,18 +109,18 @@ def app_cluster(
 
 def konnector_defaults(
     fleet: Document[FleetDocument], scope: Scope, problems: list[Problem]
-) -> documents.KonnectorDefaults | None:
+) -> models.KonnectorDefaults | None:
     """Return Fleet.spec.konnector for the cluster of `scope`, or None and problems."""
     node = fleet.written.node_at("spec", "konnector")
-    if node is None or not substitute.has_references(node):
+    if node is None or not substitution.has_references(node):
         return fleet.model.spec.konnector
-    return forms.late(node, documents.KonnectorDefaults, scope=scope, problems=problems)
+    return parsing.late(node, models.KonnectorDefaults, scope=scope, problems=problems)
 
 
 def _konnector(
-    own: documents.Konnector,
-    defaults: documents.KonnectorDefaults,
-    written: Written,
+    own: models.Konnector,
+    defaults: models.KonnectorDefaults,
+    written: RawDocument,
     problems: list[Problem],
 ) -> Konnector:
     image = own.image or defaults.image or ""
@@ -135,7 +137,7 @@ def _konnector(
     )
 
 
-def _access(access: documents.Access) -> Access:
+def _access(access: models.Access) -> Access:
     secret = access.secret_ref
     return Access(
         context=access.kubeconfig_context or "",
@@ -144,13 +146,13 @@ def _access(access: documents.Access) -> Access:
     )
 
 
-def check_together(scene: Scene) -> Iterable[Problem]:
+def check_together(references: ReferenceIndex) -> Iterable[Problem]:
     """Yield what is wrong with clusters that are each right alone."""
-    clusters = sorted(scene.clusters.values(), key=lambda one: one.origin)
+    clusters = sorted(references.clusters.values(), key=lambda one: one.origin)
     yield from _same_access(clusters)
-    yield from _same_space(clusters, scene)
+    yield from _same_space(clusters, references)
     for cluster in clusters:
-        yield from _space_name(cluster, scene)
+        yield from _space_name(cluster, references)
 
 
 def _same_access(clusters: Sequence[AppCluster]) -> Iterable[Problem]:
@@ -166,10 +168,10 @@ def _same_access(clusters: Sequence[AppCluster]) -> Iterable[Problem]:
                 yield Problem(cluster.origin, "duplicate-access", f"{message} ({first.origin})")
 
 
-def _same_space(clusters: Sequence[AppCluster], scene: Scene) -> Iterable[Problem]:
+def _same_space(clusters: Sequence[AppCluster], references: ReferenceIndex) -> Iterable[Problem]:
     seen: dict[tuple[str, str], AppCluster] = {}
     for cluster in clusters:
-        space = _space(cluster, scene)
+        space = _space(cluster, references)
         first = seen.setdefault((cluster.control_plane, space), cluster) if space else cluster
         if first is not cluster:
             message = f"{cluster.name} and Cluster {first.name} would share the space {space}"
@@ -177,8 +179,8 @@ def _same_space(clusters: Sequence[AppCluster], scene: Scene) -> Iterable[Proble
             yield Problem(cluster.origin, "duplicate-space", message, hint)
 
 
-def _space_name(cluster: AppCluster, scene: Scene) -> Iterable[Problem]:
-    room = names.MAX_LABEL - len(_space(cluster, scene))
+def _space_name(cluster: AppCluster, references: ReferenceIndex) -> Iterable[Problem]:
+    room = names.MAX_LABEL - len(_space(cluster, references))
     if room < 0:
         message = f"the binding space would have {names.MAX_LABEL - room} characters"
         hint = f"{names.MAX_LABEL} are allowed; choose shorter names"
@@ -189,8 +191,60 @@ def _space_name(cluster: AppCluster, scene: Scene) -> Iterable[Problem]:
         yield Problem(cluster.origin, "long-space-name", message, hint, Severity.WARNING)
 
 
-def _space(cluster: AppCluster, scene: Scene) -> str:
+def _space(cluster: AppCluster, references: ReferenceIndex) -> str:
     """Return the space that a backend makes for the cluster, or "" in Direct mode."""
-    if scene.control_planes[cluster.control_plane].mode is Mode.DIRECT:
+    if references.control_planes[cluster.control_plane].mode is Mode.DIRECT:
         return ""
     return names.app_cluster_binding_space(*cluster.app_cluster_binding)
+
+
+_BLOCK: Final = re.compile(
+    r"-----BEGIN ([A-Z0-9 ]+)-----\s+([A-Za-z0-9+/=\s]+?)\s*-----END \1-----"
+)
+
+
+class NotCertificates(Exception):
+    """`code` and `str()` tell what a file holds instead; nothing of it is quoted."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def read_certificates(content: bytes) -> str:
+    """Return the certificates as PEM text, without what stands between them.
+
+    Raises NotCertificates.
+    """
+    if b"PRIVATE KEY" in content:
+        message = "holds a private key; a repository never contains credentials"
+        raise NotCertificates("private-key", message)
+    try:
+        text = content.decode("ascii")
+    except UnicodeDecodeError:
+        text = ""
+    blocks = list(_BLOCK.finditer(text))
+    if not blocks or text.count("-----BEGIN ") != len(blocks):
+        raise NotCertificates("not-certificates", "does not hold PEM certificates")
+    if not all(block[1] == "CERTIFICATE" and _is_sequence(block[2]) for block in blocks):
+        message = "holds a PEM block that is not a certificate"
+        raise NotCertificates("not-certificates", message)
+    return "".join(f"{_normal(block[0])}\n" for block in blocks)
+
+
+def _normal(block: str) -> str:
+    return "\n".join(line.strip() for line in block.splitlines())
+
+
+def _is_sequence(text: str) -> bool:
+    """Tell whether the text is base64 of one DER SEQUENCE (X.690 8.1), as certificates are."""
+    try:
+        der = base64.b64decode("".join(text.split()), validate=True)
+    except binascii.Error:
+        return False
+    if len(der) < 2 or der[0] != 0x30:
+        return False
+    if der[1] < 0x80:
+        return len(der) == 2 + der[1]
+    size = der[1] & 0x7F
+    return len(der) == 2 + size + int.from_bytes(der[2 : 2 + size], "big")

@@ -1,7 +1,7 @@
 """A fleet becomes the objects that it wants in its clusters (mapping.md 3 and 8).
 
 Decides which objects, in which order, by which rule, and where each comes from in the files.
-Refuses to know what is live beyond the footing that it is given.
+Refuses to know what is live beyond the placement that it is given.
 
 The content of the CRD `apiservicebindings` is in the files that klutchctl brings along
 (`kube.crds`): its manifest here only names it, and whoever writes or prints it puts the rest in.
@@ -12,9 +12,8 @@ manifest passes it through `core.redact`.
 from collections.abc import Collection, Mapping, Sequence
 
 from reconciler.fleet import app_cluster_binding_mode, direct_mode
-from reconciler.fleet.footing import Footing, default_footing
 from reconciler.fleet.values import AppCluster, Claim, Fleet, Mode, Unit
-from reconciler.fleet.wanted import Rule, Wanted
+from reconciler.fleet.wanted import Placement, Rule, Wanted, default_placement
 
 __all__ = [
     "Rule",
@@ -27,21 +26,21 @@ __all__ = [
 
 
 def cluster_objects(
-    fleet: Fleet, cluster: AppCluster, footing: Footing, *, units: Sequence[Unit]
+    fleet: Fleet, cluster: AppCluster, placement: Placement, *, units: Sequence[Unit]
 ) -> tuple[Wanted, ...]:
     """Return what a cluster needs once, in order. `units` are all that it is to have.
 
     They decide the rights of a konnector, and all that an AppClusterBinding lists.
     """
     if _is_direct(fleet, cluster):
-        return direct_mode.cluster_objects(fleet, cluster, footing, units=units)
-    return app_cluster_binding_mode.cluster_objects(fleet, cluster, footing, units=units)
+        return direct_mode.cluster_objects(fleet, cluster, placement, units=units)
+    return app_cluster_binding_mode.cluster_objects(fleet, cluster, placement, units=units)
 
 
 def unit_objects(
     fleet: Fleet,
     unit: Unit,
-    footing: Footing,
+    placement: Placement,
     *,
     claims: Sequence[Claim],
     required: Collection[Claim] = (),
@@ -56,7 +55,7 @@ def unit_objects(
         make = direct_mode.unit_objects
     else:
         make = app_cluster_binding_mode.unit_objects
-    return make(fleet, unit, footing, claims=claims, required=required)
+    return make(fleet, unit, placement, claims=claims, required=required)
 
 
 def desired(fleet: Fleet, *, clusters: Collection[str] | None = None) -> tuple[Wanted, ...]:
@@ -88,10 +87,10 @@ def _place(unit: Unit) -> tuple[str, str]:
 
 
 def _of_cluster(fleet: Fleet, cluster: AppCluster, units: Sequence[Unit]) -> list[Wanted]:
-    footing = default_footing(fleet, cluster)
-    objects = [*cluster_objects(fleet, cluster, footing, units=units)]
+    placement = default_placement(fleet, cluster)
+    objects = [*cluster_objects(fleet, cluster, placement, units=units)]
     for unit in units:
-        objects += unit_objects(fleet, unit, footing, claims=unit.claims)
+        objects += unit_objects(fleet, unit, placement, claims=unit.claims)
     return sorted(objects, key=lambda wanted: wanted.step)
 
 

@@ -20,56 +20,55 @@ from reconciler.core.refs import (
     SERVICE_ACCOUNT,
     Ref,
 )
-from reconciler.fleet import parts
-from reconciler.fleet.footing import Footing
+from reconciler.fleet import common_manifests
 from reconciler.fleet.values import AppCluster, Claim, Fleet, Unit
-from reconciler.fleet.wanted import Rule, Step, Wanted
+from reconciler.fleet.wanted import Placement, Rule, Step, Wanted
 
 _ROLE: Final = names.KONNECTOR_CLUSTER_ROLE
 
 
 def cluster_objects(
-    fleet: Fleet, cluster: AppCluster, footing: Footing, *, units: Sequence[Unit]
+    fleet: Fleet, cluster: AppCluster, placement: Placement, *, units: Sequence[Unit]
 ) -> tuple[Wanted, ...]:
     """Return rows 1 to 7: what a cluster needs once."""
-    marks = parts.ownership(fleet, cluster.name)
+    marks = common_manifests.ownership(fleet, cluster.name)
     klutch_namespace = space.namespace(names.KLUTCH_NAMESPACE, marks=marks)
     app = Step(1, cluster.name, Rule.CREATE_ONLY)
     return (
         app.of_cluster(cluster, NAMESPACE, klutch_namespace),
-        *_space(fleet, cluster, footing),
-        *_kubeconfigs(fleet, cluster, footing),
+        *_space(fleet, cluster, placement),
+        *_kubeconfigs(fleet, cluster, placement),
         # Never labelled: konnectors PUT over it (mapping.md 0).
         Step(6, cluster.name, Rule.CREATE_ONLY).of_cluster(
             cluster, CRD, build(CRD, API_SERVICE_BINDING.resource)
         ),
-        *(_konnector(fleet, cluster, footing, units) if cluster.konnector.deploy else ()),
+        *(_konnector(fleet, cluster, placement, units) if cluster.konnector.deploy else ()),
     )
 
 
 def unit_objects(
     fleet: Fleet,
     unit: Unit,
-    footing: Footing,
+    placement: Placement,
     *,
     claims: Sequence[Claim],
     required: Collection[Claim],
 ) -> tuple[Wanted, ...]:
     """Return rows 8 and 9: request and binding."""
     control_plane = control_plane_ref_name(fleet.clusters[unit.key.cluster].control_plane)
-    resource = parts.resource(unit)
-    marks = parts.ownership(fleet, unit.key.cluster, binding=unit.binding)
+    resource = common_manifests.resource(unit)
+    marks = common_manifests.ownership(fleet, unit.key.cluster, binding=unit.binding)
     request = binding.export_request(
-        footing.space, resource, parameters=unit.parameters, marks=marks
+        placement.space, resource, parameters=unit.parameters, marks=marks
     )
-    annotations = parts.deletion_policy(unit.deletion_policy)
+    annotations = common_manifests.deletion_policy(unit.deletion_policy)
     if unit.parameters:
         annotations[keys.PARAMETERS] = binding.parameters_digest(unit.parameters)
     bound = binding.service_binding(
         resource,
-        namespace="" if footing.bindings_cluster_scoped else names.KLUTCH_NAMESPACE,
-        secret=(names.KLUTCH_NAMESPACE, footing.consumer_secret),
-        claims=parts.wire_claims(claims, required),
+        namespace="" if placement.bindings_cluster_scoped else names.KLUTCH_NAMESPACE,
+        secret=(names.KLUTCH_NAMESPACE, placement.consumer_secret),
+        claims=common_manifests.wire_claims(claims, required),
         marks=Marks(marks.labels, annotations),
     )
     return (
@@ -78,41 +77,45 @@ def unit_objects(
     )
 
 
-def _space(fleet: Fleet, cluster: AppCluster, footing: Footing) -> Iterator[Wanted]:
+def _space(fleet: Fleet, cluster: AppCluster, placement: Placement) -> Iterator[Wanted]:
     control_plane = fleet.control_planes[cluster.control_plane]
     place = control_plane_ref_name(control_plane.name)
-    annotations = parts.provenance(cluster, footing)
-    if footing.identity:
-        annotations[keys.IDENTITY] = footing.identity
-    marks = parts.ownership(fleet, cluster.name)
+    annotations = common_manifests.provenance(cluster, placement)
+    if placement.identity:
+        annotations[keys.IDENTITY] = placement.identity
+    marks = common_manifests.ownership(fleet, cluster.name)
     namespace = space.namespace(
-        footing.space, marks=parts.ownership(fleet, cluster.name, annotations=annotations)
+        placement.space,
+        marks=common_manifests.ownership(fleet, cluster.name, annotations=annotations),
     )
     yield Step(2, place).of_cluster(cluster, NAMESPACE, namespace)
-    account = space.service_account(footing.space, names.BINDER, marks=marks)
+    account = space.service_account(placement.space, names.BINDER, marks=marks)
     yield Step(3, place).of_cluster(cluster, SERVICE_ACCOUNT, account)
-    token = space.token_secret(footing.space, names.BINDER, marks=marks)
+    token = space.token_secret(placement.space, names.BINDER, marks=marks)
     yield Step(3, place).of_cluster(cluster, SECRET, token)
     cluster_binding = space.cluster_binding(
-        footing.space,
-        kubeconfig_name=footing.kubeconfig_name,
+        placement.space,
+        kubeconfig_name=placement.kubeconfig_name,
         # The field must not be empty.
-        pretty_name=control_plane.pretty_name or footing.pretty_name or control_plane.name,
+        pretty_name=control_plane.pretty_name or placement.pretty_name or control_plane.name,
         marks=marks,
     )
     yield Step(3, place).of_cluster(cluster, CLUSTER_BINDING, cluster_binding)
 
 
-def _kubeconfigs(fleet: Fleet, cluster: AppCluster, footing: Footing) -> Iterator[Wanted]:
+def _kubeconfigs(fleet: Fleet, cluster: AppCluster, placement: Placement) -> Iterator[Wanted]:
     """The konnector mirrors the first over the second, so only the first is ever changed."""
     place = control_plane_ref_name(cluster.control_plane)
     plane = fleet.control_planes[cluster.control_plane]
-    destination = parts.destination(plane, footing, namespace=footing.space)
-    made_of = parts.kubeconfig_source(
-        plane, footing, Ref(place, SECRET, footing.space, names.BINDER), namespace=footing.space
+    destination = common_manifests.destination(plane, placement, namespace=placement.space)
+    made_of = common_manifests.kubeconfig_source(
+        plane,
+        placement,
+        Ref(place, SECRET, placement.space, names.BINDER),
+        namespace=placement.space,
     )
-    source = (footing.kubeconfig_namespace, footing.kubeconfig_name)
-    copy = (names.KLUTCH_NAMESPACE, footing.consumer_secret)
+    source = (placement.kubeconfig_namespace, placement.kubeconfig_name)
+    copy = (names.KLUTCH_NAMESPACE, placement.consumer_secret)
     for step, (namespace, name) in (
         (Step(4, place, Rule.KUBECONFIG), source),
         (Step(5, cluster.name, Rule.CREATE_ONLY), copy),
@@ -121,21 +124,21 @@ def _kubeconfigs(fleet: Fleet, cluster: AppCluster, footing: Footing) -> Iterato
             namespace,
             name,
             destination=destination,
-            token=footing.token,
-            marks=parts.ownership(fleet, cluster.name),
+            token=placement.token,
+            marks=common_manifests.ownership(fleet, cluster.name),
         )
         yield step.of_cluster(cluster, SECRET, secret, kubeconfig=made_of)
 
 
 def _konnector(
-    fleet: Fleet, cluster: AppCluster, footing: Footing, units: Sequence[Unit]
+    fleet: Fleet, cluster: AppCluster, placement: Placement, units: Sequence[Unit]
 ) -> Iterator[Wanted]:
     step, spec = Step(7, cluster.name), cluster.konnector
-    marks = parts.ownership(fleet, cluster.name)
-    minimal = parts.konnector_rules(cluster, units)
+    marks = common_manifests.ownership(fleet, cluster.name)
+    minimal = common_manifests.konnector_rules(cluster, units)
     rules = rbac.FULL
     if minimal is not None:
-        rules = (*minimal, *rbac.minimal_inside(footing.consumer_secret))
+        rules = (*minimal, *rbac.minimal_inside(placement.consumer_secret))
     account = space.service_account(names.KLUTCH_NAMESPACE, names.KONNECTOR, marks=marks)
     yield step.of_cluster(cluster, SERVICE_ACCOUNT, account)
     yield step.of_cluster(cluster, CLUSTER_ROLE, rbac.cluster_role(_ROLE, rules, marks=marks))

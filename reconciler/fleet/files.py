@@ -1,17 +1,21 @@
-"""From the files of a repository to its documents: the first file, and all that it includes."""
+"""Which files belong to a fleet, and the documents in them: the first file, and all it includes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from reconciler.core import yaml_text
 from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem
 from reconciler.core.tree import Tree
-from reconciler.fleet import forms, includes, parse
-from reconciler.fleet.documents import API_VERSION, FleetDocument
-from reconciler.fleet.forms import Document
-from reconciler.fleet.memory import Memory
-from reconciler.fleet.parse import Written
-from reconciler.fleet.substitute import Scope
+from reconciler.core.yaml_text import Items, Node, Scalar, UnreadableText, child
+from reconciler.fleet import globs
+from reconciler.fleet.documents import parsing
+from reconciler.fleet.documents.models import API_VERSION, FleetDocument
+from reconciler.fleet.documents.parsing import Document, RawDocument
+from reconciler.fleet.documents.substitution import Scope
+from reconciler.fleet.globs import Patterns
+from reconciler.fleet.load_cache import LoadCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +26,18 @@ class Repository:
     """
 
     fleet: Document[FleetDocument]
-    documents: Sequence[Written]
+    documents: Sequence[RawDocument]
     paths: frozenset[str]
     complete: bool
 
-    def of(self, kind: str) -> Iterable[Written]:
+    def of(self, kind: str) -> Iterable[RawDocument]:
         """Return the documents of a kind."""
         return (one for one in self.documents if one.kind == kind)
 
 
-def read(tree: Tree, problems: list[Problem], memory: Memory) -> Repository | None:
+def read(tree: Tree, problems: list[Problem], memory: LoadCache) -> Repository | None:
     """Return the documents of a fleet, or None where its first file says too little."""
-    entry = tree.entry or includes.entry([*tree.files, *tree.unread])
+    entry = tree.entry or entry_file([*tree.files, *tree.unread])
     if isinstance(entry, Problem):
         problems.append(entry)
         return None
@@ -44,7 +48,7 @@ def read(tree: Tree, problems: list[Problem], memory: Memory) -> Repository | No
     matched, unmatched = memory.recall(
         "included",
         (fleet, [*tree.files], [*tree.unread]),
-        lambda _: includes.included(fleet, tree.files, tree.unread),
+        lambda _: included(fleet, tree.files, tree.unread),
         problems=problems,
     )
     problems.extend(unmatched)
@@ -57,20 +61,20 @@ def read(tree: Tree, problems: list[Problem], memory: Memory) -> Repository | No
     problems.extend(map(_second_fleet, others))
     documents = [one for one in documents if one not in others]
     paths = (matched | {entry}) & tree.files.keys()
-    named = parse.without_duplicates(documents, problems)
+    named = parsing.without_duplicates(documents, problems)
     return Repository(fleet, named, paths, complete)
 
 
 def _documents(
-    path: str, tree: Tree, problems: list[Problem], memory: Memory
-) -> list[Written] | None:
+    path: str, tree: Tree, problems: list[Problem], memory: LoadCache
+) -> list[RawDocument] | None:
     """Return the documents in a file; None where it cannot be read as a whole."""
     content = tree.files.get(path)
     if content is not None:
         return memory.recall(
             ("file", path),
             (content,),
-            lambda found: parse.read(path, content, found),
+            lambda found: parsing.read_documents(path, content, found),
             problems=problems,
         )
     unread = tree.unread.get(path)
@@ -79,28 +83,28 @@ def _documents(
 
 
 def _fleet_document(
-    documents: Sequence[Written], entry: str, problems: list[Problem]
+    documents: Sequence[RawDocument], entry: str, problems: list[Problem]
 ) -> Document[FleetDocument] | None:
     fleets = [one for one in documents if one.kind == "Fleet"]
     if not fleets:
         if not problems:
             problems.append(_no_fleet(entry, empty=not documents))
         return None
-    scope = Scope(parse.variables_of(fleets[0]))
-    read = forms.document(fleets[0], FleetDocument, scope=scope, problems=problems)
+    scope = Scope(parsing.variables_of(fleets[0]))
+    read = parsing.document(fleets[0], FleetDocument, scope=scope, problems=problems)
     return read or _what_is_right(fleets[0])
 
 
-def _what_is_right(written: Written) -> Document[FleetDocument]:
+def _what_is_right(written: RawDocument) -> Document[FleetDocument]:
     """Return as much of a Fleet with mistakes as lets the documents behind it be checked."""
-    include = [{"glob": glob, "optional": True} for glob in includes.globs_of(written.node)]
+    include = [{"glob": glob, "optional": True} for glob in globs_of(written.node)]
     right = {
         "apiVersion": API_VERSION,
         "kind": "Fleet",
         "metadata": {"name": written.name or "unnamed"},
         "spec": {
             "include": include,
-            "vars": parse.variables_of(written),
+            "vars": parsing.variables_of(written),
             "policies": {"default": "Allow"},
         },
     }
@@ -115,7 +119,74 @@ def _no_fleet(entry: str, *, empty: bool) -> Problem:
     return Problem(Origin(entry, 1, 1), "no-fleet", message, hint)
 
 
-def _second_fleet(document: Written) -> Problem:
+def _second_fleet(document: RawDocument) -> Problem:
     message = "there is one Fleet document, and it stands in the file that is read first"
     hint = "Includes do not include: name the files there"
     return Problem(document.origin, "second-fleet", message, hint)
+
+
+ENTRY_NAMES: Final = ("fleet.yaml", "klutch-fleet.yaml")
+
+
+def entry_file(names: Collection[str]) -> str | Problem:
+    """Return which of the files at the top of a fleet's folder is read first."""
+    found = [name for name in ENTRY_NAMES if name in names]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        message = "the folder holds both fleet.yaml and klutch-fleet.yaml"
+        hint = "Name the one that is meant"
+        return Problem(Origin("."), "two-entry-files", message, hint)
+    message = "the folder holds neither fleet.yaml nor klutch-fleet.yaml"
+    hint = "`klutchctl init` makes one"
+    return Problem(Origin("."), "no-entry-file", message, hint)
+
+
+def patterns(content: bytes, path: str) -> Patterns:
+    """Return what the first file includes, as far as that can be read: for who fetches files."""
+    return Patterns(glob for node in _nodes(content, path) for glob in globs_of(node))
+
+
+def globs_of(document: Node) -> list[str]:
+    """Return the globs that a Fleet includes, as far as they can be read."""
+    include = child(child(document, "spec"), "include")
+    items = include.nodes if isinstance(include, Items) else ()
+    texts = (_text(item) or _text(child(item, "glob")) for item in items)
+    return [text for text in texts if not globs.pattern_problem(text)]
+
+
+def ca_files(content: bytes, path: str) -> frozenset[str]:
+    """Return the paths at `caFile`, as far as they can be read: for who fetches files."""
+    if b"caFile" not in content:
+        return frozenset()
+    texts = (_text(child(child(node, "spec"), "caFile")) for node in _nodes(content, path))
+    return frozenset(text for text in texts if not globs.path_problem(text))
+
+
+def included(
+    fleet: Document[FleetDocument], files: Mapping[str, object], unread: Mapping[str, Problem]
+) -> tuple[frozenset[str], list[Problem]]:
+    """Return the files that the includes match, and those that match nothing as problems."""
+    patterns = Patterns(include.glob for include in fleet.model.spec.include)
+    hits = {path: patterns.hits(path) for path in (*files, *unread)}
+    matched = frozenset(path for path, numbers in hits.items() if numbers)
+    used = frozenset().union(*hits.values())
+    problems: list[Problem] = []
+    for index, include in enumerate(fleet.model.spec.include):
+        if index not in used and not include.optional:
+            origin = fleet.written.at("spec", "include", index)
+            hint = "Or write {glob: ..., optional: true}"
+            message = "this include matches no file"
+            problems.append(Problem(origin, "include-matches-nothing", message, hint))
+    return matched, problems
+
+
+def _nodes(content: bytes, path: str) -> Iterable[Node]:
+    try:
+        return yaml_text.read_all(content, path)
+    except UnreadableText:
+        return ()
+
+
+def _text(node: Node | None) -> str:
+    return node.text if isinstance(node, Scalar) else ""

@@ -14,10 +14,12 @@ from typing import TypeVar
 from reconciler.core.manifest import digest
 from reconciler.core.problems import Problem, Severity, in_order
 from reconciler.core.tree import Tree
-from reconciler.fleet import bindings, clusters, forms, parse, policies
-from reconciler.fleet.bindings import Bound
+from reconciler.fleet import bindings, clusters, policies
+from reconciler.fleet.bindings import ResolvedBinding
 from reconciler.fleet.clusters import CaFiles
-from reconciler.fleet.documents import (
+from reconciler.fleet.documents import parsing
+from reconciler.fleet.documents.base_model import StrictModel
+from reconciler.fleet.documents.models import (
     BindingDocument,
     ClusterDocument,
     ControlPlaneDocument,
@@ -25,16 +27,14 @@ from reconciler.fleet.documents import (
     Prune,
     TemplateDocument,
 )
+from reconciler.fleet.documents.parsing import Document, RawDocument
+from reconciler.fleet.documents.substitution import Scope
 from reconciler.fleet.files import Repository, read
-from reconciler.fleet.forms import Document
-from reconciler.fleet.memory import Memory
-from reconciler.fleet.parse import Written
-from reconciler.fleet.scene import PerCluster, Scene
-from reconciler.fleet.strict import Strict
-from reconciler.fleet.substitute import Scope
+from reconciler.fleet.load_cache import LoadCache
+from reconciler.fleet.reference_index import PerCluster, ReferenceIndex
 from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Guards, PruneMode
 
-M = TypeVar("M", bound=Strict)
+M = TypeVar("M", bound=StrictModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class Loaded:
 
     fleet: Fleet
     repository: Repository
-    scene: Scene
-    bound: Sequence[Bound]
+    references: ReferenceIndex
+    bound: Sequence[ResolvedBinding]
     templates: Sequence[Document[TemplateDocument]]
     policies: Sequence[Document[PolicyDocument]]
 
 
-def load(tree: Tree, memory: Memory | None = None) -> tuple[Fleet | None, tuple[Problem, ...]]:
+def load(tree: Tree, memory: LoadCache | None = None) -> tuple[Fleet | None, tuple[Problem, ...]]:
     """Return the fleet that the files describe, and all problems in the order of their places.
 
     The fleet is None where a problem is INVALID or DENIED. `memory` is of an earlier load, and
@@ -61,13 +61,13 @@ def load(tree: Tree, memory: Memory | None = None) -> tuple[Fleet | None, tuple[
 
 
 def load_what_is_right(
-    tree: Tree, problems: list[Problem], memory: Memory | None = None
+    tree: Tree, problems: list[Problem], memory: LoadCache | None = None
 ) -> Loaded | None:
     """Return what can be understood, None where that is no fleet, and add all problems.
 
     A fleet with problems lacks what they are about: nothing may be planned by it.
     """
-    known = memory or Memory()
+    known = memory or LoadCache()
     known.begin()
     repository = read(tree, problems, known)
     return None if repository is None else _Loader(repository, tree, problems, known).loaded()
@@ -85,59 +85,65 @@ class _Loader:
     repository: Repository
     tree: Tree
     problems: list[Problem]
-    memory: Memory
+    memory: LoadCache
 
     def loaded(self) -> Loaded:
         ca_files = CaFiles(self.tree)
-        scene = self._scene(ca_files)
-        templates = self._of("Template", TemplateDocument, scene)
-        bound = self._bound(templates, scene)
-        rules = self._of("Policy", PolicyDocument, scene)
-        found = [policies.policy(one, scene=scene, problems=self.problems) for one in rules]
+        references = self._scene(ca_files)
+        templates = self._of("Template", TemplateDocument, references)
+        bound = self._bound(templates, references)
+        rules = self._of("Policy", PolicyDocument, references)
+        found = [
+            policies.policy(one, references=references, problems=self.problems) for one in rules
+        ]
         self._deny(found, bound)
-        fleet = self._fleet(scene, bound, self.repository.paths | ca_files.used)
-        return Loaded(fleet, self.repository, scene, bound, templates, rules)
+        fleet = self._fleet(references, bound, self.repository.paths | ca_files.used)
+        return Loaded(fleet, self.repository, references, bound, templates, rules)
 
-    def _deny(self, found: Sequence[policies.Policy], bound: Sequence[Bound]) -> None:
+    def _deny(self, found: Sequence[policies.Policy], bound: Sequence[ResolvedBinding]) -> None:
         fleet, documents = self.repository.fleet, self.repository.documents
         deny = policies.denies_by_default(fleet)
         self.problems.extend(policies.check(found, bound, documents, deny=deny))
         self.problems.extend(policies.unsaid_default(fleet))
 
-    def _fleet(self, scene: Scene, bound: Sequence[Bound], paths: Iterable[str]) -> Fleet:
+    def _fleet(
+        self, references: ReferenceIndex, bound: Sequence[ResolvedBinding], paths: Iterable[str]
+    ) -> Fleet:
         document = self.repository.fleet
         return Fleet(
             name=document.name,
             origin=document.origin,
             guards=_guards(document.model.spec.prune),
-            control_planes=scene.control_planes,
-            clusters=scene.clusters,
-            units=bindings.units(bound, scene=scene, problems=self.problems, memory=self.memory),
+            control_planes=references.control_planes,
+            clusters=references.clusters,
+            units=bindings.units(
+                bound, references=references, problems=self.problems, memory=self.memory
+            ),
             digest=_digest({path: self.tree.files[path] for path in paths}),
             revision=self.tree.revision,
             documents=Counter(written.kind for written in self.repository.documents),
         )
 
-    def _scene(self, ca_files: CaFiles) -> Scene:
+    def _scene(self, ca_files: CaFiles) -> ReferenceIndex:
         """Return the clusters of the fleet, and all names that documents can refer to."""
-        scene = Scene(
+        references = ReferenceIndex(
             written={(one.kind, one.name): one for one in self.repository.documents},
             variables=self.repository.fleet.model.spec.vars,
             complete=self.repository.complete,
         )
-        homes = self._of("ControlPlane", ControlPlaneDocument, scene)
+        homes = self._of("ControlPlane", ControlPlaneDocument, references)
         planes = [clusters.control_plane(one, ca_files, self.problems) for one in homes]
-        scene = replace(scene, control_planes={one.name: one for one in planes})
-        found = {one.name: one for one in self._clusters(ca_files, scene)}
+        references = replace(references, control_planes={one.name: one for one in planes})
+        found = {one.name: one for one in self._clusters(ca_files, references)}
         labels = {name: one.labels for name, one in found.items()}
-        scene = replace(scene, clusters=found, labels=labels)
-        self.problems.extend(clusters.check_together(scene))
-        return scene
+        references = replace(references, clusters=found, labels=labels)
+        self.problems.extend(clusters.check_together(references))
+        return references
 
-    def _clusters(self, ca_files: CaFiles, scene: Scene) -> Iterable[AppCluster]:
+    def _clusters(self, ca_files: CaFiles, references: ReferenceIndex) -> Iterable[AppCluster]:
         everywhere = PerCluster()
         for written in self.repository.of("Cluster"):
-            scope = Scope(scene.variables, written.name, parse.labels_of(written))
+            scope = Scope(references.variables, written.name, parsing.labels_of(written))
             document = self._document(written, ClusterDocument, scope)
             problems: list[Problem] = []
             defaults = clusters.konnector_defaults(self.repository.fleet, scope, problems)
@@ -146,37 +152,41 @@ class _Loader:
             if document is None or defaults is None:
                 continue
             cluster = clusters.app_cluster(
-                document, defaults, ca_files=ca_files, scene=scene, problems=self.problems
+                document, defaults, ca_files=ca_files, references=references, problems=self.problems
             )
             if cluster is not None:
                 yield cluster
         self.problems.extend(everywhere.problems())
 
-    def _bound(self, templates: Iterable[Document[TemplateDocument]], scene: Scene) -> list[Bound]:
+    def _bound(
+        self, templates: Iterable[Document[TemplateDocument]], references: ReferenceIndex
+    ) -> list[ResolvedBinding]:
         by_name = {template.name: template for template in templates}
-        known = scene.names("Cluster"), scene.names("Template"), scene.complete
+        known = references.names("Cluster"), references.names("Template"), references.complete
 
-        def bound(binding: Document[BindingDocument]) -> Bound:
+        def bound(binding: Document[BindingDocument]) -> ResolvedBinding:
             template = by_name.get(binding.model.spec.template or "")
             return self.memory.recall(
                 ("bound", binding.origin),
-                (binding, template, scene.labels, *known),
-                lambda found: bindings.bound(binding, by_name, scene=scene, problems=found),
+                (binding, template, references.labels, *known),
+                lambda found: bindings.bound(
+                    binding, by_name, references=references, problems=found
+                ),
                 problems=self.problems,
             )
 
-        return [bound(one) for one in self._of("Binding", BindingDocument, scene)]
+        return [bound(one) for one in self._of("Binding", BindingDocument, references)]
 
-    def _of(self, kind: str, model: type[M], scene: Scene) -> list[Document[M]]:
-        scope = Scope(scene.variables)
+    def _of(self, kind: str, model: type[M], references: ReferenceIndex) -> list[Document[M]]:
+        scope = Scope(references.variables)
         read = (self._document(written, model, scope) for written in self.repository.of(kind))
         return [document for document in read if document is not None]
 
-    def _document(self, written: Written, model: type[M], scope: Scope) -> Document[M] | None:
+    def _document(self, written: RawDocument, model: type[M], scope: Scope) -> Document[M] | None:
         return self.memory.recall(
             ("document", written.origin),
             (written, scope),
-            lambda found: forms.document(written, model, scope=scope, problems=found),
+            lambda found: parsing.document(written, model, scope=scope, problems=found),
             problems=self.problems,
         )
 

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem, Severity
-from reconciler.fleet import select
-from reconciler.fleet.bindings import Bound
-from reconciler.fleet.documents import FleetDocument, PolicyDocument
-from reconciler.fleet.forms import Document
+from reconciler.fleet import reference_index
+from reconciler.fleet.bindings import ResolvedBinding
+from reconciler.fleet.documents.models import FleetDocument, PolicyDocument
+from reconciler.fleet.documents.parsing import Document, RawDocument
 from reconciler.fleet.globs import Patterns
-from reconciler.fleet.parse import Written
-from reconciler.fleet.scene import PerCluster, Scene
+from reconciler.fleet.reference_index import PerCluster, ReferenceIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +33,26 @@ class Policy:
         return self.patterns.matches(path)
 
 
-def policy(document: Document[PolicyDocument], *, scene: Scene, problems: list[Problem]) -> Policy:
+def policy(
+    document: Document[PolicyDocument], *, references: ReferenceIndex, problems: list[Problem]
+) -> Policy:
     """Return the Policy that a document describes; names that do not exist are problems."""
     spec, written = document.model.spec, document.written
     allowed: set[tuple[str, str]] = set()
     for index, permission in enumerate(spec.allow):
         steps = ("spec", "allow", index)
-        select.check(
-            permission.clusters, written, *steps, "clusters", scene=scene, problems=problems
+        reference_index.check_selector(
+            permission.clusters,
+            written,
+            *steps,
+            "clusters",
+            references=references,
+            problems=problems,
         )
         for number, template in enumerate(permission.templates):
             origin = written.at(*steps, "templates", number)
-            problems.extend(scene.unknown("Template", template, origin, "unknown-template"))
-        clusters = select.selected(permission.clusters, scene.labels)
+            problems.extend(references.unknown("Template", template, origin, "unknown-template"))
+        clusters = reference_index.selected(permission.clusters, references.labels)
         allowed.update((name, cluster) for name in permission.templates for cluster in clusters)
     return Policy(
         name=document.name,
@@ -76,8 +82,8 @@ def unsaid_default(fleet: Document[FleetDocument]) -> Iterable[Problem]:
 
 def check(
     policies: Sequence[Policy],
-    bindings: Sequence[Bound],
-    documents: Iterable[Written],
+    bindings: Sequence[ResolvedBinding],
+    documents: Iterable[RawDocument],
     *,
     deny: bool,
 ) -> Iterable[Problem]:
@@ -103,7 +109,7 @@ def _ungoverned(origin: Origin) -> Problem:
     return Problem(origin, "policy-denied", message, hint, Severity.DENIED)
 
 
-def _deny(binding: Bound, governing: Sequence[Policy], everywhere: PerCluster) -> None:
+def _deny(binding: ResolvedBinding, governing: Sequence[Policy], everywhere: PerCluster) -> None:
     written = binding.document.written
     template = binding.document.model.spec.template
     names = " and ".join(sorted(policy.name for policy in governing))
@@ -120,7 +126,7 @@ def _deny(binding: Bound, governing: Sequence[Policy], everywhere: PerCluster) -
             everywhere.add(cluster, problem)
 
 
-def _limit(policy: Policy, bindings: Sequence[Bound], everywhere: PerCluster) -> None:
+def _limit(policy: Policy, bindings: Sequence[ResolvedBinding], everywhere: PerCluster) -> None:
     most = policy.bindings_per_cluster
     if most is None:
         return
@@ -137,7 +143,7 @@ def _limit(policy: Policy, bindings: Sequence[Bound], everywhere: PerCluster) ->
                 everywhere.add(cluster, problem)
 
 
-def _misplaced(document: Written, policies: Sequence[Policy]) -> Iterable[Problem]:
+def _misplaced(document: RawDocument, policies: Sequence[Policy]) -> Iterable[Problem]:
     governing = sorted(one.name for one in policies if one.governs(document.origin.path))
     if governing:
         message = f"a {document.kind} stands in a path of Policy {' and '.join(governing)}"

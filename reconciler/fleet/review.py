@@ -101,10 +101,12 @@ def new_ways(base: Fleet, head: Fleet) -> tuple[frozenset[str], frozenset[str]]:
 def _denied(base: Base, head: Loaded, known: Iterable[Problem]) -> list[Problem]:
     """Return what the Policies of the base deny beyond what is known already."""
     told = {(one.origin, one.code, one.message) for one in known}
-    scene = base.loaded.scene
-    judged = replace(scene, labels={**head.scene.labels, **scene.labels})
+    references = base.loaded.references
+    judged = replace(references, labels={**head.references.labels, **references.labels})
     mended: list[Problem] = []  # the base has none, and new clusters make none
-    rules = [policies.policy(one, scene=judged, problems=mended) for one in base.loaded.policies]
+    rules = [
+        policies.policy(one, references=judged, problems=mended) for one in base.loaded.policies
+    ]
     deny = policies.denies_by_default(base.loaded.repository.fleet)
     found = policies.check(rules, head.bound, head.repository.documents, deny=deny)
     said = f"So says {base.ref}; what is changed here counts once it is merged"

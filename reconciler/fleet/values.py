@@ -194,3 +194,17 @@ class Fleet:
     digest: str
     revision: str
     documents: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_unit_policies(text: str) -> Mapping[str, DeletionPolicy]:
+    """Return the policies by the names of the units. What is no policy is Release."""
+    pairs = (entry.partition("=") for entry in text.split(",") if entry)
+    return {
+        name: DeletionPolicy(policy) if policy in set(DeletionPolicy) else DeletionPolicy.RELEASE
+        for name, _, policy in pairs
+    }
+
+
+def unit_policies_text(units: Mapping[str, DeletionPolicy]) -> str:
+    """Return the text that `read_unit_policies` reads, "" for no units."""
+    return ",".join(f"{name}={units[name].value}" for name in sorted(units))

@@ -18,8 +18,8 @@ from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_o
 from reconciler.core.moments import moment
 from reconciler.core.refs import NAMESPACE
 from reconciler.fleet.compile import units_by_cluster
-from reconciler.fleet.footing import default_footing
 from reconciler.fleet.values import AppCluster, Fleet, Mode, PruneMode, Unit, UnitKey
+from reconciler.fleet.wanted import default_placement
 from reconciler.health.place import Found, place_at
 from reconciler.health.verdict import State, UnitHealth, awaits_definition, judge
 from reconciler.planning import app_cluster_bindings, preflight, prune_clusters, prune_units
@@ -238,7 +238,7 @@ def _last_beat(made: Scene, cluster: AppCluster) -> datetime | None:
         name_of(one)
         for one in plane.labelled(NAMESPACE, keys.CLUSTER).get(cluster.name, ())
         if labels_of(one).get(keys.FLEET) == made.fleet.name
-    } or {default_footing(made.fleet, cluster).space}
+    } or {default_placement(made.fleet, cluster).space}
     beats = (beat_of(plane.get(CLUSTER_BINDING, space, names.CLUSTER_BINDING)) for space in spaces)
     return max((one.time for one in beats if one is not None), default=None)
 

@@ -16,8 +16,8 @@ from reconciler.blueprints.binding import Resource
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import SECRET, Kind
-from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import Mode, UnitKey
+from reconciler.fleet.wanted import Placement
 from reconciler.health.verdict import UnitFacts
 from reconciler.planning import app_cluster_bindings, placement
 from reconciler.planning.units import Site
@@ -51,27 +51,27 @@ class Place:
         return "" if self.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
 
 
-def place_of(footing: Footing, mode: Mode) -> Place:
-    """Return the place that a footing stands for, where no binding keeps another Secret."""
+def place_of(own: Placement, mode: Mode) -> Place:
+    """Return the place of a placement, where no binding keeps another Secret."""
     direct = mode is Mode.DIRECT
     return Place(
         mode=mode,
-        space=footing.space,
-        secret=(names.KLUTCH_NAMESPACE, footing.consumer_secret)
+        space=own.space,
+        secret=(names.KLUTCH_NAMESPACE, own.consumer_secret)
         if direct
-        else (footing.space, footing.kubeconfig_name),
-        bindings_cluster_scoped=footing.bindings_cluster_scoped,
-        app_cluster_binding=footing.app_cluster_binding,
+        else (own.space, own.kubeconfig_name),
+        bindings_cluster_scoped=own.bindings_cluster_scoped,
+        app_cluster_binding=own.app_cluster_binding,
     )
 
 
 def place_at(site: Site, mode: Mode) -> Place:
     """Return the place of a site, with the Secrets that live bindings rightly keep."""
-    place = place_of(site.footing, mode)
+    place = place_of(site.placement, mode)
     if mode is not Mode.DIRECT:
         return place
     source = site.control_plane.get(
-        SECRET, site.footing.kubeconfig_namespace, site.footing.kubeconfig_name
+        SECRET, site.placement.kubeconfig_namespace, site.placement.kubeconfig_name
     )
     kept = {
         name_of(binding): held
@@ -87,7 +87,7 @@ def _is_kept(site: Site, held: tuple[str, str], source: Manifest | None) -> bool
     """Tell whether a binding's own Secret leads to the space, or nobody here may read that."""
     secret = site.app.get(SECRET, *held)
     unread = site.app.blind and secret is None
-    return unread or placement.same_way(secret, source, site.footing.space)
+    return unread or placement.same_way(secret, source, site.placement.space)
 
 
 class Found:

@@ -36,7 +36,7 @@ from reconciler.core.refs import (
     SERVICE_ACCOUNT,
     Kind,
 )
-from reconciler.fleet import parts
+from reconciler.fleet import common_manifests
 from reconciler.fleet.values import (
     AppCluster,
     ControlPlane,
@@ -118,7 +118,7 @@ def scope_of(
             for name in whole
         ),
         secrets=frozenset(secret[0] for secret in accesses if secret is not None),
-        claimed=frozenset(one for unit in units for one in parts.claimed(unit)),
+        claimed=frozenset(one for unit in units for one in common_manifests.claimed(unit)),
         named=frozenset(name for unit in units for one in unit.claims for name in one.namespaces),
         deploys=bool(whole) or any(one.konnector.deploy for one in chosen.values()),
         full=any(one.konnector.rbac is Rbac.FULL for one in chosen.values()),

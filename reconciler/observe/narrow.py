@@ -11,7 +11,7 @@ from reconciler.core import keys, names
 from reconciler.core.live import Seen, Unseen
 from reconciler.core.manifest import Manifest, labels_of, name_of
 from reconciler.core.refs import SECRET
-from reconciler.fleet import formats
+from reconciler.fleet.documents import base_model
 from reconciler.fleet.values import AppCluster, Fleet, Mode
 from reconciler.planning import placement
 from reconciler.planning.index import Index
@@ -20,7 +20,7 @@ from reconciler.planning.index import Index
 # more of them than clusters where bindings lead to several spaces, real ones or not.
 MANY_SPACES: Final = 16
 _MANY: Final = 8
-_NAMESPACE: Final = formats.Form(formats.NAME.pattern, formats.NAME.what, most=63)
+_NAMESPACE: Final = base_model.Form(base_model.NAME.pattern, base_model.NAME.what, most=63)
 
 
 def in_part(fleet: Fleet, chosen: Sequence[AppCluster]) -> Mapping[str, Sequence[AppCluster]]:

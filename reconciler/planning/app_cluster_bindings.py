@@ -24,10 +24,16 @@ from reconciler.core.manifest import (
     namespace_of,
 )
 from reconciler.core.refs import Ref
-from reconciler.fleet import unit_policies
 from reconciler.fleet.compile import unit_objects
-from reconciler.fleet.footing import Footing, default_footing
-from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Unit, UnitKey
+from reconciler.fleet.values import (
+    AppCluster,
+    DeletionPolicy,
+    Fleet,
+    Unit,
+    UnitKey,
+    read_unit_policies,
+)
+from reconciler.fleet.wanted import Placement, default_placement
 from reconciler.planning import claims as claiming
 from reconciler.planning import release_progress
 from reconciler.planning.changes import Action, Change, Step, Verb
@@ -57,7 +63,9 @@ from reconciler.planning.units import (
 _TAKES_OUT: Final = frozenset({Verb.REMEMBER, Verb.UNLIST})
 
 
-def place(fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index) -> Footing | Blocked:
+def place(
+    fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
+) -> Placement | Blocked:
     """Find the AppClusterBinding of a cluster, or name a new one."""
     for kind in (APP_CLUSTER_BINDING, API_SERVICE_BINDING):
         if kind in control_plane.seen.unserved:
@@ -71,7 +79,7 @@ def place(fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index) -
         return Blocked("ambiguous-space", f"several AppClusterBindings are its own: {several}")
     live = found[0] if found else None
     fresh = replace(
-        default_footing(fleet, cluster),
+        default_placement(fleet, cluster),
         bindings_cluster_scoped=app.seen.bindings_cluster_scoped,
         cluster_uid=app.seen.uid,
         address=app.seen.address,
@@ -151,16 +159,16 @@ def resources_of(app_cluster_binding: Manifest) -> frozenset[Resource]:
 
 def policies_of(app_cluster_binding: Manifest) -> Mapping[str, DeletionPolicy]:
     """Return what the Bindings of listed units said; what is not named is Release."""
-    return unit_policies.parse(annotations_of(app_cluster_binding).get(keys.UNIT_POLICIES, ""))
+    return read_unit_policies(annotations_of(app_cluster_binding).get(keys.UNIT_POLICIES, ""))
 
 
 def plan_unit(site: Site, unit: Unit) -> UnitPlan:
     """Decide about one unit: whether it is listed, and which claims its binding accepts."""
-    cp, space = site.control_plane, site.footing.space
+    cp, space = site.control_plane, site.placement.space
     offer = offer_of(cp, space, unit)
     division = claiming.divide(unit.claims, offer.claims)
     (wanted,) = unit_objects(
-        site.fleet, unit, site.footing, claims=division.taken, required=division.required
+        site.fleet, unit, site.placement, claims=division.taken, required=division.required
     )
     problem = offer.problem or claim_problem(unit, division)
     if problem:
@@ -195,7 +203,7 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
 
 def _other_owner(site: Site, bound: Manifest) -> str:
     """Return another AppClusterBinding that a binding is of; names of spaces are ambiguous."""
-    labels, (namespace, name) = labels_of(bound), site.footing.app_cluster_binding
+    labels, (namespace, name) = labels_of(bound), site.placement.app_cluster_binding
     said = (
         labels.get(keys.APP_CLUSTER_BINDING_NAMESPACE, namespace),
         labels.get(keys.APP_CLUSTER_BINDING_NAME, name),
@@ -273,9 +281,9 @@ def _release_steps(site: Site, key: UnitKey, ref: Ref) -> Iterator[Step]:
     """Yield how a unit is let go in this mode (mapping.md 9)."""
     yield Step(Verb.REMEMBER, ref, "that it is being let go")
     yield Step(Verb.UNLIST, ref, "apiExports without it")
-    bound = Ref(site.control_plane.name, API_SERVICE_BINDING, site.footing.space, key.name)
+    bound = Ref(site.control_plane.name, API_SERVICE_BINDING, site.placement.space, key.name)
     yield Step(Verb.AWAIT_GONE, bound, "until the backend has deleted it")
-    export = Ref(site.control_plane.name, API_SERVICE_EXPORT, site.footing.space, key.name)
+    export = Ref(site.control_plane.name, API_SERVICE_EXPORT, site.placement.space, key.name)
     yield Step(Verb.AWAIT_GONE, export, "until the backend has deleted it")
     yield from let_go(site, key)
     yield Step(Verb.FORGET, ref)

@@ -9,9 +9,8 @@ from reconciler.core.diff import FieldChange
 from reconciler.core.manifest import Manifest
 from reconciler.core.origin import Origin
 from reconciler.core.refs import CLUSTER_ROLE, Ref
-from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import UnitKey
-from reconciler.fleet.wanted import Wanted
+from reconciler.fleet.wanted import Placement, Wanted
 
 
 class Action(StrEnum):
@@ -98,7 +97,7 @@ class Change:
     held: tuple[str, ...] = ()
     # What an apply needs beyond what a plan says. Never saved, and no part of what is said.
     wanted: Wanted | None = field(default=None, repr=False, compare=False)
-    footing: Footing | None = field(default=None, repr=False, compare=False)
+    placement: Placement | None = field(default=None, repr=False, compare=False)
 
     @property
     def acts(self) -> bool:

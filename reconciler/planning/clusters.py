@@ -50,7 +50,7 @@ def plan_cluster(
     """
     changes = tuple(
         change
-        for wanted in cluster_objects(site.fleet, cluster, site.footing, units=units)
+        for wanted in cluster_objects(site.fleet, cluster, site.placement, units=units)
         for change in _changes(site, wanted, keeps_rights=keeps_rights)
     )
     return changes + _credentials(site, cluster, changes)
@@ -58,7 +58,7 @@ def plan_cluster(
 
 def _credentials(site: Site, cluster: AppCluster, changes: Sequence[Change]) -> tuple[Change, ...]:
     """Return the line about what the cluster's credentials are, where that is not noted."""
-    live, footing = site.control_plane.at(site.carrier), site.footing
+    live, placement = site.control_plane.at(site.carrier), site.placement
     if live is None:
         return ()
     line = Change(
@@ -71,7 +71,7 @@ def _credentials(site: Site, cluster: AppCluster, changes: Sequence[Change]) -> 
     )
     if site.control_plane.blind:
         return (line,) if site.undecided else ()
-    held = site.control_plane.get(SECRET, footing.kubeconfig_namespace, footing.kubeconfig_name)
+    held = site.control_plane.get(SECRET, placement.kubeconfig_namespace, placement.kubeconfig_name)
     facts = None if held is None else facts_of(held)
     written = any(one.acts and one.wanted and one.wanted.kubeconfig for one in changes)
     told = annotations_of(live).get(keys.CREDENTIAL, "")
@@ -176,9 +176,11 @@ def _mended(site: Site, draft: Change, live: Manifest, wanted: Wanted) -> Change
 
     As long as one beats it does, and nobody else writes there (mapping.md 3, row 5).
     """
-    footing = site.footing
-    source = site.control_plane.get(SECRET, footing.kubeconfig_namespace, footing.kubeconfig_name)
-    silent = footing.space in site.control_plane.seen.silent
+    placement = site.placement
+    source = site.control_plane.get(
+        SECRET, placement.kubeconfig_namespace, placement.kubeconfig_name
+    )
+    silent = placement.space in site.control_plane.seen.silent
     if wanted.kubeconfig is None or source is None or not silent:
         return draft
     meant, held = facts_of(source), facts_of(live)
@@ -223,7 +225,10 @@ def _ways(site: Site, live: Manifest, index: Index) -> list[FieldChange]:
     control_plane = site.fleet.control_planes[cluster.control_plane]
     if control_plane.mode is Mode.DIRECT:
         target: ControlPlane | AppCluster = control_plane
-        namespace, token = site.footing.space, index.get(SECRET, site.footing.space, names.BINDER)
+        namespace, token = (
+            site.placement.space,
+            index.get(SECRET, site.placement.space, names.BINDER),
+        )
     else:
         # Its namespace means nothing in this mode, and another's identity is another's to change.
         target, namespace = cluster, facts.namespace

@@ -59,7 +59,7 @@ def _may_not_own(site: Site, unit: Unit) -> bool:
     """The garbage collector would look for a cluster-scoped owner, and delete the CRD."""
     plane = site.fleet.clusters[unit.key.cluster].control_plane
     direct = site.fleet.control_planes[plane].mode is Mode.DIRECT
-    return not direct and site.footing.bindings_cluster_scoped
+    return not direct and site.placement.bindings_cluster_scoped
 
 
 def _owners(crd: Manifest) -> set[str]:

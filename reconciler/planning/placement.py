@@ -20,8 +20,8 @@ from reconciler.core.manifest import (
     namespace_of,
 )
 from reconciler.core.refs import NAMESPACE, SECRET
-from reconciler.fleet.footing import Footing, default_footing
 from reconciler.fleet.values import AppCluster, Fleet
+from reconciler.fleet.wanted import Placement, default_placement
 from reconciler.planning.compare import is_of
 from reconciler.planning.index import Index
 
@@ -39,7 +39,9 @@ LOOKED_AT: Final = "its credentials are looked at by apply"
 _UNDECIDED: Final = Blocked("credentials", LOOKED_AT, by_apply=True)
 
 
-def place(fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index) -> Footing | Blocked:
+def place(
+    fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
+) -> Placement | Blocked:
     """Find the binding space of a cluster in Direct mode, or name a new one."""
     found = _spaces(fleet, cluster, control_plane, app)
     if isinstance(found, Blocked):
@@ -233,7 +235,9 @@ def secret_of(binding: Manifest) -> tuple[str, str]:
     return get_text(reference, "namespace"), get_text(reference, "name")
 
 
-def _new(fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index) -> Footing | Blocked:
+def _new(
+    fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index
+) -> Placement | Blocked:
     space = names.direct_space(fleet.name, cluster.name)
     live = control_plane.get(NAMESPACE, "", space)
     if live is not None:
@@ -247,7 +251,7 @@ def _new(fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index) ->
             return unproved(cluster, live, space)
         return _known(fleet, cluster, live, control_plane, app)
     return replace(
-        default_footing(fleet, cluster),
+        default_placement(fleet, cluster),
         cluster_uid=app.seen.uid,
         bindings_cluster_scoped=app.seen.bindings_cluster_scoped,
         address=control_plane.seen.address,
@@ -256,7 +260,7 @@ def _new(fleet: Fleet, cluster: AppCluster, control_plane: Index, app: Index) ->
 
 def _known(
     fleet: Fleet, cluster: AppCluster, space: Manifest, control_plane: Index, app: Index
-) -> Footing | Blocked:
+) -> Placement | Blocked:
     name = name_of(space)
     foreign = belongs_to_another(f"binding space {name}", space, app)
     if foreign is not None:
@@ -264,7 +268,7 @@ def _known(
     binding = control_plane.get(CLUSTER_BINDING, name, names.CLUSTER_BINDING)
     kubeconfig = _secret_name(binding) if binding is not None else names.KUBECONFIG
     identity = annotations_of(space).get(keys.IDENTITY, "")
-    return Footing(
+    return Placement(
         space=name,
         kubeconfig_namespace=name,
         kubeconfig_name=kubeconfig,

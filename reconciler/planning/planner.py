@@ -150,7 +150,9 @@ def _leave(
             draft.sections[app.name] = plane_name
             for prune in gone.prunes:
                 _prune(draft, gone.site, prune)
-            draft.changes.append(replace(prune_clusters.change_of(gone), footing=gone.site.footing))
+            draft.changes.append(
+                replace(prune_clusters.change_of(gone), placement=gone.site.placement)
+            )
 
 
 def _prune(draft: _Draft, site: Site, prune: prune_units.Prune) -> None:
@@ -159,7 +161,7 @@ def _prune(draft: _Draft, site: Site, prune: prune_units.Prune) -> None:
     if prune.own is DeletionPolicy.DELETE:
         draft.consented.add(prune.key)
     change = prune_units.change_of(site, prune, in_use=count)
-    draft.changes.append(replace(change, footing=site.footing))
+    draft.changes.append(replace(change, placement=site.placement))
 
 
 def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]) -> None:
@@ -171,7 +173,7 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
         reason = "its release had not come to its end, and the files want it again"
         # It stays, so no guard of what leaves holds it.
         draft.changes.append(replace(resumed, action=Action.UPDATE, reason=reason))
-    if wanted or site.control_plane.get(NAMESPACE, "", site.footing.space) is not None:
+    if wanted or site.control_plane.get(NAMESPACE, "", site.placement.space) is not None:
         stays = any(
             fleet.guards.mode is not PruneMode.AUTO or one.policy is DeletionPolicy.BLOCK
             for one in rules.prunes(site, cluster.name)
@@ -194,7 +196,7 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
             if wanted and prune.policy is DeletionPolicy.RELEASE:
                 draft.warnings.add(_endangered(prune))
     draft.changes[first:] = [
-        replace(one, footing=site.footing) if one.acts else one for one in draft.changes[first:]
+        replace(one, placement=site.placement) if one.acts else one for one in draft.changes[first:]
     ]
 
 
@@ -221,7 +223,7 @@ def _address_warnings(
     )
     plane = fleet.control_planes[cluster.control_plane]
     target = plane if plane.mode is Mode.DIRECT else cluster
-    said = addresses.warning(target, site.footing.address) if site.footing.address else ""
+    said = addresses.warning(target, site.placement.address) if site.placement.address else ""
     return {said} if made and said else set()
 
 

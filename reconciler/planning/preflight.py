@@ -132,10 +132,10 @@ def _preflight(
 ) -> Preflight:
     direct = fleet.control_planes[cluster.control_plane].mode is Mode.DIRECT
     finder = placement.place if direct else app_cluster_bindings.place
-    footing = placement.wrong_identity(cluster, app) or finder(fleet, cluster, plane, app)
-    if isinstance(footing, Blocked):
-        return footing
-    site = Site(fleet, footing, plane, app)
+    found = placement.wrong_identity(cluster, app) or finder(fleet, cluster, plane, app)
+    if isinstance(found, Blocked):
+        return found
+    site = Site(fleet, found, plane, app)
     carrier = _carrier(site)
     return (
         _going(site, carrier)
@@ -149,8 +149,8 @@ def _preflight(
 def _carrier(site: Site) -> Ref:
     """Return what stands for the cluster on its control plane, or would."""
     if _is_direct(site):
-        return Ref(site.control_plane.name, NAMESPACE, "", site.footing.space)
-    return Ref(site.control_plane.name, APP_CLUSTER_BINDING, *site.footing.app_cluster_binding)
+        return Ref(site.control_plane.name, NAMESPACE, "", site.placement.space)
+    return Ref(site.control_plane.name, APP_CLUSTER_BINDING, *site.placement.app_cluster_binding)
 
 
 def _is_direct(site: Site) -> bool:
@@ -169,7 +169,7 @@ def _is_proved(site: Site) -> bool:
 
 def _going(site: Site, carrier: Ref) -> Blocked | None:
     """Nothing is made, or called fine, in what goes away."""
-    space = Ref(carrier.cluster, NAMESPACE, "", site.footing.space)
+    space = Ref(carrier.cluster, NAMESPACE, "", site.placement.space)
     bind = Ref(site.app.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
     for index, ref in (
         (site.control_plane, carrier),
@@ -232,9 +232,9 @@ def _left_behind(site: Site, carrier: Ref) -> Blocked | None:
     for binding in _our_bindings(site):
         way = placement.secret_of(binding)
         if way not in spaces:
-            spaces[way] = placement.leads_to(site.app.get(SECRET, *way)) or site.footing.space
+            spaces[way] = placement.leads_to(site.app.get(SECRET, *way)) or site.placement.space
         space = spaces[way]
-        if there and space == site.footing.space:
+        if there and space == site.placement.space:
             continue
         reason = (
             f"its binding {name_of(binding)} leads to a binding space {space} that is not the "
@@ -260,7 +260,7 @@ def _our_bindings(site: Site) -> Iterator[Manifest]:
 
 def _wrong_secret(site: Site) -> Blocked | None:
     """K is never overwritten, so one that leads elsewhere would take our bindings there."""
-    name, space = site.footing.consumer_secret, site.footing.space
+    name, space = site.placement.consumer_secret, site.placement.space
     live = site.app.get(SECRET, names.KLUTCH_NAMESPACE, name)
     there = placement.leads_to(live)
     if there in ("", space):
@@ -274,7 +274,7 @@ def _sharing(found: Mapping[str, Preflight]) -> dict[str, Preflight]:
     by_space: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, site in found.items():
         if isinstance(site, Site):
-            by_space[site.control_plane.seen.uid, site.footing.space].append(name)
+            by_space[site.control_plane.seen.uid, site.placement.space].append(name)
     refused: dict[str, Preflight] = {}
     for (_, space), sharers in by_space.items():
         for name in sharers if len(sharers) > 1 else ():

@@ -33,8 +33,8 @@ from reconciler.core.refs import (
     Kind,
     Ref,
 )
-from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode
+from reconciler.fleet.wanted import Placement
 from reconciler.planning import prune_units
 from reconciler.planning.app_cluster_bindings import prunes_of, resources_of
 from reconciler.planning.changes import Action, Change, Step, Verb
@@ -198,7 +198,7 @@ def _renamed(live: Live, fleet: Fleet, name: str) -> bool:
 def _spaces(fleet: Fleet, name: str, plane: Index, app: Index) -> Iterator[ClusterPrune]:
     for space in plane.all(NAMESPACE):
         if _left(space, fleet, name):
-            site = Site(fleet, _footing(name_of(space), plane, app), plane, app)
+            site = Site(fleet, _placement(name_of(space), plane, app), plane, app)
             found = prune_units.prunes(site, name)
             yield ClusterPrune(name, NAMESPACE, space, site, _by_rule(fleet, found))
 
@@ -211,7 +211,7 @@ def _app_cluster_bindings(
             continue
         ref = plane.ref(APP_CLUSTER_BINDING, one)
         space = names.app_cluster_binding_space(ref.namespace, ref.name)
-        site = Site(fleet, _footing(space, plane, app), plane, app)
+        site = Site(fleet, _placement(space, plane, app), plane, app)
         found = tuple(prunes_of(site, name, one, resources_of(one)))
         yield ClusterPrune(name, APP_CLUSTER_BINDING, one, site, _by_rule(fleet, found))
 
@@ -226,10 +226,10 @@ def _by_rule(fleet: Fleet, found: tuple[Prune, ...]) -> tuple[Prune, ...]:
     return tuple(replace(one, policy=fleet.guards.on_cluster_leave) for one in found)
 
 
-def _footing(space: str, plane: Index, app: Index) -> Footing:
+def _placement(space: str, plane: Index, app: Index) -> Placement:
     binding = plane.get(CLUSTER_BINDING, space, names.CLUSTER_BINDING)
     path = ("spec", "kubeconfigSecretRef", "name")
-    return Footing(
+    return Placement(
         space=space,
         kubeconfig_namespace=space,
         kubeconfig_name=(get_text(binding, *path) if binding else "") or names.KUBECONFIG,
@@ -263,16 +263,18 @@ def _konnector_steps(gone: ClusterPrune) -> Iterator[Step]:
 
 
 def _access_steps(gone: ClusterPrune) -> Iterator[Step]:
-    app, plane, footing = gone.site.app, gone.site.control_plane, gone.site.footing
+    app, plane, placement = gone.site.app, gone.site.control_plane, gone.site.placement
     ours = Ref(app.name, SECRET, names.KLUTCH_NAMESPACE, "")
     yield Step(Verb.REVOKE, ours, "the way to the control plane")
-    for name in (names.BINDER, footing.kubeconfig_name):
-        yield Step(Verb.DELETE, Ref(plane.name, SECRET, footing.space, name), "revokes the access")
+    for name in (names.BINDER, placement.kubeconfig_name):
+        yield Step(
+            Verb.DELETE, Ref(plane.name, SECRET, placement.space, name), "revokes the access"
+        )
 
 
 def _guests(gone: ClusterPrune) -> tuple[str, ...]:
     """Return what lives in the space, or may, and does not leave with the cluster."""
-    site, space = gone.site, gone.site.footing.space
+    site, space = gone.site, gone.site.placement.space
     leave = {one.key.name for one in gone.prunes}
     inside = site.control_plane.inside
     stay = {name_of(one) for one in inside(API_SERVICE_EXPORT, space)} - leave
@@ -282,7 +284,7 @@ def _guests(gone: ClusterPrune) -> tuple[str, ...]:
         if not _requested(one) <= leave
     }
     for binding in prune_units.unmanaged_bindings(site, gone.name):
-        if secret_of(binding) == (names.KLUTCH_NAMESPACE, site.footing.consumer_secret):
+        if secret_of(binding) == (names.KLUTCH_NAMESPACE, site.placement.consumer_secret):
             stay.add(name_of(binding))
     return tuple(sorted(stay))
 

@@ -52,7 +52,7 @@ def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
     A binding tells; where it is gone already, the request does, or the space remembers, or an
     export that nobody but us can have asked for.
     """
-    home = Ref(site.control_plane.name, NAMESPACE, "", site.footing.space)
+    home = Ref(site.control_plane.name, NAMESPACE, "", site.placement.space)
     letting_go = release_progress.remembered(site.control_plane.at(home))
     found: dict[UnitKey, Prune] = {}
     for index, kind, live, name in _carriers(site, cluster):
@@ -68,7 +68,7 @@ def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
 
 def _carriers(site: Site, cluster: str) -> Iterator[tuple[Index, Kind, Manifest, str]]:
     """Yield what carries a unit of ours and its name, the best witness first."""
-    app, cp, space = site.app, site.control_plane, site.footing.space
+    app, cp, space = site.app, site.control_plane, site.placement.space
     bound = set(map(name_of, bindings(app)))
     for one in bindings(app):
         if is_of(one, site.fleet, cluster):
@@ -95,7 +95,7 @@ def interrupted(site: Site, cluster: str) -> tuple[Prune, ...]:
     Where the binding is gone, the copies are let go first: a konnector that meets copies that
     are still bound deletes those whose twin is gone.
     """
-    home = Ref(site.control_plane.name, NAMESPACE, "", site.footing.space)
+    home = Ref(site.control_plane.name, NAMESPACE, "", site.placement.space)
     live = site.control_plane.at(home)
     bound = set(map(name_of, bindings(site.app)))
     found = []
@@ -194,7 +194,7 @@ def _release(site: Site, key: UnitKey, carrier: Ref, home: Ref) -> Iterator[Step
 
 
 def _unbind(site: Site, key: UnitKey, carrier: Ref) -> Iterator[Step]:
-    cp, space = site.control_plane, site.footing.space
+    cp, space = site.control_plane, site.placement.space
     request = Ref(cp.name, API_SERVICE_EXPORT_REQUEST, space, key.name)
     export = Ref(cp.name, API_SERVICE_EXPORT, space, key.name)
     if carrier.kind == API_SERVICE_BINDING:

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of
-from reconciler.fleet import unit_policies
-from reconciler.fleet.values import DeletionPolicy
+from reconciler.fleet.values import DeletionPolicy, read_unit_policies
 
 
 def remembered(home: Manifest | None) -> Mapping[str, DeletionPolicy]:
     """Return the units (`plural.group`) that are being let go, and how each."""
-    return unit_policies.parse("" if home is None else annotations_of(home).get(keys.LEAVING, ""))
+    return read_unit_policies("" if home is None else annotations_of(home).get(keys.LEAVING, ""))

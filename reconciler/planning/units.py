@@ -23,8 +23,8 @@ from reconciler.core.manifest import (
 from reconciler.core.normalize import normalize_claim
 from reconciler.core.refs import CRD, SECRET, Ref
 from reconciler.fleet.compile import Wanted, unit_objects
-from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import Claim, Fleet, Unit
+from reconciler.fleet.wanted import Placement
 from reconciler.planning import claims as claiming
 from reconciler.planning.changes import Action, Change, Step, Verb, WidenedClaim
 from reconciler.planning.compare import is_of, sealed
@@ -39,18 +39,18 @@ class Site:
     """One app cluster on its control plane, both seen."""
 
     fleet: Fleet
-    footing: Footing
+    placement: Placement
     control_plane: Index
     app: Index
 
     @property
     def carrier(self) -> Ref:
         """What names the kubeconfig that klutchctl writes, and notes what that is."""
-        if self.footing.app_cluster_binding != ("", ""):
+        if self.placement.app_cluster_binding != ("", ""):
             return Ref(
-                self.control_plane.name, APP_CLUSTER_BINDING, *self.footing.app_cluster_binding
+                self.control_plane.name, APP_CLUSTER_BINDING, *self.placement.app_cluster_binding
             )
-        space = self.footing.space
+        space = self.placement.space
         return Ref(self.control_plane.name, CLUSTER_BINDING, space, names.CLUSTER_BINDING)
 
     @property
@@ -77,7 +77,7 @@ class UnitPlan:
 
 def plan_unit(site: Site, unit: Unit) -> UnitPlan:
     """Decide about one unit that the files want."""
-    offer = offer_of(site.control_plane, site.footing.space, unit)
+    offer = offer_of(site.control_plane, site.placement.space, unit)
     division = claiming.divide(unit.claims, offer.claims)
     problem = offer.problem or claim_problem(unit, division)
     request, binding = _wanted(site, unit, division)
@@ -117,24 +117,26 @@ def _wanted(site: Site, unit: Unit, division: claiming.Division) -> tuple[Wanted
     return request, binding
 
 
-def _own_way(site: Site, unit: Unit) -> Footing:
+def _own_way(site: Site, unit: Unit) -> Placement:
     """Keep the Secret of a live binding where that leads to the space as well as K does."""
-    live, footing = _live_binding(site, unit), site.footing
+    live, placement = _live_binding(site, unit), site.placement
     namespace, name = ("", "") if live is None else secret_of(live)
-    if name == footing.consumer_secret:
-        return footing
+    if name == placement.consumer_secret:
+        return placement
     secret = site.app.get(SECRET, namespace, name)
-    source = site.control_plane.get(SECRET, footing.kubeconfig_namespace, footing.kubeconfig_name)
+    source = site.control_plane.get(
+        SECRET, placement.kubeconfig_namespace, placement.kubeconfig_name
+    )
     unknown = site.app.blind and secret is None and site.control_plane.at(site.carrier) is not None
-    same = unknown or same_way(secret, source, footing.space)
+    same = unknown or same_way(secret, source, placement.space)
     if namespace == names.KLUTCH_NAMESPACE and same:
-        return replace(footing, consumer_secret=name)
-    return footing
+        return replace(placement, consumer_secret=name)
+    return placement
 
 
 def _obstacle(site: Site, unit: Unit, request: Wanted, binding: Wanted) -> str:
     """Return why nothing may be decided about what is live of a unit, or ""."""
-    export = Ref(site.control_plane.name, API_SERVICE_EXPORT, site.footing.space, unit.key.name)
+    export = Ref(site.control_plane.name, API_SERVICE_EXPORT, site.placement.space, unit.key.name)
     placed = ((site.control_plane, request.ref), (site.control_plane, export))
     for index, ref in (*placed, (site.app, binding.ref)):
         live = index.at(ref)
@@ -153,7 +155,7 @@ def _obstacle(site: Site, unit: Unit, request: Wanted, binding: Wanted) -> str:
 def _request_change(site: Site, unit: Unit, wanted: Wanted) -> Change:
     """The table of mapping.md 5."""
     live = site.control_plane.at(wanted.ref)
-    export = site.control_plane.get(API_SERVICE_EXPORT, site.footing.space, unit.key.name)
+    export = site.control_plane.get(API_SERVICE_EXPORT, site.placement.space, unit.key.name)
     change = draft_of(unit, wanted, live)
     phase = (get_text(live, "status", "phase") or "Pending") if live is not None else ""
     parameters = _parameters_changed(site, unit, live)
@@ -205,7 +207,7 @@ def _parameters_changed(site: Site, unit: Unit, request: Manifest | None) -> str
 
 
 def _live_binding(site: Site, unit: Unit) -> Manifest | None:
-    namespace = "" if site.footing.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
+    namespace = "" if site.placement.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
     return site.app.get(API_SERVICE_BINDING, namespace, unit.key.name)
 
 

@@ -11,8 +11,9 @@ from typing import Final, TypeAlias
 
 from reconciler.core.manifest import JSON, canonical
 from reconciler.fleet import globs
-from reconciler.fleet.documents import API_VERSION, CeilingClaim
-from reconciler.fleet.formats import NAME
+from reconciler.fleet.documents.base_model import NAME
+from reconciler.fleet.documents.models import API_VERSION
+from reconciler.fleet.documents.service_models import CeilingClaim
 from reconciler.fleet.globs import Patterns
 from reconciler.fleet.load import Loaded
 from reconciler.reports.imports import FileClaim, Import
@@ -25,7 +26,7 @@ _BINDINGS: Final = "bindings/"
 
 def documents(loaded: Loaded, found: Sequence[Import]) -> list[Document]:
     """Return the documents that name all of `found`, Templates first."""
-    taken = {kind: set(loaded.scene.names(kind)) for kind in ("Template", "Binding")}
+    taken = {kind: set(loaded.references.names(kind)) for kind in ("Template", "Binding")}
     by_resource: dict[tuple[str, str], list[Import]] = defaultdict(list)
     for one in found:
         by_resource[one.group, one.resource].append(one)

@@ -13,11 +13,11 @@ from pydantic.alias_generators import to_camel
 from reconciler.core.diff import FieldChange, pointer
 from reconciler.core.manifest import JSON, Manifest, canonical, digest
 from reconciler.core.origin import Origin
-from reconciler.fleet import parts
-from reconciler.fleet.documents import FleetDocument
-from reconciler.fleet.forms import Document
+from reconciler.fleet import common_manifests
+from reconciler.fleet.documents.base_model import StrictModel
+from reconciler.fleet.documents.models import FleetDocument
+from reconciler.fleet.documents.parsing import Document
 from reconciler.fleet.load import Loaded
-from reconciler.fleet.strict import Strict
 from reconciler.fleet.values import (
     Access,
     AppCluster,
@@ -142,7 +142,7 @@ def _things(loaded: Loaded) -> _Things:
     return found
 
 
-def _spec(spec: Strict) -> Manifest:
+def _spec(spec: StrictModel) -> Manifest:
     return spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
@@ -293,5 +293,5 @@ def _list_differences(
 
 
 def _widened(before: tuple[Claim, ...], after: tuple[Claim, ...]) -> bool:
-    than = parts.wire_claims(before, ())
-    return any(claims.is_wider(one, than) for one in parts.wire_claims(after, ()))
+    than = common_manifests.wire_claims(before, ())
+    return any(claims.is_wider(one, than) for one in common_manifests.wire_claims(after, ()))

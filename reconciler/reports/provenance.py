@@ -6,12 +6,13 @@ from typing import Any
 
 from reconciler.blueprints.binding import parameters_digest
 from reconciler.core.origin import Origin
-from reconciler.fleet import policies, select
-from reconciler.fleet.bindings import Bound
-from reconciler.fleet.documents import PolicyDocument, Selector
-from reconciler.fleet.forms import Document
+from reconciler.fleet import policies, reference_index
+from reconciler.fleet.bindings import ResolvedBinding
+from reconciler.fleet.documents.models import PolicyDocument
+from reconciler.fleet.documents.parsing import Document
+from reconciler.fleet.documents.service_models import Selector
 from reconciler.fleet.load import Loaded
-from reconciler.fleet.scene import Scene
+from reconciler.fleet.reference_index import ReferenceIndex
 from reconciler.fleet.values import Claim, UnitKey
 from reconciler.reports.targets import Target
 
@@ -82,7 +83,7 @@ def provenance(loaded: Loaded, target: Target) -> Provenance | None:
         control_plane=plane.name,
         control_plane_origin=plane.origin,
         selected=cluster.name in found.clusters,
-        clauses=tuple(_clauses(found, cluster.name, loaded.scene)),
+        clauses=tuple(_clauses(found, cluster.name, loaded.references)),
         template=spec.template or "",
         template_origin=found.template.origin if found.template else None,
         units=found.keys(cluster.name),
@@ -94,7 +95,7 @@ def provenance(loaded: Loaded, target: Target) -> Provenance | None:
     )
 
 
-def _bound(loaded: Loaded, target: Target) -> Bound | None:
+def _bound(loaded: Loaded, target: Target) -> ResolvedBinding | None:
     named = [one for one in loaded.bound if one.name == target.name]
     binding = [
         one for one in loaded.bound if target.name in {key.name for key in one.keys(target.cluster)}
@@ -103,12 +104,12 @@ def _bound(loaded: Loaded, target: Target) -> Bound | None:
     return next(iter((*named, *there, *binding)), None)
 
 
-def _clauses(bound: Bound, cluster: str, scene: Scene) -> Iterator[Clause]:
+def _clauses(bound: ResolvedBinding, cluster: str, references: ReferenceIndex) -> Iterator[Clause]:
     selector, written = bound.document.model.spec.clusters, bound.document.written
-    labels = {cluster: scene.labels[cluster]}
+    labels = {cluster: references.labels[cluster]}
 
     def clause(text: str, steps: Sequence[str | int], **part: Any) -> Clause:
-        holds = bool(select.selected(Selector(**part), labels))
+        holds = bool(reference_index.selected(Selector(**part), labels))
         return Clause(text, written.at("spec", "clusters", *steps), holds)
 
     for key, value in sorted(selector.match_labels.items()):
@@ -123,13 +124,13 @@ def _clauses(bound: Bound, cluster: str, scene: Scene) -> Iterator[Clause]:
             yield clause(f"{field} {cluster}", steps, names=[cluster])
 
 
-def _verdicts(loaded: Loaded, bound: Bound, cluster: str) -> Iterator[Verdict]:
+def _verdicts(loaded: Loaded, bound: ResolvedBinding, cluster: str) -> Iterator[Verdict]:
     path, template = bound.document.origin.path, bound.document.model.spec.template
     for document in loaded.policies:
         # A fleet that was loaded has told its problems.
-        rule = policies.policy(document, scene=loaded.scene, problems=[])
+        rule = policies.policy(document, references=loaded.references, problems=[])
         if rule.governs(path):
-            entry = _allowing(document, template, cluster, loaded.scene.labels)
+            entry = _allowing(document, template, cluster, loaded.references.labels)
             yield Verdict(rule.name, entry or document.origin, entry is not None)
 
 
@@ -141,6 +142,6 @@ def _allowing(
 ) -> Origin | None:
     """Return the first entry of a Policy that allows a template in a cluster."""
     for index, one in enumerate(document.model.spec.allow):
-        if template in one.templates and cluster in select.selected(one.clusters, labels):
+        if template in one.templates and cluster in reference_index.selected(one.clusters, labels):
             return document.written.at("spec", "allow", index)
     return None

@@ -79,7 +79,7 @@ def _of_site(fleet: Fleet, cluster: str, site: Site) -> Iterator[UnnamedBinding]
 
 
 def _direct(site: Site, binding: Manifest, cluster: str) -> UnnamedBinding:
-    unit, space = unit_of(cluster, name_of(binding)), site.footing.space
+    unit, space = unit_of(cluster, name_of(binding)), site.placement.space
     secret = site.app.get(SECRET, *placement.secret_of(binding))
     unread = site.app.blind and secret is None
     there = placement.leads_to(secret) or (space if unread else "a place that cannot be told")
@@ -99,5 +99,5 @@ def _listed(fleet: Fleet, cluster: str, site: Site) -> Iterator[UnnamedBinding]:
     for resource in app_cluster_bindings.resources_of(live):
         unit = UnitKey(cluster, resource.group, resource.plural)
         if unit not in fleet.units:
-            bound = site.control_plane.get(API_SERVICE_BINDING, site.footing.space, unit.name)
+            bound = site.control_plane.get(API_SERVICE_BINDING, site.placement.space, unit.name)
             yield UnnamedBinding(unit, bound, None, ours=unit in ours)

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from reconciler.core.origin import Origin
 from reconciler.core.problems import InvalidRepository, Problem
 from reconciler.core.yaml_text import MAX_BYTES
-from reconciler.fleet import globs, includes
+from reconciler.fleet import files, globs
 from reconciler.fleet.globs import Patterns
 
 MAX_FILES: Final = 10_000
@@ -133,9 +133,9 @@ def gather(store: Store, entry: str) -> Gathered:
     """Return the files of the fleet whose first file is `entry`. Raises InvalidRepository."""
     gathered = Gathered(store)
     content = gathered.fetch(entry)
-    gathered.fetch_all(includes.patterns(content, entry))
+    gathered.fetch_all(files.patterns(content, entry))
     for path, text in list(gathered.files.items()):
-        for named in sorted(includes.ca_files(text, path)):
+        for named in sorted(files.ca_files(text, path)):
             gathered.fetch(named)
     return gathered
 
@@ -146,7 +146,7 @@ def find_entry(store: Store) -> str:
         names = {name for name, _ in store.entries("")}
     except Unreadable as error:
         raise _stopped(error.code, error.message, error.hint) from None
-    found = includes.entry(names)
+    found = files.entry_file(names)
     if isinstance(found, Problem):
         raise InvalidRepository([found])
     return found

@@ -14,7 +14,7 @@ from reconciler.apply import Report
 from reconciler.controller.fence import Stopped
 from reconciler.core.problems import InvalidRepository, Problem
 from reconciler.fleet.load import load
-from reconciler.fleet.memory import Memory
+from reconciler.fleet.load_cache import LoadCache
 from reconciler.fleet.values import Fleet
 from reconciler.source.following import Followed, Found
 from reconciler.watch import agenda
@@ -66,7 +66,7 @@ class Watch:
         self._agenda = Agenda(everything_at=clock.now())
         self._mark = ""
         self._fleet: Fleet | None = None
-        self._memory = Memory()
+        self._memory = LoadCache()
         self._unusable: InvalidRepository | None = None
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -27,8 +27,8 @@ from reconciler.core.live import Address
 from reconciler.core.refs import CRD, DEPLOYMENT, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind
 from reconciler.core.secret import Secret
 from reconciler.fleet.compile import Wanted, cluster_objects, unit_objects, units_by_cluster
-from reconciler.fleet.footing import default_footing
 from reconciler.fleet.values import AppCluster, Fleet, Unit
+from reconciler.fleet.wanted import default_placement
 from tests.bench.large_fleet import CONTROL_PLANE
 from tests.bench.stand_in import Item, State
 
@@ -73,7 +73,7 @@ def state(fleet: Fleet, address: Address) -> State:
             there = app if wanted.ref.cluster == cluster.name else plane
             if wanted.ref.kind not in (CRD, API_SERVICE_EXPORT_REQUEST):
                 there[wanted.ref.kind].append(_applied(wanted))
-        space = default_footing(fleet, cluster).space
+        space = default_placement(fleet, cluster).space
         plane[API_SERVICE_EXPORT] += [_export(space, unit) for unit in units[cluster.name]]
         plane[NAMESPACE] += _service_namespaces(space)
     return State(clusters)
@@ -82,12 +82,12 @@ def state(fleet: Fleet, address: Address) -> State:
 def _wanted(
     fleet: Fleet, cluster: AppCluster, units: Sequence[Unit], address: Address, uid: str
 ) -> Iterator[Wanted]:
-    footing = replace(
-        default_footing(fleet, cluster), cluster_uid=uid, address=address, token=Secret(_TOKEN)
+    placement = replace(
+        default_placement(fleet, cluster), cluster_uid=uid, address=address, token=Secret(_TOKEN)
     )
-    yield from cluster_objects(fleet, cluster, footing, units=units)
+    yield from cluster_objects(fleet, cluster, placement, units=units)
     for unit in units:
-        yield from unit_objects(fleet, unit, footing, claims=unit.claims)
+        yield from unit_objects(fleet, unit, placement, claims=unit.claims)
 
 
 def _applied(wanted: Wanted) -> Item:

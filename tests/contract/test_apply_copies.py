@@ -10,7 +10,7 @@ from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
-from reconciler.fleet.footing import Footing
+from reconciler.fleet.wanted import Placement
 from tests.support.apply_runs import remove
 
 MANAGER = "tests"
@@ -63,12 +63,12 @@ async def test_only_copies_that_no_live_binding_claims_go(
         marks = Marks(annotations={keys.RESOURCE_OWNER: owner})
         made = build(SECRET, name, namespace=app_namespace, marks=marks)
         await app_cluster.cluster.create(made, SECRET, manager=MANAGER)
-    footing = Footing(
+    placement = Placement(
         space=space, kubeconfig_namespace="", kubeconfig_name="", consumer_secret="", identity=""
     )
     gate = WriteFence()
     told = await copied_secrets.delete(
-        Writes(app_cluster.cluster, gate), Writes(control_plane.cluster, gate), footing
+        Writes(app_cluster.cluster, gate), Writes(control_plane.cluster, gate), placement
     )
     rest = await app_cluster.cluster.list(SECRET, namespace=app_namespace)
     assert (told, sorted(map(name_of, rest.items))) == ("", ["claimed", "of-the-app"])

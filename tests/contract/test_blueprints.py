@@ -19,8 +19,8 @@ from reconciler.core.normalize import normalize
 from reconciler.core.refs import CRD, DEPLOYMENT, Ref
 from reconciler.core.secret import Secret
 from reconciler.fleet.compile import cluster_objects, unit_objects
-from reconciler.fleet.footing import default_footing
 from reconciler.fleet.values import DeletionPolicy, Konnector, Mode, Owner, Rbac
+from reconciler.fleet.wanted import default_placement
 from reconciler.planning.compare import differences
 from tests.support import fleets
 from tests.support.raw import http_session
@@ -82,16 +82,16 @@ def wanted_by(mode, konnector):
     fleet = fleets.fleet(
         control_planes=[fleets.control_plane(mode=mode)], clusters=[cluster], units=UNITS
     )
-    footing = replace(
-        default_footing(fleet, cluster),
+    placement = replace(
+        default_placement(fleet, cluster),
         cluster_uid="6f1c9c0e",
         address=Address(server="https://a.example:6443", ca="PEM", tls_server_name="a"),
         token=Secret("a.b.c"),
         accepts_all_offered=True,
     )
-    found = [*cluster_objects(fleet, cluster, footing, units=UNITS)]
+    found = [*cluster_objects(fleet, cluster, placement, units=UNITS)]
     for unit in UNITS:
-        found += unit_objects(fleet, unit, footing, claims=unit.claims, required=unit.claims[:1])
+        found += unit_objects(fleet, unit, placement, claims=unit.claims, required=unit.claims[:1])
     # The CRD is one of our files, and tested as such.
     return [wanted for wanted in found if wanted.ref.kind != CRD]
 

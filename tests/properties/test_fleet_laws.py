@@ -6,9 +6,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.core.tree import Tree
-from reconciler.fleet.codes import CODES
 from reconciler.fleet.globs import Patterns
 from reconciler.fleet.load import load
+from reconciler.fleet.wording import CODES
 from tests.support.bad_fleets import INVALID
 from tests.support.fleet_texts import API, GOOD, POLICY, tree
 

@@ -5,8 +5,8 @@ import pytest
 from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.tree import Tree
-from reconciler.fleet.codes import CODES
 from reconciler.fleet.load import load
+from reconciler.fleet.wording import CODES
 from tests.support.bad_fleets import (
     CANARY,
     FILES,

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from reconciler.fleet import certificates
+from reconciler.fleet import clusters
 
 
 def certificate():
@@ -37,8 +37,11 @@ PEM, KEY = certificate()
 
 
 def test_certificates_are_read_without_what_stands_between():
-    assert certificates.read(b"subject=ca canary\n" + PEM + b"\n" + PEM) == (PEM + PEM).decode()
-    assert certificates.read(PEM.replace(b"\n", b"\r\n")) == PEM.decode()
+    assert (
+        clusters.read_certificates(b"subject=ca canary\n" + PEM + b"\n" + PEM)
+        == (PEM + PEM).decode()
+    )
+    assert clusters.read_certificates(PEM.replace(b"\n", b"\r\n")) == PEM.decode()
 
 
 REFUSED = {
@@ -61,7 +64,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("content", "code"), REFUSED.values(), ids=REFUSED.keys())
 def test_anything_else_is_refused_and_not_quoted(content, code):
-    with pytest.raises(certificates.NotCertificates) as caught:
-        certificates.read(content)
+    with pytest.raises(clusters.NotCertificates) as caught:
+        clusters.read_certificates(content)
     assert caught.value.code == code
     assert "canary" not in str(caught.value)

@@ -15,9 +15,8 @@ from reconciler.core.names import label_problem
 from reconciler.core.secret import Secret
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
 from reconciler.fleet.compile import cluster_objects, desired, unit_objects
-from reconciler.fleet.footing import default_footing
 from reconciler.fleet.values import DeletionPolicy, Guards, Konnector, Mode, Owner, Rbac, UnitKey
-from reconciler.fleet.wanted import Rule
+from reconciler.fleet.wanted import Rule, default_placement
 from tests.support.fleets import app_cluster, claim, control_plane, fleet, unit
 
 BACKEND_MADE = [control_plane(mode=Mode.APP_CLUSTER_BINDING)]
@@ -154,11 +153,11 @@ def test_a_new_space_says_whose_it_is():
 
 def objects_with(of, **known):
     cluster = of.clusters["shop"]
-    footing = replace(default_footing(of, cluster), **known)
+    placement = replace(default_placement(of, cluster), **known)
     units = [of.units[key] for key in sorted(of.units)]
-    found = [*cluster_objects(of, cluster, footing, units=units)]
+    found = [*cluster_objects(of, cluster, placement, units=units)]
     for each in units:
-        found += unit_objects(of, each, footing, claims=each.claims)
+        found += unit_objects(of, each, placement, claims=each.claims)
     return found
 
 
@@ -270,7 +269,7 @@ def test_no_repr_shows_a_token():
     assert encoded not in repr(found)
     assert "canary-token" not in repr(found)
     assert "canary" not in repr(
-        replace(default_footing(fleet(), app_cluster()), token=Secret("canary"))
+        replace(default_placement(fleet(), app_cluster()), token=Secret("canary"))
     )
 
 
@@ -346,7 +345,7 @@ def test_claims_on_the_wire(of, claims):
     found = unit_objects(
         of,
         unit(),
-        default_footing(of, of.clusters["shop"]),
+        default_placement(of, of.clusters["shop"]),
         claims=claims,
         required=[CLAIMS[1]],
     )
@@ -525,6 +524,6 @@ def test_the_order_of_the_files_does_not_matter():
 def test_every_name_is_valid_and_spaces_differ():
     names = ["a", "a-b", "a-b-c", "x" * 40]
     of = fleet(clusters=map(app_cluster, names), units=[])
-    spaces = {default_footing(of, of.clusters[name]).space for name in names}
+    spaces = {default_placement(of, of.clusters[name]).space for name in names}
     assert len(spaces) == len(names)
     assert [label_problem(space) for space in spaces] == [""] * len(names)

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.core.errors import ConfigError
-from reconciler.fleet import label_query, select
+from reconciler.fleet import reference_index
 
 CLUSTERS = {
     "eu-1": {"env": "prod", "region": "eu", "x.io/tier": "gold"},
@@ -34,7 +34,9 @@ MEANT = {
 
 @pytest.mark.parametrize(("text", "meant"), MEANT.values(), ids=MEANT.keys())
 def test_what_is_meant(text, meant):
-    assert select.selected(label_query.parse(text), CLUSTERS) == meant.split()
+    assert (
+        reference_index.selected(reference_index.parse_label_query(text), CLUSTERS) == meant.split()
+    )
 
 
 REFUSED = {
@@ -57,7 +59,7 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "says"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_is_refused(text, says):
     with pytest.raises(ConfigError) as caught:
-        label_query.parse(text)
+        reference_index.parse_label_query(text)
     assert says in caught.value.message
     assert "kubectl" in caught.value.hint
 
@@ -67,7 +69,7 @@ def test_what_is_refused(text, says):
 def test_any_text_is_a_selector_or_refused_in_words_that_print(text):
     said = ""
     try:
-        label_query.parse(text)
+        reference_index.parse_label_query(text)
     except ConfigError as error:
         said = error.message
     assert said.isprintable()

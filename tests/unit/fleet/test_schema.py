@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from reconciler.fleet.documents import KINDS
-from reconciler.fleet.schema import schema as generate
+from reconciler.fleet.documents.models import KINDS
+from reconciler.fleet.documents.models import schema as generate
 
 FILE = Path(__file__).parents[3] / "schemas" / "fleet.schema.json"
 

@@ -5,7 +5,7 @@ import pytest
 from reconciler.core.origin import Origin
 from reconciler.core.problems import Problem
 from reconciler.fleet.load import load, load_what_is_right
-from reconciler.fleet.memory import Memory
+from reconciler.fleet.load_cache import LoadCache
 from tests.support.bad_fleets import INVALID
 from tests.support.fleet_texts import (
     ACB_CONTROL_PLANE,
@@ -82,7 +82,7 @@ CHANGES = {
 @pytest.mark.parametrize("before", CHANGES)
 def test_with_a_memory_a_repository_is_read_as_without(before):
     for change in CHANGES.values():
-        memory = Memory()
+        memory = LoadCache()
         load(tree({**VARIED, **CHANGES[before]}), memory)
         files = tree({**VARIED, **change})
         assert load(files, memory) == load(files)
@@ -90,7 +90,7 @@ def test_with_a_memory_a_repository_is_read_as_without(before):
 
 @pytest.mark.parametrize("name", INVALID)
 def test_what_was_wrong_is_not_remembered_for_what_is_right(name):
-    memory, wrong = Memory(), tree(INVALID[name][0])
+    memory, wrong = LoadCache(), tree(INVALID[name][0])
     for files in (tree(), wrong, wrong, tree()):
         assert load(files, memory) == load(files)
 
@@ -102,7 +102,7 @@ def documents(changes, memory):
 
 
 def test_only_a_file_that_changed_is_read_again():
-    memory = Memory()
+    memory = LoadCache()
     before = documents({}, memory)
     after = documents({"clusters/shop.yaml": CLUSTER + "# more\n"}, memory)
     read = {path for path in before if after[path] is not before[path]}
@@ -110,7 +110,7 @@ def test_only_a_file_that_changed_is_read_again():
 
 
 def test_units_of_a_binding_that_nothing_changes_are_the_same():
-    memory = Memory()
+    memory = LoadCache()
     other = GOOD["bindings/db.yaml"].replace("db", "other").replace("template: pg", "RESOURCES")
     other = other.replace("RESOURCES", "resources: [{group: g.io, resource: others}]")
     before, after = (
@@ -126,7 +126,7 @@ def test_units_of_a_binding_that_nothing_changes_are_the_same():
 
 
 def test_what_a_pass_does_not_use_is_forgotten():
-    memory = Memory()
+    memory = LoadCache()
     values = []
     for use in (True, True, False, True):
         memory.begin()
@@ -137,7 +137,7 @@ def test_what_a_pass_does_not_use_is_forgotten():
 
 
 def test_problems_are_remembered_too():
-    memory = Memory()
+    memory = LoadCache()
     told: list[Problem] = []
     problem = Problem(Origin("x"), "code", "message")
     for _ in range(2):

@@ -1,15 +1,25 @@
-"""The forms that text in a fleet's documents may have, as types for models and JSON Schemas.
+"""What all models of a fleet's documents are made of: the strict mapping, and the forms of text.
 
 A form is checked after `${...}` was replaced. Text that still has a `${` passes: that reference
 is replaced per cluster and checked then (`problem_of`). No message quotes the text.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, StrictStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StrictStr,
+    field_validator,
+)
+from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
@@ -136,3 +146,54 @@ Url: TypeAlias = Annotated[StrictStr, AfterValidator(_check_url)]
 FilePath: TypeAlias = Annotated[StrictStr, AfterValidator(_check_path)]
 PathPattern: TypeAlias = Annotated[StrictStr, AfterValidator(_check_pattern)]
 Labels: TypeAlias = Annotated[dict[StrictStr, StrictStr], AfterValidator(_check_labels)]
+
+
+class StrictModel(BaseModel):
+    """A mapping in which an unknown key is an error. Keys are camelCase."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        strict=True,
+        validate_by_name=True,
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_null(cls, value: Any) -> Any:
+        """Refuse a key without a value: it could mean the default, or nothing at all."""
+        if value is None:
+            raise refused("has no value", code="wrong-type")
+        return value
+
+
+class Metadata(StrictModel):
+    """The name of a document, unique among those of its kind."""
+
+    name: Name
+
+
+class LabelledMetadata(Metadata):
+    """A name, and labels to select by."""
+
+    labels: Labels = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Shorthand:
+    """A value of another JSON type that `expand` makes into the real one."""
+
+    json_type: str
+    expand: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(self.expand, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [{"type": self.json_type}, handler(schema)]}

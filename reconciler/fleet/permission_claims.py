@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from reconciler.core.problems import Problem
 from reconciler.core.yaml_text import Items, Node
-from reconciler.fleet import documents, forms, substitute
-from reconciler.fleet.documents import BindingDocument, TemplateDocument
-from reconciler.fleet.forms import Document
-from reconciler.fleet.substitute import Scope
+from reconciler.fleet.documents import parsing, service_models, substitution
+from reconciler.fleet.documents.models import BindingDocument, TemplateDocument
+from reconciler.fleet.documents.parsing import Document
+from reconciler.fleet.documents.substitution import Scope
 from reconciler.fleet.values import Claim, Owner
 
 
@@ -19,8 +19,10 @@ class Claims:
     ) -> None:
         own = binding.model.spec.claims
         offered = template.model.spec.claims if template else []
-        self._ceiling = _Source(template, offered, documents.CeilingClaim) if template else None
-        self._own = None if own is None else _Source(binding, own, documents.Claim)
+        self._ceiling = (
+            _Source(template, offered, service_models.CeilingClaim) if template else None
+        )
+        self._own = None if own is None else _Source(binding, own, service_models.Claim)
         self._constant: tuple[Claim, ...] | None = None
 
     def of(self, scope: Scope, problems: list[Problem]) -> tuple[Claim, ...]:
@@ -48,25 +50,25 @@ class _Source:
     def __init__(
         self,
         document: Document[BindingDocument] | Document[TemplateDocument],
-        models: Sequence[documents.CeilingClaim],
-        model: type[documents.CeilingClaim],
+        models: Sequence[service_models.CeilingClaim],
+        model: type[service_models.CeilingClaim],
     ) -> None:
         node = document.written.node_at("spec", "claims")
         self._nodes: Sequence[Node] = node.nodes if isinstance(node, Items) else ()
         self._models, self._model = models, model
-        self.depends_on_cluster = any(map(substitute.has_references, self._nodes))
+        self.depends_on_cluster = any(map(substitution.has_references, self._nodes))
 
     def claims(self, scope: Scope, problems: list[Problem]) -> tuple[Claim, ...]:
         if not self.depends_on_cluster:
             return tuple(map(_claim, self._models, self._nodes))
         read = [
-            (forms.late(node, self._model, scope=scope, problems=problems), node)
+            (parsing.late(node, self._model, scope=scope, problems=problems), node)
             for node in self._nodes
         ]
         return tuple(_claim(model, node) for model, node in read if model is not None)
 
 
-def _claim(model: documents.CeilingClaim, node: Node) -> Claim:
+def _claim(model: service_models.CeilingClaim, node: Node) -> Claim:
     return Claim(
         group=model.group,
         resource=model.resource,
@@ -75,7 +77,7 @@ def _claim(model: documents.CeilingClaim, node: Node) -> Claim:
         names=tuple(sorted(model.names)),
         namespaces=tuple(sorted(model.namespaces)),
         labels=tuple(sorted(tuple(sorted(labels.items())) for labels in model.labels)),
-        accepted=not isinstance(model, documents.Claim) or model.state == "Accepted",
+        accepted=not isinstance(model, service_models.Claim) or model.state == "Accepted",
         origin=node.origin,
     )
 

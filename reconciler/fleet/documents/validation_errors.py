@@ -13,9 +13,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from reconciler.core.problems import Problem
-from reconciler.core.yaml_text import Fields, Items, Node, Scalar, Shape, kind_of
+from reconciler.core.yaml_text import Fields, Items, Node, Scalar, Shape, child, kind_of, locate
 from reconciler.fleet import wording
-from reconciler.fleet.parse import child, locate
 
 _WANTED: Final = {
     "string_type": "text",

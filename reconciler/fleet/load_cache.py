@@ -21,7 +21,7 @@ class _Part:
     problems: tuple[Problem, ...]
 
 
-class Memory:
+class LoadCache:
     """The parts of the last pass. Values are shared by passes, so nobody may change them."""
 
     def __init__(self) -> None:

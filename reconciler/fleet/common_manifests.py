@@ -15,8 +15,6 @@ from reconciler.core.live import Address
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Ref
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
-from reconciler.fleet import unit_policies
-from reconciler.fleet.footing import Footing
 from reconciler.fleet.values import (
     AppCluster,
     Claim,
@@ -26,8 +24,9 @@ from reconciler.fleet.values import (
     Owner,
     Rbac,
     Unit,
+    unit_policies_text,
 )
-from reconciler.fleet.wanted import KubeconfigSource
+from reconciler.fleet.wanted import KubeconfigSource, Placement
 
 
 def ownership(
@@ -37,9 +36,9 @@ def ownership(
     return Marks(ownership_labels(fleet.name, cluster, binding=binding), annotations or {})
 
 
-def provenance(cluster: AppCluster, footing: Footing) -> dict[str, str]:
+def provenance(cluster: AppCluster, placement: Placement) -> dict[str, str]:
     """Return the annotations by which a cluster is found without its document (mapping.md 1)."""
-    uid = KNOWN_AFTER_APPLY if footing.cluster_uid is None else footing.cluster_uid
+    uid = KNOWN_AFTER_APPLY if placement.cluster_uid is None else placement.cluster_uid
     return {keys.APP_CLUSTER_UID: uid, keys.ACCESS: str(cluster.access)}
 
 
@@ -58,7 +57,7 @@ def policies_of_units(units: Mapping[str, DeletionPolicy]) -> dict[str, str]:
     What is not named is Release, and so is all of an object without the annotation.
     """
     special = {name: one for name, one in units.items() if one is not DeletionPolicy.RELEASE}
-    return {keys.UNIT_POLICIES: unit_policies.told(special)} if special else {}
+    return {keys.UNIT_POLICIES: unit_policies_text(special)} if special else {}
 
 
 def resource(unit: Unit) -> Resource:
@@ -67,14 +66,14 @@ def resource(unit: Unit) -> Resource:
 
 
 def destination(
-    target: ControlPlane | AppCluster, footing: Footing, *, namespace: str
+    target: ControlPlane | AppCluster, placement: Placement, *, namespace: str
 ) -> Destination | None:
     """Return how the peer of `target` reaches it, or None while that is not known.
 
-    What the files say goes before the footing's address, whose TLS name belongs to it alone.
+    What the files say goes before the placement's address, whose TLS name belongs to it alone.
     """
-    address = footing.address or Address("", "")
-    if not (target.endpoint or address.server) or not (target.ca or footing.address):
+    address = placement.address or Address("", "")
+    if not (target.endpoint or address.server) or not (target.ca or placement.address):
         return None
     return Destination(
         server=target.endpoint or address.server,
@@ -85,10 +84,10 @@ def destination(
 
 
 def kubeconfig_source(
-    target: ControlPlane | AppCluster, footing: Footing, token: Ref, *, namespace: str
+    target: ControlPlane | AppCluster, placement: Placement, token: Ref, *, namespace: str
 ) -> KubeconfigSource:
     """Return what the kubeconfig that leads to `target` is made of once `token` is filled."""
-    return KubeconfigSource(token, namespace, target.endpoint, target.ca, footing.address)
+    return KubeconfigSource(token, namespace, target.endpoint, target.ca, placement.address)
 
 
 def konnector_rules(cluster: AppCluster, units: Iterable[Unit]) -> tuple[Manifest, ...] | None:

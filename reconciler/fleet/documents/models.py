@@ -1,14 +1,13 @@
-"""The documents of a fleet repository, as people write them: one model per kind.
+"""The documents of a fleet repository, as people write them: one model per kind, and their schema.
 
 These are also the source of schemas/fleet.schema.json, so descriptions are for people with an
 editor. A model is only the form of one document; what documents say about each other is decided
 in the modules that build `fleet.values`.
 """
 
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -18,31 +17,31 @@ from pydantic import (
     StrictStr,
     model_validator,
 )
+from pydantic.json_schema import models_json_schema
 
-from reconciler.fleet.formats import (
+from reconciler.core.manifest import JSON, get, get_list, get_map
+from reconciler.fleet.documents.base_model import (
     DnsLabel,
     FilePath,
-    Group,
-    GroupOrCore,
     Image,
-    LabelKey,
-    Labels,
-    LabelValue,
+    LabelledMetadata,
     Line,
+    Metadata,
     Name,
-    ObjectName,
     PathPattern,
-    Plural,
     SecretKey,
+    Shorthand,
+    StrictModel,
     Subdomain,
     Uid,
     Url,
-    Version,
     refused,
 )
-from reconciler.fleet.strict import LabelledMetadata, Metadata, Shorthand, Strict
+from reconciler.fleet.documents.service_models import BindingSpec, PolicySpec, TemplateSpec
 
 API_VERSION: Final = "fleet.klutchctl.dev/v1alpha1"
+# The dialect that yaml-language-server knows best.
+_DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 
 
 def _glob_alone(value: Any) -> Any:
@@ -53,14 +52,14 @@ def _glob_alone(value: Any) -> Any:
     return value
 
 
-class Include(Strict):
+class Include(StrictModel):
     """Files of the repository that belong to the fleet."""
 
     glob: PathPattern = Field(description="As *.yaml or folder/**/*.yaml.")
     optional: StrictBool = Field(default=False, description="It may match no file.")
 
 
-class KonnectorDefaults(Strict):
+class KonnectorDefaults(StrictModel):
     """The konnector, where a Cluster does not say otherwise."""
 
     image: Image | None = Field(default=None, description="There is no built-in image.")
@@ -78,7 +77,7 @@ class Konnector(KonnectorDefaults):
     deploy: StrictBool = Field(default=False, description="Deploy it, and keep it as described.")
 
 
-class Prune(Strict):
+class Prune(StrictModel):
     """What may happen to what left the files."""
 
     # YAML reads `off` without quotes as false.
@@ -103,7 +102,7 @@ class Prune(Strict):
     on_cluster_leave: Literal["Release", "Delete", "Block"] = "Release"
 
 
-class PolicyDefault(Strict):
+class PolicyDefault(StrictModel):
     """What holds for Bindings in files that no Policy is about."""
 
     default: Literal["Deny", "Allow"] = Field(
@@ -111,7 +110,7 @@ class PolicyDefault(Strict):
     )
 
 
-class FleetSpec(Strict):
+class FleetSpec(StrictModel):
     """Which files belong to the fleet, and what holds for all of it."""
 
     include: list[
@@ -128,14 +127,14 @@ class FleetSpec(Strict):
     )
 
 
-class SecretRef(Strict):
+class SecretRef(StrictModel):
     """A kubeconfig in a Secret; its namespace is always klutch-bind."""
 
     name: Subdomain
     key: SecretKey
 
 
-class Access(Strict):
+class Access(StrictModel):
     """How klutchctl reaches a cluster: exactly one of these."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
@@ -151,7 +150,7 @@ class Access(Strict):
         return self
 
 
-class ControlPlaneSpec(Strict):
+class ControlPlaneSpec(StrictModel):
     """A cluster on which services run."""
 
     access: Access
@@ -174,26 +173,26 @@ class ControlPlaneSpec(Strict):
     )
 
 
-class Suspend(Strict):
+class Suspend(StrictModel):
     """Present: the cluster is left alone."""
 
     reason: Line
 
 
-class AppClusterBindingName(Strict):
+class AppClusterBindingName(StrictModel):
     """The AppClusterBinding of a cluster, where it has one already."""
 
     namespace: DnsLabel | None = None
     name: DnsLabel | None = None
 
 
-class Adopt(Strict):
+class Adopt(StrictModel):
     """What the files give to a cluster that nothing else proves to be its own."""
 
     space: DnsLabel = Field(description="A binding space that exists on the control plane.")
 
 
-class ClusterSpec(Strict):
+class ClusterSpec(StrictModel):
     """An app cluster."""
 
     access: Access
@@ -213,132 +212,7 @@ class ClusterSpec(Strict):
     app_cluster_binding: AppClusterBindingName = AppClusterBindingName()
 
 
-class Resource(Strict):
-    """A kind of object that a service offers."""
-
-    group: Group
-    resource: Plural = Field(description="Its plural, as postgresqlinstances.")
-
-
-def _all_or_some(names: list[str]) -> list[str]:
-    if "*" in names and len(names) > 1:
-        raise refused('holds "*" beside other names; "*" is all of them')
-    return names
-
-
-ObjectNames: TypeAlias = Annotated[list[ObjectName], AfterValidator(_all_or_some)]
-
-
-class CeilingClaim(Strict):
-    """Objects in the app cluster that a service may read or write."""
-
-    group: GroupOrCore = ""
-    resource: Plural
-    version: Version
-    owner: Literal["Provider", "Consumer"] = Field(description="Whose objects these are.")
-    names: ObjectNames = Field(default=["*"], min_length=1, description='Names, or "*" for all.')
-    namespaces: ObjectNames = Field(
-        default=["*"], description='Names, or "*" for all; [] for objects without a namespace.'
-    )
-    labels: Annotated[
-        list[Labels],
-        Shorthand("object", lambda one: [one] if isinstance(one, dict) else one),
-    ] = Field(
-        default=[], description="Labels that the objects bear; of several maps, those of one."
-    )
-
-
-class Claim(CeilingClaim):
-    """A claim, and what becomes of it."""
-
-    state: Literal["Accepted", "Rejected"] = "Accepted"
-
-
-class TemplateSpec(Strict):
-    """A service as this fleet offers it."""
-
-    resources: list[Resource] = Field(min_length=1)
-    claims: list[CeilingClaim] = Field(
-        default=[], description="The most that may ever be accepted."
-    )
-
-
-class Expression(Strict):
-    """A condition on one label."""
-
-    key: LabelKey
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: list[LabelValue] = Field(default=[])
-
-    @model_validator(mode="after")
-    def _values_fit(self) -> "Expression":
-        wanted = self.operator in ("In", "NotIn")
-        if wanted != bool(self.values):
-            verb = "needs" if wanted else "has no"
-            raise refused(f"{verb} values with the operator {self.operator}")
-        return self
-
-
-class Selector(Strict):
-    """App clusters. Labels and expressions together select, names add, exclude takes away."""
-
-    match_labels: Labels = Field(default={})
-    match_expressions: list[Expression] = Field(default=[])
-    names: list[Name] = Field(default=[])
-    exclude: list[Name] = Field(default=[])
-    optional: StrictBool = Field(default=False, description="It may select no cluster.")
-
-
-class BindingSpec(Strict):
-    """A service in some clusters."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"required": ["template"]}, {"required": ["resources"]}]}
-    )
-
-    template: Name | None = Field(default=None, description="Either a Template ...")
-    resources: list[Resource] | None = Field(
-        default=None, min_length=1, description="... or resources."
-    )
-    clusters: Selector
-    parameters: dict[StrictStr, JsonValue] = Field(
-        default={}, description="For the service; immutable."
-    )
-    claims: list[Claim] | None = Field(
-        default=None, description="Absent: those of the Template. []: none."
-    )
-    deletion_policy: Literal["Release", "Delete", "Block"] = "Release"
-    depends_on: list[Name] = Field(default=[], description="Bindings that must be Ready first.")
-
-    @model_validator(mode="after")
-    def _one(self) -> "BindingSpec":
-        if (self.template is None) == (self.resources is None):
-            raise refused("must have exactly one of template, resources")
-        return self
-
-
-class Permission(Strict):
-    """Templates that may be bound in some clusters."""
-
-    templates: list[Name] = Field(min_length=1)
-    clusters: Selector
-
-
-class Limits(Strict):
-    """How much may be bound."""
-
-    bindings_per_cluster: StrictInt | None = Field(default=None, ge=1)
-
-
-class PolicySpec(Strict):
-    """What Bindings in some files may do. Where a Policy matches, all else is denied."""
-
-    paths: list[PathPattern] = Field(min_length=1)
-    allow: list[Permission] = Field(default=[])
-    limits: Limits = Limits()
-
-
-class FleetDocument(Strict):
+class FleetDocument(StrictModel):
     """The fleet: one per repository, in the file that is read first."""
 
     api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
@@ -347,7 +221,7 @@ class FleetDocument(Strict):
     spec: FleetSpec = FleetSpec()
 
 
-class ControlPlaneDocument(Strict):
+class ControlPlaneDocument(StrictModel):
     """A control plane."""
 
     api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
@@ -356,7 +230,7 @@ class ControlPlaneDocument(Strict):
     spec: ControlPlaneSpec
 
 
-class ClusterDocument(Strict):
+class ClusterDocument(StrictModel):
     """An app cluster."""
 
     api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
@@ -365,7 +239,7 @@ class ClusterDocument(Strict):
     spec: ClusterSpec
 
 
-class TemplateDocument(Strict):
+class TemplateDocument(StrictModel):
     """A service, and the ceiling of its claims."""
 
     api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
@@ -374,7 +248,7 @@ class TemplateDocument(Strict):
     spec: TemplateSpec
 
 
-class BindingDocument(Strict):
+class BindingDocument(StrictModel):
     """A service in some clusters."""
 
     api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
@@ -383,7 +257,7 @@ class BindingDocument(Strict):
     spec: BindingSpec
 
 
-class PolicyDocument(Strict):
+class PolicyDocument(StrictModel):
     """Who may bind what."""
 
     api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
@@ -392,7 +266,7 @@ class PolicyDocument(Strict):
     spec: PolicySpec
 
 
-KINDS: Final[dict[str, type[Strict]]] = {
+KINDS: Final[dict[str, type[StrictModel]]] = {
     "Fleet": FleetDocument,
     "ControlPlane": ControlPlaneDocument,
     "Cluster": ClusterDocument,
@@ -400,3 +274,43 @@ KINDS: Final[dict[str, type[Strict]]] = {
     "Binding": BindingDocument,
     "Policy": PolicyDocument,
 }
+
+
+def schema() -> dict[str, JSON]:
+    """Return the schema of one document of any kind."""
+    keys, generated = models_json_schema(
+        [(model, "validation") for model in KINDS.values()],
+        by_alias=True,
+        ref_template="#/definitions/{model}",
+    )
+    branches: list[JSON] = [
+        {"if": {"properties": {"kind": {"const": kind}}}, "then": keys[model, "validation"]}
+        for kind, model in KINDS.items()
+    ]
+    return {
+        "$schema": _DIALECT,
+        "title": "A document of a klutchctl fleet repository",
+        "type": "object",
+        "required": ["apiVersion", "kind", "metadata"],
+        "properties": {"apiVersion": {"const": API_VERSION}, "kind": {"enum": list(KINDS)}},
+        "allOf": branches,
+        "definitions": _plain(generated["$defs"], names=True),
+    }
+
+
+def _plain(value: JSON, *, names: bool = False) -> JSON:
+    """Return a schema without titles that repeat a key, and without null: a key has a value.
+
+    `names`: the keys are names of people's own, not words of JSON Schema.
+    """
+    if isinstance(value, list):
+        return [_plain(item) for item in value if item != {"type": "null"}]
+    if not isinstance(value, dict):
+        return value
+    plain = {
+        key: _plain(item, names=key in ("properties", "definitions") and not names)
+        for key, item in value.items()
+        if names or not (key == "title" or (key == "default" and item is None))
+    }
+    only = plain.pop("anyOf", None) if len(get_list(plain, "anyOf")) == 1 else None
+    return {**get_map(get(only, 0)), **plain}

@@ -1,0 +1,1 @@
+"""The documents of a fleet repository: their form, and how they are read from text."""

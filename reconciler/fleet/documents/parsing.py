@@ -1,0 +1,231 @@
+"""From the text of a file to documents whose form is right, each fact with its place.
+
+Where a text depends on the cluster that a Binding is for, its form is checked with a stand-in
+here, and again when each cluster is known (`late`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from reconciler.core import yaml_text
+from reconciler.core.manifest import JSON
+from reconciler.core.origin import Origin
+from reconciler.core.problems import Problem
+from reconciler.core.yaml_text import Fields, Node, Scalar, Shape, UnreadableText, child, locate
+from reconciler.fleet import wording
+from reconciler.fleet.documents import base_model, excerpts, substitution, validation_errors
+from reconciler.fleet.documents.base_model import StrictModel
+from reconciler.fleet.documents.models import API_VERSION, KINDS
+from reconciler.fleet.documents.substitution import Scope
+
+_RANCHER_KEYS: Final = frozenset(
+    {"defaultNamespace", "helm", "kustomize", "namespace", "targetCustomizations", "yaml"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RawDocument:
+    """A document as it is written. `name` is "" where it has no usable one."""
+
+    kind: str
+    name: str
+    origin: Origin  # of the name
+    node: Fields
+
+    def at(self, *steps: str | int) -> Origin:
+        """Return where the value at these keys and indices stands, or what would hold it."""
+        return locate(self.node, steps)[0]
+
+    def node_at(self, *steps: str | int) -> Node | None:
+        """Return the node at these keys and indices, or None."""
+        node: Node | None = self.node
+        for step in steps:
+            node = child(node, step)
+        return node
+
+
+def read_documents(path: str, content: bytes, problems: list[Problem]) -> list[RawDocument] | None:
+    """Return the documents of a file, without those that cannot be one; None if it is no YAML."""
+    try:
+        nodes = yaml_text.read_all(content, path)
+    except UnreadableText as error:
+        problems.append(_unreadable(error, content))
+        return None
+    found = (_written(node, problems) for node in nodes)
+    return [written for written in found if written is not None]
+
+
+def _unreadable(error: UnreadableText, content: bytes) -> Problem:
+    message = error.message
+    if error.code == "duplicate-key" and (key := excerpts.word_at(content, error.origin)):
+        message = f"the key {wording.quoted(key)} is there twice"
+    return Problem(error.origin, error.code, message, error.hint)
+
+
+def _written(node: Node, problems: list[Problem]) -> RawDocument | None:
+    if not isinstance(node, Fields):
+        message = f"a document must be a mapping, and is {yaml_text.kind_of(node)}"
+        problems.append(Problem(node.origin, "wrong-type", message))
+        return None
+    problem = _header_problem(node)
+    if problem is not None:
+        problems.append(problem)
+        return None
+    name = child(child(node, "metadata"), "name")
+    origin = node.origin if name is None else name.origin
+    text = _text(name)
+    return RawDocument(_text(node.nodes["kind"]), text if _is_name(text) else "", origin, node)
+
+
+def _header_problem(node: Fields) -> Problem | None:
+    if not node.nodes.keys() & {"apiVersion", "kind"} and node.nodes.keys() & _RANCHER_KEYS:
+        return Problem(
+            node.origin,
+            "rancher-fleet",
+            "this is a fleet.yaml of Rancher Fleet, not of klutchctl",
+            "Put the documents of klutchctl into klutch-fleet.yaml",
+        )
+    for key in ("apiVersion", "kind"):
+        if key not in node.nodes:
+            return Problem(node.origin, "missing-field", f"{key} is required")
+    if _text(node.nodes["apiVersion"]) != API_VERSION:
+        origin, message = node.at("apiVersion"), f"apiVersion is not {API_VERSION}"
+        hint = "An include must match documents of klutchctl only"
+        return Problem(origin, "unknown-api-version", message, hint)
+    kind = _text(node.nodes["kind"])
+    if kind in KINDS:
+        return None
+    message = f"there is no kind {wording.quoted(kind)}" if kind else "kind must be text"
+    return Problem(node.at("kind"), "unknown-kind", message, wording.nearest(kind, KINDS))
+
+
+def _text(node: Node | None) -> str:
+    return node.text if isinstance(node, Scalar) and node.shape is Shape.TEXT else ""
+
+
+def _is_name(text: str) -> bool:
+    return not base_model.NAME.problem_of(text)
+
+
+def without_duplicates(
+    documents: Sequence[RawDocument], problems: list[Problem]
+) -> list[RawDocument]:
+    """Return the documents by place; of two with one kind and name, the second is a problem."""
+    found: list[RawDocument] = []
+    seen: dict[tuple[str, str], RawDocument] = {}
+    for one in sorted(documents, key=lambda one: one.origin):
+        first = seen.setdefault((one.kind, one.name), one) if one.name else one
+        if first is one:
+            found.append(one)
+        else:
+            message = f"{one.kind} {one.name} is there twice: also at {first.origin}"
+            problems.append(Problem(one.origin, "duplicate-document", message))
+    return found
+
+
+def labels_of(written: RawDocument) -> dict[str, str]:
+    """Return metadata.labels, as far as they are text."""
+    return _texts(written.node_at("metadata", "labels"))
+
+
+def variables_of(written: RawDocument) -> dict[str, str]:
+    """Return spec.vars, as far as they are text."""
+    return _texts(written.node_at("spec", "vars"))
+
+
+def _texts(node: Node | None) -> dict[str, str]:
+    if not isinstance(node, Fields):
+        return {}
+    return {
+        key: item.text
+        for key, item in node.nodes.items()
+        if isinstance(item, Scalar) and item.shape is Shape.TEXT
+    }
+
+
+M = TypeVar("M", bound=StrictModel)
+
+# Keys of spec whose references are replaced per cluster, and those where none may stand.
+_LATE: Final = {
+    "Fleet": frozenset({"konnector"}),
+    "Binding": frozenset({"parameters", "claims"}),
+    "Template": frozenset({"claims"}),
+}
+_LITERAL: Final = {
+    "Fleet": frozenset({"include", "vars"}),
+    "ControlPlane": frozenset({"caFile"}),
+    "Cluster": frozenset({"caFile"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Document(Generic[M]):
+    """A document whose form is right. `written` has the places."""
+
+    written: RawDocument
+    model: M
+
+    @property
+    def name(self) -> str:
+        """Its metadata.name."""
+        return self.written.name
+
+    @property
+    def origin(self) -> Origin:
+        """Where its name stands."""
+        return self.written.origin
+
+
+def document(
+    written: RawDocument, model: type[M], *, scope: Scope, problems: list[Problem]
+) -> Document[M] | None:
+    """Return the document with the references of `scope` replaced, or None and problems."""
+    assert KINDS[written.kind] is model
+    found: list[Problem] = []
+    try:
+        plain = _plain(written, scope, found)
+        read = model.model_validate(plain, by_alias=True, by_name=False)
+    except UnreadableText as error:
+        found.append(Problem(error.origin, error.code, error.message, error.hint))
+    except ValidationError as error:
+        known = {problem.origin for problem in found}
+        refused = validation_errors.problems_of(error, written.node, model)
+        found.extend(problem for problem in refused if problem.origin not in known)
+    problems.extend(found)
+    return None if found else Document(written, read)
+
+
+def late(node: Node, model: type[M], *, scope: Scope, problems: list[Problem]) -> M | None:
+    """Return the part of a document that `node` is, for one cluster, or None and problems."""
+    found: list[Problem] = []
+    plain = substitution.resolve(node, scope, found)
+    try:
+        if not found:
+            return model.model_validate(plain, by_alias=True, by_name=False)
+    except ValidationError as error:
+        found.extend(validation_errors.problems_of(error, node, model))
+    problems.extend(found)
+    return None
+
+
+def _plain(written: RawDocument, scope: Scope, problems: list[Problem]) -> dict[str, JSON]:
+    plain: dict[str, JSON] = {}
+    for key, node in written.node.nodes.items():
+        if key == "spec" and isinstance(node, Fields):
+            plain[key] = _spec(written.kind, node, scope, problems)
+        else:
+            plain[key] = substitution.resolve(node, None, problems)
+    return plain
+
+
+def _spec(kind: str, node: Fields, scope: Scope, problems: list[Problem]) -> dict[str, JSON]:
+    late_scope = Scope(scope.variables, any_cluster=True)
+    literal, late_keys = _LITERAL.get(kind, frozenset()), _LATE.get(kind, frozenset())
+    plain: dict[str, JSON] = {}
+    for key, held in node.nodes.items():
+        inner = None if key in literal else late_scope if key in late_keys else scope
+        plain[key] = substitution.resolve(held, inner, problems)
+    return plain

@@ -1,0 +1,162 @@
+"""What documents of a repository refer to in each other: names, and the clusters of selectors.
+
+Labels and expressions of a selector together select, names add, exclude takes away. A selector that
+says nothing selects nothing. Operators are those of Kubernetes: NotIn, `!=` and DoesNotExist also
+hold for a cluster without the label.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from reconciler.core.errors import ConfigError
+from reconciler.core.origin import Origin
+from reconciler.core.problems import Problem
+from reconciler.fleet import wording
+from reconciler.fleet.documents import base_model
+from reconciler.fleet.documents.parsing import RawDocument
+from reconciler.fleet.documents.service_models import Expression, Selector
+from reconciler.fleet.values import AppCluster, ControlPlane
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceIndex:
+    """The names that are written, and the clusters that came out right.
+
+    `complete`: every file was read, so that a name which is not here exists nowhere.
+    """
+
+    written: Mapping[tuple[str, str], RawDocument]
+    variables: Mapping[str, str]
+    complete: bool
+    control_planes: Mapping[str, ControlPlane] = field(default_factory=dict)
+    clusters: Mapping[str, AppCluster] = field(default_factory=dict)
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of the clusters
+
+    def names(self, kind: str) -> frozenset[str]:
+        """Return the names of the documents of a kind, also of those with mistakes."""
+        return frozenset(name for known, name in self.written if known == kind and name)
+
+    def unknown(self, kind: str, name: str, origin: Origin, code: str) -> list[Problem]:
+        """Return a problem if no document has this kind and name."""
+        if (kind, name) in self.written or not self.complete:
+            return []
+        hint = wording.nearest(name, self.names(kind))
+        return [Problem(origin, code, f"there is no {kind} {name}", hint)]
+
+
+class PerCluster:
+    """Problems that many clusters have at one place, told once, with the clusters' names."""
+
+    def __init__(self) -> None:
+        self._found: dict[Problem, set[str]] = {}
+
+    def add(self, cluster: str, problem: Problem) -> None:
+        """Note a problem whose message goes on with `in` and the names of clusters."""
+        self._found.setdefault(problem, set()).add(cluster)
+
+    def problems(self) -> Iterable[Problem]:
+        """Yield what was noted."""
+        for problem, clusters in self._found.items():
+            yield replace(problem, message=f"{problem.message} in {wording.few(clusters)}")
+
+
+def selected(selector: Selector, clusters: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return the names of the clusters that are meant, in order, of those with these labels."""
+    names = {name for name in selector.names if name in clusters}
+    if selector.match_labels or selector.match_expressions:
+        names |= {name for name, labels in clusters.items() if _matches(selector, labels)}
+    return sorted(names.difference(selector.exclude))
+
+
+def check_selector(
+    selector: Selector,
+    written: RawDocument,
+    *steps: str | int,
+    references: ReferenceIndex,
+    problems: list[Problem],
+) -> None:
+    """Add what is wrong with the selector that stands at `steps`, where all files are known."""
+    if not references.complete:
+        return
+    known = references.names("Cluster")
+    for key, names in (("names", selector.names), ("exclude", selector.exclude)):
+        for index, name in enumerate(names):
+            if name not in known:
+                origin = written.at(*steps, key, index)
+                message = f"there is no Cluster {name}"
+                hint = wording.nearest(name, known)
+                problems.append(Problem(origin, "unknown-cluster", message, hint))
+    # A Cluster with mistakes might have been the one that is meant.
+    if references.clusters.keys() != known or not known.issuperset(selector.names):
+        return
+    if not selector.optional and not selected(selector, references.labels):
+        origin = written.at(*steps)
+        hint = "Or mark it with `optional: true`"
+        problems.append(Problem(origin, "selector-matches-nothing", "no Cluster is selected", hint))
+
+
+def _matches(selector: Selector, labels: Mapping[str, str]) -> bool:
+    wanted = selector.match_labels.items()
+    return all(labels.get(key) == value for key, value in wanted) and all(
+        _holds(expression, labels) for expression in selector.match_expressions
+    )
+
+
+def _holds(expression: Expression, labels: Mapping[str, str]) -> bool:
+    value = labels.get(expression.key)
+    match expression.operator:
+        case "In":
+            return value is not None and value in expression.values
+        case "NotIn":
+            return value is None or value not in expression.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+
+
+_BETWEEN: Final = re.compile(r",(?![^(]*\))")  # no comma inside parentheses
+_WORD: Final = r"[^\s,()!=<>]+"
+_ABSENT: Final = re.compile(rf"!\s*(?P<key>{_WORD})")
+_PRESENT: Final = re.compile(rf"(?P<key>{_WORD})")
+_EQUAL: Final = re.compile(rf"(?P<key>{_WORD})\s*(?P<operator>==?|!=)\s*(?P<value>({_WORD})?)")
+_AMONG: Final = re.compile(rf"(?P<key>{_WORD})\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)")
+_HINT: Final = "Write it as for kubectl: env=prod,region in (eu,us),tier!=gold,!beta"
+
+
+def parse_label_query(text: str) -> Selector:
+    """Return the selector of clusters that `text` means.
+
+    Raises ConfigError for what is no selector. An empty one is none: where a script lost its
+    value, it must not mean every cluster.
+    """
+    return Selector(match_expressions=[_expression(part.strip()) for part in _BETWEEN.split(text)])
+
+
+def _expression(text: str) -> Expression:
+    if found := _ABSENT.fullmatch(text):
+        return _checked_expression(found["key"], "DoesNotExist", [])
+    if found := _PRESENT.fullmatch(text):
+        return _checked_expression(found["key"], "Exists", [])
+    if found := _EQUAL.fullmatch(text):
+        operator = "NotIn" if found["operator"] == "!=" else "In"
+        return _checked_expression(found["key"], operator, [found["value"]])
+    if found := _AMONG.fullmatch(text):
+        operator = "NotIn" if found["operator"] == "notin" else "In"
+        return _checked_expression(
+            found["key"], operator, [one.strip() for one in found["values"].split(",")]
+        )
+    said = wording.quoted(text) if text else "an empty part"
+    raise ConfigError(f"{said} is no condition on a label", hint=_HINT)
+
+
+def _checked_expression(key: str, operator: str, values: Sequence[str]) -> Expression:
+    problem = base_model.LABEL_KEY.problem_of(key)
+    if problem or len(key.rpartition("/")[2]) > base_model.LABEL_VALUE.most:
+        raise ConfigError(f"{wording.quoted(key)} is not a label key", hint=_HINT)
+    for value in values:
+        if problem := base_model.LABEL_VALUE.problem_of(value):
+            raise ConfigError(f"{wording.quoted(value)} {problem}", hint=_HINT)
+    return Expression.model_validate({"key": key, "operator": operator, "values": list(values)})
