@@ -126,17 +126,17 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         return
     if not any("programs" in getattr(item, "fixturenames", ()) for item in session.items):
         return
-    from klutchctl.sandbox import binaries, release
+    from klutchctl.sandbox.binaries import release, sources
     from klutchctl.sandbox.progress import Lines
 
     capture = session.config.pluginmanager.getplugin("capturemanager")
     settings = read(os.environ)
-    sources = binaries.sources(
+    places = sources.usual(
         release.of(), cache_home=settings.cache_home, environ=os.environ, downloading=False
     )
     with capture.global_and_fixture_disabled():
         try:
-            session.config.stash[_PROGRAMS] = binaries.provide(sources, progress=Lines(sys.stderr))
+            session.config.stash[_PROGRAMS] = sources.provide(places, progress=Lines(sys.stderr))
         except HostError as error:
             session.config.stash[_PROGRAMS] = error
 

@@ -13,11 +13,11 @@ from klutchctl.settings import Settings, of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from klutchctl.sandbox.components import Kit
     from klutchctl.sandbox.control_planes import Program
     from klutchctl.sandbox.layout import Layout
     from klutchctl.sandbox.progress import Progress
-    from klutchctl.sandbox.services_file import Suite
+    from klutchctl.sandbox.services.components import Kit
+    from klutchctl.sandbox.services.suite import Suite
     from klutchctl.sandbox.state import State, Wanted
 
 app = typer.Typer(
@@ -87,7 +87,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     if fleet is not None and app_clusters is not None:
         raise typer.BadParameter("--fleet and --app-clusters exclude each other")
     from klutchctl.sandbox import layout, lifecycle, ports
-    from klutchctl.sandbox import services as beside
+    from klutchctl.sandbox.services import run as beside
 
     settings = _settings(context)
     chosen = ports.chosen(settings.environ.get(ports.VARIABLE, ""))
@@ -188,52 +188,54 @@ def _wanted(
 ) -> "Sequence[Wanted] | None":
     """Return the clusters that the options ask for; None keeps those that are there."""
     from klutchctl import repository
-    from klutchctl.sandbox import fleet_contexts, lifecycle
+    from klutchctl.sandbox import state
 
     if fleet is not None:
         named = repository.fleet_in(fleet, check_owner=settings.git_owner_check)
-        return fleet_contexts.of(named)
-    return None if app_clusters is None else lifecycle.app_clusters(app_clusters)
+        return state.of_fleet(named)
+    return None if app_clusters is None else state.app_clusters(app_clusters)
 
 
 def _suite(place: "Layout", fleet: Path | None, *, chosen: bool) -> "Suite | None":
     """Return the services to run: `chosen` now, or those that the sandbox remembers."""
-    from klutchctl.sandbox import lifecycle, services_file
+    from klutchctl.sandbox import lifecycle
+    from klutchctl.sandbox.services import suite
 
     if chosen:
-        return services_file.read(services_file.folder_of(fleet))
+        return suite.read(suite.folder_of(fleet))
     state = lifecycle.load(place)
     remembered = state.services if state else None
-    return services_file.read(Path(remembered.folder)) if remembered else None
+    return suite.read(Path(remembered.folder)) if remembered else None
 
 
 def _programs(
     settings: Settings, progress: "Progress", *, download: bool
 ) -> "Mapping[Program, Path]":
-    from klutchctl.sandbox import binaries, release
+    from klutchctl.sandbox.binaries import release, sources
 
-    sources = binaries.sources(
+    places = sources.usual(
         release.of(),
         cache_home=settings.cache_home,
         environ=settings.environ,
         downloading=download,
     )
-    return binaries.provide(sources, progress=progress)
+    return sources.provide(places, progress=progress)
 
 
 def _built(kit: "Kit", settings: Settings, progress: "Progress") -> "Kit":
     """Return the kit with what has to be built for it."""
     from dataclasses import replace
 
-    from klutchctl.sandbox import binaries, release, services
+    from klutchctl.sandbox.binaries import release, sources
+    from klutchctl.sandbox.services import run
 
-    if not services.needs_crossplane(kit.suite):
+    if not run.needs_crossplane(kit.suite):
         return kit
     recipe = release.of_services()
-    workshop = binaries.workshop(
+    workshop = sources.workshop(
         recipe, "services", cache_home=settings.cache_home, environ=settings.environ
     )
-    return replace(kit, crossplane=binaries.provide_built(workshop, recipe, progress=progress))
+    return replace(kit, crossplane=sources.provide_built(workshop, recipe, progress=progress))
 
 
 def _install_crds(place: "Layout", state: "State", progress: "Progress") -> None:

@@ -9,25 +9,24 @@ from typing import Final
 
 from klutchctl import files
 from klutchctl.sandbox import (
-    components,
+    certificates,
     control_planes,
     disk,
     kubeconfig,
-    pki,
     ports,
-    postgresql,
     processes,
     startup,
     state,
 )
-from klutchctl.sandbox.components import Kit
 from klutchctl.sandbox.control_planes import NORMAL, Program, Tuning
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.progress import Progress
 from klutchctl.sandbox.servers import Server
+from klutchctl.sandbox.services import components, postgresql
+from klutchctl.sandbox.services.components import Kit
 from klutchctl.sandbox.startup import STOP_GRACE
-from klutchctl.sandbox.state import Member, Role, Services, State, Wanted
+from klutchctl.sandbox.state import Member, Services, State, Wanted
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import ClientCertificate, Connection
@@ -76,14 +75,6 @@ class Plan:
     ports: range | None = None
 
 
-def app_clusters(count: int) -> tuple[Wanted, ...]:
-    """Return a control plane and `count` app clusters."""
-    return (
-        Wanted("control-plane", Role.CONTROL_PLANE),
-        *(Wanted(f"app-{number}", Role.APP_CLUSTER) for number in range(1, count + 1)),
-    )
-
-
 def check(layout: Layout, wanted: Sequence[Wanted]) -> None:
     """Raise the ConfigError of `up` early, before anything that takes long."""
     _refuse_to_lose(layout, load(layout), wanted)
@@ -102,7 +93,7 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
         known = load(layout)
         wanted = plan.wanted
         if wanted is None:
-            wanted = app_clusters(2) if known is None else ()
+            wanted = state.app_clusters(2) if known is None else ()
         else:
             _refuse_to_lose(layout, known, wanted)
         new_ports = _port_source(layout, plan.ports)
@@ -261,10 +252,12 @@ def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
     files.private_folder(layout.logs)
     # First, so that a run that is killed later leaves ports that the next one uses again.
     files.write(layout.state_file, state.dump(target))
-    pki.ensure_etcd(layout.etcd_pki, removal=layout.removal)
+    certificates.ensure_etcd(layout.etcd_pki, removal=layout.removal)
     layout.etcd_data.mkdir(mode=0o700, exist_ok=True)
     for member in target.members:
-        pki.ensure_cluster(layout.pki(member.id), context=member.context, removal=layout.removal)
+        certificates.ensure_cluster(
+            layout.pki(member.id), context=member.context, removal=layout.removal
+        )
         own = kubeconfig.render([entry(layout, member, user="controller-manager")])
         files.write(control_planes.controller_manager_kubeconfig(layout, member.id), own)
         if tuning.audit:

@@ -8,6 +8,7 @@ are used again.
 
 import contextlib
 import os
+import pwd
 import signal
 import sys
 import time
@@ -18,7 +19,6 @@ from typing import Final
 
 import psutil
 
-from klutchctl.sandbox import unprivileged
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.servers import Owner, Server
@@ -32,6 +32,7 @@ _ENVIRONMENT: Final = {"PATH": os.defpath}
 _MARK: Final = "KLUTCHCTL_SANDBOX_PROCESS"
 _HEAD: Final = "KLUTCHCTL_SANDBOX_PID"  # of the process that was started; the launcher adds it
 _GUEST: Final = "guest:"
+_UNPRIVILEGED: Final = ("postgres", "nobody")
 _LAUNCHER: Final = Path(__file__).parent / "launcher.py"
 
 
@@ -105,7 +106,7 @@ def observe(layout: Layout) -> tuple[Observed, ...]:
     """
     found: list[Observed] = []
     children: list[tuple[int, Observed]] = []
-    owner = unprivileged.owner()
+    owner = unprivileged_owner()
     users = {os.getuid(), owner.uid} if owner else {os.getuid()}
     for process in psutil.process_iter():
         try:
@@ -258,3 +259,19 @@ def _is_gone(handle: psutil.Process) -> bool:
     except psutil.NoSuchProcess:
         pass
     return True
+
+
+def unprivileged_owner() -> Owner | None:
+    """Return the user to run what refuses to run as root.
+
+    None where this user will do, or there is no other.
+    """
+    if os.geteuid() != 0:
+        return None
+    for name in _UNPRIVILEGED:
+        try:
+            found = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return Owner(found.pw_uid, found.pw_gid)
+    return None

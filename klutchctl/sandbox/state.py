@@ -3,12 +3,14 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from reconciler.core.errors import HostError
+from reconciler.core.problems import InvalidRepository, Problem
+from reconciler.fleet.values import AppCluster, ControlPlane, Fleet
 
 # With services it is another one: a klutchctl that does not know them would leave them running.
 _VERSION: Final = 1
@@ -91,6 +93,48 @@ class State:
         more = self.services.ports.values() if self.services else ()
         clusters = (member.port for member in self.members)
         return (self.etcd_port, self.etcd_peer_port, *clusters, *more)
+
+
+def app_clusters(count: int) -> tuple[Wanted, ...]:
+    """Return a control plane and `count` app clusters."""
+    return (
+        Wanted("control-plane", Role.CONTROL_PLANE),
+        *(Wanted(f"app-{number}", Role.APP_CLUSTER) for number in range(1, count + 1)),
+    )
+
+
+def of_fleet(fleet: Fleet) -> tuple[Wanted, ...]:
+    """Return a cluster per kubeconfig context that a fleet names, control planes first.
+
+    Raises InvalidRepository, with all such places, where a sandbox cannot stand in.
+    """
+    problems = list(_problems(fleet))
+    if problems:
+        raise InvalidRepository(problems)
+    return tuple(Wanted(one.access.context, role) for one, role in _members(fleet))
+
+
+def _members(fleet: Fleet) -> Iterator[tuple[ControlPlane | AppCluster, Role]]:
+    for plane in fleet.control_planes.values():
+        yield plane, Role.CONTROL_PLANE
+    for cluster in fleet.clusters.values():
+        yield cluster, Role.APP_CLUSTER
+
+
+def _problems(fleet: Fleet) -> Iterator[Problem]:
+    holders: dict[str, str] = {}
+    for one, _ in _members(fleet):
+        context = one.access.context
+        if not context:
+            message = f"{one.name} is not reached by a kubeconfig context"
+            hint = "A sandbox stands in only for clusters with spec.access.kubeconfigContext"
+            yield Problem(one.origin, "no-context", message, hint)
+        elif context in holders:
+            message = f"the context {context!r} is that of {holders[context]} already"
+            yield Problem(one.origin, "duplicate-context", message)
+        holders[context] = one.name
+    if not fleet.control_planes:
+        yield Problem(fleet.origin, "no-control-plane", "the fleet has no ControlPlane document")
 
 
 def lacking(state: State, wanted: Sequence[Wanted]) -> tuple[Member, ...]:

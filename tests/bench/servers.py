@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from klutchctl import settings
-from klutchctl.sandbox import binaries, lifecycle, release
+from klutchctl.sandbox import lifecycle, state
+from klutchctl.sandbox.binaries import release, sources
 from klutchctl.sandbox.control_planes import Program, Tuning
 from klutchctl.sandbox.layout import Layout, named
 from klutchctl.sandbox.progress import Lines, Quiet
@@ -16,10 +17,10 @@ from klutchctl.sandbox.progress import Lines, Quiet
 def programs() -> Mapping[Program, Path]:
     """Return the executables of the servers; the first time, build them."""
     here = settings.read(os.environ)
-    sources = binaries.sources(
+    places = sources.usual(
         release.of(), cache_home=here.cache_home, environ=here.environ, downloading=False
     )
-    return binaries.provide(sources, progress=Lines(sys.stderr))
+    return sources.provide(places, progress=Lines(sys.stderr))
 
 
 @contextmanager
@@ -27,7 +28,7 @@ def sandbox(home: Path, *, app_clusters: int = 0, audit: bool = False) -> Iterat
     """Run a control plane and app clusters, whose audit logs hold every write if asked for."""
     layout = named("bench", state_home=home)
     tuning = Tuning(fsync=False, audit=audit)
-    plan = lifecycle.Plan(programs(), lifecycle.app_clusters(app_clusters), tuning=tuning)
+    plan = lifecycle.Plan(programs(), state.app_clusters(app_clusters), tuning=tuning)
     try:
         lifecycle.up(layout, plan, progress=Quiet())
         yield layout

@@ -4,8 +4,8 @@ import uuid
 
 import pytest
 
-from klutchctl.sandbox import manifests
-from klutchctl.sandbox.services_file import Written
+from klutchctl.sandbox.services import manifests
+from klutchctl.sandbox.services.suite import Written
 from reconciler.core.errors import HostError
 from reconciler.core.origin import Origin
 from reconciler.core.refs import CONFIG_MAP, EVENT, Kind, Ref

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import shared_memory
+from klutchctl.sandbox.services import postgresql
 from tests.support.postgresql import served
 
 SEGMENTS = Path("/proc/sysvipc/shm")
@@ -39,7 +39,7 @@ def test_the_shared_memory_of_a_killed_server_goes_with_its_data():
 def test_that_of_a_server_that_runs_stays():
     with served() as server:
         ((data,),) = server.ask("SHOW data_directory")
-        shared_memory.release(Path(data))
+        postgresql.release_memory(Path(data))
         assert int(lock_of(server)[6].split()[0]) in segments()
 
 
@@ -48,4 +48,4 @@ def test_a_lock_that_names_nothing_takes_nothing_away(tmp_path, monkeypatch, loc
     monkeypatch.setattr(ctypes, "CDLL", None)
     if lock is not None:
         (tmp_path / "postmaster.pid").write_text(lock)
-    shared_memory.release(tmp_path)
+    postgresql.release_memory(tmp_path)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import fleet_contexts
+from klutchctl.sandbox import state
 from reconciler.core.problems import Severity
 from reconciler.core.tree import Tree
 from reconciler.fleet.compile import desired
@@ -59,7 +59,7 @@ def test_a_sandbox_has_the_contexts_of_all_clusters(fleet):
     reached = {
         one.access.context for one in (*fleet.control_planes.values(), *fleet.clusters.values())
     }
-    assert {wanted.context for wanted in fleet_contexts.of(fleet)} == reached
+    assert {wanted.context for wanted in state.of_fleet(fleet)} == reached
 
 
 def test_control_planes_name_no_endpoint_so_that_a_sandbox_can_stand_in(fleet):

@@ -12,9 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from klutchctl.sandbox import binaries, lifecycle, ports, postgresql, processes, release
+from klutchctl.sandbox import lifecycle, ports, processes
+from klutchctl.sandbox.binaries import release, sources
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.progress import Lines
+from klutchctl.sandbox.services import postgresql
 from klutchctl.settings import read
 from reconciler.core.errors import HostError
 from reconciler.core.refs import CONFIG_MAP, Kind, Ref
@@ -122,11 +124,11 @@ def machine(tmp_path_factory: pytest.TempPathFactory, programs: Mapping[Program,
     found = furnished(home, programs)
     settings = read(os.environ)
     recipe = release.of_services()
-    workshop = binaries.workshop(
+    workshop = sources.workshop(
         recipe, "services", cache_home=settings.cache_home, environ=os.environ
     )
     try:
-        binaries.provide_built(workshop, recipe, progress=Lines(sys.stderr))
+        sources.provide_built(workshop, recipe, progress=Lines(sys.stderr))
         postgresql.find(found.layout(), os.environ)
     except HostError as error:
         if os.environ.get("CI"):

@@ -11,11 +11,11 @@ from typing import Any, Final
 import psutil
 
 from klutchctl.sandbox import control_planes, crds, lifecycle, processes
+from klutchctl.sandbox.certificates import CONTROLLER_MANAGER_USER
 from klutchctl.sandbox.control_planes import Program, Tuning
 from klutchctl.sandbox.layout import Layout
-from klutchctl.sandbox.pki import CONTROLLER_MANAGER_USER
 from klutchctl.sandbox.progress import Quiet
-from klutchctl.sandbox.state import Member
+from klutchctl.sandbox.state import Member, app_clusters
 from reconciler.core.manifest import get_text
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
@@ -109,13 +109,13 @@ class LiveCluster:
 
 def start(layout: Layout, programs: Mapping[Program, Path]) -> tuple[Member, ...]:
     """Start a control plane and an app cluster, unless they run, and return both."""
-    plan = lifecycle.Plan(programs, lifecycle.app_clusters(1), tuning=TUNING)
+    plan = lifecycle.Plan(programs, app_clusters(1), tuning=TUNING)
     return lifecycle.up(layout, plan, progress=Quiet()).members
 
 
 def add_app_cluster(layout: Layout, programs: Mapping[Program, Path]) -> Member:
     """Start a second app cluster beside what runs, and return it."""
-    plan = lifecycle.Plan(programs, lifecycle.app_clusters(2), tuning=TUNING)
+    plan = lifecycle.Plan(programs, app_clusters(2), tuning=TUNING)
     return lifecycle.up(layout, plan, progress=Quiet()).members[-1]
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import release
-from klutchctl.sandbox.binaries import Sources
-from klutchctl.sandbox.binaries import Workshop as Place
-from klutchctl.sandbox.cache import Cache
+from klutchctl.sandbox.binaries import release
+from klutchctl.sandbox.binaries.sources import Cache, Sources
+from klutchctl.sandbox.binaries.sources import Workshop as Place
 
 # Says what it was asked, and does what $FAKE_GO says instead of building.
 FAKE_GO = """\

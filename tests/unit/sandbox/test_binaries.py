@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import binaries, cache, disk, release, toolchain
-from klutchctl.sandbox.cache import Cache
+from klutchctl.sandbox import disk
+from klutchctl.sandbox.binaries import build, release, sources
+from klutchctl.sandbox.binaries.sources import Cache
 from klutchctl.sandbox.control_planes import Program
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
@@ -31,8 +32,8 @@ def folder_with(folder: Path, *programs: Program) -> Path:
 
 def test_a_build_is_made_once_and_then_found(workshop, progress):
     workshop.go()
-    first = binaries.provide(workshop.sources, progress=progress)
-    again = binaries.provide(workshop.sources, progress=progress)
+    first = sources.provide(workshop.sources, progress=progress)
+    again = sources.provide(workshop.sources, progress=progress)
     assert first == again
     assert set(first) == set(Program)
     assert all(path.parent.name == ENTRY for path in first.values())
@@ -42,7 +43,7 @@ def test_a_build_is_made_once_and_then_found(workshop, progress):
 
 def test_progress_tells_the_toolchain_the_modules_and_the_packages(workshop, progress):
     workshop.go()
-    binaries.provide(workshop.sources, progress=progress)
+    sources.provide(workshop.sources, progress=progress)
     told = "\n".join(progress.notes)
     assert "Building Kubernetes v1.36.3 and etcd v3.6.8 with go1.26.1" in told
     assert "1 modules downloaded" in told
@@ -53,7 +54,7 @@ def test_progress_tells_the_toolchain_the_modules_and_the_packages(workshop, pro
 def test_the_users_own_go_settings_do_not_change_the_result(workshop, progress):
     workshop.go('env > "$HOME/seen"')
     workshop.environ |= {"GOFLAGS": "-mod=mod", "GOOS": "plan9", "GOPROXY": "https://proxy.test"}
-    binaries.provide(workshop.sources, progress=progress)
+    sources.provide(workshop.sources, progress=progress)
     seen = (workshop.home / "seen").read_text().splitlines()
     assert {
         "CGO_ENABLED=0",
@@ -83,18 +84,18 @@ FAILURES = {
 def test_a_failed_build_says_why_and_leaves_nothing(workshop, progress, does, says):
     workshop.go(does)
     with pytest.raises(HostError, match=f"(?s){says}") as caught:
-        binaries.provide(workshop.sources, progress=progress)
+        sources.provide(workshop.sources, progress=progress)
     assert caught.value.hint
     assert workshop.entries() == set()
     workshop.go()
-    binaries.provide(workshop.sources, progress=progress)
+    sources.provide(workshop.sources, progress=progress)
     assert workshop.entries() == {ENTRY}
 
 
 def test_the_last_lines_of_a_long_failure_are_shown_without_package_names(workshop, progress):
     workshop.go('for i in 1 2 3; do echo k8s.io/x/$i; done; seq -f "line %g" 100; exit 1')
     with pytest.raises(HostError) as caught:
-        binaries.provide(workshop.sources, progress=progress)
+        sources.provide(workshop.sources, progress=progress)
     assert "line 100" in str(caught.value)
     assert "line 85\n" not in str(caught.value)
     assert "k8s.io/x" not in str(caught.value)
@@ -111,7 +112,7 @@ TOOLCHAINS = {
 def test_a_go_that_cannot_do_it_is_named(workshop, progress, version, says):
     workshop.go(version=version)
     with pytest.raises(HostError, match=f"no Go toolchain of version 1.26 .*{says}") as caught:
-        binaries.provide(workshop.sources, progress=progress)
+        sources.provide(workshop.sources, progress=progress)
     for remedy in ("'.[sandbox]'", "--download", "KUBEBUILDER_ASSETS"):
         assert remedy in caught.value.hint
 
@@ -119,7 +120,7 @@ def test_a_go_that_cannot_do_it_is_named(workshop, progress, version, says):
 def test_no_go_at_all(workshop, progress):
     workshop.environ["PATH"] = str(workshop.home / "bin")
     with pytest.raises(HostError, match=r"no Go toolchain of version 1\.26 or later"):
-        binaries.provide(workshop.sources, progress=progress)
+        sources.provide(workshop.sources, progress=progress)
 
 
 def test_a_broken_go_gives_way_to_the_packaged_one(workshop):
@@ -128,10 +129,10 @@ def test_a_broken_go_gives_way_to_the_packaged_one(workshop):
     shutil.move(workshop.home / "bin" / "go", working)
     (workshop.home / "bin" / "go").write_text("#!/bin/sh\nexit 3\n")
     (workshop.home / "bin" / "go").chmod(0o755)
-    found = toolchain.find(workshop.environ, RECIPE, otherwise=working)
+    found = build.find_toolchain(workshop.environ, RECIPE, otherwise=working)
     assert found.go == working
     with pytest.raises(HostError, match="bin/go does not work"):
-        toolchain.find(workshop.environ, RECIPE, otherwise=None)
+        build.find_toolchain(workshop.environ, RECIPE, otherwise=None)
 
 
 ASSETS = {
@@ -151,7 +152,7 @@ def test_kubebuilder_assets(workshop, progress, there, used, builds):
     workshop.go()
     assets = folder_with(workshop.home / "assets", *there)
     workshop.environ["KUBEBUILDER_ASSETS"] = str(assets)
-    paths = binaries.provide(workshop.sources, progress=progress)
+    paths = sources.provide(workshop.sources, progress=progress)
     assert {program for program, path in paths.items() if path.parent == assets} == used
     assert set(paths) == set(Program)
     assert workshop.builds == builds
@@ -163,7 +164,7 @@ async def test_two_runs_at_once_build_once_and_the_second_says_that_it_waits(wor
     workshop.go(f'while [ ! -e "{gate}" ]; do sleep 0.02; done')
     other = type(progress)()
     runs = [
-        threading.Thread(target=binaries.provide, args=(workshop.sources,), kwargs={"progress": p})
+        threading.Thread(target=sources.provide, args=(workshop.sources,), kwargs={"progress": p})
         for p in (progress, other)
     ]
     for run in runs:
@@ -186,11 +187,11 @@ RUN = """\
 import os
 import sys
 from pathlib import Path
-from klutchctl.sandbox import binaries, release
-from klutchctl.sandbox.cache import Cache
+from klutchctl.sandbox.binaries import release, sources
+from klutchctl.sandbox.binaries.sources import Cache
 from klutchctl.sandbox.progress import Quiet
-place = binaries.Workshop(Cache(Path(sys.argv[1]), "the control plane"), os.environ, None)
-binaries.provide(binaries.Sources(release.of(), place), progress=Quiet())
+place = sources.Workshop(Cache(Path(sys.argv[1]), "the control plane"), os.environ, None)
+sources.provide(sources.Sources(release.of(), place), progress=Quiet())
 """
 
 
@@ -232,7 +233,7 @@ async def test_a_killed_run_leaves_no_entry_and_its_draft_is_cleared_away(worksh
     (draft,) = workshop.entries()
     assert draft != ENTRY
     workshop.go()
-    found = binaries.provide(workshop.sources, progress=progress)
+    found = sources.provide(workshop.sources, progress=progress)
     assert workshop.entries() == {ENTRY}
     assert not scratch_of(workshop).exists()
     entry = next(iter(found.values())).parent
@@ -272,23 +273,23 @@ DAMAGE = {
 @pytest.mark.parametrize(("spoil", "says"), DAMAGE.values(), ids=DAMAGE.keys())
 def test_a_damaged_entry_is_noticed_and_replaced(workshop, progress, spoil, says):
     workshop.go()
-    binaries.provide(workshop.sources, progress=progress)
+    sources.provide(workshop.sources, progress=progress)
     entry = workshop.home / "cache" / ENTRY
     spoil(entry)
-    assert says in (cache.damage(entry, Program) or "")
-    binaries.provide(workshop.sources, progress=progress)
+    assert says in (sources.damage(entry, Program) or "")
+    sources.provide(workshop.sources, progress=progress)
     assert any(says in note for note in progress.notes)
-    assert cache.damage(entry, Program) is None
+    assert sources.damage(entry, Program) is None
     assert workshop.entries() == {ENTRY}
 
 
 def test_a_damaged_entry_stays_where_nothing_can_replace_it(workshop, progress):
     workshop.go()
-    binaries.provide(workshop.sources, progress=progress)
+    sources.provide(workshop.sources, progress=progress)
     truncate(workshop.home / "cache" / ENTRY)
     workshop.go("exit 1")
     with pytest.raises(HostError, match="go build failed"):
-        binaries.provide(workshop.sources, progress=progress)
+        sources.provide(workshop.sources, progress=progress)
     assert workshop.entries() == {ENTRY}
 
 
@@ -312,7 +313,7 @@ def test_too_little_room_for_a_build_names_the_folder_that_stays(workshop, progr
     recipe = replace(RECIPE, space=replace(RECIPE.space, result=10**9))
     sources = replace(workshop.sources, release=replace(release.of(), recipe=recipe))
     with pytest.raises(HostError, match=rf"^{workshop.home}/cache has .*XDG_CACHE_HOME"):
-        binaries.provide(sources, progress=progress)
+        sources.provide(sources, progress=progress)
 
 
 REFUSING = {
@@ -327,7 +328,7 @@ def test_a_cache_that_cannot_be_made_names_its_variable(workshop, progress, fold
     place = replace(workshop.sources.workshop, cache=Cache(Path(folder), "the control plane"))
     sources = replace(workshop.sources, workshop=place)
     with pytest.raises(HostError, match=rf"^{folder} cannot be used: .*XDG_CACHE_HOME"):
-        binaries.provide(sources, progress=progress)
+        sources.provide(sources, progress=progress)
 
 
 def test_needs_on_one_file_system_add_up(tmp_path):

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from klutchctl.sandbox import binaries
+from klutchctl.sandbox.binaries import sources
+from klutchctl.sandbox.binaries.download import Origins
 from klutchctl.sandbox.control_planes import Program
-from klutchctl.sandbox.download import Origins
 from reconciler.core.errors import HostError
 
 ETCD = "etcd-v3.6.8-linux-amd64"
@@ -65,7 +65,7 @@ def origins(site):
 
 
 def provide(workshop, origins, progress):
-    return binaries.provide(replace(workshop.sources, downloads=origins), progress=progress)
+    return sources.provide(replace(workshop.sources, downloads=origins), progress=progress)
 
 
 def test_all_programs_are_fetched_checked_and_kept(workshop, origins, progress):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from klutchctl.sandbox import fleet_contexts
+from klutchctl.sandbox import state
 from klutchctl.sandbox.state import Role, Wanted
 from reconciler.core.errors import ConfigError
 from tests.support.worlds import fleet_of
@@ -31,7 +31,7 @@ spec: {access: {kubeconfigContext: shop-1}, controlPlane: eu}
 
 
 def test_clusters_and_their_roles():
-    assert fleet_contexts.of(fleet_of(fleet=FLEET + SHOP + PLANE)) == (
+    assert state.of_fleet(fleet_of(fleet=FLEET + SHOP + PLANE)) == (
         Wanted("cp-eu", Role.CONTROL_PLANE),
         Wanted("shop-1", Role.APP_CLUSTER),
     )
@@ -53,4 +53,4 @@ PROBLEMS = {
 @pytest.mark.parametrize(("text", "says"), PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_where_a_sandbox_cannot_stand_in(text, says):
     with pytest.raises(ConfigError, match=re.escape(says)):
-        fleet_contexts.of(fleet_of(fleet=text))
+        state.of_fleet(fleet_of(fleet=text))

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from klutchctl.sandbox import pki
+from klutchctl.sandbox import certificates
 from reconciler.core.errors import HostError
 
 REMOVAL = "`rm` removes it"
@@ -17,13 +17,13 @@ REMOVAL = "`rm` removes it"
 
 @pytest.fixture
 def cluster(tmp_path):
-    pki.ensure_cluster(tmp_path / "app-1" / "pki", context="app-1", removal=REMOVAL)
+    certificates.ensure_cluster(tmp_path / "app-1" / "pki", context="app-1", removal=REMOVAL)
     return tmp_path / "app-1" / "pki"
 
 
 @pytest.fixture
 def etcd(tmp_path):
-    pki.ensure_etcd(tmp_path / "etcd" / "pki", removal=REMOVAL)
+    certificates.ensure_etcd(tmp_path / "etcd" / "pki", removal=REMOVAL)
     return tmp_path / "etcd" / "pki"
 
 
@@ -78,7 +78,7 @@ def test_an_administrator_of_a_cluster_is_nobody_to_etcd(cluster, etcd):
 
 
 def test_clusters_do_not_trust_each_other(cluster, tmp_path):
-    pki.ensure_cluster(tmp_path / "app-2", context="app-2", removal=REMOVAL)
+    certificates.ensure_cluster(tmp_path / "app-2", context="app-2", removal=REMOVAL)
     host = HOSTS["address"]
     with pytest.raises(verification.VerificationError):
         verifier(cluster).build_server_verifier(host).verify(
@@ -106,7 +106,7 @@ def test_only_the_owner_reads_folder_and_files(cluster, etcd):
 
 def test_what_is_there_stays(cluster):
     before = {file.name: file.read_bytes() for file in cluster.iterdir()}
-    pki.ensure_cluster(cluster, context="app-1", removal=REMOVAL)
+    certificates.ensure_cluster(cluster, context="app-1", removal=REMOVAL)
     assert {file.name: file.read_bytes() for file in cluster.iterdir()} == before
 
 
@@ -117,20 +117,20 @@ LOST_OF_CLUSTER = ("admin.crt", "ca.crt", "ca.key", "service-account.pub")
 def test_a_lost_file_of_a_cluster_is_named_with_a_way_out(cluster, name):
     (cluster / name).unlink()
     with pytest.raises(HostError, match=f"{cluster / name} is lost.*{REMOVAL}"):
-        pki.ensure_cluster(cluster, context="app-1", removal=REMOVAL)
+        certificates.ensure_cluster(cluster, context="app-1", removal=REMOVAL)
 
 
 @pytest.mark.parametrize("name", ["ca.crt", "server.key", "client.crt"])
 def test_a_lost_file_of_etcd_is_named_with_a_way_out(etcd, name):
     (etcd / name).unlink()
     with pytest.raises(HostError, match=f"{etcd / name} is lost.*{REMOVAL}"):
-        pki.ensure_etcd(etcd, removal=REMOVAL)
+        certificates.ensure_etcd(etcd, removal=REMOVAL)
 
 
 def test_every_file_that_is_made_is_missed(cluster, etcd):
     for folder, ensure in (
-        (cluster, lambda: pki.ensure_cluster(cluster, context="app-1", removal=REMOVAL)),
-        (etcd, lambda: pki.ensure_etcd(etcd, removal=REMOVAL)),
+        (cluster, lambda: certificates.ensure_cluster(cluster, context="app-1", removal=REMOVAL)),
+        (etcd, lambda: certificates.ensure_etcd(etcd, removal=REMOVAL)),
     ):
         for file in list(folder.iterdir()):
             content = file.read_bytes()

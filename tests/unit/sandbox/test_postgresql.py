@@ -10,11 +10,12 @@ import pytest
 
 from klutchctl import main
 from klutchctl.exit_codes import ExitCode
-from klutchctl.sandbox import lifecycle, postgresql, processes, unprivileged
-from klutchctl.sandbox.components import PostgresqlPlace
+from klutchctl.sandbox import lifecycle, processes
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.progress import Quiet
 from klutchctl.sandbox.servers import Owner
+from klutchctl.sandbox.services import postgresql
+from klutchctl.sandbox.services.components import PostgresqlPlace
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
 
@@ -35,7 +36,7 @@ def machine(tmp_path, monkeypatch):
     """No PostgreSQL is there but what a test installs, and everybody may look."""
     monkeypatch.setattr(postgresql, "_PACKAGED", tmp_path / "packaged")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(unprivileged, "owner", lambda: None)
+    monkeypatch.setattr(processes, "unprivileged_owner", lambda: None)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     return tmp_path
 

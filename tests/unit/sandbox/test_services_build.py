@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import binaries, build, cache, release
-from klutchctl.sandbox.release import Patch
+from klutchctl.sandbox.binaries import build, release, sources
+from klutchctl.sandbox.binaries.release import Patch
 from reconciler.core.errors import HostError
 
 MODULE = "example.com/provider"
@@ -40,7 +40,7 @@ def source(workshop):
 
 
 def provide(workshop, progress, recipe=RECIPE):
-    return binaries.provide_built(workshop.sources.workshop, recipe, progress=progress)
+    return sources.provide_built(workshop.sources.workshop, recipe, progress=progress)
 
 
 def test_executables_bear_the_names_of_programs_and_the_crds_are_beside_them(
@@ -50,7 +50,7 @@ def test_executables_bear_the_names_of_programs_and_the_crds_are_beside_them(
     assert (entry / "provider-example").is_file()
     assert not (entry / "provider").exists()
     assert (entry / build.CRDS / "provider" / "a.yaml").is_file()
-    assert cache.damage(entry, RECIPE.packages) is None
+    assert sources.damage(entry, RECIPE.packages) is None
     assert provide(workshop, progress) == entry
     assert workshop.builds == 1
 
@@ -81,9 +81,9 @@ def test_a_patch_that_fits_nowhere_is_a_mistake_of_ours(workshop, progress, sour
 def test_lost_crds_are_damage(workshop, progress, source):
     entry = provide(workshop, progress)
     (entry / build.CRDS / "provider" / "a.yaml").unlink()
-    assert "a.yaml" in (cache.damage(entry, RECIPE.packages) or "")
+    assert "a.yaml" in (sources.damage(entry, RECIPE.packages) or "")
     provide(workshop, progress)
-    assert cache.damage(entry, RECIPE.packages) is None
+    assert sources.damage(entry, RECIPE.packages) is None
 
 
 def test_a_module_that_cannot_be_fetched_is_explained_without_another_way(workshop, progress):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from klutchctl.sandbox import services_file
+from klutchctl.sandbox.services import suite
 from klutchctl.sandbox.state import Component
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import InvalidRepository
@@ -34,7 +34,7 @@ def folder(tmp_path):
 
 def write(folder, text):
     (folder / "services.yaml").write_text(text)
-    return services_file.read(folder)
+    return suite.read(folder)
 
 
 def test_objects_come_in_the_order_of_the_patterns_and_of_the_files(folder):
@@ -112,7 +112,7 @@ def test_two_programs_of_one_name(folder):
 
 def test_a_folder_without_the_file(tmp_path):
     with pytest.raises(ConfigError, match=r"services.yaml: cannot be read: .*--no-services"):
-        services_file.read(tmp_path)
+        suite.read(tmp_path)
 
 
 def test_a_link_is_not_followed(folder):
@@ -131,15 +131,15 @@ def test_which_fleet_is_meant(here):
     fleet = here / "acme"
     fleet.mkdir()
     (fleet / "fleet.yaml").touch()
-    assert services_file.folder_of(fleet) == fleet / "services"
-    assert services_file.folder_of(fleet / "fleet.yaml") == fleet / "services"
-    example = services_file.folder_of(None)
+    assert suite.folder_of(fleet) == fleet / "services"
+    assert suite.folder_of(fleet / "fleet.yaml") == fleet / "services"
+    example = suite.folder_of(None)
     assert example.parts[-2:] == ("fleet-example", "services")
     (here / "klutch-fleet.yaml").touch()
-    assert services_file.folder_of(None).resolve() == here / "services"
+    assert suite.folder_of(None).resolve() == here / "services"
 
 
 def test_without_any_fleet_the_way_out_is_told(here, monkeypatch):
-    monkeypatch.setattr(services_file, "_EXAMPLE", here / "absent")
+    monkeypatch.setattr(suite, "_EXAMPLE", here / "absent")
     with pytest.raises(ConfigError, match=r"--services: .*Name one with --fleet"):
-        services_file.folder_of(None)
+        suite.folder_of(None)

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klutchctl.sandbox import state
-from klutchctl.sandbox.lifecycle import app_clusters
 from klutchctl.sandbox.state import Component, Member, Role, Services, State, Wanted
 from reconciler.core.errors import HostError
 
@@ -24,12 +23,12 @@ def counting_from(first):
 
 
 def test_a_new_sandbox_gets_ports_for_etcd_and_for_each_cluster():
-    got = state.extend(None, app_clusters(1), new_ports=counting_from(20001))
+    got = state.extend(None, state.app_clusters(1), new_ports=counting_from(20001))
     assert got == ONE
 
 
 def test_more_clusters_leave_the_ports_of_the_old_ones_alone():
-    got = state.extend(ONE, app_clusters(2), new_ports=counting_from(30000))
+    got = state.extend(ONE, state.app_clusters(2), new_ports=counting_from(30000))
     assert got == State(20001, 20002, (CP, APP, Member("app-2", Role.APP_CLUSTER, 30000)))
 
 
@@ -44,9 +43,9 @@ def test_control_planes_come_first_whatever_the_order_of_the_fleet():
 
 
 LACKING = {
-    "the same clusters lack nothing": (app_clusters(1), ()),
-    "more clusters lack nothing": (app_clusters(5), ()),
-    "fewer clusters lack the last": (app_clusters(0), (APP,)),
+    "the same clusters lack nothing": (state.app_clusters(1), ()),
+    "more clusters lack nothing": (state.app_clusters(5), ()),
+    "fewer clusters lack the last": (state.app_clusters(0), (APP,)),
     "another fleet lacks all": ((Wanted("eu", Role.CONTROL_PLANE),), (CP, APP)),
     "a cluster in another role is not the same": (
         (Wanted("control-plane", Role.CONTROL_PLANE), Wanted("app-1", Role.CONTROL_PLANE)),

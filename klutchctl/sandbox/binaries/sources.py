@@ -1,24 +1,79 @@
 """Where the servers' executables come from.
 
 $KUBEBUILDER_ASSETS (the convention of envtest), our cache, a download, a build: in this order.
-Of what is not part of a control plane there are no releases to download.
+Of what is not part of a control plane there are no releases to download. What is in our cache is
+complete, and made by one run at a time.
 """
 
+import json
 import os
-from collections.abc import Callable, Mapping
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from klutchctl.sandbox import build, cache, disk, download, toolchain
-from klutchctl.sandbox.cache import Cache
+from klutchctl import files
+from klutchctl.sandbox import disk
+from klutchctl.sandbox.binaries import build, download
+from klutchctl.sandbox.binaries.download import OFFICIAL, Origins
+from klutchctl.sandbox.binaries.release import Recipe, Release
 from klutchctl.sandbox.control_planes import Program
-from klutchctl.sandbox.download import OFFICIAL, Origins
 from klutchctl.sandbox.progress import Progress
-from klutchctl.sandbox.release import Recipe, Release
 
 # A folder of envtest has these two; a controller manager is rare there.
 _ESSENTIAL: Final = frozenset({Program.ETCD, Program.API_SERVER})
+_CONTENTS: Final = "contents.json"
+_DRAFT: Final = ".draft-"
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """The folder that holds one entry per release of a subject, such as "the control plane"."""
+
+    folder: Path
+    subject: str
+
+    def entry(self, release_id: str) -> Path:
+        """Return where the executables of a release are, or will be."""
+        return self.folder / release_id
+
+    @contextmanager
+    def locked(self, progress: Progress) -> Iterator[None]:
+        """Hold off other runs, and clear away what killed ones left."""
+        with ExitStack() as held:
+            with disk.refusal_told(self.folder, variable="XDG_CACHE_HOME"):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                lock = self.folder / ".lock"
+                held.enter_context(
+                    files.exclusive(lock, f"the binaries of {self.subject}", progress)
+                )
+            for draft in self.folder.glob(f"{_DRAFT}*"):
+                shutil.rmtree(draft, ignore_errors=True)
+            yield
+
+    @contextmanager
+    def draft(self, release_id: str) -> Iterator[Path]:
+        """Give the block an empty folder, and make it the entry if the block ends well.
+
+        The list of its contents goes with it: `damage` compares.
+        """
+        target = self.entry(release_id)
+        draft = Path(tempfile.mkdtemp(dir=self.folder, prefix=f"{_DRAFT}{release_id}-"))
+        try:
+            yield draft
+            found = sorted(path for path in draft.rglob("*") if path.is_file())
+            sizes = {str(path.relative_to(draft)): path.stat().st_size for path in found}
+            (draft / _CONTENTS).write_text(json.dumps(sizes))
+            draft.chmod(0o755)
+            if target.exists():  # damaged; away in one step, for servers may run from it
+                target.rename(Path(tempfile.mkdtemp(dir=self.folder, prefix=_DRAFT)) / "old")
+            draft.rename(target)
+        finally:
+            for left in self.folder.glob(f"{_DRAFT}*"):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +96,7 @@ class Sources:
     downloads: Origins | None = None
 
 
-def sources(
+def usual(
     release: Release, *, cache_home: Path, environ: Mapping[str, str], downloading: bool
 ) -> Sources:
     """Return the ordinary places."""
@@ -57,7 +112,7 @@ def workshop(
 ) -> Workshop:
     """Return the ordinary place of what `recipe` makes; `folder` names it in our cache."""
     cache = Cache(cache_home / "klutchctl" / folder, recipe.subject)
-    return Workshop(cache, environ, toolchain.packaged())
+    return Workshop(cache, environ, build.packaged_go())
 
 
 def provide(where: Sources, *, progress: Progress) -> Mapping[Program, Path]:
@@ -109,17 +164,17 @@ def _ensured(
 ) -> Path:
     """Return the whole entry of `recipe`; `fetch` fills a new one, else a build does."""
     entry = where.cache.entry(recipe.id)
-    if entry.exists() and cache.damage(entry, recipe.packages) is None:
+    if entry.exists() and damage(entry, recipe.packages) is None:
         return entry
     with (
         disk.full_disk_told(where.cache.folder, variable="XDG_CACHE_HOME"),
         where.cache.locked(progress),
     ):
         if entry.exists():
-            damage = cache.damage(entry, recipe.packages)
-            if damage is None:
+            problem = damage(entry, recipe.packages)
+            if problem is None:
                 return entry  # another run made it meanwhile
-            progress.note(f"Replacing {entry}: {damage}")
+            progress.note(f"Replacing {entry}: {problem}")
         with where.cache.draft(recipe.id) as draft:
             if fetch is not None:
                 fetch(draft)
@@ -132,3 +187,21 @@ def _ensured(
                     progress=progress,
                 )
     return entry
+
+
+def damage(entry: Path, executables: Iterable[str]) -> str | None:
+    """Return what is wrong with an existing entry, None where it is whole."""
+    try:
+        sizes = json.loads((entry / _CONTENTS).read_text())
+    except (OSError, ValueError):
+        return f"{_CONTENTS} cannot be read"
+    if not isinstance(sizes, Mapping):
+        return f"{_CONTENTS} cannot be read"
+    for program in executables:
+        if not (entry / program).is_file() or not os.access(entry / program, os.X_OK):
+            return f"{program} is not an executable file"
+    for name in sorted({*sizes, *executables}):
+        file = entry / name
+        if not file.is_file() or file.stat().st_size != sizes.get(name):
+            return f"{name} has another size than when it was made"
+    return None

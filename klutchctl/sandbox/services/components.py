@@ -19,7 +19,7 @@ from klutchctl.sandbox.servers import (
     Probe,
     Server,
 )
-from klutchctl.sandbox.services_file import Program, Suite
+from klutchctl.sandbox.services.suite import Program, Suite
 from klutchctl.sandbox.state import Component, Services
 
 NAMESPACE: Final = "crossplane-system"

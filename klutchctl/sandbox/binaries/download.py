@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
+from klutchctl.sandbox.binaries.release import Release
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.progress import Progress
-from klutchctl.sandbox.release import Release
 from reconciler.core.errors import HostError
 
 _TIMEOUT: Final = 30.0  # without a byte

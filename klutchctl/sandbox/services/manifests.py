@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from klutchctl.sandbox.services_file import Written
+from klutchctl.sandbox.services.suite import Written
 from reconciler.core.errors import ClusterError, HostError, NotServed, Rejected
 from reconciler.core.manifest import (
     Manifest,

@@ -1,6 +1,7 @@
 """PostgreSQL for the services of a sandbox: its executables, and its data made once."""
 
 import contextlib
+import ctypes
 import hashlib
 import importlib.util
 import os
@@ -11,16 +12,16 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import psutil
 
 from klutchctl import files
-from klutchctl.sandbox import processes, shared_memory, unprivileged
-from klutchctl.sandbox.components import PostgresqlPlace
+from klutchctl.sandbox import processes
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.progress import Progress
 from klutchctl.sandbox.servers import Owner
+from klutchctl.sandbox.services.components import PostgresqlPlace
 from reconciler.core.errors import HostError
 
 _NEEDED: Final = ("postgres", "initdb", "pg_dump", "pg_restore")
@@ -34,10 +35,17 @@ _POLL: Final = 0.05
 _DATA: Final = "data"
 _DRAFT: Final = "draft"
 
+# The shared memory by which PostgreSQL knows that its data is in use. The kernel keeps what a
+# killed server leaves until the next one for the same data comes.
+_SEGMENTS: Final = Path("/proc/sysvipc/shm")  # of Linux; nothing is known elsewhere
+_LOCK: Final = "postmaster.pid"
+_LINE: Final = 6  # of the lock, from 0: the key and the id of the segment
+_IPC_RMID: Final = 0
+
 
 def find(layout: Layout, environ: Mapping[str, str]) -> PostgresqlPlace:
     """Return which PostgreSQL to run, and where its data is or will be. Raises HostError."""
-    owner = unprivileged.owner()
+    owner = processes.unprivileged_owner()
     if os.geteuid() == 0 and owner is None:
         raise HostError(
             "PostgreSQL refuses to run as root, and there is no user postgres or nobody",
@@ -92,7 +100,7 @@ def clear_after_crash(place: PostgresqlPlace) -> None:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     orphan.kill()
         time.sleep(_POLL)
-    shared_memory.release(place.data)
+    release_memory(place.data)
     (place.data / "postmaster.pid").unlink(missing_ok=True)
 
 
@@ -100,7 +108,7 @@ def remove(layout: Layout) -> None:
     """Remove what is not in the folder of the sandbox: shared memory, and maybe the data."""
     home = _home(layout)
     for data in (home / _DATA, home / _DRAFT):
-        shared_memory.release(data)
+        release_memory(data)
     if home.parent == _SHARED and (_facts(home) is not None or not home.exists()):
         files.remove_folder(home)
 
@@ -178,7 +186,7 @@ def _initdb(layout: Layout, place: PostgresqlPlace, password: str) -> None:
     """
     home = place.data.parent
     draft, password_file = home / _DRAFT, home / "password"
-    shared_memory.release(draft)
+    release_memory(draft)
     shutil.rmtree(draft, ignore_errors=True)
     try:
         password_file.unlink(missing_ok=True)
@@ -222,3 +230,43 @@ def _orphans(place: PostgresqlPlace) -> Iterator[psutil.Process]:
                 yield process
         except psutil.Error:
             continue  # gone meanwhile, or not ours to look at
+
+
+class _Segment(NamedTuple):
+    key: int
+    id: int
+    user: int
+
+
+def release_memory(data: Path) -> None:
+    """Remove the shared memory of a killed server for `data`, unless a process still holds it.
+
+    Only what belongs to the owner of the lock in there: anybody can write numbers into a file.
+    """
+    segment = _segment_of(data / _LOCK)
+    if segment is not None and segment in _unheld():
+        # Where somebody was faster there is nothing to be done.
+        ctypes.CDLL(None).shmctl(segment.id, _IPC_RMID, None)
+
+
+def _segment_of(lock: Path) -> _Segment | None:
+    """Return the segment that a lock names, None where it names none."""
+    try:
+        lines = lock.read_text(errors="replace").splitlines()
+        key, identity = map(int, lines[_LINE].split())
+        return _Segment(key % 2**32, identity, lock.lstat().st_uid)
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _unheld() -> Iterator[_Segment]:
+    """Yield all segments that no process is attached to."""
+    try:
+        names, *rows = (line.split() for line in _SEGMENTS.read_text().splitlines())
+    except (OSError, ValueError):
+        return
+    for row in rows:
+        facts = dict(zip(names, map(int, row), strict=False))
+        if not facts["nattch"]:
+            # The kernel and PostgreSQL do not agree on the sign of a key.
+            yield _Segment(facts["key"] % 2**32, facts["shmid"], facts["uid"])

@@ -9,23 +9,14 @@ from typing import Final
 import yaml
 
 from klutchctl import files
-from klutchctl.sandbox import (
-    components,
-    crds,
-    kubeconfig,
-    lifecycle,
-    manifests,
-    pki,
-    postgresql,
-    processes,
-    startup,
-)
-from klutchctl.sandbox.build import CRDS
-from klutchctl.sandbox.components import Kit
+from klutchctl.sandbox import certificates, crds, kubeconfig, lifecycle, processes, startup
+from klutchctl.sandbox.binaries.build import CRDS
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.progress import Progress
 from klutchctl.sandbox.servers import Server
-from klutchctl.sandbox.services_file import Suite
+from klutchctl.sandbox.services import components, manifests, postgresql
+from klutchctl.sandbox.services.components import Kit
+from klutchctl.sandbox.services.suite import Suite
 from klutchctl.sandbox.state import Component, State
 from reconciler.core.errors import HostError
 from reconciler.core.manifest import Manifest, get_map, put
@@ -102,7 +93,7 @@ def _write_files(layout: Layout, state: State, kit: Kit, progress: Progress) -> 
     for name in services.programs:
         files.private_folder(layout.program_data(name))
     if not _OF_CROSSPLANE.isdisjoint(services.components):
-        pki.ensure_component(components.tls_folder(layout), removal=layout.removal)
+        certificates.ensure_component(components.tls_folder(layout), removal=layout.removal)
     if kit.postgresql is not None:
         password = postgresql.ensure_data(layout, kit.postgresql, progress=progress)
         address = components.address(components.postgresql_port(services), password)

@@ -1,0 +1,1 @@
+"""What runs beside the control plane of a sandbox, as services.yaml of a fleet says."""
