@@ -88,6 +88,13 @@ _HARMLESS: Final[Mapping[str, frozenset[str]]] = {
 _TOLD_ELSEWHERE: Final = frozenset({"name", "origin", "key"})
 _OF_OTHERS: Final = frozenset({"konnector", "vars"})
 _NAMES: Final = {"ca": "caFile"}
+# What `planning.claims` compares of a claim, and where it is written.
+_JUDGED: Final = frozenset(
+    {
+        *("group", "resource", "version", "owner"),
+        *("names", "namespaces", "labels", "accepted", "origin"),
+    }
+)
 # What lets others do something by only being there.
 _GRANTING: Final = frozenset({"Policy", "Template"})
 _NOWHERE: Final = Origin("")
@@ -215,8 +222,7 @@ def _of_changed(before: Unit, after: Unit) -> Iterator[Edit]:
         replaced = any(one.path.startswith("/parameters") for one in others)
         yield _edit(Effect.REPLACE if replaced else _changed("Binding", others), after, others)
     if claimed:
-        widened = _widened(before.claims, after.claims)
-        yield _edit(Effect.WIDEN if widened else Effect.CHANGE, after, claimed)
+        yield _edit(_claimed(before.claims, after.claims), after, claimed)
 
 
 def _edit(effect: Effect, unit: Unit, changed: tuple[FieldChange, ...] = ()) -> Edit:
@@ -253,7 +259,17 @@ def _reach(claim: Claim) -> str:
     labels = (",".join(f"{key}={value}" for key, value in one) for one in claim.labels)
     if claim.labels:
         said.append(f"labels {' or '.join(labels)}")
+    said += _unjudged(claim)
     return f"{' '.join(said) or 'all'}{'' if claim.accepted else ' rejected'}"
+
+
+def _unjudged(claim: Claim) -> list[str]:
+    """Return what else a claim states: fields that come later, until they are compared."""
+    return [
+        f"{to_camel(one.name)} {_json(getattr(claim, one.name))}"
+        for one in fields(claim)
+        if one.name not in _JUDGED
+    ]
 
 
 def _fields(before: JSON, after: JSON) -> tuple[FieldChange, ...]:
@@ -292,6 +308,9 @@ def _list_differences(
         yield FieldChange(path, before, after)
 
 
-def _widened(before: tuple[Claim, ...], after: tuple[Claim, ...]) -> bool:
+def _claimed(before: tuple[Claim, ...], after: tuple[Claim, ...]) -> Effect:
     than = common_manifests.wire_claims(before, ())
-    return any(claims.is_wider(one, than) for one in common_manifests.wire_claims(after, ()))
+    if any(claims.is_wider(one, than) for one in common_manifests.wire_claims(after, ())):
+        return Effect.WIDEN
+    then, now = (sorted(map(_unjudged, some)) for some in (before, after))
+    return Effect.CHANGE if not any(now) or then == now else Effect.RIGHTS

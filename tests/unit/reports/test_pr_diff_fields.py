@@ -10,10 +10,13 @@ from reconciler.fleet.load import load_what_is_right
 from reconciler.fleet.values import (
     Access,
     AppCluster,
+    Claim,
     ControlPlane,
     DeletionPolicy,
     Konnector,
     Mode,
+    Owner,
+    Rbac,
     Unit,
     UnitKey,
 )
@@ -74,6 +77,55 @@ def test_a_change_of_each_field_is_an_edit(kind, field):
         assert edit.effect is Effect.CHANGE
     else:
         assert edit.effect is (Effect.REPLACE if field == "parameters" else Effect.RIGHTS)
+
+
+PARTS: dict[str, tuple[Any, Any]] = {
+    "access": (fleets.app_cluster(), Access()),
+    "konnector": (fleets.app_cluster(), Konnector()),
+    "claims": (fleets.unit(), fleets.claim()),
+}
+CHANGED: dict[str, Any] = {
+    "secret": ("name", "key"),
+    "in_cluster": True,
+    "deploy": True,
+    "rbac": Rbac.FULL,
+    "overrides": {"a": 1},
+    "owner": Owner.CONSUMER,
+    "names": ("a",),
+    "namespaces": ("a",),
+    "labels": ((("a", "b"),),),
+    "accepted": False,
+}
+PARTS_FIELDS = [(name, one.name) for name in PARTS for one in fields(PARTS[name][1])]
+
+
+def with_part(name, part):
+    thing, _ = PARTS[name]
+    return loaded(replace(thing, **{name: (part,) if name == "claims" else part}))
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [one for one in PARTS_FIELDS if one != ("claims", "origin")]
+)
+def test_a_change_within_a_field_is_an_edit(name, field):
+    part = PARTS[name][1]
+    other = replace(part, **{field: CHANGED.get(field, "other")})
+    (edit,) = edits(with_part(name, part), with_part(name, other))
+    assert edit.fields
+
+
+@dataclass(frozen=True)
+class LaterClaim(Claim):
+    reaches_more: str = ""
+
+
+def test_a_claim_that_may_reach_further_by_a_later_field_decides_over_rights():
+    known = fleets.claim()
+    values = {field.name: getattr(known, field.name) for field in fields(known)}
+    before, after = LaterClaim(**values), LaterClaim(**values, reaches_more="anything")
+    (edit,) = edits(with_part("claims", before), with_part("claims", after))
+    assert edit.effect is Effect.RIGHTS
+    assert "reachesMore anything" in str(edit.fields[0].after)
 
 
 @dataclass(frozen=True)
