@@ -1,9 +1,7 @@
 """What the books say of commands, files and codes is so."""
 
-import io
 import re
 import shlex
-import tokenize
 import tomllib
 
 import pytest
@@ -14,7 +12,7 @@ from klutchctl.exit_codes import ExitCode
 from tests.support import books
 
 KLUTCHCTL = "klutchctl/README.md"
-CODE_FOLDERS = ("klutchctl", "konnector", "bind", "reconciler", "fleet-example")
+CODE_FOLDERS = ("klutchctl", "konnector", "bind", "reconciler", "fleet-example", "tests")
 
 
 def spoken_of(book):
@@ -135,6 +133,13 @@ def test_every_link_leads_somewhere(book):
             assert section in map(anchor, headings), target
 
 
+@pytest.mark.parametrize("book", books.BOOKS)
+def test_every_path_of_the_repository_exists(book):
+    tops = "klutchctl|konnector|bind|reconciler|tests|schemas|fleet-example"
+    paths = re.findall(rf"`((?:{tops})/[\w./-]*)`", books.text(book))
+    assert [path for path in paths if not (books.ROOT / path).exists()] == []
+
+
 LISTS = {"protocol-bind": "bind", "protocol-konnector": "konnector"}
 LISTS |= {name: name for name in ("mapping", "safety")}
 ALONE = r"\b(?:[FHU][1-9]\d?|T[1-9]\d?)\b"
@@ -156,17 +161,9 @@ def rows():
     return found
 
 
-def prose(path):
-    """Return comments and texts of a source file, lines joined."""
-    with tokenize.open(path) as source:
-        tokens = [*tokenize.generate_tokens(io.StringIO(source.read()).readline)]
-    kinds = (tokenize.COMMENT, tokenize.STRING)
-    return " ".join(" ".join(each.string.split()) for each in tokens if each.type in kinds)
-
-
 def cited(path):
     """Yield list and code of each citation of a file; "" where the code says which list it is."""
-    text = prose(path)
+    text = re.sub(r"\n *#", " ", path.read_text("utf-8"))
     for name, codes in OF_A_LIST.findall(text):
         for code in re.split(r", | and | to |-", codes):
             yield LISTS[name], code
@@ -185,6 +182,6 @@ def test_every_code_of_a_comment_stands_among_the_facts_of_the_protocol():
         (str(path.relative_to(books.ROOT)), code)
         for path in sources
         for where, code in cited(path)
-        if code.rstrip(".") not in known.get(where, wire)
+        if code not in known.get(where, wire)
     }
     assert missing == set()
