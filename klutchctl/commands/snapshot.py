@@ -43,12 +43,12 @@ async def _observe(
 ) -> "Live":
     from reconciler.kube import registry
     from reconciler.observe import answer, observe
-    from reconciler.observe.questions import all_questions
+    from reconciler.observe.read_scope import follow_up_reads
 
     pace = options.pace()
     async with registry.of(fleet, options.surroundings(settings)) as clusters:
         live = await observe(fleet, clusters, only=chosen, pace=pace)
-        return await answer(fleet, live, clusters, all_questions(fleet, live), pace=pace)
+        return await answer(fleet, live, clusters, follow_up_reads(fleet, live), pace=pace)
 
 
 def _report(fleet: "Fleet", live: "Live", out: Path, *, allow_unreachable: bool) -> ExitCode:

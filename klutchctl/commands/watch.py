@@ -4,12 +4,12 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import typer
 
@@ -24,6 +24,7 @@ from reconciler.controller.clock import SystemClock
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.lease import holder_here
 from reconciler.controller.process import Liveness
+from reconciler.controller.tasks import unless
 from reconciler.core.errors import ConfigError, Locked
 from reconciler.core.problems import Problem
 from reconciler.fleet.values import Fleet
@@ -31,12 +32,9 @@ from reconciler.kube import registry
 from reconciler.kube.registry import Registry
 from reconciler.run import look
 from reconciler.source import git_url
-from reconciler.source.following import Folder, Followed, GitRef
+from reconciler.source.following import Folder, GitRef, Source
 from reconciler.source.git_url import GitUrl
-from reconciler.watch import Clock, Ears, Scope, Task, Terms, Watch, health
-from reconciler.watch.health import Signs
-
-T = TypeVar("T")
+from reconciler.watch import Clock, Observer, Scope, Signs, Task, Terms, Watch, ailment
 
 _DOCUMENTS: Final = (".yaml", ".yml")
 _TOKEN_FILE: Final = "KLUTCHCTL_GIT_TOKEN_FILE"
@@ -100,26 +98,26 @@ async def _watch(options: Options, clusters: ClusterOptions, settings: Settings)
     rounds = Rounds(clusters, settings, wait_seconds=options.wait_timeout)
     vitals = _Vitals(options.interval)
     pulse = Liveness(SystemClock(), vitals.ailment)
-    ears: list[Ears] = [Speaker(), vitals]
+    observers: list[Observer] = [Speaker(), vitals]
     async with AsyncExitStack() as stack:
         stack.push_async_callback(rounds.close)
         received = stack.enter_context(ending(rounds.end))
         beating = asyncio.create_task(pulse.run())
         stack.callback(beating.cancel)
         if options.listen is not None:
-            ears.append(stack.enter_context(_listening(options.listen, pulse)))
+            observers.append(stack.enter_context(_listening(options.listen, pulse)))
         watch = Watch(
             await stack.enter_async_context(_followed(options, settings)),
             rounds.make,
             terms=Terms(interval=options.interval),
-            clock=Clock(now=time.monotonic, dice=random.random),
-            ears=ears,
+            clock=Clock(now=time.monotonic, jitter=random.random),
+            observers=observers,
         )
         await watch.run(rounds.stop)
     return received[0]
 
 
-def _remote(options: Options, url: GitUrl, settings: Settings) -> Followed:
+def _remote(options: Options, url: GitUrl, settings: Settings) -> Source:
     from reconciler.source.remote import Keys, Place, Remote
 
     inside = options.path.as_posix().strip("/")
@@ -135,7 +133,7 @@ def _remote(options: Options, url: GitUrl, settings: Settings) -> Followed:
 
 
 @asynccontextmanager
-async def _followed(options: Options, settings: Settings) -> AsyncIterator[Followed]:
+async def _followed(options: Options, settings: Settings) -> AsyncIterator[Source]:
     owner = settings.git_owner_check
     if options.url is not None:
         yield _remote(options, options.url, settings)
@@ -148,12 +146,12 @@ async def _followed(options: Options, settings: Settings) -> AsyncIterator[Follo
 
 
 @contextmanager
-def _listening(address: tuple[str, int], pulse: Liveness) -> Iterator[Ears]:
+def _listening(address: tuple[str, int], pulse: Liveness) -> Iterator[Observer]:
     """Serve metrics and health, and yield who counts."""
     from reconciler.controller import health_server
-    from reconciler.watch.meters import Meters
+    from reconciler.watch.metrics import Metrics
 
-    meters = Meters(time.time)
+    meters = Metrics(time.time)
     with health_server.served(address, metrics=lambda: meters.registry, ailment=pulse.ailment) as (
         host,
         port,
@@ -190,9 +188,12 @@ class Rounds:
         """Plan, and apply what no guard holds back. Raises Stopped, and what an apply raises."""
         only = _both(repository.chosen(fleet, self._cluster_options), scope)
         clusters = await self._ways(fleet, anew=scope is None)
-        found = await self._unless_stopped(
-            look(fleet, clusters, only=only, credentials=True, pace=self._cluster_options.pace())
+        pace = self._cluster_options.pace()
+        found = await unless(
+            self.stop, look(fleet, clusters, only=only, credentials=True, pace=pace)
         )
+        if found is None:
+            raise Stopped(self._why)
         gate = self._gate = WriteFence()
         observer = applying.Observer(
             outcome=progress.Lines(sys.stderr).outcome, stage=lambda _stage: None
@@ -221,19 +222,6 @@ class Rounds:
             self._clusters = registry.of(fleet, self._cluster_options.surroundings(self._settings))
         return self._clusters
 
-    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        doing, stopping = asyncio.create_task(work), asyncio.create_task(self.stop.wait())
-        try:
-            await asyncio.wait((doing, stopping), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopping.cancel()
-            if self.stop.is_set():
-                doing.cancel()
-            await asyncio.gather(doing, stopping, return_exceptions=True)
-        if doing.cancelled():
-            raise Stopped(self._why)
-        return doing.result()
-
 
 def _both(chosen: Scope, scope: Scope) -> Scope:
     """Return what is in both."""
@@ -250,7 +238,7 @@ class _Vitals:
 
     def ailment(self) -> str:
         """Return why the watch is not healthy, or ""."""
-        return health.ailment(self._signs, time.monotonic(), interval=self._interval)
+        return ailment(self._signs, time.monotonic(), interval=self._interval)
 
     def unreadable(self, error: Exception) -> None:
         """Note it."""

@@ -25,7 +25,7 @@ from reconciler.core.refs import Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet, UnitKey
 from reconciler.health import Place, board, place_at
-from reconciler.observe import Clusters, Pace, leaving, observe
+from reconciler.observe import Clusters, Pace, observe, removed_clusters
 from reconciler.planning.changes import Change, Plan
 
 _AT_ONCE: Final = 256  # clusters: most of them wait for a peer
@@ -271,7 +271,7 @@ class _Run:
         """Reach a cluster and its control plane, and give the cluster's connections back."""
         known = self._fleet.clusters.get(name)
         if known is None:
-            leaver = leaving.leavers(self._fleet, live.control_planes)[name]
+            leaver = removed_clusters.removed_clusters(self._fleet, live.control_planes)[name]
             assert not isinstance(leaver, Unseen), name
             access: Access = leaver.access
         else:

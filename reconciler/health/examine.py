@@ -23,8 +23,7 @@ from reconciler.health.rights import Right, Scope, Side, Task, needed, scope_of
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.registry import Reached
 from reconciler.observe import Clusters, Pace, unseen
-from reconciler.observe.lanes import Lanes
-from reconciler.observe.reading import Incomplete, together
+from reconciler.observe.reading import Incomplete, ReadSlots, together
 
 ACCESS_REVIEW: Final = Kind(
     "authorization.k8s.io",
@@ -65,7 +64,7 @@ async def examine(
 
     A suspended cluster is left alone. `now` gives our own time in UTC.
     """
-    lanes = Lanes(pace)
+    lanes = ReadSlots(pace)
 
     async def look(patient: _Patient) -> Examination:
         reached: Reached | None = None

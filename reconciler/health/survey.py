@@ -15,9 +15,8 @@ from reconciler.health import reading
 from reconciler.health.board import Board, Definitions, Scene, board, scene
 from reconciler.kube.limits import one_look
 from reconciler.observe import Clusters, Pace, observe, unseen
-from reconciler.observe.lanes import Lanes
-from reconciler.observe.leaving import Leaver, leavers
-from reconciler.observe.reading import Incomplete
+from reconciler.observe.reading import Incomplete, ReadSlots
+from reconciler.observe.removed_clusters import RemovedCluster, removed_clusters
 
 _DEFAULTS: Final = Pace()
 
@@ -44,7 +43,7 @@ async def _definitions(
 ) -> Mapping[str, Definitions | Unseen]:
     """Read the CRDs that units wait for, of every cluster that has such."""
     ways = _ways(made)
-    lanes = Lanes(pace)
+    lanes = ReadSlots(pace)
 
     async def read(name: str) -> Definitions | Unseen:
         access, plane = ways[name]
@@ -73,11 +72,11 @@ async def _definitions(
 
 def _ways(made: Scene) -> Mapping[str, tuple[Access, str]]:
     """Return the way to each app cluster: as its document says, else as its space does."""
-    gone = leavers(made.fleet, made.live.control_planes)
+    gone = removed_clusters(made.fleet, made.live.control_planes)
     ways = {
         name: (one.access, one.control_plane)
         for name, one in gone.items()
-        if isinstance(one, Leaver)
+        if isinstance(one, RemovedCluster)
     }
     return ways | {
         name: (one.access, one.control_plane) for name, one in made.fleet.clusters.items()

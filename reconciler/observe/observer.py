@@ -16,10 +16,17 @@ from reconciler.core.refs import NAMESPACE, Kind, Ref
 from reconciler.fleet.values import Access, AppCluster, Fleet, Mode
 from reconciler.kube.limits import one_look
 from reconciler.kube.registry import Reached
-from reconciler.observe import narrow, reads, unseen
-from reconciler.observe.lanes import Lanes, Pace, Turn
-from reconciler.observe.leaving import Leaver, leavers
-from reconciler.observe.reading import Incomplete, NoIdentity, Reading, together
+from reconciler.observe import read_scope, reads, unseen
+from reconciler.observe.reading import (
+    Incomplete,
+    NoIdentity,
+    Pace,
+    Reading,
+    ReadSlots,
+    ReadTurn,
+    together,
+)
+from reconciler.observe.removed_clusters import RemovedCluster, removed_clusters
 
 _DEFAULTS: Final = Pace()
 # Control planes are few and hold much. Of the many app clusters each answers little, and one more
@@ -46,7 +53,7 @@ class Clusters(Protocol):
         ...
 
 
-_Reader: TypeAlias = Callable[[Reading, Reached, Turn], Awaitable[Seen]]
+_Reader: TypeAlias = Callable[[Reading, Reached, ReadTurn], Awaitable[Seen]]
 
 
 async def observe(
@@ -74,7 +81,7 @@ async def observe(
     every = only is None or not fleet.clusters.keys() >= set(only)
     needed = set(fleet.control_planes) if every else _needed(fleet, chosen)
     awake = [one for one in chosen if one.suspended is None]
-    parts = narrow.in_part(fleet, awake) if in_part and not every else {}
+    parts = read_scope.in_part(fleet, awake) if in_part and not every else {}
     planes, shared, apps = await asyncio.gather(
         _all({one: observer.plane(one, _of_plane(look, one)) for one in needed - parts.keys()}),
         _all({one: observer.plane(one, _of_part(fleet)) for one in parts}),
@@ -88,13 +95,13 @@ async def observe(
         }
     )
     asleep = {one.name: unseen.asleep(one.suspended) for one in chosen if one.suspended is not None}
-    gone = leavers(fleet, planes)
+    gone = removed_clusters(fleet, planes)
     looked_for = {name: one for name, one in gone.items() if only is None or name in only}
     leaving = await _all(
         {
             name: observer.app(one, _of_app(look, name))
             for name, one in looked_for.items()
-            if isinstance(one, Leaver)
+            if isinstance(one, RemovedCluster)
         }
     )
     lost = {name: one for name, one in looked_for.items() if isinstance(one, Unseen)}
@@ -115,7 +122,7 @@ async def answer(
     is not asked.
     """
     observer = _Observer(fleet, clusters, pace)
-    gone = leavers(fleet, live.control_planes)
+    gone = removed_clusters(fleet, live.control_planes)
     asked = _by_cluster(questions)
 
     def wanted(name: str, verdict: Verdict | None) -> "_Reader | None":
@@ -141,7 +148,8 @@ async def answer(
             {
                 name: observer.app(leaver, reader)
                 for name, leaver in gone.items()
-                if isinstance(leaver, Leaver) and (reader := wanted(name, live.leaving.get(name)))
+                if isinstance(leaver, RemovedCluster)
+                and (reader := wanted(name, live.leaving.get(name)))
             }
         ),
     )
@@ -162,7 +170,7 @@ class _Observer:
 
     def __init__(self, fleet: Fleet, clusters: Clusters, pace: Pace) -> None:
         self._fleet, self._clusters = fleet, clusters
-        self._pace, self._lanes = pace, Lanes(pace)
+        self._pace, self._lanes = pace, ReadSlots(pace)
 
     async def plane(self, name: str, read: _Reader) -> Verdict:
         access = self._fleet.control_planes[name].access
@@ -170,7 +178,7 @@ class _Observer:
             access, read, open_=lambda: self._clusters.control_plane(name), width=_PLANE_WIDTH
         )
 
-    async def app(self, cluster: AppCluster | Leaver, read: _Reader) -> Verdict:
+    async def app(self, cluster: AppCluster | RemovedCluster, read: _Reader) -> Verdict:
         name, access, plane = cluster.name, cluster.access, cluster.control_plane
         try:
             with one_look():
@@ -230,7 +238,7 @@ class _Look:
 
 
 def _of_plane(look: _Look, name: str) -> _Reader:
-    async def read(reading: Reading, reached: Reached, turn: Turn) -> Seen:
+    async def read(reading: Reading, reached: Reached, turn: ReadTurn) -> Seen:
         await reads.first_of_control_plane(reading)
         async with turn.slot():
             await reads.rest_of_control_plane(reading)
@@ -243,7 +251,7 @@ def _of_plane(look: _Look, name: str) -> _Reader:
 
 
 def _of_part(fleet: Fleet) -> _Reader:
-    async def read(reading: Reading, reached: Reached, turn: Turn) -> Seen:
+    async def read(reading: Reading, reached: Reached, turn: ReadTurn) -> Seen:
         await reads.first_of_part(reading)
         async with turn.slot():
             await reads.shared_part(reading, fleet)
@@ -257,12 +265,12 @@ def _of_spaces(
 ) -> _Reader:
     """Read the rest of a control plane that `_of_part` has begun with."""
     namespaces = seen.objects[NAMESPACE]
-    found = [narrow.spaces(look.fleet, one.name, namespaces, apps[one.name]) for one in behind]
+    found = [read_scope.spaces(look.fleet, one.name, namespaces, apps[one.name]) for one in behind]
     spaces = frozenset[str]().union(*(some for some in found if some is not None))
-    if None in found or len(spaces) > narrow.MANY_SPACES:
+    if None in found or len(spaces) > read_scope.MANY_SPACES:
         return _of_plane(look, name)
 
-    async def read(reading: Reading, reached: Reached, turn: Turn) -> Seen:
+    async def read(reading: Reading, reached: Reached, turn: ReadTurn) -> Seen:
         reading.take(seen)
         async with turn.slot():
             await reads.spaces_of_control_plane(reading, spaces, credentials=look.credentials)
@@ -273,7 +281,7 @@ def _of_spaces(
 
 
 def _of_app(look: _Look, name: str) -> _Reader:
-    async def read(reading: Reading, reached: Reached, turn: Turn) -> Seen:
+    async def read(reading: Reading, reached: Reached, turn: ReadTurn) -> Seen:
         await reads.first_of_app_cluster(reading)
         async with turn.slot():
             await reads.rest_of_app_cluster(reading, reads.konnector_objects(look.fleet, name))
@@ -289,7 +297,7 @@ def _answers(seen: Seen, questions: Iterable[Kind | Ref]) -> _Reader:
     kinds = sorted(one for one in questions if isinstance(one, Kind))
     refs = sorted(one for one in questions if isinstance(one, Ref))
 
-    async def read(reading: Reading, reached: Reached, turn: Turn) -> Seen:
+    async def read(reading: Reading, reached: Reached, turn: ReadTurn) -> Seen:
         cluster = reached.cluster
         async with turn.slot():
             counts = await together(*(reads.count(reading, cluster, kind) for kind in kinds))
@@ -312,7 +320,9 @@ def _by_cluster(questions: Questions) -> Mapping[str, Collection[Kind | Ref]]:
     return asked
 
 
-def _with_those_behind(fleet: Fleet, live: Live, gone: Mapping[str, Leaver | Unseen]) -> Live:
+def _with_those_behind(
+    fleet: Fleet, live: Live, gone: Mapping[str, RemovedCluster | Unseen]
+) -> Live:
     """Return `live`, in order, where what is behind an unseen control plane is unseen."""
 
     def judged(verdict: Verdict, plane: str) -> Verdict:
@@ -324,7 +334,9 @@ def _with_those_behind(fleet: Fleet, live: Live, gone: Mapping[str, Leaver | Uns
         for name, verdict in sorted(live.clusters.items())
     }
     leaving = {
-        name: judged(verdict, leaver.control_plane) if isinstance(leaver, Leaver) else verdict
+        name: judged(verdict, leaver.control_plane)
+        if isinstance(leaver, RemovedCluster)
+        else verdict
         for name, verdict in sorted(live.leaving.items())
         for leaver in (gone[name],)
     }

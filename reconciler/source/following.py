@@ -21,23 +21,23 @@ from reconciler.core.tree import Tree
 from reconciler.source import folder
 
 _QUIET: Final = 0.3  # seconds in which nothing may change
-_PATIENCE: Final = 15.0  # seconds for all changes together
+_SETTLE_TIMEOUT: Final = 15.0  # seconds for all changes together
 _STEP: Final = 50  # milliseconds between two looks for news
 _DEBOUNCE: Final = 1_000  # milliseconds after which news are told although more come
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceState:
     """The files as they are now. `mark` is not "", and another one wherever they differ."""
 
     mark: str
     tree: Tree
 
 
-class Followed(Protocol):
+class Source(Protocol):
     """A place that files come from."""
 
-    async def look(self, known: str) -> Found | None:
+    async def look(self, known: str) -> SourceState | None:
         """Return the files, or None where they are still those with the mark `known`.
 
         Raises InvalidRepository, ConfigError and HostError where they cannot be read whole.
@@ -76,14 +76,14 @@ class Folder:
         self._listening.cancel()
         await asyncio.gather(self._listening, return_exceptions=True)
 
-    async def look(self, known: str) -> Found | None:
+    async def look(self, known: str) -> SourceState | None:
         """Return the files once they have been the same for a while."""
         self._news.clear()
         found = await self._read()
         if found.mark == known:
             return None
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_SETTLE_TIMEOUT):
                 return await self._settled(found)
         raise ConfigError("the files keep changing", where=str(self._path))
 
@@ -93,7 +93,7 @@ class Folder:
             async with asyncio.timeout(self._every):
                 await self._news.wait()
 
-    async def _settled(self, found: Found) -> Found:
+    async def _settled(self, found: SourceState) -> SourceState:
         while True:
             await asyncio.sleep(_QUIET)
             again = await self._read()
@@ -101,11 +101,11 @@ class Folder:
                 return again
             found = again
 
-    async def _read(self) -> Found:
+    async def _read(self) -> SourceState:
         tree = await asyncio.to_thread(
             folder.read, self._path, check_owner=self._check_owner, whole=True
         )
-        return Found(mark_of(tree), tree)
+        return SourceState(mark_of(tree), tree)
 
     async def _listen(self) -> None:
         """Note news for as long as the task lives, whatever becomes of the folder."""
@@ -152,7 +152,7 @@ class GitRef:
         self._path, self._ref = path, ref
         self._check_owner, self._every = check_owner, every
 
-    async def look(self, known: str) -> Found | None:
+    async def look(self, known: str) -> SourceState | None:
         """Return the files of the commit."""
         return await asyncio.to_thread(self._look, known)
 
@@ -160,11 +160,11 @@ class GitRef:
         """Return when it is time for another look."""
         await asyncio.sleep(self._every)
 
-    def _look(self, known: str) -> Found | None:
+    def _look(self, known: str) -> SourceState | None:
         from reconciler.source import git  # takes 80 ms
 
         commit = git.commit_at(self._path, self._ref, check_owner=self._check_owner)
         if commit == known:
             return None
         tree = git.read_at(self._path, commit, check_owner=self._check_owner)
-        return Found(commit, tree)
+        return SourceState(commit, tree)

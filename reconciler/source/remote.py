@@ -24,7 +24,7 @@ from pygit2.enums import ConfigLevel, CredentialType
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.secret import Secret, scrub
 from reconciler.source import git, git_url
-from reconciler.source.following import Found
+from reconciler.source.following import SourceState
 from reconciler.source.git_url import GitUrl
 
 _CONNECT: Final = 10.0  # seconds
@@ -69,7 +69,7 @@ class Remote:
         self._store = cache / hashlib.sha256(str(self._url).encode()).hexdigest()[:16]
         self._every, self._failures = every, 0
 
-    async def look(self, known: str) -> Found | None:
+    async def look(self, known: str) -> SourceState | None:
         """Return the files of the commit."""
         try:
             found = await asyncio.to_thread(self._look, known)
@@ -84,7 +84,7 @@ class Remote:
         longest = max(_LONGEST, self._every)
         await asyncio.sleep(min(self._every * 2.0 ** min(self._failures, 32), longest))
 
-    def _look(self, known: str) -> Found | None:
+    def _look(self, known: str) -> SourceState | None:
         store = self._prepared()
         callbacks = _Callbacks(self._url, self._keys, now=time.monotonic)
         try:
@@ -101,7 +101,7 @@ class Remote:
         if fetched == known:
             return None
         tree = git.read(self._store, fetched, folder=self._folder, check_owner=False)
-        return Found(fetched, tree)
+        return SourceState(fetched, tree)
 
     def _prepared(self) -> pygit2.Repository:
         """Return our bare repository, with all that is wide open by default closed."""

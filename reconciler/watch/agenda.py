@@ -1,18 +1,27 @@
-"""What is to be done next, and when. Pure: the time and the dice are given.
+"""What is to be done next, for which app clusters, and when. Pure: time and jitter are given.
+
+A narrow look is quick and sees less: it must decide what a look at everything would. So it is
+only for what lies within one app cluster. Which clusters there are, where they lead and which of
+them may lose what are questions about all of them.
 
 A narrow round always takes along what earlier rounds have left undone, held back by a guard or
 not. Else a budget that has tripped for many clusters at once would let them through one by one.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
 from reconciler.apply import Report, Status
 from reconciler.core.live import control_plane_ref_name
-from reconciler.fleet.values import Fleet
+from reconciler.core.origin import Origin
+from reconciler.fleet.values import AppCluster, ControlPlane, Fleet, Unit
 from reconciler.planning.changes import Action
-from reconciler.watch.scope import Scope, union
+
+Scope: TypeAlias = frozenset[str] | None  # names of app clusters; None is everything
+K = TypeVar("K")
+V = TypeVar("V", AppCluster, Unit)
 
 _JITTER: Final = 0.1  # of an interval, either way
 _AGAIN: Final = frozenset(
@@ -22,6 +31,7 @@ _WAITING: Final = frozenset({Status.HELD, Status.SKIPPED})
 # Guards that look at control planes beside a cluster's own.
 _ELSEWHERE: Final = frozenset({"moved"})
 _NOBODY: Final[frozenset[str]] = frozenset()
+_NOWHERE: Final = Origin("")
 
 
 class Trigger(StrEnum):
@@ -98,29 +108,29 @@ def due(agenda: Agenda, now: float) -> Task | None:
 
 
 def after(
-    agenda: Agenda, task: Task, left: Left, *, now: float, dice: float, terms: Terms
+    agenda: Agenda, task: Task, left: Left, *, now: float, jitter: float, terms: Terms
 ) -> Agenda:
-    """Return the agenda after a round that ended at `now`. `dice` is from 0 to 1."""
+    """Return the agenda after a round that ended at `now`. `jitter` is from 0 to 1."""
     tries = 0 if task.trigger is Trigger.SOURCE else agenda.tries
     again = left.again is None or bool(left.again)
     everything_at = agenda.everything_at
     if task.scope is None:
-        everything_at = now + terms.interval * (1 + _JITTER * (2 * dice - 1))
+        everything_at = now + terms.interval * (1 + _JITTER * (2 * jitter - 1))
     return Agenda(
         everything_at=everything_at,
         changed=_NOBODY,
         pending=union(left.again, left.waiting),
-        retry_at=now + pause(tries, dice, first=terms.first_retry, longest=terms.interval)
+        retry_at=now + pause(tries, jitter, first=terms.first_retry, longest=terms.interval)
         if again
         else None,
         tries=tries + 1 if again else 0,
     )
 
 
-def pause(tries: int, dice: float, *, first: float, longest: float) -> float:
+def pause(tries: int, jitter: float, *, first: float, longest: float) -> float:
     """Return how long to wait after so many tries in vain: up to half less than it could be."""
     exponent = min(tries, 32)  # beyond it every pause is the longest
-    return min(longest, first * 2.0**exponent) * (0.5 + dice / 2)
+    return min(longest, first * 2.0**exponent) * (0.5 + jitter / 2)
 
 
 def left(fleet: Fleet, report: Report) -> Left:
@@ -137,3 +147,60 @@ def left(fleet: Fleet, report: Report) -> Left:
     # Only a look at everything tells whether that is over.
     elsewhere = any(one.guard in _ELSEWHERE for one in plan.held)
     return Left(frozenset(again), None if elsewhere else frozenset(waiting))
+
+
+def concerned(before: Fleet, after: Fleet) -> Scope:
+    """Return the app clusters that the difference of two fleets is about; empty where none is."""
+    if before.digest == after.digest:
+        return frozenset()
+    if _together(before) != _together(after):
+        return None
+    units = _differing(before.units, after.units)
+    return frozenset(one.cluster for one in units) | _differing(before.clusters, after.clusters)
+
+
+def union(one: Scope, other: Scope) -> Scope:
+    """Return what either of them asks for."""
+    return None if one is None or other is None else one | other
+
+
+def _together(fleet: Fleet) -> object:
+    """Return what is decided by a look at all clusters at once."""
+    planes = {name: _plane(one) for name, one in fleet.control_planes.items()}
+    ways = {name: _way(one) for name, one in fleet.clusters.items()}
+    return fleet.name, fleet.guards, planes, ways
+
+
+def _plane(plane: ControlPlane) -> ControlPlane:
+    return replace(plane, origin=_NOWHERE)
+
+
+def _way(cluster: AppCluster) -> object:
+    return (
+        cluster.access,
+        cluster.control_plane,
+        cluster.identity,
+        cluster.adopt,
+        cluster.app_cluster_binding,
+        cluster.suspended,
+    )
+
+
+def _differing(before: Mapping[K, V], after: Mapping[K, V]) -> frozenset[K]:
+    changed = (key for key, new in after.items() if _differs(before.get(key), new))
+    return frozenset(before.keys() - after.keys()).union(changed)
+
+
+def _differs(old: V | None, new: V) -> bool:
+    """What did not change is often the same object, and there are tens of thousands."""
+    if old is new:
+        return False
+    return old is None or (old != new and _bare(old) != _bare(new))
+
+
+def _bare(value: AppCluster | Unit) -> AppCluster | Unit:
+    """Return it without places, which move with every line above them."""
+    if isinstance(value, AppCluster):
+        return replace(value, origin=_NOWHERE)
+    claimed = tuple(replace(one, origin=_NOWHERE) for one in value.claims)
+    return replace(value, origin=_NOWHERE, claims=claimed)

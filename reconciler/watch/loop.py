@@ -6,29 +6,29 @@ which is not what was wanted before (safety.md, B1).
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias
 
 from reconciler.apply import Report
 from reconciler.controller.fence import Stopped
+from reconciler.controller.tasks import unless
 from reconciler.core.problems import InvalidRepository, Problem
 from reconciler.fleet.load import load
 from reconciler.fleet.load_cache import LoadCache
 from reconciler.fleet.values import Fleet
-from reconciler.source.following import Followed, Found
+from reconciler.source.following import Source, SourceState
 from reconciler.watch import agenda
-from reconciler.watch.agenda import Agenda, Left, Task, Terms
-from reconciler.watch.scope import Scope, concerned
+from reconciler.watch.agenda import Agenda, Left, Scope, Task, Terms, concerned
 
-T = TypeVar("T")
+ROUNDS: Final = 3  # intervals in which a round must have ended
 
 # Plans and applies; None for the scope is everything. Raises KlutchErrors and, when told to
 # stop before it wrote anything, Stopped.
 Round: TypeAlias = Callable[[Fleet, Scope], Awaitable[Report]]
 
 
-class Ears(Protocol):
+class Observer(Protocol):
     """Who hears of what happens. Times are in seconds."""
 
     def unreadable(self, error: Exception) -> None:
@@ -46,10 +46,10 @@ class Ears(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """`now` is monotonic, in seconds; `dice` is from 0 to 1, so that many do not act as one."""
+    """`now` is monotonic, in seconds; `jitter` is from 0 to 1, so that many do not act as one."""
 
     now: Callable[[], float]
-    dice: Callable[[], float]
+    jitter: Callable[[], float]
 
 
 class Watch:
@@ -59,10 +59,16 @@ class Watch:
     """
 
     def __init__(
-        self, source: Followed, do: Round, *, terms: Terms, clock: Clock, ears: Sequence[Ears]
+        self,
+        source: Source,
+        do: Round,
+        *,
+        terms: Terms,
+        clock: Clock,
+        observers: Sequence[Observer],
     ) -> None:
         self._source, self._do = source, do
-        self._terms, self._clock, self._ears = terms, clock, ears
+        self._terms, self._clock, self._observers = terms, clock, observers
         self._agenda = Agenda(everything_at=clock.now())
         self._mark = ""
         self._fleet: Fleet | None = None
@@ -72,14 +78,14 @@ class Watch:
     async def run(self, stop: asyncio.Event) -> None:
         """Follow the source until `stop` is set."""
         while not stop.is_set():
-            fleet = await _unless(stop, self._look())
+            fleet = await unless(stop, self._look())
             if stop.is_set():
                 return
             task = None if fleet is None else agenda.due(self._agenda, self._clock.now())
             if fleet is not None and task is not None:
                 await self._round(fleet, task)
             else:
-                await _unless(stop, self._rest(readable=fleet is not None))
+                await unless(stop, self._rest(readable=fleet is not None))
 
     async def _look(self) -> Fleet | None:
         """Return the fleet as the files say now, or None where they cannot be used."""
@@ -91,15 +97,15 @@ class Watch:
             if self._unusable is not None:
                 raise self._unusable
         except Exception as error:  # a defect, too, leaves unknown what is wanted
-            for ear in self._ears:
-                ear.unreadable(error)
+            for observer in self._observers:
+                observer.unreadable(error)
             return None
         assert self._fleet is not None
-        for ear in self._ears:
-            ear.read(self._fleet, warnings)
+        for observer in self._observers:
+            observer.read(self._fleet, warnings)
         return self._fleet
 
-    def _take(self, found: Found) -> Sequence[Problem]:
+    def _take(self, found: SourceState) -> Sequence[Problem]:
         """Take what was read as what is wanted from now on, if it is of use."""
         fleet, problems = load(found.tree, self._memory)
         self._mark = found.mark
@@ -119,19 +125,19 @@ class Watch:
         except Exception as error:  # a defect must not end what keeps clusters right
             undone = Left(again=task.scope)
             seconds = self._clock.now() - began
-            for ear in self._ears:
-                ear.failed(task, error, seconds)
+            for observer in self._observers:
+                observer.failed(task, error, seconds)
         else:
             undone = agenda.left(fleet, report)
             seconds = self._clock.now() - began
-            for ear in self._ears:
-                ear.ended(task, report, seconds)
+            for observer in self._observers:
+                observer.ended(task, report, seconds)
         self._agenda = agenda.after(
             self._agenda,
             task,
             undone,
             now=self._clock.now(),
-            dice=self._clock.dice(),
+            jitter=self._clock.jitter(),
             terms=self._terms,
         )
 
@@ -143,13 +149,22 @@ class Watch:
                 await self._source.changed()
 
 
-async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """Return what the work returns; None, and end it, when `stop` is set before."""
-    tasks = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    return None if tasks[0].cancelled() else tasks[0].result()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signs:
+    """Signs that a watch does its work.
+
+    `round_at`: the end of the last round, or the start, on a monotonic clock. A source that cannot
+    be read does count: while it lasts, nothing is kept right.
+    """
+
+    round_at: float
+    readable: bool = True
+
+
+def ailment(signs: Signs, now: float, *, interval: float) -> str:
+    """Return why the watch is not healthy, without names or texts from files; "" if it is."""
+    idle = now - signs.round_at
+    if idle <= ROUNDS * interval:
+        return ""
+    because = "" if signs.readable else ": the source cannot be read"
+    return f"no round has ended for {idle:.0f} s{because}"

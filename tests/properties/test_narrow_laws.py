@@ -14,7 +14,7 @@ from reconciler.core.kubeconfig_facts import token_digest
 from reconciler.core.live import Live
 from reconciler.core.manifest import drop, labels_of, name_of, namespace_of, put
 from reconciler.core.refs import CRD, NAMESPACE
-from reconciler.observe import narrow
+from reconciler.observe import read_scope
 from reconciler.planning import planner
 from tests.properties.test_planning_laws import CLUSTERS, applied, bound, fleet
 
@@ -52,7 +52,7 @@ def reads(kind, one, fleet, spaces):
 def part_of(fleet, live, cluster):
     seen = live.control_planes["eu"]
     told = [one for one in seen.objects.get(NAMESPACE, ()) if reads(NAMESPACE, one, fleet, ())]
-    spaces = narrow.spaces(fleet, cluster, told, live.clusters[cluster])
+    spaces = read_scope.spaces(fleet, cluster, told, live.clusters[cluster])
     objects = {
         kind: [one for one in items if reads(kind, one, fleet, spaces)]
         for kind, items in seen.objects.items()

@@ -11,7 +11,7 @@ from reconciler.core.live import Address, Seen, Unseen
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET
 from reconciler.fleet.values import Mode
-from reconciler.observe import narrow
+from reconciler.observe import read_scope
 from tests.support import fleets
 
 DIRECT, OTHER = fleets.control_plane("eu"), fleets.control_plane("us")
@@ -42,14 +42,14 @@ PARTS = {
 
 @pytest.mark.parametrize(("chosen", "want"), PARTS.values(), ids=PARTS.keys())
 def test_in_part(chosen, want):
-    found = narrow.in_part(LARGE, [LARGE.clusters[name] for name in chosen])
+    found = read_scope.in_part(LARGE, [LARGE.clusters[name] for name in chosen])
     assert found.keys() == want
     assert all(one.control_plane == name for name in found for one in found[name])
 
 
 def test_two_of_ten_are_as_quickly_read_with_all():
     small = replace(LARGE, clusters={name: LARGE.clusters[name] for name in MANY[:10]})
-    assert narrow.in_part(small, [small.clusters[name] for name in MANY[:2]]) == {}
+    assert read_scope.in_part(small, [small.clusters[name] for name in MANY[:2]]) == {}
 
 
 FLEET = fleets.fleet(clusters=[fleets.app_cluster("shop"), fleets.app_cluster("cafe")])
@@ -114,4 +114,4 @@ SPACES = {
 
 @pytest.mark.parametrize(("namespaces", "live", "want"), SPACES.values(), ids=SPACES.keys())
 def test_spaces(namespaces, live, want):
-    assert narrow.spaces(FLEET, "shop", namespaces, live) == want
+    assert read_scope.spaces(FLEET, "shop", namespaces, live) == want

@@ -6,7 +6,7 @@ from reconciler.core import keys
 from reconciler.core.live import Address, Live, Questions, Seen, Unseen, instances
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Ref
-from reconciler.observe.questions import all_questions
+from reconciler.observe.read_scope import follow_up_reads
 from tests.support import fleets
 
 FLEET = fleets.fleet()
@@ -36,7 +36,7 @@ def test_every_bound_service_is_counted_and_the_export_of_every_unit_is_read() -
         },
     )
 
-    asked = all_questions(FLEET, Live({"eu": plane}, {"shop": app}, {"old": app}))
+    asked = follow_up_reads(FLEET, Live({"eu": plane}, {"shop": app}, {"old": app}))
 
     databases, queues = (instances("shop.example", name) for name in ("databases", "queues"))
     assert asked == Questions(
@@ -51,4 +51,4 @@ def test_every_bound_service_is_counted_and_the_export_of_every_unit_is_read() -
 
 def test_nothing_is_asked_of_what_is_unseen() -> None:
     lost = Unseen("no connection")
-    assert all_questions(FLEET, Live({"eu": lost}, {"shop": lost})) == Questions()
+    assert follow_up_reads(FLEET, Live({"eu": lost}, {"shop": lost})) == Questions()

@@ -87,7 +87,7 @@ async def test_without_news_it_is_time_for_another_look_anyway(root):
 
 
 async def test_files_that_keep_changing_are_not_read(root, monkeypatch):
-    monkeypatch.setattr("reconciler.source.following._PATIENCE", 1.0)
+    monkeypatch.setattr("reconciler.source.following._SETTLE_TIMEOUT", 1.0)
     async with following(root) as one:
         writing = asyncio.create_task(keep_writing(root / FILE))
         try:

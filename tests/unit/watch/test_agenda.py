@@ -58,9 +58,9 @@ def test_what_is_due(given, want):
     assert agenda.due(given, 10.0) == want
 
 
-def after(task, left, *, before=None, now=100.0, dice=0.5):
+def after(task, left, *, before=None, now=100.0, jitter=0.5):
     before = before or Agenda(everything_at=200.0, tries=3)
-    return agenda.after(before, task, left, now=now, dice=dice, terms=TERMS)
+    return agenda.after(before, task, left, now=now, jitter=jitter, terms=TERMS)
 
 
 def test_a_round_that_did_everything():
@@ -74,10 +74,10 @@ def test_a_narrow_round_puts_off_no_look_at_everything():
 
 
 def test_what_is_worth_a_retry_gets_one_and_then_later_ones():
-    first = after(Task(Trigger.SOURCE, SHOP), Left(again=SHOP, waiting=CAFE), dice=1.0)
+    first = after(Task(Trigger.SOURCE, SHOP), Left(again=SHOP, waiting=CAFE), jitter=1.0)
     assert (first.pending, first.retry_at, first.tries) == (SHOP | CAFE, 102.0, 1)
     assert first.next_at == 102.0
-    second = after(Task(Trigger.RETRY, SHOP), Left(again=SHOP), before=first, dice=1.0)
+    second = after(Task(Trigger.RETRY, SHOP), Left(again=SHOP), before=first, jitter=1.0)
     assert (second.retry_at, second.tries) == (104.0, 2)
 
 
@@ -92,15 +92,15 @@ def test_a_round_that_failed_as_a_whole_is_made_again():
 
 
 @given(st.integers(0, 10_000), st.floats(0, 1))
-def test_a_pause_is_bounded(tries, dice):
-    pause = agenda.pause(tries, dice, first=2.0, longest=300.0)
+def test_a_pause_is_bounded(tries, jitter):
+    pause = agenda.pause(tries, jitter, first=2.0, longest=300.0)
     whole = 2.0 * 2**tries if tries < 8 else 300.0
     assert whole / 2 <= pause <= min(whole, 300.0)
 
 
 @given(st.floats(0, 1))
-def test_looks_at_everything_are_spread(dice):
-    assert 370.0 <= after(Task(Trigger.DRIFT, None), Left(), dice=dice).everything_at <= 430.0
+def test_looks_at_everything_are_spread(jitter):
+    assert 370.0 <= after(Task(Trigger.DRIFT, None), Left(), jitter=jitter).everything_at <= 430.0
 
 
 def change(cluster, action=Action.UPDATE):

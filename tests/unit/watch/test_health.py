@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.watch.health import Signs, ailment
+from reconciler.watch import Signs, ailment
 
 AILMENTS = {
     "well": (Signs(round_at=900), ""),

@@ -11,7 +11,7 @@ from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.core.tree import Tree
 from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Action, Change, Plan
-from reconciler.source.following import Found
+from reconciler.source.following import SourceState
 from reconciler.watch import Clock, Terms, Watch
 
 DOCUMENTS = "apiVersion: fleet.klutchctl.dev/v1alpha1\nkind: "
@@ -72,7 +72,7 @@ class Story:
         if seen is None:
             return None
         self.last = f"mark {len(self.looks)}"
-        return Found(self.last, seen)
+        return SourceState(self.last, seen)
 
     async def changed(self):
         self.time += 1
@@ -101,10 +101,10 @@ class Story:
         self.heard.append(f"failed: {task.trigger.value}: {error}")
 
     async def run(self, interval=100.0):
-        clock = Clock(now=lambda: self.time, dice=lambda: 0.5)
+        clock = Clock(now=lambda: self.time, jitter=lambda: 0.5)
         terms = Terms(interval=interval, first_retry=4.0)
         async with asyncio.timeout(60):
-            await Watch(self, self.make, terms=terms, clock=clock, ears=[self]).run(self.stop)
+            await Watch(self, self.make, terms=terms, clock=clock, observers=[self]).run(self.stop)
         return self.made
 
 

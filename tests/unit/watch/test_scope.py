@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.core.origin import Origin
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, Konnector, UnitKey
-from reconciler.watch.scope import concerned, union
+from reconciler.watch.agenda import concerned, union
 from tests.support import fleets
 
 BEFORE = fleets.fleet(

@@ -1,18 +1,21 @@
-"""Which part of a control plane a plan of few app clusters is made of. Pure.
+"""How much of the clusters has to be read: a part of a control plane, and what a snapshot needs.
 
-A control plane holds as much for each of hundreds of clusters. What is decided about one of them
-looks at its binding space, at what else may be that, and at what is there for all clusters.
+Pure. A control plane holds as much for each of hundreds of clusters. What is decided about one of
+them looks at its binding space, at what else may be that, and at what is there for all clusters.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
-from reconciler.core.live import Seen, Unseen
-from reconciler.core.manifest import Manifest, labels_of, name_of
-from reconciler.core.refs import SECRET
+from reconciler.core.live import Live, Questions, Seen, Unseen, control_plane_ref_name, instances
+from reconciler.core.manifest import Manifest, labels_of, name_of, namespace_of
+from reconciler.core.refs import CRD, SECRET, Kind, Ref
 from reconciler.fleet.documents import base_model
 from reconciler.fleet.values import AppCluster, Fleet, Mode
+from reconciler.observe.removed_clusters import RemovedCluster, removed_clusters
 from reconciler.planning import placement
 from reconciler.planning.index import Index
 
@@ -85,3 +88,38 @@ def _led_to(app: Index) -> Iterator[str]:
         space = placement.leads_to(app.get(SECRET, *secret))
         if space and not _NAMESPACE.problem_of(space):
             yield space
+
+
+def follow_up_reads(fleet: Fleet, live: Live) -> Questions:
+    """Return the count of every service bound in a cluster, and the export of every unit."""
+    return Questions(in_use=frozenset(_in_use(fleet, live)), bodies=frozenset(_bodies(fleet, live)))
+
+
+def _in_use(fleet: Fleet, live: Live) -> Iterator[tuple[str, Kind]]:
+    planes = {name: cluster.control_plane for name, cluster in fleet.clusters.items()}
+    planes |= {
+        name: one.control_plane
+        for name, one in removed_clusters(fleet, live.control_planes).items()
+        if isinstance(one, RemovedCluster)
+    }
+    for name, verdict in {**live.clusters, **live.leaving}.items():
+        plane = live.control_planes.get(planes.get(name, ""))
+        if isinstance(verdict, Seen) and isinstance(plane, Seen):
+            services = _names(plane, API_SERVICE_EXPORT) | _names(verdict, API_SERVICE_BINDING)
+            for service in services & _names(verdict, CRD):
+                resource, _, group = service.partition(".")
+                yield name, instances(group, resource)
+
+
+def _bodies(fleet: Fleet, live: Live) -> Iterator[Ref]:
+    units = {key.name for key in fleet.units}
+    for name, verdict in live.control_planes.items():
+        if isinstance(verdict, Seen):
+            for export in verdict.objects.get(API_SERVICE_EXPORT, ()):
+                if name_of(export) in units:
+                    place = control_plane_ref_name(name)
+                    yield Ref(place, API_SERVICE_EXPORT, namespace_of(export), name_of(export))
+
+
+def _names(seen: Seen, kind: Kind) -> set[str]:
+    return set(map(name_of, seen.objects.get(kind, ())))

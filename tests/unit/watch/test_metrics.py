@@ -10,7 +10,7 @@ from reconciler.core.errors import ConfigError, Locked
 from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
 from reconciler.watch import Task, Trigger
-from reconciler.watch.meters import Meters, result_of
+from reconciler.watch.metrics import Metrics, result_of
 from tests.support import fleets
 
 ALL = Task(Trigger.DRIFT, None)
@@ -59,7 +59,7 @@ def clock():
 
 @pytest.fixture
 def meters(clock):
-    return Meters(lambda: clock.now)
+    return Metrics(lambda: clock.now)
 
 
 def value(meters, name, **labels):

@@ -7,13 +7,7 @@ from collections import Counter as Count
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from reconciler.apply import Report, Status
 from reconciler.apply.outcomes import GOOD
@@ -28,7 +22,7 @@ _SECONDS: Final = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600)
 _BAD: Final = frozenset(Status) - GOOD
 
 
-class Meters:
+class Metrics:
     """`Ears` that count, into a registry of their own. `now` is in seconds since 1970."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -114,11 +108,11 @@ class Meters:
         self._rounds.labels(task.trigger.value, result).inc()
         self._duration.labels(task.trigger.value).observe(seconds)
 
-    def _counter(self, name: str, told: str, *labels: str) -> Counter:
-        return Counter(f"{_PREFIX}_{name}_total", told, labels, registry=self.registry)
+    def _counter(self, name: str, description: str, *labels: str) -> Counter:
+        return Counter(f"{_PREFIX}_{name}_total", description, labels, registry=self.registry)
 
-    def _gauge(self, name: str, told: str, *labels: str) -> Gauge:
-        return Gauge(f"{_PREFIX}_{name}", told, labels, registry=self.registry)
+    def _gauge(self, name: str, description: str, *labels: str) -> Gauge:
+        return Gauge(f"{_PREFIX}_{name}", description, labels, registry=self.registry)
 
 
 def result_of(report: Report) -> str:

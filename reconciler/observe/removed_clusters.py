@@ -20,7 +20,7 @@ _CARRIERS: Final = (NAMESPACE, APP_CLUSTER_BINDING)
 
 
 @dataclass(frozen=True, slots=True)
-class Leaver:
+class RemovedCluster:
     """One such cluster, the control plane that still knows it, and the way to it."""
 
     name: str
@@ -28,9 +28,9 @@ class Leaver:
     access: Access
 
 
-def leavers(
+def removed_clusters(
     fleet: Fleet, control_planes: Mapping[str, Seen | Unseen]
-) -> Mapping[str, Leaver | Unseen]:
+) -> Mapping[str, RemovedCluster | Unseen]:
     """Return the clusters that left, by name; Unseen where there is no one way to reach them.
 
     A cluster that is released left long ago. With pruning off nobody is looked for.
@@ -42,7 +42,7 @@ def leavers(
         if isinstance(live, Seen):
             for name, access in _marked(fleet, live):
                 found[name].add((plane, access))
-    return {name: _leaver(name, sorted(found[name])) for name in sorted(found)}
+    return {name: _removed(name, sorted(found[name])) for name in sorted(found)}
 
 
 def access_of(text: str) -> Access | None:
@@ -71,10 +71,10 @@ def _marked(fleet: Fleet, live: Seen) -> set[tuple[str, str]]:
     }
 
 
-def _leaver(name: str, ways: list[tuple[str, str]]) -> Leaver | Unseen:
+def _removed(name: str, ways: list[tuple[str, str]]) -> RemovedCluster | Unseen:
     """Spaces without the annotation say nothing; all others must agree."""
     told = [(plane, access) for plane, text in ways if (access := access_of(text)) is not None]
     texts = sorted({text for _, text in ways})
     if not told or len({(access, access.secret and plane) for plane, access in told}) > 1:
         return unseen.contradictory(texts)
-    return Leaver(name, *told[0])
+    return RemovedCluster(name, *told[0])

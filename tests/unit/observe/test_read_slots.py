@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from reconciler.observe.lanes import Lanes, Pace
+from reconciler.observe.reading import Pace, ReadSlots
 
 
 async def test_no_more_than_so_many_read_at_once() -> None:
-    lanes = Lanes(Pace(parallelism=2), patience=60)
+    lanes = ReadSlots(Pace(parallelism=2), slot_seconds=60)
     inside, most = 0, 0
 
     async def read() -> None:
@@ -25,7 +25,7 @@ async def test_no_more_than_so_many_read_at_once() -> None:
 
 
 async def test_one_that_does_not_answer_at_first_takes_no_slot() -> None:
-    lanes = Lanes(Pace(parallelism=1), patience=60)
+    lanes = ReadSlots(Pace(parallelism=1), slot_seconds=60)
     never, silent = asyncio.Event(), asyncio.Event()
 
     async def hang() -> None:
@@ -41,7 +41,7 @@ async def test_one_that_does_not_answer_at_first_takes_no_slot() -> None:
 
 
 async def test_one_that_hangs_in_the_middle_gives_its_slot_back_once() -> None:
-    lanes = Lanes(Pace(parallelism=1), patience=0)
+    lanes = ReadSlots(Pace(parallelism=1), slot_seconds=0)
     never, holding = asyncio.Event(), asyncio.Event()
 
     async def hang() -> None:
@@ -55,13 +55,13 @@ async def test_one_that_hangs_in_the_middle_gives_its_slot_back_once() -> None:
         assert not hanging.done()
         never.set()
         await hanging
-        inner = Lanes(Pace(parallelism=1), patience=60)
+        inner = ReadSlots(Pace(parallelism=1), slot_seconds=60)
         async with inner.slot():
             pass
 
 
 async def test_a_slot_comes_back_also_from_one_that_fails() -> None:
-    lanes = Lanes(Pace(parallelism=1), patience=60)
+    lanes = ReadSlots(Pace(parallelism=1), slot_seconds=60)
     for _ in range(3):
         with pytest.raises(ValueError, match="broken"):
             async with lanes.turn() as turn, turn.slot():
@@ -69,7 +69,7 @@ async def test_a_slot_comes_back_also_from_one_that_fails() -> None:
 
 
 async def test_time_is_up_in_the_middle() -> None:
-    lanes = Lanes(Pace(parallelism=1, timeout=0.01), patience=60)
+    lanes = ReadSlots(Pace(parallelism=1, timeout=0.01), slot_seconds=60)
     with pytest.raises(TimeoutError):
         async with lanes.turn() as turn, turn.slot():
             await asyncio.Event().wait()
@@ -77,7 +77,7 @@ async def test_time_is_up_in_the_middle() -> None:
 
 async def test_waiting_for_others_is_not_a_clusters_own_time() -> None:
     """The second waits for longer than it has, and then still has it."""
-    lanes = Lanes(Pace(parallelism=1, timeout=1), patience=60)
+    lanes = ReadSlots(Pace(parallelism=1, timeout=1), slot_seconds=60)
     first_may_end, second_waits = asyncio.Event(), asyncio.Event()
 
     async def first() -> None:

@@ -11,7 +11,7 @@ from reconciler.core.live import Address, Seen, Unseen
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, Kind
 from reconciler.fleet.values import Access, Guards, PruneMode
-from reconciler.observe.leaving import Leaver, access_of, leavers
+from reconciler.observe.removed_clusters import RemovedCluster, access_of, removed_clusters
 from tests.support import fleets
 
 FLEET = replace(fleets.fleet(), name="acme")
@@ -47,14 +47,14 @@ def plane(*spaces: Manifest, kind: Kind = NAMESPACE) -> Seen:
 
 UNTOLD = "nothing says how to reach it"
 CONTRADICTORY = "it cannot be told how to reach it"
-FOUND: Mapping[str, tuple[Mapping[str, Seen | Unseen], Leaver | str | None]] = {
+FOUND: Mapping[str, tuple[Mapping[str, Seen | Unseen], RemovedCluster | str | None]] = {
     "a space without a document": (
         {"eu": plane(space("old"))},
-        Leaver("old", "eu", Access(context="x")),
+        RemovedCluster("old", "eu", Access(context="x")),
     ),
     "an AppClusterBinding without a document": (
         {"eu": plane(space("old"), kind=APP_CLUSTER_BINDING)},
-        Leaver("old", "eu", Access(context="x")),
+        RemovedCluster("old", "eu", Access(context="x")),
     ),
     "a cluster that is in the files": ({"eu": plane(space("shop"))}, None),
     "a space of another fleet": ({"eu": plane(space("old", fleet="other"))}, None),
@@ -67,11 +67,11 @@ FOUND: Mapping[str, tuple[Mapping[str, Seen | Unseen], Leaver | str | None]] = {
     "no annotation": ({"eu": plane(space("old", access=""))}, UNTOLD),
     "an annotation beside none": (
         {"eu": plane(space("old", access=""), space("old"))},
-        Leaver("old", "eu", Access(context="x")),
+        RemovedCluster("old", "eu", Access(context="x")),
     ),
     "two that agree": (
         {"eu": plane(space("old")), "us": plane(space("old"))},
-        Leaver("old", "eu", Access(context="x")),
+        RemovedCluster("old", "eu", Access(context="x")),
     ),
     "two that do not": ({"eu": plane(space("old"), space("old", "in-cluster"))}, CONTRADICTORY),
     "one Secret's name on two control planes": (
@@ -83,8 +83,8 @@ FOUND: Mapping[str, tuple[Mapping[str, Seen | Unseen], Leaver | str | None]] = {
 
 
 @pytest.mark.parametrize(("planes", "found"), FOUND.values(), ids=FOUND.keys())
-def test_who_left(planes: Mapping[str, Seen | Unseen], found: Leaver | str | None) -> None:
-    gone = leavers(FLEET, planes)
+def test_who_left(planes: Mapping[str, Seen | Unseen], found: RemovedCluster | str | None) -> None:
+    gone = removed_clusters(FLEET, planes)
     if isinstance(found, str):
         verdict = gone["old"]
         assert isinstance(verdict, Unseen)
@@ -96,4 +96,4 @@ def test_who_left(planes: Mapping[str, Seen | Unseen], found: Leaver | str | Non
 
 def test_nobody_is_looked_for_without_pruning() -> None:
     fleet = replace(FLEET, guards=Guards(mode=PruneMode.OFF))
-    assert leavers(fleet, {"eu": plane(space("old"))}) == {}
+    assert removed_clusters(fleet, {"eu": plane(space("old"))}) == {}
