@@ -13,10 +13,10 @@ from bind.app_cluster.part import Part, Problem
 from bind.app_cluster.seen import Seen, Space, Terms
 from reconciler.blueprints import konnector
 from reconciler.blueprints import overrides as containers
-from reconciler.core import causes, conditions, keys
+from reconciler.core import causes, conditions, field_set, keys
 from reconciler.core.decision import Apply, Patch, Step, Task, preconditions_of
 from reconciler.core.defaults import with_defaults
-from reconciler.core.managed_fields import created_to_applied, unstated_paths
+from reconciler.core.field_set import created_to_applied
 from reconciler.core.manifest import (
     Manifest,
     covers,
@@ -31,6 +31,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.normalize import normalize
 from reconciler.core.refs import DEPLOYMENT
+from reconciler.core.server_side_apply import unstated
 
 _FAILED: Final = causes.KONNECTOR_DEPLOYMENT_FAILED
 _FEW: Final = 5  # fields that a message names
@@ -124,8 +125,9 @@ def _stated(seen: Seen, terms: Terms, overrides: Manifest, live: Manifest | None
 
 def _is_as(live: Manifest, stated: Manifest) -> bool:
     complete = with_defaults(stated)
-    return covers(normalize(live), normalize(stated)) and not unstated_paths(
-        live, manager=keys.MANAGER_BACKEND, stated=complete
+    written = field_set.owned(live, keys.MANAGER_BACKEND)
+    return covers(normalize(live), normalize(stated)) and not unstated(
+        written, live=live, stated=complete
     )
 
 

@@ -8,10 +8,10 @@ from typing import Final
 from konnector import deletions
 from konnector.both_sides import BothSides, name
 from konnector.decisions import copies, guard, instance, orphans
+from konnector.decisions.copies import trimmed_copy
 from konnector.decisions.instance import Read, Seen
 from konnector.decisions.pair import Pair
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
-from konnector.decisions.trimming import trimmed_copy
 from konnector.deletions import Deletions
 from konnector.hands import Known
 from konnector.link import Link

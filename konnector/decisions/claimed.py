@@ -29,7 +29,6 @@ from konnector.decisions.copies import (
     travelling_annotations,
     travelling_labels,
 )
-from konnector.decisions.difference import difference
 from konnector.decisions.orphans import Terms
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.core import keys
@@ -53,6 +52,7 @@ from reconciler.core.manifest import (
     is_deleting,
     resource_version_of,
 )
+from reconciler.core.patches import merge_diff
 from reconciler.core.refs import CONFIG_MAP, SECRET, SERVICE_ACCOUNT, Kind, ObjectKey, Ref
 
 CONFLICT: Final = "ClaimConflict"
@@ -358,7 +358,7 @@ def _brought(
     """Return what makes the object at `ref` the copy of its origin."""
     if copy is None:
         return (_made(ref, origin, travel),)
-    changed = difference(content(copy), content(origin))
+    changed = merge_diff(content(copy), content(origin))
     if changed and _must_be_made_anew(ref.kind, origin, copy):
         return (deletion(ref.cluster, ref.kind, copy), _made(ref, origin, travel))
     metadata = _metadata_changes(origin, copy, travel)
@@ -381,8 +381,8 @@ def _must_be_made_anew(kind: Kind, origin: Manifest, copy: Manifest) -> bool:
 
 def _metadata_changes(origin: Manifest, copy: Manifest, travel: _Travel) -> dict[str, JSON]:
     held, (marks, more) = annotations_of(copy), travel
-    labels = difference(travelling_labels(copy, more), travelling_labels(origin, more))
-    annotations = difference(
+    labels = merge_diff(travelling_labels(copy, more), travelling_labels(origin, more))
+    annotations = merge_diff(
         travelling_annotations(copy, more), travelling_annotations(origin, more)
     )
     annotations |= {key: value for key, value in marks.items() if held.get(key) != value}
@@ -394,7 +394,7 @@ def _metadata_changes(origin: Manifest, copy: Manifest, travel: _Travel) -> dict
 def _conflict(seen: Seen) -> Decision:
     """Tell the developer of an object that keeps another one from being carried to its place."""
     consumer, provider = seen.consumer, seen.provider
-    if consumer is None or provider is None or not difference(content(consumer), content(provider)):
+    if consumer is None or provider is None or not merge_diff(content(consumer), content(provider)):
         return NOTHING
     subject = f"{seen.kind} {seen.claim_place.name}"
     if _is_a_rivals(seen, consumer):

@@ -29,8 +29,8 @@ from reconciler.core.manifest import (
     namespace_of,
     ref_of,
 )
-from reconciler.core.merge import merge_diff
 from reconciler.core.moments import moment
+from reconciler.core.patches import merge_diff
 from reconciler.core.refs import SECRET, ObjectKey
 
 # A beat is due after so long: often enough that one may get lost, and not so often that the

@@ -4,17 +4,17 @@ Of protocol-konnector.md D.2, E.2 and H12: an allow list, and what the two sides
 what comes down, the app cluster alone. Refuses to know which way an object goes.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from typing import Final
 
-from reconciler.core import keys
+from reconciler.core import field_set, keys
+from reconciler.core.field_set import FieldSet
 from reconciler.core.manifest import (
     JSON,
     Manifest,
     annotations_of,
     drop,
     get_map,
-    get_maps,
     get_text,
     labels_of,
     put,
@@ -24,6 +24,9 @@ from reconciler.core.refs import Kind, ObjectKey
 # Who wrote copies: we, and the original, whose creations count as updates by its own name (H10).
 WRITERS: Final = (keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR)
 _MANAGED_FIELDS: Final = ("metadata", "managedFields")
+_LABELS: Final = field_set.place_of("metadata", "labels")
+_ANNOTATIONS: Final = field_set.place_of("metadata", "annotations")
+_ANYBODY: Final = ""  # stands for all other managers
 _NOT_CONTENT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 # What tools write to find their own objects again, on the other side finds the wrong ones: they
 # would be pruned there. The rest is ours, or says how one side alone handles the object.
@@ -83,20 +86,16 @@ def travelling_annotations(live: Manifest, more: Set[str] = NO_MORE) -> dict[str
     return {key: value for key, value in annotations_of(live).items() if travels(key, more)}
 
 
-def as_left(
-    copy: Manifest, wanted: Manifest, written: Iterable[Manifest], more: Set[str]
-) -> dict[str, JSON]:
+def as_left(copy: Manifest, wanted: Manifest, written: FieldSet, more: Set[str]) -> dict[str, JSON]:
     """Return labels and annotations with those that went up before, and would not any more.
 
-    `wanted` says those that go up, `written` what konnectors wrote of the copy, as FieldsV1. In an
-    apply only what is said again stays; and a service may be found by an annotation ever since.
+    `wanted` says those that go up, `written` what konnectors wrote of the copy. In an apply only
+    what is said again stays; and a service may be found by an annotation ever since.
     """
-    fields = list(written)
     found: dict[str, JSON] = {}
     for group in ("labels", "annotations"):
         held = get_map(copy, "metadata", group)
-        said = {key for one in fields for key in get_map(one, "f:metadata", f"f:{group}")}
-        ours = {key.removeprefix("f:") for key in said} & held.keys()
+        ours = field_set.names_at(written, "metadata", group) & held.keys()
         if left := {key: held[key] for key in ours if is_left(key, more)}:
             found[group] = {**left, **get_map(wanted, "metadata", group)}
     return found
@@ -133,16 +132,39 @@ def trimmed_claim(live: Manifest) -> Manifest:
 
     Such a one was brought from the control plane (D.4), and no developer has touched it since.
     """
-    entries = get_maps(live, "metadata", "managedFields")
-    writers = {get_text(one, "manager") for one in entries if not one.get("subresource")}
+    entries = field_set.entries_of(live)
+    writers = {get_text(entry, "manager") for entry in entries if not entry.get("subresource")}
     if writers and writers <= set(WRITERS):
-        return put(live, [{"manager": one} for one in sorted(writers)], *_MANAGED_FIELDS)
+        return put(live, [{"manager": name} for name in sorted(writers)], *_MANAGED_FIELDS)
     return drop(live, *_MANAGED_FIELDS)
 
 
 def is_providers(claim: Manifest) -> bool:
     """Tell whether an instance that `trimmed_claim` has trimmed is not a developer's."""
-    return bool(get_maps(claim, *_MANAGED_FIELDS))
+    return bool(field_set.entries_of(claim))
+
+
+def trimmed_copy(copy: Manifest) -> Manifest:
+    """Return what of a copy has to be kept: of managedFields only what konnectors wrote.
+
+    Labels and annotations that others wrote as well are left out, because no apply of ours would
+    take them away. The original's apply made it an owner of all that it saw. What others wrote
+    inside of what is one value to us is kept, because it tells that it is none.
+    """
+    entries = field_set.entries_of(copy)
+    if not entries:
+        return copy
+    others = field_set.owned_by_others(copy, *WRITERS)
+    shared = field_set.below(others, _LABELS, _ANNOTATIONS)
+    kept: list[JSON] = [
+        {"manager": entry["manager"], "operation": entry.get("operation"), "fieldsV1": fields}
+        for entry in entries
+        if field_set.is_by(entry, WRITERS)
+        and (fields := field_set.difference(field_set.fields_of(entry), shared))
+    ]
+    if inside := field_set.inside(field_set.owned(copy, *WRITERS), others):
+        kept.append({"manager": _ANYBODY, "fieldsV1": inside})
+    return put(copy, kept, *_MANAGED_FIELDS)
 
 
 def is_managed(live: Manifest) -> bool:

@@ -33,8 +33,8 @@ from reconciler.core.manifest import (
     ref_of,
     uid_of,
 )
-from reconciler.core.merge import merge_diff
 from reconciler.core.names import resource_name
+from reconciler.core.patches import merge_diff
 from reconciler.core.refs import CRD, Kind
 
 _OF_SPEC: Final = ("group", "scope")

@@ -31,7 +31,7 @@ from konnector.decisions import copies, namespace
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import released_kinds
-from reconciler.core import conditions, keys
+from reconciler.core import conditions, field_set, keys
 from reconciler.core.conditions import ERROR, INFO, WARNING, Cause
 from reconciler.core.decision import (
     NOTHING,
@@ -274,8 +274,7 @@ def _is_ours(crd: Manifest, binding: Manifest) -> bool:
     ]
     if owners:
         return set(owners) == {uid_of(binding)}
-    entries = get_maps(crd, "metadata", "managedFields")
-    return any(get_text(entry, "manager") in _INSTALLERS for entry in entries)
+    return not field_set.managers_of(crd).isdisjoint(_INSTALLERS)
 
 
 def _is_providers(live: Manifest) -> bool:

@@ -12,7 +12,7 @@ from reconciler.core import causes, conditions
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.manifest import JSON, Manifest, get_list, get_map, is_deleting, name_of
-from reconciler.core.merge import merge_diff
+from reconciler.core.patches import merge_diff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

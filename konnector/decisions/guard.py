@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from konnector.decisions import orphans
 from konnector.decisions.sides import APP_CLUSTER
 from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.core import causes, conditions, keys, names
+from reconciler.core import causes, conditions, field_set, keys, names
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import Decision, Note, Patch, preconditions_of
 from reconciler.core.manifest import (
@@ -24,8 +24,6 @@ from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     get_list,
-    get_map,
-    get_maps,
     get_text,
     is_deleting,
     put,
@@ -44,7 +42,10 @@ AGAIN: Final = timedelta(minutes=1)  # when to look again while a guard is close
 
 _DELETE: Final = "Delete"
 # Confirmations that do not say themselves when they were given.
-_DATED: Final = (f"f:{keys.CONFIRM_RECREATE}", f"f:{keys.CONFIRM_ORPHANS}")
+_DATED: Final = tuple(
+    field_set.place_of("metadata", "annotations", key)
+    for key in (keys.CONFIRM_RECREATE, keys.CONFIRM_ORPHANS)
+)
 
 Problem: TypeAlias = tuple[Cause, str]
 
@@ -112,13 +113,11 @@ class Seen:
 
 def trimmed(cluster_binding: Manifest) -> Manifest:
     """Return a ClusterBinding as a view keeps it: with who wrote which confirmation, and when."""
-    kept: list[JSON] = []
-    for entry in get_maps(cluster_binding, "metadata", "managedFields"):
-        notes = get_map(entry, "fieldsV1", "f:metadata", "f:annotations")
-        ours: Manifest = {one: {} for one in notes if one in _DATED}
-        if ours:
-            fields: Manifest = {"f:metadata": {"f:annotations": ours}}
-            kept.append({"time": entry.get("time"), "fieldsV1": fields})
+    kept: list[JSON] = [
+        {"time": entry.get("time"), "fieldsV1": fields}
+        for entry in field_set.entries_of(cluster_binding)
+        if (fields := field_set.below(field_set.fields_of(entry), *_DATED))
+    ]
     return put(cluster_binding, kept, "metadata", "managedFields")
 
 
@@ -141,10 +140,11 @@ def confirmations_of(cluster_binding: Manifest | None) -> Confirmations:
 
 def written_at(cluster_binding: Manifest, key: str) -> datetime | None:
     """Return when an annotation was written, at the latest; None where nobody knows."""
+    place = field_set.place_of("metadata", "annotations", key)
     times = [
         moment(get_text(entry, "time"))
-        for entry in get_maps(cluster_binding, "metadata", "managedFields")
-        if f"f:{key}" in get_map(entry, "fieldsV1", "f:metadata", "f:annotations")
+        for entry in field_set.entries_of(cluster_binding)
+        if field_set.holds(field_set.fields_of(entry), place)
     ]
     return max((one for one in times if one is not None), default=None)
 

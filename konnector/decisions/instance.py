@@ -13,14 +13,12 @@ from datetime import datetime
 from enum import Enum
 from typing import Final
 
-from konnector.decisions import copies, emptied, orphans
-from konnector.decisions.agreement import agrees
+from konnector.decisions import copies, orphans
 from konnector.decisions.copies import WRITERS
-from konnector.decisions.difference import difference
 from konnector.decisions.orphans import Terms
 from konnector.decisions.pair import Pair
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
-from reconciler.core import keys
+from reconciler.core import field_set, keys, server_side_apply
 from reconciler.core.decision import (
     NOTHING,
     Apply,
@@ -34,26 +32,22 @@ from reconciler.core.decision import (
     deletion,
     preconditions_of,
 )
-from reconciler.core.managed_fields import created_to_applied, unstated_paths
+from reconciler.core.field_set import FieldSet
 from reconciler.core.manifest import (
     JSON,
     Manifest,
     annotations_of,
     finalizers_of,
     get_map,
-    get_maps,
-    get_text,
     is_deleting,
     name_of,
     namespace_of,
-    put,
     ref_of,
-    resource_version_of,
     uid_of,
 )
+from reconciler.core.patches import merge_diff, unchanged
 from reconciler.core.refs import ObjectKey
 
-_FIELDS: Final = "fieldsV1"
 NAME_TAKEN: Final = "NameTaken"
 
 
@@ -195,11 +189,11 @@ def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision
     if not copies.is_managed(copy) or _joining_notes(copy):
         return _decision(*tasks, (_joining(pair, copy),))
     wanted = stated(pair, claim)
-    paths_left = _paths_left(pair, copy, wanted)
-    written = [*_written(copy), *_written(copy, by_konnectors=False)]
-    if not paths_left and (seen.settled or agrees(copy, wanted, written)):
+    written = field_set.owned(copy, *WRITERS)
+    is_left = _holds_unstated(pair, copy, written, wanted)
+    if not is_left and (seen.settled or _agrees(copy, wanted, written)):
         return _decision(*tasks)
-    if paths_left and not seen.copy_whole:
+    if is_left and not seen.copy_whole:
         return Read.COPY
     return _decision(*tasks, _spec_up(pair, copy, wanted))
 
@@ -217,7 +211,7 @@ def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
         identity["namespace"] = namespace
     if owners := pair.owners:
         identity["ownerReferences"] = owners
-    left = copies.as_left(copy, wanted, _written(copy), pair.carries)
+    left = copies.as_left(copy, wanted, field_set.owned(copy, *WRITERS), pair.carries)
     body: dict[str, JSON] = {
         "apiVersion": pair.kind.api_version,
         "kind": pair.kind.kind,
@@ -230,49 +224,31 @@ def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
 def _before_apply(pair: Pair, copy: Manifest, wanted: Manifest) -> Sequence[Manifest]:
     """Return the JSON Patch without which an apply would not take back what it has to."""
     writer, *others = WRITERS
-    taken_over = created_to_applied(copy, manager=writer, from_managers=others)
-    if taken_over is None or not _paths_left(pair, _as_created(copy), wanted):
-        taken_over = []
-    ours, theirs = _written(copy), _written(copy, by_konnectors=False)
-    removed = emptied.removals(copy, wanted, ours=ours, others=theirs)
+    taken_over = field_set.created_to_applied(copy, manager=writer, from_managers=others) or []
+    ours, theirs = field_set.owned(copy, *WRITERS), field_set.owned_by_others(copy, *WRITERS)
+    if taken_over:
+        created = field_set.owned(copy, *WRITERS, operation="Update")
+        if not _holds_unstated(pair, copy, created, wanted):
+            taken_over = []
+    removed = server_side_apply.removals(copy, wanted, ours=ours, others=theirs)
     if removed and not taken_over:
-        unchanged = {"op": "test", "path": "/metadata/resourceVersion"}
-        taken_over = [{**unchanged, "value": resource_version_of(copy)}]
+        taken_over = [unchanged(copy)]
     return [*taken_over, *removed]
 
 
-def _paths_left(pair: Pair, copy: Manifest, wanted: Manifest) -> bool:
+def _holds_unstated(pair: Pair, copy: Manifest, written: FieldSet, wanted: Manifest) -> bool:
     """Tell whether the copy holds fields that a konnector wrote and the claim does not state."""
-    return any(
-        _travels(pair, path)
-        for writer in WRITERS
-        if _wrote(copy, writer)
-        for path in unstated_paths(copy, manager=writer, stated=wanted, empty_is_absent=False)
-    )
+    paths = server_side_apply.unstated(written, live=copy, stated=wanted, empty_is_absent=False)
+    return any(_travels(pair, path) for path in paths)
 
 
-def _as_created(copy: Manifest) -> Manifest:
-    """Return the copy as if nothing had been applied to it."""
-    entries = get_maps(copy, "metadata", "managedFields")
-    created = [entry for entry in entries if entry.get("operation") == "Update"]
-    return put(copy, created, "metadata", "managedFields")
+def _agrees(copy: Manifest, wanted: Manifest, written: FieldSet) -> bool:
+    """Tell whether an apply of `wanted` would change nothing in the copy."""
+    others = field_set.owned_by_others(copy, *WRITERS)
+    return server_side_apply.agrees(copy, wanted, field_set.union(written, others) or None)
 
 
-def _wrote(copy: Manifest, writer: str) -> bool:
-    entries = get_maps(copy, "metadata", "managedFields")
-    return any(get_text(entry, "manager") == writer for entry in entries)
-
-
-def _written(copy: Manifest, *, by_konnectors: bool = True) -> list[Manifest]:
-    """Return what konnectors wrote, or all others, as FieldsV1."""
-    return [
-        get_map(entry, _FIELDS)
-        for entry in get_maps(copy, "metadata", "managedFields")
-        if (entry.get("manager") in WRITERS) == by_konnectors and not entry.get("subresource")
-    ]
-
-
-def _travels(pair: Pair, path: tuple[str, ...]) -> bool:
+def _travels(pair: Pair, path: field_set.Path) -> bool:
     """Tell whether the claim decides about a field; finalizers, owners and status are others'."""
     match path:
         case ("f:metadata", "f:labels" | "f:annotations", key):
@@ -325,7 +301,7 @@ def _joining(pair: Pair, copy: Manifest) -> Patch:
 def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...]:
     """The whole status, as a patch of what differs. It is the copy's alone: the uid suffices."""
     before, after = {"status": claim.get("status")}, {"status": copy.get("status")}
-    change = difference(before, after)
+    change = merge_diff(before, after)
     if not change:
         return ()
     body: Manifest = {"metadata": {"uid": uid_of(claim)}, **change}

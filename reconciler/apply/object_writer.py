@@ -8,15 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from reconciler.apply import bodies
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.apply.writes import Stale, Writes
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.space import Destination
-from reconciler.core import keys, names
+from reconciler.core import keys, names, server_side_apply
 from reconciler.core.errors import ConfigError
+from reconciler.core.field_set import created_to_applied
 from reconciler.core.kubeconfig_facts import CA_KEY, TOKEN_KEY
-from reconciler.core.managed_fields import created_to_applied
 from reconciler.core.manifest import Manifest, get_text, put, uid_of
 from reconciler.core.refs import CRD
 from reconciler.core.secret import Secret
@@ -73,7 +72,8 @@ async def _update(change: Change, wanted: Wanted, writes: Writes, clusters: Clus
             live = await writes.patch(ref, taken)
         # An adoption drops nothing, whatever we may have stated once.
         whole = live if change.action is Action.ADOPT else wanted.manifest
-        await writes.apply(bodies.applied(live, stated, whole=whole), ref.kind)
+        body = server_side_apply.body(live, stated, whole=whole, manager=keys.MANAGER_CLI)
+        await writes.apply(body, ref.kind)
         return Outcome(change, Status.DONE)
 
     return await writes.again(attempt, ref)

@@ -14,7 +14,6 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.apply.gather_or_cancel import gather_or_cancel
 from reconciler.apply.writes import Stale, Writes
 from reconciler.core import keys
-from reconciler.core.diff import pointer
 from reconciler.core.durations import format_time
 from reconciler.core.errors import NotServed
 from reconciler.core.manifest import (
@@ -29,6 +28,7 @@ from reconciler.core.manifest import (
     namespace_of,
     uid_of,
 )
+from reconciler.core.patches import pointer
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.kube.cluster import Propagation
 

@@ -14,7 +14,7 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.apply import copied_secrets, credential_note, service_objects, space_empty
 from reconciler.apply.object_writer import Clusters, create
 from reconciler.apply.writes import Patch, Stale, Writes, annotate
-from reconciler.core import conditions, keys, names
+from reconciler.core import conditions, field_set, keys, names
 from reconciler.core.durations import format_time
 from reconciler.core.heartbeat import beat_of
 from reconciler.core.live import SILENCE
@@ -378,5 +378,4 @@ def _is_binding(owner: Manifest) -> bool:
 
 
 def _from_konnector(crd: Manifest) -> bool:
-    makers = {get_text(entry, "manager") for entry in get_maps(crd, "metadata", "managedFields")}
-    return not makers.isdisjoint(INSTALLERS)
+    return not field_set.managers_of(crd).isdisjoint(INSTALLERS)

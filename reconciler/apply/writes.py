@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from reconciler.controller.fence import WriteFence
-from reconciler.core import keys
-from reconciler.core.diff import pointer
+from reconciler.core import field_set, keys
 from reconciler.core.errors import AlreadyExists, Conflict, Missing, Replaced, Unreachable
 from reconciler.core.manifest import (
     JSON,
@@ -19,6 +18,7 @@ from reconciler.core.manifest import (
     resource_version_of,
     uid_of,
 )
+from reconciler.core.patches import pointer
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster, Preconditions, Propagation
 
@@ -167,10 +167,7 @@ def annotate(key: str, value: str) -> Callable[[Manifest], Patch | None]:
 
 
 def _made_by_us(live: Manifest) -> bool:
-    entries = get(live, "metadata", "managedFields")
-    return isinstance(entries, list) and any(
-        get(entry, "manager") == keys.MANAGER_CLI for entry in entries
-    )
+    return keys.MANAGER_CLI in field_set.managers_of(live)
 
 
 def _ref(cluster: str, kind: Kind, manifest: Manifest) -> Ref:

@@ -29,12 +29,6 @@ def field_changes(before: Manifest, after: Manifest) -> tuple[FieldChange, ...]:
     return tuple(found[path] for path in sorted(found))
 
 
-def pointer(*steps: str) -> str:
-    """Return the JSON pointer of a path."""
-    path: str = jsonpointer.JsonPointer.from_parts(steps).path
-    return path
-
-
 def _at(document: Manifest, path: str) -> JSON:
     try:
         value: JSON = jsonpointer.resolve_pointer(document, path, None)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core import keys
+from reconciler.core import field_set, keys
 from reconciler.core import manifest as m
 from reconciler.core.errors import ConfigError
 from reconciler.core.kubeconfig_facts import (
@@ -89,8 +89,7 @@ def _slim(kept: Manifest, typed: Manifest) -> Manifest:
 def _of_crd(metadata: Manifest) -> Manifest:
     """Keep that it is there; of a CRD that a konnector installed, that it did, and for whom."""
     kept = {key: metadata[key] for key in _OF_CRDS if key in metadata}
-    entries = m.get_maps(metadata, "managedFields")
-    makers = INSTALLERS.intersection([m.get_text(one, "manager") for one in entries])
+    makers = INSTALLERS & field_set.managers_of({"metadata": metadata})
     if not makers:
         return kept
     owners: list[JSON] = [

@@ -11,8 +11,7 @@ from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints.binding import Resource
-from reconciler.core import keys, names
-from reconciler.core.managed_fields import owned_paths
+from reconciler.core import field_set, keys, names
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -273,8 +272,8 @@ def _live(site: Site, cluster: str) -> Manifest | None:
 
 def _listed_by_us(app_cluster_binding: Manifest) -> bool:
     """Tell whether we wrote the list of units: an adoption writes none, and releases none."""
-    owned = owned_paths(app_cluster_binding, keys.MANAGER_CLI)
-    return any(path[:2] == ("f:spec", "f:apiExports") for path in owned)
+    written = field_set.owned(app_cluster_binding, keys.MANAGER_CLI)
+    return field_set.holds(written, field_set.place_of("spec", "apiExports"))
 
 
 def _release_steps(site: Site, key: UnitKey, ref: Ref) -> Iterator[Step]:

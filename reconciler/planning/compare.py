@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from reconciler.core import keys
+from reconciler.core import field_set, keys
 from reconciler.core.defaults import with_defaults
-from reconciler.core.diff import FieldChange, field_changes, pointer
-from reconciler.core.managed_fields import unstated_paths
+from reconciler.core.diff import FieldChange, field_changes
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -22,6 +21,8 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.normalize import normalize
+from reconciler.core.patches import pointer
+from reconciler.core.server_side_apply import unstated
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
 from reconciler.fleet.values import Fleet
 from reconciler.fleet.wanted import Wanted
@@ -82,7 +83,8 @@ def _changes(live: Manifest, stated: Manifest) -> tuple[FieldChange, ...]:
 
 def _dropped(live: Manifest, stated: Manifest) -> frozenset[tuple[str, ...]]:
     """Return what we once wrote and no longer state."""
-    return unstated_paths(live, manager=keys.MANAGER_CLI, stated=with_defaults(stated))
+    written = field_set.owned(live, keys.MANAGER_CLI)
+    return unstated(written, live=live, stated=with_defaults(stated))
 
 
 def is_ours(live: Manifest, *, fleet: str, cluster: str) -> bool:

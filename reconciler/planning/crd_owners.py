@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import field_set
 from reconciler.core.manifest import Manifest, get_maps, get_text, is_deleting, uid_of
 from reconciler.core.refs import CRD
 from reconciler.fleet.values import Mode, Unit
@@ -52,7 +53,7 @@ def owner_changes(site: Site, unit: Unit, changes: Sequence[Change]) -> tuple[Ch
 
 def is_installed(crd: Manifest) -> bool:
     """Tell whether a konnector installed a CRD, as `observe.objects` keeps of it."""
-    return bool(get_maps(crd, "metadata", "managedFields"))
+    return bool(field_set.entries_of(crd))
 
 
 def _may_not_own(site: Site, unit: Unit) -> bool:

@@ -10,10 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.apply import bodies
-from reconciler.core import keys, names
+from reconciler.core import keys, names, server_side_apply
+from reconciler.core.field_set import created_to_applied
 from reconciler.core.live import Address
-from reconciler.core.managed_fields import created_to_applied
 from reconciler.core.manifest import Manifest, covers, get, namespace_of, put
 from reconciler.core.normalize import normalize
 from reconciler.core.refs import CRD, DEPLOYMENT, Ref
@@ -155,7 +154,7 @@ async def test_one_that_is_given_all_rights_is_no_longer_confined(control_plane,
     assert taken is not None
     ref = Ref(cluster.name, DEPLOYMENT, namespace, names.KONNECTOR)
     live = await cluster.json_patch(ref, taken, manager=keys.MANAGER_CLI)
-    body = bodies.applied(live, full.stated, whole=full.manifest)
+    body = server_side_apply.body(live, full.stated, whole=full.manifest, manager=keys.MANAGER_CLI)
     live = await cluster.apply(body, DEPLOYMENT, manager=keys.MANAGER_CLI, force=True)
     assert differences(live, full.stated, whole=full.manifest) == ()
     made = await cluster.create(alone(full.manifest), DEPLOYMENT, manager=keys.MANAGER_CLI)

@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 
-from reconciler.core import managed_fields
+from reconciler.core import field_set
 from reconciler.core.errors import (
     AlreadyExists,
     Conflict,
@@ -176,19 +176,19 @@ async def test_a_field_created_by_post_stays_when_a_later_apply_drops_it(cluster
 
 async def test_a_field_created_by_post_goes_once_our_entry_is_an_apply_entry(cluster, namespace):
     created = await create(cluster, config_map(namespace, data={"a": "1", "b": "2"}))
-    patch = managed_fields.created_to_applied(created, manager=MANAGER)
+    patch = field_set.created_to_applied(created, manager=MANAGER)
     assert patch is not None
     await cluster.json_patch(ref(cluster, namespace), patch, manager=MANAGER)
     live = await apply(cluster, config_map(namespace, data={"a": "1"}))
     assert get(live, "data") == {"a": "1"}
-    assert managed_fields.created_to_applied(live, manager=MANAGER) is None, "once is enough"
+    assert field_set.created_to_applied(live, manager=MANAGER) is None, "once is enough"
 
 
 async def test_the_conversion_is_refused_when_the_object_changed_meanwhile(cluster, namespace):
     created = await create(cluster, config_map(namespace))
     target = ref(cluster, namespace)
     await cluster.merge_patch(target, {"data": {"c": "3"}}, manager="someone")
-    patch = managed_fields.created_to_applied(created, manager=MANAGER)
+    patch = field_set.created_to_applied(created, manager=MANAGER)
     assert patch is not None
     with pytest.raises(Conflict):
         await cluster.json_patch(target, patch, manager=MANAGER)
@@ -198,7 +198,7 @@ async def test_fields_of_others_survive_conversion_and_apply(cluster, namespace)
     await create(cluster, config_map(namespace, data={"a": "1", "b": "2"}))
     target = ref(cluster, namespace)
     live = await cluster.merge_patch(target, {"data": {"theirs": "9"}}, manager="someone")
-    patch = managed_fields.created_to_applied(live, manager=MANAGER)
+    patch = field_set.created_to_applied(live, manager=MANAGER)
     assert patch is not None
     await cluster.json_patch(target, patch, manager=MANAGER)
     live = await apply(cluster, config_map(namespace, data={"a": "1"}))
@@ -208,7 +208,7 @@ async def test_fields_of_others_survive_conversion_and_apply(cluster, namespace)
 async def test_the_original_konnectors_entry_is_taken_over(cluster, namespace):
     manifest = config_map(namespace, data={"a": "1", "b": "2"})
     created = await cluster.create(manifest, CONFIG_MAP, manager="konnector")
-    patch = managed_fields.created_to_applied(
+    patch = field_set.created_to_applied(
         created, manager="klutch.anynines.com", from_managers=["konnector"]
     )
     assert patch is not None

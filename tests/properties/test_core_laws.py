@@ -27,12 +27,22 @@ from reconciler.core.conditions import (
 )
 from reconciler.core.defaults import with_defaults
 from reconciler.core.durations import format_duration, format_time, parse_duration, parse_time
-from reconciler.core.managed_fields import created_to_applied, owned_paths, unstated_paths
+from reconciler.core.field_set import (
+    created_to_applied,
+    difference,
+    entries_of,
+    fields_of,
+    is_by,
+    owned,
+    paths,
+    union,
+)
 from reconciler.core.manifest import canonical, covers, digest, drop, get, put
 from reconciler.core.normalize import normalize
 from reconciler.core.quantities import canonical_quantity
 from reconciler.core.redact import redact
 from reconciler.core.secret import HIDDEN, scrub
+from reconciler.core.server_side_apply import unstated
 
 # A deadline would test the machine.
 
@@ -438,12 +448,24 @@ def test_a_takeover_keeps_every_path_and_leaves_nothing_to_take(applied, created
     assert patch is not None
     after = put(live, patch[1]["value"], "metadata", "managedFields")
     roots = {()}
-    assert owned_paths(after, "us") - roots == owned_paths(live, "us") - roots
-    assert owned_paths(after, "them") == owned_paths(live, "them")
+    assert owned_by(after, "us") - roots == owned_by(live, "us") - roots
+    assert owned_by(after, "them") == owned_by(live, "them")
     assert created_to_applied(after, manager="us") is None
+
+
+def owned_by(live, manager):
+    """Return the paths of all entries of a manager, one by one."""
+    entries = [entry for entry in entries_of(live) if is_by(entry, (manager,))]
+    return {path for entry in entries for path in paths(fields_of(entry))}
+
+
+@given(FIELDS, FIELDS)
+def test_field_sets_are_sets_of_paths(one, other):
+    assert set(paths(union(one, other))) == {*paths(one), *paths(other)}
+    assert set(paths(difference(one, other))) == {*paths(one)} - {*paths(other)}
 
 
 @given(FIELDS, OBJECTS)
 def test_what_is_stated_as_it_lives_is_never_unstated(fields, held):
     live = {**held, **managed(("us", "Update", fields))}
-    assert unstated_paths(live, manager="us", stated=live) == frozenset()
+    assert unstated(owned(live, "us"), live=live, stated=live) == frozenset()

@@ -19,9 +19,8 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
-from reconciler.core import keys, names
+from reconciler.core import field_set, keys, names
 from reconciler.core.errors import NotServed
-from reconciler.core.managed_fields import owned_paths
 from reconciler.core.manifest import Manifest, get_text, is_deleting, name_of, uid_of
 from reconciler.core.refs import (
     CLUSTER_ROLE,
@@ -167,7 +166,7 @@ def _text(found: _Found) -> str:
 
 def _leaves(live: Manifest) -> set[tuple[str, ...]]:
     """Return the fields that are ours; whether by POST or by apply is a matter of history."""
-    paths = {path for manager in _OURS for path in owned_paths(live, manager)}
+    paths = set(field_set.paths(field_set.owned(live, *_OURS)))
     inner = {path[:length] for path in paths for length in range(len(path))}
     return {path for path in paths - inner if path[-1] != "f:kubernetes.io/metadata.name"}
 

@@ -10,11 +10,11 @@ from itertools import count
 from typing import Any
 
 from konnector.decisions import instance
+from konnector.decisions.copies import trimmed_copy
 from konnector.decisions.instance import Read, Seen
 from konnector.decisions.orphans import Terms
 from konnector.decisions.pair import Pair
 from konnector.decisions.sides import APP_CLUSTER
-from konnector.decisions.trimming import trimmed_copy
 from reconciler.core import keys
 from reconciler.core.decision import Apply, Create, Decision, Delete, JsonPatch, Patch
 from reconciler.core.manifest import resource_version_of

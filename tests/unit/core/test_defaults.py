@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.core import server_side_apply
 from reconciler.core.defaults import with_defaults
-from reconciler.core.managed_fields import readable, unstated_paths
+from reconciler.core.field_set import owned, readable
 from reconciler.core.manifest import covers, drop, get
 from reconciler.core.normalize import normalize
 
@@ -25,7 +26,8 @@ def label(pair):
 @pytest.mark.parametrize("pair", POSTED, ids=label)
 def test_a_new_object_has_not_drifted(pair):
     stated = with_defaults(pair["stated"])
-    unstated = unstated_paths(pair["live"], manager="klutchctl", stated=stated)
+    live = pair["live"]
+    unstated = server_side_apply.unstated(owned(live, "klutchctl"), live=live, stated=stated)
     assert sorted(map(readable, unstated)) == []
     assert covers(normalize(pair["live"]), normalize(stated))
 
@@ -64,7 +66,9 @@ DROPPED = {
 def test_a_field_that_is_no_longer_stated_is_seen(kind, path, want):
     pair = of_kind(kind)
     stated = with_defaults(drop(pair["stated"], *path))
-    unstated = set(map(readable, unstated_paths(pair["live"], manager="klutchctl", stated=stated)))
+    live = pair["live"]
+    paths = server_side_apply.unstated(owned(live, "klutchctl"), live=live, stated=stated)
+    unstated = set(map(readable, paths))
     if want is None:
         # The default takes its place, and differs.
         assert not covers(pair["live"], stated)

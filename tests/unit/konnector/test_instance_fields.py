@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from konnector.decisions.copies import trimmed_copy
 from konnector.decisions.instance import Read
-from konnector.decisions.trimming import trimmed_copy
 from reconciler.core.decision import Apply, Decision
 from reconciler.core.manifest import get, put
 from tests.support.instance_objects import (
@@ -101,7 +101,7 @@ def test_what_others_wrote_inside_of_what_was_empty_is_told_by_one_field():
     entries = [entry("klutch.anynines.com", **ours), entry("provider", **theirs)]
     kept = get(trimmed_copy(copy({"managedFields": entries})), "metadata", "managedFields")
     told_of: Any = {"f:spec": {"f:m": {"f:x": {}}}}
-    assert kept == [entries[0], {"manager": "provider", "fieldsV1": told_of}]
+    assert kept == [entries[0], {"manager": "", "fieldsV1": told_of}]
 
 
 def test_what_the_original_applied_with_all_it_saw_is_not_applied_again():

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.apply.bodies import applied
 from reconciler.core import keys
+from reconciler.core.server_side_apply import body
 
 
 def live(fields, *, manager=keys.MANAGER_CLI, operation="Apply", **content):
@@ -75,12 +75,12 @@ CASES = {
 
 @pytest.mark.parametrize(("held", "wanted", "whole", "spec"), CASES.values(), ids=CASES.keys())
 def test_the_body(held, wanted, whole, spec):
-    assert applied(held, wanted, whole=whole or wanted)["spec"] == spec
+    assert body(held, wanted, whole=whole or wanted, manager=keys.MANAGER_CLI)["spec"] == spec
 
 
 def test_the_body_fits_only_the_object_that_was_read():
-    body = applied(live({}, spec={}), stated(spec={}), whole=stated(spec={}))
-    assert body["metadata"] == {
+    sent = body(live({}, spec={}), stated(spec={}), whole=stated(spec={}), manager=keys.MANAGER_CLI)
+    assert sent["metadata"] == {
         "name": "x",
         "namespace": "ns",
         "uid": "u-1",
@@ -92,6 +92,6 @@ def test_an_adoption_takes_nothing_away():
     held = live({**SPEC_A, "f:metadata": {"f:labels": {"f:old": {}}}}, spec={"a": 1})
     held["metadata"]["labels"] = {"old": "1"}
     marks: Any = {"apiVersion": "v1", "kind": "Thing", "metadata": {"labels": {"new": "2"}}}
-    body: Any = applied(held, marks, whole=held)
-    assert body["metadata"]["labels"] == {"old": "1", "new": "2"}
-    assert body["spec"] == {"a": 1}
+    sent: Any = body(held, marks, whole=held, manager=keys.MANAGER_CLI)
+    assert sent["metadata"]["labels"] == {"old": "1", "new": "2"}
+    assert sent["spec"] == {"a": 1}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.manifest import canonical
-from reconciler.core.merge import merge_diff
+from reconciler.core.patches import merge_diff
 
 CASES: dict[str, tuple[Any, Any, Any]] = {
     "equal": ({"a": 1}, {"a": 1}, {}),
@@ -23,6 +23,8 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
     "a map for a list": ({"l": [1]}, {"l": {"a": 1}}, {"l": {"a": 1}}),
     "true is not 1": ({"a": 1}, {"a": True}, {"a": True}),
     "not inside a list either": ({"a": [{"b": 0}]}, {"a": [{"b": False}]}, {"a": [{"b": False}]}),
+    "a null in an item is absence": ({"l": [{"a": None}]}, {"l": [{}]}, {}),
+    "and is not sent": ({"l": []}, {"l": [{"a": None}]}, {"l": [{}]}),
     "1.0 is 1": ({"a": 1.0}, {"a": 1}, {}),
 }
 
@@ -68,6 +70,8 @@ def _patched(target, patch):
 
 
 def _without_nulls(value):
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {key: _without_nulls(item) for key, item in value.items() if item is not None}
