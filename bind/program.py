@@ -24,6 +24,7 @@ from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
 from reconciler.controller.elections import Elections
 from reconciler.controller.events import Recorder, Source
+from reconciler.controller.executor import Executor
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.leadership import Leadership
 from reconciler.controller.lease import Again, Lease, Times, holder_here
@@ -171,7 +172,8 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         quotas=settings.bounds.has_quotas,
         template_namespace=settings.template_namespace,
     )
-    acting = Acting(cluster, fence, recorder, clock.now)
+    executor = Executor({cluster.name: cluster}, fence, manager=keys.MANAGER_BACKEND, now=clock.now)
+    acting = Acting(cluster, executor, recorder, clock.now)
     lease = Lease(
         leases,
         Ref(leases.name, LEASE, lease_namespace, names.BACKEND_LEASE),

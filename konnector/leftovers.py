@@ -13,8 +13,6 @@ from typing import Final, Protocol
 
 from konnector.controllers.bindings import key_of
 from konnector.decisions import crd, drain
-from konnector.decisions.sides import APP_CLUSTER
-from konnector.hands import Hands
 from konnector.provider import Provider
 from konnector.tools import Tools
 from reconciler.controller.tasks import unless
@@ -55,7 +53,7 @@ class Leftovers:
     ) -> None:
         self._tools, self._home, self._space = tools, home, space
         self._bindings, self._kind, self._providers = bindings, bindings.kind, providers
-        self._hands = Hands({APP_CLUSTER: tools.app}, tools.fence)
+        self._executor = tools.executor()
         self._stop = asyncio.Event()
 
     def stop(self) -> None:
@@ -132,7 +130,7 @@ class Leftovers:
             log.warning(
                 "instances of a kind that is bound no more are let go", extra={"kind": name}
             )
-            await self._hands.carry_out(Decision(tasks=tasks), ())
+            await self._executor.execute(Decision(tasks=tasks))
         return stranger
 
     async def _stranger(self) -> str:

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from konnector.decisions.reserved import is_reserved
 from konnector.guardian import Guardian
-from konnector.hands import Hands
 from konnector.homes import Homes
 from reconciler.controller.clock import Clock
+from reconciler.controller.executor import Executor
 from reconciler.controller.metrics import Metrics
 from reconciler.core.decision import Note
 from reconciler.core.manifest import Manifest
@@ -28,7 +28,7 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The two clusters, the space, and the hands that write. `want` asks for a mapping.
+    """The two clusters, the space, and what writes to them. `want` asks for a mapping.
 
     `namespaces` are those of the app cluster, of which metadata are held, `own_namespace` is the
     konnector's there. `orphaned(resource)` is called when there is something else to say of its
@@ -45,7 +45,7 @@ class Link:
     want: Callable[[str], None]
     orphaned: Callable[[str], None]
     guards: Guardian
-    hands: Hands
+    executor: Executor
     recorder: Recorder
     clock: Clock
     metrics: Metrics

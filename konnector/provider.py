@@ -11,9 +11,7 @@ from konnector.controllers.exports import Exports
 from konnector.controllers.namespaces import Namespaces
 from konnector.decisions import binding, export
 from konnector.decisions.claimed import Rival
-from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from konnector.guardian import Guardian
-from konnector.hands import Hands
 from konnector.homes import APP_NAMESPACE, Homes
 from konnector.link import Link, Troubles
 from konnector.probing import Probed
@@ -22,6 +20,7 @@ from konnector.reach import Reach
 from konnector.syncs import Syncs, Wanted
 from konnector.tools import Tools
 from reconciler.controller.controller import Controller
+from reconciler.controller.executor import Executor
 from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core.decision import Note
 from reconciler.core.errors import ClusterError
@@ -231,8 +230,8 @@ class _Serving:
     ) -> None:
         views, plane, guardian = provider.views, provider.plane, provider.guardian
         self._tools = tools
-        hands = Hands({APP_CLUSTER: tools.app, CONTROL_PLANE: plane}, tools.fence)
-        self.link = _link(provider, tools, hands, orphaned=around.changed)
+        executor = tools.executor(plane)
+        self.link = _link(provider, tools, executor, orphaned=around.changed)
         self.link.troubles.follow(around.changed)
         self.syncs = Syncs(self.link, rival=around.rival, changed=partial(around.changed, ""))
         heart = ClusterBindings(
@@ -240,7 +239,7 @@ class _Serving:
             plane,
             views,
             guardian,
-            hands,
+            executor,
             targets=around.targets,
             is_wanted=around.is_wanted,
             in_use=lambda: provider.in_use,
@@ -248,13 +247,15 @@ class _Serving:
             outcome=outcome,
             tell=around.tell,
         )
-        exports = Exports(tools, plane, views, binding=around.binding, syncs=self.syncs.wants)
+        exports = Exports(
+            tools, plane, views, executor, binding=around.binding, syncs=self.syncs.wants
+        )
         namespaces = Namespaces(
             tools,
             plane,
             views,
             guardian,
-            hands,
+            executor,
             self.syncs,
             binding=around.binding,
             tell=around.tell,
@@ -291,7 +292,7 @@ class _Serving:
 
 
 def _link(
-    provider: Provider, tools: Tools, hands: Hands, *, orphaned: Callable[[str], None]
+    provider: Provider, tools: Tools, executor: Executor, *, orphaned: Callable[[str], None]
 ) -> Link:
     return Link(
         app=tools.app,
@@ -304,7 +305,7 @@ def _link(
         want=provider.look_at_namespace,
         orphaned=orphaned,
         guards=provider.guardian,
-        hands=hands,
+        executor=executor,
         recorder=tools.recorder,
         clock=tools.clock,
         metrics=tools.metrics,

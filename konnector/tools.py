@@ -7,8 +7,10 @@ from typing import Protocol, TypeAlias
 
 from konnector.link import Recorder
 from reconciler.controller.clock import Clock
+from reconciler.controller.executor import Executor
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.metrics import Metrics
+from reconciler.core import keys
 from reconciler.kube.cache.store import Store
 from reconciler.kube.cache.whole_objects import Bodies
 from reconciler.kube.cluster import Cluster
@@ -52,3 +54,9 @@ class Tools:
     control_plane_mode: bool
     own_namespace: str
     orphan_grace: timedelta | None = None
+
+    def executor(self, *clusters: Cluster) -> Executor:
+        """Return what carries decisions out in the app cluster and in these clusters."""
+        reached = {cluster.name: cluster for cluster in (self.app, *clusters)}
+        manager = keys.MANAGER_KONNECTOR
+        return Executor(reached, self.fence, manager=manager, now=self.clock.now)

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from reconciler.controller.executor import carry_out
-from reconciler.controller.fence import WriteFence
-from reconciler.core import keys
+from reconciler.controller.executor import Executor, Observed
 from reconciler.core.decision import Decision, Note
 from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import Ref
@@ -40,7 +38,7 @@ class Acting:
     """What all controllers of one backend act with."""
 
     cluster: Cluster
-    fence: WriteFence
+    executor: Executor
     recorder: Recorder
     now: Callable[[], datetime]
 
@@ -49,19 +47,10 @@ class Acting:
     ) -> timedelta | None:
         """Do what was decided about a live object of a view; return when to look again.
 
-        Raises what `perform.carry_out` raises; then its backoff says when.
+        Raises what `Executor.execute` raises; then the queue says when.
         """
         ref = ref_of(self.cluster.name, recent.view.ref.kind, live)
         for note in decision.notes:
             self.recorder.tell(ref, live, note)
-        await carry_out(
-            self.cluster,
-            live,
-            ref,
-            decision,
-            manager=keys.MANAGER_BACKEND,
-            now=self.now(),
-            may_write=self.fence,
-            recent=recent,
-        )
+        await self.executor.execute(decision, Observed(ref, live), recents=(recent,))
         return decision.again

@@ -15,7 +15,7 @@ from konnector.named_views import NamedViews
 from konnector.provider import Provider
 from konnector.syncs import Wanted
 from konnector.tools import Queue, Tools
-from reconciler.controller.executor import carry_out
+from reconciler.controller.executor import Observed
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.manifest import (
@@ -213,7 +213,7 @@ class Bindings:
             return None
         if seen.unsure and not self._is_patient(key, _LONG_PATIENCE):
             return None
-        await provider.link.hands.carry_out(decision, ())
+        await provider.link.executor.execute(decision)
         return decision.again
 
     def _is_withdrawn(self) -> bool:
@@ -279,21 +279,12 @@ class Bindings:
         await provider.want(key_of(live), wanted)
 
     async def _write(self, live: Manifest, decision: Decision, provider: Provider | None) -> None:
-        reached = [self._tools.app, *([provider.plane] if provider is not None else ())]
+        planes = [provider.plane] if provider is not None else []
         ref = ref_of(self._home.name, self._kind, live)
         for note in decision.notes:
             self._tools.recorder.tell(ref, live, note)
-        await carry_out(
-            self._home,
-            live,
-            ref,
-            decision,
-            manager=keys.MANAGER_KONNECTOR,
-            now=self._now(),
-            may_write=self._tools.fence,
-            elsewhere={cluster.name: cluster for cluster in reached},
-            recent=self._recent,
-        )
+        executor = self._tools.executor(*planes, self._home)
+        await executor.execute(decision, Observed(ref, live), recents=(self._recent,))
 
     async def _is_unowned(self) -> bool:
         """Tell whether the app cluster's garbage collector would miss the owner of a CRD.

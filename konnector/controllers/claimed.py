@@ -14,8 +14,7 @@ from konnector.decisions import claimed, orphans
 from konnector.decisions.claimed import Rival, Seen
 from konnector.decisions.claims import Rule
 from konnector.decisions.copies import owner_of
-from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
-from konnector.hands import Known
+from konnector.decisions.sides import APP_CLUSTER
 from konnector.link import Link
 from konnector.service_views import NAME, Sort
 from konnector.telling import is_refusal
@@ -162,8 +161,7 @@ class Claimed:
         if any(isinstance(one, Delete) for task in decision.tasks for one in task.steps):
             self._present.discard(place)  # that it goes is not the developer's word
         try:
-            known = (Known(APP_CLUSTER, self._sides.here), Known(CONTROL_PLANE, there))
-            await self._link.hands.carry_out(decision, known)
+            await self._link.executor.execute(decision, recents=(self._sides.here, there))
         except ClusterError as error:
             if is_refusal(error):
                 self._tell(seen, Note("SyncDenied", f"It is not synced: {error}", "Warning"))

@@ -11,13 +11,12 @@ from konnector.decisions import cluster_binding, secret
 from konnector.decisions.cluster_binding import Seen
 from konnector.decisions.version import konnector_version
 from konnector.guardian import Guardian
-from konnector.hands import Hands
 from konnector.probing import Probed
 from konnector.provider_views import ProviderViews
 from konnector.tools import Tools
 from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.controller.executor import carry_out
-from reconciler.core import keys, names
+from reconciler.controller.executor import Executor, Observed
+from reconciler.core import names
 from reconciler.core.decision import Decision, Note
 from reconciler.core.errors import Conflict, KlutchError
 from reconciler.core.manifest import Manifest, ref_of
@@ -45,7 +44,7 @@ class ClusterBindings:
         plane: Cluster,
         views: ProviderViews,
         guardian: Guardian,
-        hands: Hands,
+        executor: Executor,
         *,
         targets: Callable[[], Mapping[ObjectKey, Manifest | None]],
         is_wanted: Callable[[ObjectKey], Awaitable[bool]],
@@ -55,7 +54,7 @@ class ClusterBindings:
         tell: Callable[[Note], None],
     ) -> None:
         self._tools, self._plane, self._views = tools, plane, views
-        self._guardian, self._hands = guardian, hands
+        self._guardian, self._executor = guardian, executor
         self._targets, self._is_wanted = targets, is_wanted
         self._in_use, self._outcome = in_use, outcome
         self._probe, self._tell = probe, tell
@@ -88,20 +87,12 @@ class ClusterBindings:
         ref = ref_of(self._plane.name, CLUSTER_BINDING, live)
         for note in decision.notes:
             self._tell(note)
-        await carry_out(
-            self._plane,
-            live,
-            ref,
-            decision,
-            manager=keys.MANAGER_KONNECTOR,
-            now=self._tools.clock.now(),
-            may_write=self._tools.fence,
-            recent=self._views.recent_cluster_bindings,
-        )
+        recents = (self._views.recent_cluster_bindings,)
+        await self._executor.execute(decision, Observed(ref, live), recents=recents)
         if self._guardian.stranger():
             return decision.again
-        await self._hands.carry_out(cluster_binding.mirror(await self._still_wanted(seen)), ())
-        await self._hands.carry_out(self._guardian.records(), ())
+        await self._executor.execute(cluster_binding.mirror(await self._still_wanted(seen)))
+        await self._executor.execute(self._guardian.records())
         refused = bool(seen.verdict)
         return min(_AGAIN, decision.again or _AGAIN) if refused else decision.again
 

@@ -8,8 +8,7 @@ from konnector.decisions.export import Seen
 from konnector.provider_views import ProviderViews
 from konnector.tools import Tools
 from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.controller.executor import carry_out
-from reconciler.core import keys
+from reconciler.controller.executor import Executor, Observed
 from reconciler.core.manifest import Manifest, is_deleting, ref_of
 from reconciler.kube.cluster import Cluster
 
@@ -25,11 +24,13 @@ class Exports:
         tools: Tools,
         plane: Cluster,
         views: ProviderViews,
+        executor: Executor,
         *,
         binding: Callable[[str], Manifest | None],
         syncs: Callable[[str], bool],
     ) -> None:
         self._tools, self._plane, self._views = tools, plane, views
+        self._executor = executor
         self._binding, self._syncs = binding, syncs
 
     async def reconcile(self, key: str) -> timedelta | None:
@@ -38,20 +39,14 @@ class Exports:
         if live is None:
             return None
         crd = await self._tools.bodies.get("", key)
-        now = self._tools.clock.now()
         binding = self._binding(key)
         # One that is on its way out is synced for as long as somebody has to carry deletions.
         ending = binding is not None and is_deleting(binding)
         syncing = not ending or self._syncs(key)
         seen = Seen(export=live, binding=binding, crd=crd, syncing=syncing)
-        await carry_out(
-            self._plane,
-            live,
-            ref_of(self._plane.name, API_SERVICE_EXPORT, live),
-            export.decide(seen, now=now),
-            manager=keys.MANAGER_KONNECTOR,
-            now=now,
-            may_write=self._tools.fence,
-            recent=self._views.recent_exports,
+        await self._executor.execute(
+            export.decide(seen, now=self._tools.clock.now()),
+            Observed(ref_of(self._plane.name, API_SERVICE_EXPORT, live), live),
+            recents=(self._views.recent_exports,),
         )
         return None

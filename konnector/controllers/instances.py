@@ -11,9 +11,7 @@ from konnector.decisions import copies, guard, instance, orphans
 from konnector.decisions.copies import trimmed_copy
 from konnector.decisions.instance import Read, Seen
 from konnector.decisions.pair import Pair
-from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from konnector.deletions import Deletions
-from konnector.hands import Known
 from konnector.link import Link
 from konnector.losses import Losses
 from konnector.service_views import NAME, Sort
@@ -314,9 +312,8 @@ class Instances:
         if not decision.tasks:
             self._say(seen, "".join(note.message for note in decision.notes if seen.taken))
             return
-        known = (Known(APP_CLUSTER, self._sides.here), Known(CONTROL_PLANE, there))
         try:
-            await link.hands.carry_out(decision, known)
+            await link.executor.execute(decision, recents=(self._sides.here, there))
         except ClusterError as error:
             if is_refusal(error):
                 self._tell(seen, _denied(error))
@@ -338,7 +335,7 @@ class Instances:
             terms = self._link.guards.terms(self.pair.kind.resource)
             seen = Seen(place, place, claim, None, terms, self._link.now())
             decision, seen = await self._decided(seen)
-            await self._link.hands.carry_out(decision, (Known(APP_CLUSTER, self._sides.here),))
+            await self._link.executor.execute(decision, recents=(self._sides.here,))
 
     def _copy_place(self, place: ObjectKey) -> ObjectKey:
         if not self.pair.kind.namespaced:

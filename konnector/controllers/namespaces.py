@@ -8,12 +8,12 @@ from typing import Final
 from konnector.decisions import crd, namespace, orphans
 from konnector.decisions.namespace import Removal, Seen
 from konnector.guardian import Guardian
-from konnector.hands import Hands
 from konnector.link import Troubles
 from konnector.provider_views import ProviderViews
 from konnector.syncs import Syncs
 from konnector.tools import Tools
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE, released_kinds
+from reconciler.controller.executor import Executor
 from reconciler.core import keys
 from reconciler.core.decision import Note
 from reconciler.core.errors import AlreadyExists, ClusterError, NotServed
@@ -39,7 +39,7 @@ class Namespaces:
         plane: Cluster,
         views: ProviderViews,
         guardian: Guardian,
-        hands: Hands,
+        executor: Executor,
         syncs: Syncs,
         *,
         binding: Callable[[str], Manifest | None],
@@ -47,7 +47,7 @@ class Namespaces:
         troubles: Troubles,
     ) -> None:
         self._tools, self._plane, self._views = tools, plane, views
-        self._guardian, self._hands, self._syncs = guardian, hands, syncs
+        self._guardian, self._executor, self._syncs = guardian, executor, syncs
         self._binding, self._tell, self._troubles = binding, tell, troubles
         self._resource = API_SERVICE_NAMESPACE.resource
         self._ward = guardian.ward(self._resource)
@@ -83,7 +83,7 @@ class Namespaces:
         if self._guardian.stranger():
             return _HELD
         try:
-            await self._hands.carry_out(decision, ())
+            await self._executor.execute(decision)
         except AlreadyExists:
             return None  # its event is on the way
         return decision.again

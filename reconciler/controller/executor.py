@@ -1,13 +1,13 @@
-"""Carries out what was decided about one object, and tells in its status what failed.
+"""Carries out decisions: steps become writes, and what came of them becomes status.
 
-Refuses to know why something was decided, and when to try again.
+Refuses to know why something was decided, and when to try again: where a task failed, its error
+says so, and the decision's `again` counts for nothing.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from reconciler.controller.fence import WriteFence
 from reconciler.core.decision import (
@@ -38,155 +38,226 @@ from reconciler.kube.cluster import Preconditions, Propagation, Writer
 if TYPE_CHECKING:
     from reconciler.core.conditions import Cause
 
-NOWHERE_ELSE: Final[Mapping[str, Writer]] = MappingProxyType({})
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The object that a decision is about, as it was when that was made."""
+
+    ref: Ref
+    live: Manifest
 
 
-async def carry_out(  # noqa: PLR0913 - each is told by another part of a controller
-    cluster: Writer,
-    live: Manifest,
-    ref: Ref,
-    decision: Decision,
-    *,
-    manager: str,
-    now: datetime,
-    may_write: WriteFence,
-    elsewhere: Mapping[str, Writer] = NOWHERE_ELSE,
-    recent: ReadYourWrites | None = None,
-) -> None:
-    """Attempt all tasks and write the status; then raise the first KlutchError that was met.
+def any_step(step: Step) -> bool:
+    """Allow every step."""
+    del step
+    return True
 
-    `live` is the object `ref` that was looked at, in `cluster`; steps that name another cluster
-    go to that one of `elsewhere`. `recent` is told what writes to the object itself answered. The
-    status is written also where a task failed (protocol-bind.md F5), with the condition of the
-    task's Cause and the error as its message, but without `decision.fields`.
-    A task that met a Conflict was decided on old facts, so nothing is said about it: its
-    condition stays as it is until the next look, which is at once. Steps on the object itself
-    follow its resourceVersion from one to the next, and so does the status. Raises Stopped as
-    soon as nothing may be written any more.
+
+class Executor:
+    """Writes to clusters, by their names, while the fence is open.
+
+    `manager` is the field manager. `allow` tells whether a step may be sent; a task ends before one
+    that may not, without an error.
     """
-    clusters = {**elsewhere, ref.cluster: cluster}
-    work = _Work(clusters, ref, live, manager=manager, fence=may_write, recent=recent)
-    for task in decision.tasks:
-        await work.attempt(task)
-    await work.tell(decision, now)
-    if work.errors:
-        raise work.errors[0]
-
-
-class _Work:
-    """What became of the tasks so far, and the object as our last write to it left it."""
 
     def __init__(
         self,
         clusters: Mapping[str, Writer],
-        ref: Ref,
-        live: Manifest,
+        fence: WriteFence,
         *,
         manager: str,
-        fence: WriteFence,
-        recent: ReadYourWrites | None,
+        now: Callable[[], datetime],
+        allow: Callable[[Step], bool] = any_step,
     ) -> None:
-        self._clusters, self._ref, self._manager, self._fence = clusters, ref, manager, fence
-        self._recent = recent
-        self._decided_on = resource_version_of(live)
-        self._live: Manifest | None = live
-        self._only_ours = True  # whether nobody else wrote between what was seen and `_live`
-        self._failed: list[tuple[Cause, str]] = []
-        self._outdated: set[str] = set()
-        self.errors: list[KlutchError] = []
+        self.clusters, self.fence, self.manager = clusters, fence, manager
+        self.now, self.allow = now, allow
+
+    async def execute(
+        self,
+        decision: Decision,
+        about: Observed | None = None,
+        *,
+        recents: Sequence[ReadYourWrites] = (),
+    ) -> None:
+        """Attempt all tasks and write the status; then raise the first KlutchError that was met.
+
+        Steps on one object follow its resourceVersion from one to the next, and so does the status
+        of the object that the decision is about; without one, no status is written. The views of
+        `recents` take in what writes to their objects answered.
+
+        The status is written also where a task failed (protocol-bind.md F5), with the condition of
+        the task's Cause and the error as its message, but without `decision.fields`. A task that
+        met a Conflict was decided on old facts, so nothing is said about it: its condition stays as
+        it is until the next look, which is at once. Raises Stopped as soon as nothing may be
+        written any more.
+        """
+        execution = _Execution(self, recents, about)
+        for task in decision.tasks:
+            await execution.attempt(task)
+        if about is not None:
+            await execution.write_status(about.ref, decision)
+        if execution.errors:
+            raise execution.errors[0]
+
+
+@dataclass(slots=True)
+class _Execution:
+    """One execution: what became of the tasks so far, and of the objects that they wrote."""
+
+    executor: Executor
+    recents: Sequence[ReadYourWrites]
+    about: Observed | None
+    live: Manifest | None = None  # what `about` is now, as far as we know; None once it is gone
+    # What an object's resourceVersion was when it was decided about, and is after our writes.
+    versions: dict[Ref, tuple[str, str]] = field(default_factory=dict)
+    errors: list[KlutchError] = field(default_factory=list)
+    failed: list[tuple["Cause", str]] = field(default_factory=list)
+    undecided: set[str] = field(default_factory=set)  # types of conditions
+    complete: bool = True  # whether all steps were done
+
+    def __post_init__(self) -> None:
+        if self.about is not None:
+            self.live = self.about.live
 
     async def attempt(self, task: Task) -> None:
-        """Do the steps in order, up to the first that fails."""
+        """Do the steps in order, up to the first that fails or may not be sent."""
         try:
             for step in task.steps:
-                await self._do(step)
+                if not self.executor.allow(step):
+                    self._leave(task)
+                    return
+                await self._send(step)
         except KlutchError as error:
             self.errors.append(error)
-            if task.failure is None:
-                return
-            if error.retry is Retry.NOW:
-                self._outdated.add(task.failure.type)
+            if error.retry is Retry.NOW or task.failure is None:
+                self._leave(task)
             else:
-                self._failed.append((task.failure, str(error)))
+                self.complete = False
+                self.failed.append((task.failure, str(error)))
 
-    async def tell(self, decision: Decision, now: datetime) -> None:
+    async def write_status(self, ref: Ref, decision: Decision) -> None:
         """Write the status, if the object is still there and does not say all of that."""
-        if self._live is None:
+        if self.live is None:
             return
-        certain = tuple(one for one in decision.conditions if one.type not in self._outdated)
-        fields = {} if self.errors else decision.fields
+        conditions = tuple(one for one in decision.conditions if one.type not in self.undecided)
+        fields = decision.fields if self.complete else {}
         patch = status_patch(
-            self._live,
-            self._ref,
-            replace(decision, conditions=certain, fields=fields),
-            failed=self._failed,
-            now=now,
+            self.live,
+            ref,
+            replace(decision, conditions=conditions, fields=fields),
+            failed=self.failed,
+            now=self.executor.now(),
         )
         if patch is not None:
             await self.attempt(Task((patch,)))
 
-    async def _do(self, step: Step) -> None:
-        clusters, manager = self._clusters, self._manager
+    def _leave(self, task: Task) -> None:
+        """Leave the condition of a task as it is."""
+        self.complete = False
+        if task.failure is not None:
+            self.undecided.add(task.failure.type)
+
+    async def _send(self, step: Step) -> None:
         match step:
             case Create(kind, manifest, where):
-                writer = clusters[where or self._ref.cluster]
-                await self._fence.write(lambda: writer.create(manifest, kind, manager=manager))
+                await self._create(kind, manifest, self._cluster(where))
             case Apply(kind, manifest, where):
-                place = where or self._ref.cluster
-                answer = await self._fence.write(
-                    lambda: clusters[place].apply(manifest, kind, manager=manager, force=True)
-                )
-                self._note(_ref_of(place, kind, manifest), answer, stated="")
+                await self._apply(kind, manifest, self._cluster(where))
             case Patch(ref, body, subresource):
                 await self._patch(ref, body, subresource)
             case JsonPatch(ref, operations):
-                answer = await self._fence.write(
-                    lambda: clusters[ref.cluster].json_patch(ref, operations, manager=manager)
-                )
-                self._note(ref, answer, stated="")
+                await self._json_patch(ref, operations)
             case Delete():
                 await self._delete(step)
             case _:
                 assert_never(step)
 
-    async def _patch(self, ref: Ref, body: Manifest, subresource: str) -> None:
-        stated = self._current(ref, get_text(body, "metadata", "resourceVersion"))
-        patch = put(body, stated, "metadata", "resourceVersion") if stated else body
-        answer = await self._fence.write(
-            lambda: self._clusters[ref.cluster].merge_patch(
-                ref, patch, manager=self._manager, subresource=subresource
-            )
+    def _cluster(self, named: str) -> str:
+        return named or (self.about.ref.cluster if self.about is not None else "")
+
+    async def _create(self, kind: Kind, manifest: Manifest, cluster: str) -> None:
+        writer, manager = self.executor.clusters[cluster], self.executor.manager
+        answer = await self.executor.fence.write(
+            lambda: writer.create(manifest, kind, manager=manager)
         )
-        self._note(ref, answer, stated=stated)
+        self._remember(cluster, kind, answer)
+
+    async def _apply(self, kind: Kind, manifest: Manifest, cluster: str) -> None:
+        writer, manager = self.executor.clusters[cluster], self.executor.manager
+        ref = Ref(cluster, kind, *identity_of(manifest))
+        body = self._with_current_version(ref, manifest)
+        answer = await self.executor.fence.write(
+            lambda: writer.apply(body, kind, manager=manager, force=True)
+        )
+        self._follow(ref, resource_version_of(manifest), answer)
+
+    async def _patch(self, ref: Ref, body: Manifest, subresource: str) -> None:
+        writer, manager = self.executor.clusters[ref.cluster], self.executor.manager
+        patch = self._with_current_version(ref, body)
+        answer = await self.executor.fence.write(
+            lambda: writer.merge_patch(ref, patch, manager=manager, subresource=subresource)
+        )
+        self._follow(ref, resource_version_of(body), answer)
+
+    async def _json_patch(self, ref: Ref, operations: tuple[Manifest, ...]) -> None:
+        writer, manager = self.executor.clusters[ref.cluster], self.executor.manager
+        answer = await self.executor.fence.write(
+            lambda: writer.json_patch(ref, operations, manager=manager)
+        )
+        self._follow(ref, _tested_version(operations), answer)
 
     async def _delete(self, step: Delete) -> None:
-        version = self._current(step.ref, step.resource_version)
-        conditions = Preconditions(step.uid, version or None)
-        await self._fence.write(
-            lambda: self._clusters[step.ref.cluster].delete(
-                step.ref, preconditions=conditions, propagation=Propagation.BACKGROUND
+        ref, writer = step.ref, self.executor.clusters[step.ref.cluster]
+        version = self._current_version(ref, step.resource_version)
+        preconditions = Preconditions(step.uid, version or None)
+        await self.executor.fence.write(
+            lambda: writer.delete(
+                ref, preconditions=preconditions, propagation=Propagation.BACKGROUND
             )
         )
-        if step.ref == self._ref:
-            self._live = None
+        for recent in self.recents:
+            if _shows(recent, ref.cluster, ref.kind):
+                recent.deleted(ref.namespace, ref.name, version)
+        if self.about is not None and ref == self.about.ref:
+            self.live = None
 
-    def _current(self, ref: Ref, stated: str) -> str:
+    def _with_current_version(self, ref: Ref, body: Manifest) -> Manifest:
+        stated = resource_version_of(body)
+        current = self._current_version(ref, stated)
+        return body if current == stated else put(body, current, "metadata", "resourceVersion")
+
+    def _current_version(self, ref: Ref, stated: str) -> str:
         """Return the resourceVersion that a step means which was decided on `stated`."""
-        if ref != self._ref or self._live is None or not self._only_ours:
-            return stated
-        return resource_version_of(self._live) if stated == self._decided_on else stated
+        decided_on, current = self.versions.get(ref, ("", ""))
+        return current if stated and stated == decided_on else stated
 
-    def _note(self, ref: Ref, answer: Manifest, *, stated: str) -> None:
-        """Take what a write to the object itself answered as the object."""
-        if ref != self._ref or self._live is None:
-            return
-        if self._recent is not None:
-            self._recent.wrote(answer)
-        before = resource_version_of(self._live)
-        self._only_ours &= before in (stated, resource_version_of(answer))
-        gone = is_deleting(answer) and not finalizers_of(answer)
-        self._live = None if gone else answer
+    def _follow(self, ref: Ref, stated: str, answer: Manifest) -> None:
+        """Note which resourceVersion an object has after a write that was decided on `stated`.
+
+        What somebody else wrote before a write without precondition is not to be overlooked, so
+        such a write is not followed.
+        """
+        if stated:
+            decided_on, _ = self.versions.get(ref, (stated, ""))
+            self.versions[ref] = (decided_on, resource_version_of(answer))
+        self._remember(ref.cluster, ref.kind, answer)
+        if self.about is not None and ref == self.about.ref and self.live is not None:
+            gone = is_deleting(answer) and not finalizers_of(answer)
+            self.live = None if gone else answer
+
+    def _remember(self, cluster: str, kind: Kind, answer: Manifest) -> None:
+        for recent in self.recents:
+            if _shows(recent, cluster, kind):
+                recent.wrote(answer)
 
 
-def _ref_of(cluster: str, kind: Kind, manifest: Manifest) -> Ref:
-    return Ref(cluster, kind, *identity_of(manifest))
+def _shows(recent: ReadYourWrites, cluster: str, kind: Kind) -> bool:
+    shown = recent.view.ref
+    return shown.cluster == cluster and shown.kind == kind
+
+
+def _tested_version(operations: Sequence[Manifest]) -> str:
+    """Return the resourceVersion that a JSON patch has as its precondition, or ""."""
+    tests = (one for one in operations if one.get("op") == "test")
+    versions = (one for one in tests if one.get("path") == "/metadata/resourceVersion")
+    return get_text(next(versions, {}), "value")

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -18,7 +19,7 @@ from reconciler.blueprints import export as exports_of
 from reconciler.blueprints import space as spaces_of
 from reconciler.blueprints.export import Scope, Terms
 from reconciler.blueprints.objects import UNMARKED, build
-from reconciler.controller.executor import carry_out
+from reconciler.controller.executor import Executor, Observed
 from reconciler.controller.fence import WriteFence
 from reconciler.core import names
 from reconciler.core.decision import Decision, status_patch
@@ -133,13 +134,14 @@ class Space:
         """Decide and do until nothing is left; return in how many rounds something was done."""
         for done in range(6):
             ref, live, decision = await look()
-            now = datetime.now(UTC)
-            told = status_patch(live, ref, decision, failed=[], now=now)
+            told = status_patch(live, ref, decision, failed=[], now=datetime.now(UTC))
             if not decision.tasks and told is None:
                 return done
-            await carry_out(
-                self.cluster, live, ref, decision, manager=MANAGER, now=now, may_write=WriteFence()
+            clusters = {self.cluster.name: self.cluster}
+            executor = Executor(
+                clusters, WriteFence(), manager=MANAGER, now=partial(datetime.now, UTC)
             )
+            await executor.execute(decision, Observed(ref, live))
         raise AssertionError(f"never done: {decision}")
 
 

@@ -25,7 +25,6 @@ from postgresql_operator.troubles import JobFailed, ServerTrouble
 from postgresql_operator.wire import (
     BACKUP,
     BINDING,
-    MANAGER,
     POSTGRESQL,
     RESTORE,
     database_of,
@@ -34,8 +33,7 @@ from postgresql_operator.wire import (
 )
 from postgresql_operator.world import World
 from reconciler.controller.events import Recorder
-from reconciler.controller.executor import carry_out
-from reconciler.controller.fence import WriteFence
+from reconciler.controller.executor import Executor, Observed
 from reconciler.core.conditions import ERROR, Cause, false
 from reconciler.core.decision import Decision
 from reconciler.core.manifest import (
@@ -61,12 +59,12 @@ class Hands:
     postgres: Postgres
     dumps: Dumps
     recorder: Recorder
-    fence: WriteFence
+    executor: Executor
     now: Callable[[], datetime]
 
     async def do(self, work: Work) -> None:
         """Do it. Raises ServerTrouble and JobFailed."""
-        self.fence.check()
+        self.executor.fence.check()
         match work:
             case Provision():
                 await self.postgres.provision(work)
@@ -87,16 +85,13 @@ class Hands:
 
     async def write(self, live: Manifest, kind: Kind, decision: Decision) -> None:
         """Tell the Events, do the steps, write the status. Raises ClusterErrors."""
-        cluster = self.world.cluster
-        ref = ref_of(cluster.name, kind, live)
+        ref = ref_of(self.world.cluster.name, kind, live)
         for note in decision.notes:
             level = logging.WARNING if note.type == "Warning" else logging.INFO
             fields = {"ref": ref.object, "reason": note.reason, "note": note.message}
             log.log(level, "an object is told of", extra=fields)
             self.recorder.tell(ref, live, note)
-        await carry_out(
-            cluster, live, ref, decision, manager=MANAGER, now=self.now(), may_write=self.fence
-        )
+        await self.executor.execute(decision, Observed(ref, live))
 
 
 _INSTANCE_REF: Final = ("spec", "instanceRef")

@@ -22,6 +22,7 @@ from reconciler.controller import flags, log_lines
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
 from reconciler.controller.events import Recorder, Source
+from reconciler.controller.executor import Executor
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.lease import holder_here
 from reconciler.controller.manager import Manager
@@ -96,7 +97,8 @@ def wired(settings: Settings, cluster: Cluster, *, clock: Clock) -> Manager:
     )
     world, postgres = World(cluster), Postgres(settings.postgresql)
     dumps = Dumps(_folder(settings.data), _tools(settings.binaries), postgres)
-    hands = Hands(world, postgres, dumps, recorder, fence, clock.now)
+    executor = Executor({cluster.name: cluster}, fence, manager=MANAGER, now=clock.now)
+    hands = Hands(world, postgres, dumps, recorder, executor, clock.now)
     controllers = {
         kind: Controller(kind.resource, one.reconcile, clock=clock, metrics=metrics)
         for kind, one in reconcilers(hands).items()

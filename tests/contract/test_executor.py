@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.controller.executor import carry_out
+from reconciler.controller.executor import Executor, Observed, any_step
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.core import causes, conditions
 from reconciler.core.conditions import Cause
@@ -48,7 +48,7 @@ def config_map(namespace, name, **data):
 
 
 class Scene:
-    """An object with a status in a namespace of its own, and carrying out about it."""
+    """An object with a status in a namespace of its own, and executions of decisions about it."""
 
     def __init__(self, plane, namespace):
         self.real, self.namespace = plane.cluster, namespace
@@ -69,17 +69,12 @@ class Scene:
         self.live = await self.real.create(manifest, CLUSTER_BINDING, manager=MANAGER)
         return self
 
-    async def carry_out(self, *tasks, **more):
+    async def execute(self, *tasks, allow=any_step, **more):
         more = {"conditions": (conditions.true("Stored"),)} | more
-        await carry_out(
-            self.cluster,
-            self.live,
-            self.ref,
-            Decision(tasks=tasks, **more),
-            manager=MANAGER,
-            now=NOW,
-            may_write=self.fence,
-        )
+        clusters = {self.real.name: self.cluster}
+        executor = Executor(clusters, self.fence, manager=MANAGER, now=lambda: NOW, allow=allow)
+        decision = Decision(tasks=tasks, **more)
+        await executor.execute(decision, Observed(self.ref, self.live))
 
     def config_map(self, name):
         return Ref(self.real.name, CONFIG_MAP, self.namespace, name)
@@ -114,7 +109,7 @@ async def scene(control_plane, namespace):
 async def test_all_that_was_decided_is_done_and_the_status_says_so(scene):
     old = await scene.real.create(config_map(scene.namespace, "old"), CONFIG_MAP, manager=MANAGER)
     delete = Delete(scene.config_map("old"), uid_of(old), resource_version_of(old))
-    await scene.carry_out(
+    await scene.execute(
         Task((scene.create("a"), scene.create("b"))),
         Task((Apply(CONFIG_MAP, config_map(scene.namespace, "c", x="1")),)),
         Task((delete,)),
@@ -129,17 +124,17 @@ async def test_all_that_was_decided_is_done_and_the_status_says_so(scene):
 
 
 async def test_the_second_time_writes_nothing(scene, control_plane):
-    await scene.carry_out(fields={"konnectorVersion": "v1.5.0"})
+    await scene.execute(fields={"konnectorVersion": "v1.5.0"})
     scene.live = await scene.now()
     mark = control_plane.audit.mark()
-    await scene.carry_out(fields={"konnectorVersion": "v1.5.0"})
+    await scene.execute(fields={"konnectorVersion": "v1.5.0"})
     assert control_plane.audit.writes_since(mark, namespace=scene.namespace) == []
 
 
 async def test_a_failed_task_is_told_and_the_others_are_done(scene):
     scene.faults.add(on("create", name="b"), forbidden())
     with pytest.raises(Forbidden, match=r"ConfigMap .*/b"):
-        await scene.carry_out(
+        await scene.execute(
             Task((scene.create("a"), scene.create("b"), scene.create("never")), FAILED),
             Task((scene.create("c"),)),
         )
@@ -157,7 +152,7 @@ async def test_a_failed_task_is_told_and_the_others_are_done(scene):
 async def test_a_failed_task_without_a_cause_leaves_the_conditions_as_decided(scene):
     scene.faults.add(on("create", name="b"), forbidden())
     with pytest.raises(Forbidden):
-        await scene.carry_out(Task((scene.create("b"),)))
+        await scene.execute(Task((scene.create("b"),)))
     assert await scene.told() == TRUE
 
 
@@ -167,11 +162,11 @@ async def test_fields_are_told_only_where_all_was_done(scene, why, failure):
     fields = {"konnectorVersion": "v1.5.0"}
     scene.faults.add(on("create", name="a"), why())
     with pytest.raises((Forbidden, Conflict)):
-        await scene.carry_out(Task((scene.create("a"),), failure), fields=fields)
+        await scene.execute(Task((scene.create("a"),), failure), fields=fields)
     assert get_text(await scene.now(), "status", "konnectorVersion") == ""
     scene.faults.clear()
     scene.live = await scene.now()
-    await scene.carry_out(Task((scene.create("a"),), failure), fields=fields)
+    await scene.execute(Task((scene.create("a"),), failure), fields=fields)
     assert get_text(await scene.now(), "status", "konnectorVersion") == "v1.5.0"
 
 
@@ -180,19 +175,19 @@ async def test_the_first_of_several_errors_is_raised(scene):
     scene.faults.add(on("create", name="b"), forbidden())
     scene.faults.add(on("patch", subresource="status"), forbidden())
     with pytest.raises(Unreachable, match="/a"):
-        await scene.carry_out(Task((scene.create("a"),)), Task((scene.create("b"),), FAILED))
+        await scene.execute(Task((scene.create("a"),)), Task((scene.create("b"),), FAILED))
 
 
 async def test_a_status_that_cannot_be_written_is_an_error_of_its_own(scene):
     scene.faults.add(on("patch", subresource="status"), forbidden())
     with pytest.raises(Forbidden):
-        await scene.carry_out(Task((scene.create("a"),)))
+        await scene.execute(Task((scene.create("a"),)))
 
 
 async def test_a_name_that_is_taken_is_a_conflict_of_which_nothing_is_said(scene):
     await scene.real.create(config_map(scene.namespace, "a", x="theirs"), CONFIG_MAP, manager="x")
     with pytest.raises(AlreadyExists) as caught:
-        await scene.carry_out(Task((scene.create("a", x="ours"),), FAILED))
+        await scene.execute(Task((scene.create("a", x="ours"),), FAILED))
     assert caught.value.retry is Retry.NOW
     assert await scene.told() is None
     kept = await scene.real.get(scene.config_map("a"))
@@ -200,11 +195,11 @@ async def test_a_name_that_is_taken_is_a_conflict_of_which_nothing_is_said(scene
 
 
 async def test_a_conflict_spoils_no_other_condition_and_changes_not_its_own(scene):
-    await scene.carry_out()
+    await scene.execute()
     scene.live = await scene.now()
     scene.faults.add(on("create", name="a"), conflict())
     with pytest.raises(Conflict):
-        await scene.carry_out(
+        await scene.execute(
             Task((scene.create("a"),), FAILED),
             conditions=(conditions.true(causes.SECRET_VALID),),
         )
@@ -239,7 +234,7 @@ async def test_what_is_not_as_it_was_seen_is_left_alone(scene, meanwhile, what):
     if what == "patch":
         step = Patch(ref, {"metadata": preconditions_of(seen), "data": {"x": "ours"}})
     with pytest.raises(Conflict):
-        await scene.carry_out(Task((step,), FAILED))
+        await scene.execute(Task((step,), FAILED))
     assert await scene.real.get(ref) == before
     assert await scene.told() is None
 
@@ -247,19 +242,19 @@ async def test_what_is_not_as_it_was_seen_is_left_alone(scene, meanwhile, what):
 async def test_a_stale_look_at_the_object_itself_writes_no_status(scene):
     await changed(scene, scene.ref)
     with pytest.raises(Conflict):
-        await scene.carry_out()
+        await scene.execute()
     assert await scene.told() is None
 
 
 async def test_the_status_follows_a_write_to_the_object_itself(scene):
-    await scene.carry_out(Task((scene.finalize(FINALIZER),)))
+    await scene.execute(Task((scene.finalize(FINALIZER),)))
     assert finalizers_of(await scene.now()) == [FINALIZER]
     assert await scene.told() == TRUE
 
 
 async def test_steps_on_the_object_itself_follow_each_other(scene):
     label = {"metadata": preconditions_of(scene.live) | {"labels": {"a": "b"}}}
-    await scene.carry_out(
+    await scene.execute(
         Task((scene.finalize(FINALIZER),)), Task((Patch(scene.ref, label),), FAILED)
     )
     live = await scene.now()
@@ -271,7 +266,7 @@ async def test_what_someone_else_wrote_between_two_steps_is_not_overlooked(scene
     scene.faults.add(first, Meanwhile(lambda: changed(scene, scene.ref)), at=BEFORE)
     unconditional = Patch(scene.ref, {"metadata": {"annotations": {"x": "y"}}})
     with pytest.raises(Conflict):
-        await scene.carry_out(Task((unconditional, scene.finalize(FINALIZER)), FAILED))
+        await scene.execute(Task((unconditional, scene.finalize(FINALIZER)), FAILED))
     assert finalizers_of(await scene.now()) == []
 
 
@@ -289,7 +284,7 @@ async def test_conditions_that_others_wrote_meanwhile_stay(scene):
 
     first = on("patch", name="cluster", subresource="").nth(1)
     scene.faults.add(first, Meanwhile(told), at=BEFORE)
-    await scene.carry_out(Task((Patch(scene.ref, {"metadata": {"annotations": {"x": "y"}}}),)))
+    await scene.execute(Task((Patch(scene.ref, {"metadata": {"annotations": {"x": "y"}}}),)))
     types = [one["type"] for one in get_maps(await scene.now(), "status", "conditions")]
     assert types == ["Ready", "Heartbeating", "Stored"]
 
@@ -302,32 +297,45 @@ async def test_an_object_whose_last_finalizer_goes_gets_no_status(scene):
         scene.ref, preconditions=Preconditions(None), propagation=Propagation.BACKGROUND
     )
     scene.live = await scene.now()
-    await scene.carry_out(Task((scene.finalize(),)))
+    await scene.execute(Task((scene.finalize(),)))
     assert await scene.now() is None
 
 
 async def test_an_object_that_is_deleted_by_the_decision_gets_no_status(scene):
     delete = Delete(scene.ref, uid_of(scene.live), resource_version_of(scene.live))
-    await scene.carry_out(Task((delete,)))
+    await scene.execute(Task((delete,)))
     assert await scene.now() is None
 
 
-async def test_a_closed_gate_lets_nothing_be_written(scene, control_plane):
+async def test_a_task_ends_before_a_step_that_is_not_allowed_and_nothing_is_said_of_it(scene):
+    steps = scene.create("a"), scene.create("b"), scene.create("never")
+    await scene.execute(
+        Task(steps, FAILED),
+        Task((scene.create("c"),)),
+        allow=lambda step: step is not steps[1],
+        fields={"konnectorVersion": "v1.5.0"},
+    )
+    assert await scene.names() == {"a", "c"}
+    assert await scene.told() is None
+    assert get_text(await scene.now(), "status", "konnectorVersion") == ""
+
+
+async def test_a_closed_fence_lets_nothing_be_written(scene, control_plane):
     mark = control_plane.audit.mark()
     scene.fence.close("the end")
     with pytest.raises(Stopped, match="the end"):
-        await scene.carry_out(Task((scene.create("a"),), FAILED))
+        await scene.execute(Task((scene.create("a"),), FAILED))
     assert control_plane.audit.writes_since(mark, namespace=scene.namespace) == []
 
 
-async def test_a_gate_that_closes_on_the_way_ends_it_there(scene):
+async def test_a_fence_that_closes_on_the_way_ends_it_there(scene):
     class Close:
         async def perform(self, _call):
             scene.fence.close("the end")
 
     scene.faults.add(on("create", name="a"), Close(), at=BEFORE)
     with pytest.raises(Stopped):
-        await scene.carry_out(
+        await scene.execute(
             Task((scene.create("a"), scene.create("b"))), Task((scene.create("c"),))
         )
     assert await scene.names() == {"a"}
