@@ -15,9 +15,9 @@ from klutchctl.settings import Settings, of
 if TYPE_CHECKING:
     from klutchctl.cluster_options import ClusterOptions
     from reconciler.core.manifest import Manifest
+    from reconciler.doctor.diagnosis import Examination
+    from reconciler.doctor.rights import Side, Task
     from reconciler.fleet.values import Fleet
-    from reconciler.health.diagnosis import Examination
-    from reconciler.health.rights import Side, Task
 
 _FORMATS: Final = ("text", "json")
 
@@ -61,7 +61,7 @@ def doctor(
     """Check connections, clocks, CRDs and rights. Prints what mends them, and changes nothing."""
     wanted = outputs.parse(output, known=_FORMATS)
     from klutchctl import repository
-    from reconciler.health.rights import Task
+    from reconciler.doctor.rights import Task
 
     settings = of(context)
     options = cluster_options.of(context)
@@ -88,7 +88,7 @@ def exit_code(found: "Sequence[Examination]", *, allow_unreachable: bool) -> Exi
 
 
 def _holding(found: "Sequence[Examination]", *, allow_unreachable: bool) -> Iterator[ExitCode]:
-    from reconciler.health.diagnosis import Level
+    from reconciler.doctor.diagnosis import Level
 
     unreadable = [one for one in found if not one.readable]
     if found and len(unreadable) == len(found):
@@ -107,7 +107,7 @@ async def _examined(
     *,
     task: "Task",
 ) -> "tuple[Examination, ...]":
-    from reconciler.health.examine import examine
+    from reconciler.doctor.examine import examine
     from reconciler.kube import registry
 
     def now() -> datetime:
@@ -120,7 +120,7 @@ async def _examined(
 def _manifests(
     fleet: "Fleet", printed: Manifests, task: "Task", chosen: frozenset[str] | None
 ) -> str:
-    from reconciler.health.rights import Side
+    from reconciler.doctor.rights import Side
     from reconciler.kube import crds
 
     match printed:
@@ -136,8 +136,8 @@ def _manifests(
 
 def _rights(fleet: "Fleet", side: "Side", task: "Task", chosen: frozenset[str] | None) -> str:
     from reconciler.core.names import KLUTCH_NAMESPACE
-    from reconciler.health import policies, rights, roles
-    from reconciler.health.rights import scope_of_fleet
+    from reconciler.doctor import policies, rights, roles
+    from reconciler.doctor.rights import scope_of_fleet
 
     account = f"{KLUTCH_NAMESPACE}/{rights.account(fleet.name, task)}"
     kind = side.replace("-", " ")

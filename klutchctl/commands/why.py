@@ -15,7 +15,7 @@ from klutchctl.settings import Settings, of
 if TYPE_CHECKING:
     from reconciler.fleet.load import Loaded
     from reconciler.health import UnitHealth
-    from reconciler.observe import Clusters
+    from reconciler.observe import Clusters, Pace
     from reconciler.reports.targets import Target
     from reconciler.reports.why import Explanation
     from reconciler.run import Look
@@ -92,35 +92,20 @@ async def _asked(
             # Whether it is held back depends on all that the whole fleet would prune.
             seen = await run.look(fleet, clusters, only=None, pace=options.pace())
             found = why.explained(loaded, seen.live, seen.plan, target)
-        return _Answer(found, await _health(loaded, seen, found, clusters))
+        return _Answer(found, await _health(loaded, seen, found, clusters, options.pace()))
 
 
 async def _health(
-    loaded: "Loaded", seen: "Look", found: "Explanation", clusters: "Clusters"
+    loaded: "Loaded", seen: "Look", found: "Explanation", clusters: "Clusters", pace: "Pace"
 ) -> "tuple[UnitHealth, ...]":
     """Return how the units are, by what was seen and the CRDs that only the cluster can tell."""
-    from reconciler.core.errors import KlutchError
-    from reconciler.core.live import Unseen
-    from reconciler.health import board, reading
-    from reconciler.observe.reading import Incomplete
+    from reconciler.health import board, survey
 
     name = found.target.cluster
-    cluster = loaded.fleet.clusters.get(name)
-    if cluster is None:
+    if name not in loaded.fleet.clusters:
         return ()
-    scene = board.scene(loaded.fleet, seen.live, only={name})
-    spot = scene.spots.get(name)
-    definitions: dict[str, board.Definitions | Unseen] = {}
-    if spot is not None and spot.awaited():
-        plane = cluster.control_plane
-        try:
-            reached = await clusters.app_cluster(name, cluster.access, control_plane=plane)
-            definitions[name] = await reading.definitions(reached.cluster, spot.awaited())
-        except KlutchError as error:
-            definitions[name] = Unseen(str(error))
-        except Incomplete as error:
-            definitions[name] = Unseen(str(error.errors[0]))
-    made = board.board(scene, definitions, now=datetime.now(UTC))
+    view = board.view_of(loaded.fleet, seen.live, only={name})
+    made = await survey.judged(view, clusters, now=lambda: datetime.now(UTC), pace=pace)
     return tuple(one.health for one in made.units if one.health.unit in found.units)
 
 

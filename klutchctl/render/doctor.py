@@ -12,8 +12,8 @@ from typing import Final
 from klutchctl.render import terminal
 from klutchctl.render.terminal import Style, visible
 from reconciler.core.manifest import JSON
-from reconciler.health.diagnosis import Examination, Finding, Level, Mend
-from reconciler.health.rights import Side, Task
+from reconciler.doctor.diagnosis import Examination, Finding, Level, Mend
+from reconciler.doctor.rights import Side, Task
 
 FORMAT: Final = "klutchctl.dev/doctor"
 VERSION: Final = "1.0"

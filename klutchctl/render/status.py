@@ -15,7 +15,7 @@ from klutchctl.render.plan_text import named_lines
 from klutchctl.render.terminal import Style, visible
 from reconciler.core.durations import format_time
 from reconciler.core.manifest import JSON
-from reconciler.health.board import Board, Bound, ClusterHealth
+from reconciler.health.board import Board, BoundUnit, ClusterHealth
 from reconciler.health.verdict import State, UnitHealth
 
 FORMAT: Final = "klutchctl.dev/status"
@@ -77,7 +77,7 @@ def _rows(board: Board) -> Iterator[_Row]:
             yield _Row(visible(cluster.name), "", "", cluster.state, since, visible(why))
 
 
-def _unit_row(cluster: ClusterHealth, unit: Bound, now: datetime) -> _Row:
+def _unit_row(cluster: ClusterHealth, unit: BoundUnit, now: datetime) -> _Row:
     health = unit.health
     before = f"was {health.last_known}" if health.last_known else ""
     reason = f"{health.reason}: {health.message}" if health.reason else ""
@@ -150,7 +150,7 @@ def _summary(board: Board) -> str:
     return ", ".join(words) or "no units"
 
 
-def changed(before: Board, after: Board) -> Iterator[tuple[ClusterHealth, Bound]]:
+def changed(before: Board, after: Board) -> Iterator[tuple[ClusterHealth, BoundUnit]]:
     """Yield the units whose state or reason is another than before, or that are new."""
     known = {unit.health.unit: unit.health for unit in before.units}
     for cluster in after.clusters:
@@ -191,7 +191,7 @@ def as_json(board: Board) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def events(board: Board, *, only: Iterable[tuple[ClusterHealth, Bound]] | None = None) -> str:
+def events(board: Board, *, only: Iterable[tuple[ClusterHealth, BoundUnit]] | None = None) -> str:
     """Return a line of JSON for every unit, or for `only` these, and one with the counts."""
     pairs = (
         ((cluster, unit) for cluster in board.clusters for unit in cluster.units)
@@ -219,7 +219,7 @@ def _cluster_json(cluster: ClusterHealth) -> dict[str, JSON]:
     }
 
 
-def _unit_json(unit: Bound) -> dict[str, JSON]:
+def _unit_json(unit: BoundUnit) -> dict[str, JSON]:
     health = unit.health
     return {
         "binding": unit.binding,

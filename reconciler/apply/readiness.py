@@ -7,7 +7,7 @@ from reconciler.apply.outcomes import NotReady
 from reconciler.apply.writes import Writes
 from reconciler.controller.fence import WriteFence
 from reconciler.fleet.values import UnitKey
-from reconciler.health import Place, health_of
+from reconciler.health import Location, health_of
 from reconciler.kube.cluster import Reader
 
 
@@ -20,7 +20,7 @@ class Readiness:
     def __init__(
         self,
         *,
-        place: Place | None,
+        location: Location | None,
         control_plane: Writes,
         app: Writes,
         gate: WriteFence,
@@ -28,7 +28,7 @@ class Readiness:
         shared_reader: Reader | None = None,
     ) -> None:
         self.control_plane, self.gate = control_plane, gate
-        self._place, self._app, self._now = place, app, now
+        self._location, self._app, self._now = location, app, now
         self._shared_reader = shared_reader
         self._ready: set[UnitKey] = set()
 
@@ -48,7 +48,7 @@ class Readiness:
         return late
 
     async def _not_ready(self, units: Collection[UnitKey]) -> Sequence[NotReady]:
-        if self._place is None:
+        if self._location is None:
             return [NotReady(str(one), "its cluster leaves the fleet") for one in units]
         open_ = [one for one in units if one not in self._ready]
         if not open_:
@@ -56,7 +56,7 @@ class Readiness:
         plane, self._shared_reader = self._shared_reader or self.control_plane.cluster, None
         found = await health_of(
             open_,
-            place=self._place,
+            location=self._location,
             control_plane=plane,
             app=self._app.cluster,
             now=self._now,

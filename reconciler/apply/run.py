@@ -24,7 +24,7 @@ from reconciler.core.live import Live, Unseen
 from reconciler.core.refs import Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet, UnitKey
-from reconciler.health import Place, board, place_at
+from reconciler.health import Location, board
 from reconciler.observe import Clusters, Pace, observe, removed_clusters
 from reconciler.planning.changes import Change, Plan
 
@@ -160,14 +160,14 @@ class _Run:
 
     async def lines(self, live: Live, lines: Mapping[str, Sequence[Change]]) -> list[Outcome]:
         """Do the lines of all clusters at once."""
-        places = _places(self._fleet, live)
+        locations = _locations(self._fleet, live)
         done = await gather_or_cancel(
-            self._lines(live, places.get(name), name, lines[name]) for name in lines
+            self._lines(live, locations.get(name), name, lines[name]) for name in lines
         )
         return [outcome for one in done for outcome in one]
 
     async def _lines(
-        self, live: Live, place: Place | None, name: str, lines: Sequence[Change]
+        self, live: Live, location: Location | None, name: str, lines: Sequence[Change]
     ) -> list[Outcome]:
         try:
             async with self._slots, self._reached(live, name) as (plane, app):
@@ -178,7 +178,7 @@ class _Run:
                     lines=lines,
                     clusters=both.__getitem__,
                     step_options=self._step_options,
-                    readiness=self._readiness(place, plane, app),
+                    readiness=self._readiness(location, plane, app),
                     depends_on={unit.key: unit.depends_on for unit in self._units.get(name, ())},
                     on_outcome=self._observer.outcome,
                 )
@@ -214,7 +214,7 @@ class _Run:
         if not self._options.wait:
             return (), 0
         self._observer.stage("waiting until all is ready")
-        places = _places(self._fleet, live)
+        locations = _locations(self._fleet, live)
         awake = {
             name: [one.key for one in units]
             for name, units in self._units.items()
@@ -222,7 +222,7 @@ class _Run:
         }
         self._behind.update(self._approved.sections[name] for name in awake)
         found = await gather_or_cancel(
-            self._ready(live, places.get(name), name, units) for name, units in awake.items()
+            self._ready(live, locations.get(name), name, units) for name, units in awake.items()
         )
         late = sorted((one for some in found for one in some), key=lambda one: one.unit)
         asked = sum(len(units) for name, units in self._units.items() if name in live.clusters)
@@ -236,29 +236,29 @@ class _Run:
         return self._shared_readers.setdefault(section, SharedListReader(plane.cluster))
 
     async def _ready(
-        self, live: Live, place: Place | None, name: str, units: Sequence[UnitKey]
+        self, live: Live, location: Location | None, name: str, units: Sequence[UnitKey]
     ) -> Sequence[NotReady]:
-        if place is None:
+        if location is None:
             return [
                 NotReady(str(one), "its cluster could not be read, or is held back")
                 for one in units
             ]
         try:
             async with self._slots, self._reached(live, name) as (plane, app):
-                readiness = self._readiness(place, plane, app, self._shared_reader(name, plane))
+                readiness = self._readiness(location, plane, app, self._shared_reader(name, plane))
                 return await readiness.wait(units, seconds=self._options.wait_seconds)
         except (KlutchError, Stopped) as error:
             return [NotReady(str(one), str(error)) for one in units]
 
     def _readiness(
         self,
-        place: Place | None,
+        location: Location | None,
         plane: Writes,
         app: Writes,
         shared_reader: SharedListReader | None = None,
     ) -> Readiness:
         return Readiness(
-            place=place,
+            location=location,
             control_plane=plane,
             app=app,
             gate=self._gate,
@@ -285,12 +285,9 @@ class _Run:
             await self._clusters.close(name)
 
 
-def _places(fleet: Fleet, live: Live) -> Mapping[str, Place]:
-    spots = board.scene(fleet, live, only=live.clusters.keys() & fleet.clusters.keys()).spots
-    return {
-        name: place_at(spot.site, fleet.control_planes[spot.control_plane].mode)
-        for name, spot in spots.items()
-    }
+def _locations(fleet: Fleet, live: Live) -> Mapping[str, Location]:
+    view = board.view_of(fleet, live, only=live.clusters.keys() & fleet.clusters.keys())
+    return {name: units.live.location for name, units in view.clusters.items()}
 
 
 def _without(plan: Plan, names: Collection[str]) -> Plan:

@@ -1,16 +1,7 @@
 """How bound units are: one unit, one cluster while an apply waits, a whole fleet for `status`."""
 
-from reconciler.health.place import Place, place_at, place_of
-from reconciler.health.reading import health_of
+from reconciler.health.live_units import Location
+from reconciler.health.survey import health_of
 from reconciler.health.verdict import State, UnitFacts, UnitHealth, judge
 
-__all__ = [
-    "Place",
-    "State",
-    "UnitFacts",
-    "UnitHealth",
-    "health_of",
-    "judge",
-    "place_at",
-    "place_of",
-]
+__all__ = ["Location", "State", "UnitFacts", "UnitHealth", "health_of", "judge"]

@@ -20,7 +20,7 @@ from reconciler.core.refs import NAMESPACE
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import AppCluster, Fleet, Mode, PruneMode, Unit, UnitKey
 from reconciler.fleet.wanted import default_placement
-from reconciler.health.place import Found, place_at
+from reconciler.health.live_units import LiveUnits, location_of
 from reconciler.health.verdict import State, UnitHealth, awaits_definition, judge
 from reconciler.planning import app_cluster_bindings, preflight, prune_clusters, prune_units
 from reconciler.planning.changes import UnseenCluster
@@ -32,7 +32,7 @@ Definitions: TypeAlias = Mapping[str, Manifest | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundUnit:
     """One unit on the board. `binding` is the name of its Binding, "" where no document names it.
 
     `leaving`: it is live, and not in the files.
@@ -53,7 +53,7 @@ class ClusterHealth:
 
     name: str
     control_plane: str
-    units: tuple[Bound, ...] = ()
+    units: tuple[BoundUnit, ...] = ()
     state: State | None = None
     message: str = ""
     since: datetime | None = None
@@ -70,44 +70,39 @@ class Board:
     unread: tuple[UnseenCluster, ...] = ()
 
     @property
-    def units(self) -> Iterator[Bound]:
+    def units(self) -> Iterator[BoundUnit]:
         """Every unit, in order."""
         for cluster in self.clusters:
             yield from cluster.units
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """One app cluster that was read, and what is there."""
+class ClusterUnits:
+    """The units of one app cluster that was read, and what is live of them."""
 
     control_plane: str
-    site: Site
-    found: Found
+    live: LiveUnits
     units: tuple[tuple[UnitKey, str, bool], ...]  # unit, binding, leaving
 
     def awaited(self) -> frozenset[str]:
         """Return the names of the CRDs that have to be read in the app cluster."""
         return frozenset(
-            unit.name
-            for unit, _, _ in self.units
-            if awaits_definition(unit, self.found.facts(unit))
+            unit.name for unit, _, _ in self.units if awaits_definition(unit, self.live.facts(unit))
         )
 
-    def judged(self, crds: Definitions, now: datetime) -> tuple[Bound, ...]:
-        """Return all its units."""
+    def judged(self, crds: Definitions, now: datetime) -> tuple[BoundUnit, ...]:
+        """Return how each unit is."""
         return tuple(
-            Bound(
-                binding,
-                judge(unit, self.found.facts(unit, crds.get(unit.name)), now=now),
-                is_leaving,
+            BoundUnit(
+                binding, judge(unit, self.live.facts(unit, crds.get(unit.name)), now=now), leaving
             )
-            for unit, binding, is_leaving in self.units
+            for unit, binding, leaving in self.units
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """What a board is made of. `spots` are the clusters that were read and found, by name.
+class FleetView:
+    """What a board is made of. `clusters` are those that were read and found, by name.
 
     `only` are the app clusters that are asked for, None = all; `planes` those that were read.
     """
@@ -116,7 +111,7 @@ class Scene:
     live: Live
     only: frozenset[str] | None
     planes: Mapping[str, Index]
-    spots: Mapping[str, Spot]
+    clusters: Mapping[str, ClusterUnits]
     blocked: Mapping[str, Blocked]
 
     def asks_for(self, cluster: str) -> bool:
@@ -124,7 +119,7 @@ class Scene:
         return self.only is None or cluster in self.only
 
 
-def scene(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Scene:
+def view_of(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> FleetView:
     """Find the units of all app clusters, or `only` some, in what was seen."""
     planes = {
         name: Index(control_plane_ref_name(name), seen)
@@ -134,54 +129,58 @@ def scene(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> S
     asked = frozenset(only) if only is not None else None
     preflights = preflight.preflights(fleet, live, planes, sorted(asked or fleet.clusters))
     wanted = units_by_cluster(fleet)
-    spots = {
-        name: _spot(fleet, fleet.clusters[name], site, wanted.get(name, ()))
+    clusters = {
+        name: _cluster_units(fleet, fleet.clusters[name], site, wanted.get(name, ()))
         for name, site in preflights.items()
         if isinstance(site, Site)
     }
-    blocked = {name: one for name, one in preflights.items() if isinstance(one, Blocked)}
-    left = {
-        name: spot
-        for name, spot in _left(fleet, live, planes).items()
+    removed = {
+        name: units
+        for name, units in _removed_units(fleet, live, planes).items()
         if asked is None or name in asked
     }
-    return Scene(fleet, live, asked, planes, spots | left, blocked)
+    blocked = {name: one for name, one in preflights.items() if isinstance(one, Blocked)}
+    return FleetView(fleet, live, asked, planes, clusters | removed, blocked)
 
 
-def board(made: Scene, crds: Mapping[str, Definitions | Unseen], *, now: datetime) -> Board:
-    """Return the board at `now` (UTC); `crds` holds, by cluster, what `Spot.awaited` names."""
-    fleet = made.fleet
+def board(view: FleetView, crds: Mapping[str, Definitions | Unseen], *, now: datetime) -> Board:
+    """Return the board at `now` (UTC); `crds` has what `ClusterUnits.awaited` names, by cluster."""
+    fleet = view.fleet
     failed = {name: one for name, one in crds.items() if isinstance(one, Unseen)}
-    known = {name: one for name, one in crds.items() if not isinstance(one, Unseen)}
-    units = units_by_cluster(fleet)
+    read = {name: one for name, one in crds.items() if not isinstance(one, Unseen)}
+    wanted = units_by_cluster(fleet)
     clusters = [
-        ClusterHealth(name, spot.control_plane, ordered(spot.judged(known.get(name, {}), now)))
-        for name, spot in made.spots.items()
+        ClusterHealth(name, units.control_plane, ordered(units.judged(read.get(name, {}), now)))
+        for name, units in view.clusters.items()
         if name not in failed
     ]
-    told = {one.name for one in clusters}
+    judged = {one.name for one in clusters}
     clusters += (
-        _with_units(_whole(made, cluster, failed.get(name)), units.get(name, ()))
+        _with_units(_whole(view, cluster, failed.get(name)), wanted.get(name, ()))
         for name, cluster in fleet.clusters.items()
-        if made.asks_for(name) and name not in told
+        if view.asks_for(name) and name not in judged
     )
-    clusters += _released(made, {one.name for one in clusters if one.units})
-    unread = tuple(_unread(made, failed))
+    clusters += _released(view, {one.name for one in clusters if one.units})
+    unread = tuple(_unread(view, failed))
     return Board(fleet.name, fleet.revision, now, _distinct(clusters), unread)
 
 
-def _spot(fleet: Fleet, cluster: AppCluster, site: Site, wanted: Sequence[Unit]) -> Spot:
+def _cluster_units(
+    fleet: Fleet, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
+) -> ClusterUnits:
     mode = fleet.control_planes[cluster.control_plane].mode
     units = [(unit.key, unit.binding, False) for unit in wanted]
     if fleet.guards.mode is not PruneMode.OFF:
         rules = prune_units if mode is Mode.DIRECT else app_cluster_bindings
-        units += [(one.key, "", True) for one in rules.prunes(site, cluster.name)]
-    return Spot(cluster.control_plane, site, _found(site, mode), tuple(units))
+        units += [(prune.key, "", True) for prune in rules.prunes(site, cluster.name)]
+    return ClusterUnits(cluster.control_plane, _live_units(site, mode), tuple(units))
 
 
-def _left(fleet: Fleet, live: Live, planes: Mapping[str, Index]) -> dict[str, Spot]:
+def _removed_units(
+    fleet: Fleet, live: Live, planes: Mapping[str, Index]
+) -> dict[str, ClusterUnits]:
     """Return the clusters that no document names and that still carry units of ours."""
-    spots: dict[str, Spot] = {}
+    clusters: dict[str, ClusterUnits] = {}
     for name, seen in prune_clusters.removed(fleet, live).items():
         if isinstance(seen, Unseen):
             continue
@@ -189,27 +188,28 @@ def _left(fleet: Fleet, live: Live, planes: Mapping[str, Index]) -> dict[str, Sp
         for plane_name, plane in sorted(planes.items()):
             for gone in prune_clusters.cluster_prunes(fleet, live, plane, app):
                 mode = Mode.DIRECT if gone.kind == NAMESPACE else Mode.APP_CLUSTER_BINDING
-                units = tuple((one.key, "", True) for one in gone.prunes)
-                spots.setdefault(name, Spot(plane_name, gone.site, _found(gone.site, mode), units))
-    return spots
+                units = tuple((prune.key, "", True) for prune in gone.prunes)
+                found = _live_units(gone.site, mode)
+                clusters.setdefault(name, ClusterUnits(plane_name, found, units))
+    return clusters
 
 
-def _found(site: Site, mode: Mode) -> Found:
-    place = place_at(site, mode)
-    return Found(place, on_plane=site.control_plane.inside, in_app=site.app.inside)
+def _live_units(site: Site, mode: Mode) -> LiveUnits:
+    location = location_of(site, mode)
+    return LiveUnits(location, on_plane=site.control_plane.inside, in_app=site.app.inside)
 
 
-def _whole(made: Scene, cluster: AppCluster, failed: Unseen | None) -> ClusterHealth:
+def _whole(view: FleetView, cluster: AppCluster, failed: Unseen | None) -> ClusterHealth:
     """Return a cluster of the files whose units cannot be told one by one."""
-    seen = failed or made.live.clusters.get(cluster.name, Unseen("it was not read"))
-    blocked = made.blocked.get(cluster.name)
+    seen = failed or view.live.clusters.get(cluster.name, Unseen("it was not read"))
+    blocked = view.blocked.get(cluster.name)
     base = ClusterHealth(cluster.name, cluster.control_plane)
     if cluster.suspended is not None:
         return replace(base, state=State.SUSPENDED, message=cluster.suspended)
     if blocked is not None:
         return replace(base, state=State.DEGRADED, message=blocked.reason)
     why = seen.reason if isinstance(seen, Unseen) else "its control plane was not read"
-    beat = _last_beat(made, cluster)
+    beat = _last_beat(view, cluster)
     if beat is not None:
         why = f"{why}; its konnector's last heartbeat was at {durations.format_time(beat)}"
     return replace(base, state=State.UNKNOWN, message=why, since=beat)
@@ -220,7 +220,7 @@ def _with_units(whole: ClusterHealth, wanted: Iterable[Unit]) -> ClusterHealth:
     assert whole.state is not None
     reason = {State.SUSPENDED: "Suspended", State.DEGRADED: "HeldBack"}.get(whole.state, "NotRead")
     units = (
-        Bound(
+        BoundUnit(
             unit.binding,
             UnitHealth(unit.key, whole.state, reason, whole.message, whole.since),
         )
@@ -229,28 +229,28 @@ def _with_units(whole: ClusterHealth, wanted: Iterable[Unit]) -> ClusterHealth:
     return replace(whole, units=ordered(units))
 
 
-def _last_beat(made: Scene, cluster: AppCluster) -> datetime | None:
+def _last_beat(view: FleetView, cluster: AppCluster) -> datetime | None:
     """Return when a konnector last spoke to the control plane for a cluster that was not read."""
-    plane = made.planes.get(cluster.control_plane)
+    plane = view.planes.get(cluster.control_plane)
     if plane is None:
         return None
     spaces = {
         name_of(one)
         for one in plane.labelled(NAMESPACE, keys.CLUSTER).get(cluster.name, ())
-        if labels_of(one).get(keys.FLEET) == made.fleet.name
-    } or {default_placement(made.fleet, cluster).space}
+        if labels_of(one).get(keys.FLEET) == view.fleet.name
+    } or {default_placement(view.fleet, cluster).space}
     beats = (beat_of(plane.get(CLUSTER_BINDING, space, names.CLUSTER_BINDING)) for space in spaces)
     return max((one.time for one in beats if one is not None), default=None)
 
 
-def _released(made: Scene, bound: Collection[str]) -> Iterator[ClusterHealth]:
+def _released(view: FleetView, bound: Collection[str]) -> Iterator[ClusterHealth]:
     """Yield the clusters of this fleet whose space or AppClusterBinding was let go."""
-    for plane_name, plane in sorted(made.planes.items()):
+    for plane_name, plane in sorted(view.planes.items()):
         for kind in (NAMESPACE, APP_CLUSTER_BINDING):
-            for one in plane.labelled(kind, keys.FLEET).get(made.fleet.name, ()):
+            for one in plane.labelled(kind, keys.FLEET).get(view.fleet.name, ()):
                 name = labels_of(one).get(keys.CLUSTER, "")
                 released = annotations_of(one).get(keys.RELEASED)
-                if released is not None and name not in bound and made.asks_for(name):
+                if released is not None and name not in bound and view.asks_for(name):
                     yield ClusterHealth(
                         name,
                         plane_name,
@@ -260,12 +260,12 @@ def _released(made: Scene, bound: Collection[str]) -> Iterator[ClusterHealth]:
                     )
 
 
-def _unread(made: Scene, failed: Mapping[str, Unseen]) -> Iterator[UnseenCluster]:
-    live, fleet = made.live, made.fleet
+def _unread(view: FleetView, failed: Mapping[str, Unseen]) -> Iterator[UnseenCluster]:
+    live, fleet = view.live, view.fleet
     awake = (
         name
         for name, cluster in fleet.clusters.items()
-        if made.asks_for(name) and cluster.suspended is None
+        if view.asks_for(name) and cluster.suspended is None
     )
     seen: dict[str, Seen | Unseen] = {
         **{control_plane_ref_name(name): one for name, one in live.control_planes.items()},
@@ -279,7 +279,7 @@ def _unread(made: Scene, failed: Mapping[str, Unseen]) -> Iterator[UnseenCluster
             yield UnseenCluster(name, one.reason, one.remedy)
 
 
-def ordered(units: Iterable[Bound]) -> tuple[Bound, ...]:
+def ordered(units: Iterable[BoundUnit]) -> tuple[BoundUnit, ...]:
     """Return units in the order of a board: those that leave come last."""
     return tuple(sorted(units, key=lambda one: (one.leaving, one.binding, one.health.unit)))
 

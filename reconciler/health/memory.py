@@ -9,7 +9,7 @@ from datetime import datetime
 
 from reconciler.core.live import control_plane_ref_name
 from reconciler.fleet.values import UnitKey
-from reconciler.health.board import Board, Bound, ClusterHealth, ordered
+from reconciler.health.board import Board, BoundUnit, ClusterHealth, ordered
 from reconciler.health.verdict import State, UnitHealth
 
 
@@ -49,7 +49,7 @@ def _unseen(before: Board, after: Board) -> Iterator[ClusterHealth]:
             yield replace(cluster, units=units, state=State.UNKNOWN, message=why, since=None)
 
 
-def _remembering(one: Bound, known: Mapping[UnitKey, UnitHealth], time: datetime) -> Bound:
+def _remembering(one: BoundUnit, known: Mapping[UnitKey, UnitHealth], time: datetime) -> BoundUnit:
     last = known.get(one.health.unit)
     if last is None:
         return one

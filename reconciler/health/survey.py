@@ -1,24 +1,35 @@
-"""The board of a whole fleet, from live clusters: what a plan reads, and the CRDs beside it.
+"""How units are now: those of one app cluster while somebody waits, or the board of a fleet.
 
 No failure of one cluster holds back another. Writes nothing.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from reconciler.core.errors import KlutchError
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import names
+from reconciler.core.errors import KlutchError, NotServed
 from reconciler.core.live import Unseen
-from reconciler.fleet.values import Access, Fleet
-from reconciler.health import reading
-from reconciler.health.board import Board, Definitions, Scene, board, scene
+from reconciler.core.manifest import Manifest, namespace_of
+from reconciler.core.refs import CRD, Kind, Ref
+from reconciler.fleet.values import Access, Fleet, Mode, UnitKey
+from reconciler.health.board import Board, Definitions, FleetView, board, view_of
+from reconciler.health.live_units import LiveUnits, Location
+from reconciler.health.verdict import State, UnitHealth, awaits_definition, judge
+from reconciler.kube.cluster import Reader
 from reconciler.kube.limits import one_look
 from reconciler.observe import Clusters, Pace, observe, unseen
-from reconciler.observe.reading import Incomplete, ReadSlots
+from reconciler.observe.reading import Incomplete, ReadSlots, together
 from reconciler.observe.removed_clusters import RemovedCluster, removed_clusters
 
 _DEFAULTS: Final = Pace()
+_WIDTH: Final = 4  # CRDs of a cluster read at once; each takes a connection of its own
 
 
 async def survey(
@@ -34,15 +45,21 @@ async def survey(
     `now` is asked after the reads, and gives UTC. A cluster that cannot be read is Unknown.
     """
     live = await observe(fleet, clusters, only=only, pace=pace)
-    made = scene(fleet, live, only=only)
-    return board(made, await _definitions(made, clusters, pace), now=now())
+    return await judged(view_of(fleet, live, only=only), clusters, now=now, pace=pace)
+
+
+async def judged(
+    view: FleetView, clusters: Clusters, *, now: Callable[[], datetime], pace: Pace = _DEFAULTS
+) -> Board:
+    """Read the CRDs that units of a view wait for, and return how all units are then."""
+    return board(view, await _definitions(view, clusters, pace), now=now())
 
 
 async def _definitions(
-    made: Scene, clusters: Clusters, pace: Pace
+    view: FleetView, clusters: Clusters, pace: Pace
 ) -> Mapping[str, Definitions | Unseen]:
     """Read the CRDs that units wait for, of every cluster that has such."""
-    ways = _ways(made)
+    ways = _ways(view)
     lanes = ReadSlots(pace)
 
     async def read(name: str) -> Definitions | Unseen:
@@ -51,7 +68,7 @@ async def _definitions(
             async with lanes.turn() as turn, turn.slot():
                 reached = await clusters.app_cluster(name, access, control_plane=plane)
                 with one_look():
-                    return await reading.definitions(reached.cluster, asked[name])
+                    return await definitions(reached.cluster, asked[name])
         except TimeoutError:
             return Unseen(f"its CRDs were not read in {pace.timeout:g} s", "Raise --timeout")
         except KlutchError as error:
@@ -64,20 +81,110 @@ async def _definitions(
             # There may be very many, and open connections are files and memory.
             await clusters.close(name)
 
-    spots = {name: spot.awaited() for name, spot in made.spots.items()}
-    asked = {name: awaited for name, awaited in spots.items() if awaited}
+    awaited = {name: units.awaited() for name, units in view.clusters.items()}
+    asked = {name: names for name, names in awaited.items() if names}
     answers = await asyncio.gather(*map(read, asked))
     return dict(zip(asked, answers, strict=True))
 
 
-def _ways(made: Scene) -> Mapping[str, tuple[Access, str]]:
+def _ways(view: FleetView) -> Mapping[str, tuple[Access, str]]:
     """Return the way to each app cluster: as its document says, else as its space does."""
-    gone = removed_clusters(made.fleet, made.live.control_planes)
+    gone = removed_clusters(view.fleet, view.live.control_planes)
     ways = {
         name: (one.access, one.control_plane)
         for name, one in gone.items()
         if isinstance(one, RemovedCluster)
     }
     return ways | {
-        name: (one.access, one.control_plane) for name, one in made.fleet.clusters.items()
+        name: (one.access, one.control_plane) for name, one in view.fleet.clusters.items()
     }
+
+
+async def health_of(
+    units: Collection[UnitKey],
+    *,
+    location: Location,
+    control_plane: Reader,
+    app: Reader,
+    now: Callable[[], datetime],
+) -> Mapping[UnitKey, UnitHealth]:
+    """Return how each of the units, all of one app cluster, is now.
+
+    `now` is asked after the reads, and gives UTC. Where a read fails, all are Unknown with the
+    failure as the message: whoever waits may ask again. Raises nothing of its own.
+    """
+    try:
+        live = await _live_units(location, control_plane, app)
+        nearly = [unit for unit in units if awaits_definition(unit, live.facts(unit))]
+        crds = await definitions(app, {unit.name for unit in nearly})
+    except Incomplete as error:
+        return {unit: _unread(unit, str(error.errors[0])) for unit in units}
+    time = now()
+    return {unit: judge(unit, live.facts(unit, crds.get(unit.name)), now=time) for unit in units}
+
+
+def _unread(unit: UnitKey, reason: str) -> UnitHealth:
+    """Return the health of a unit in a cluster that could not be read."""
+    return UnitHealth(unit, State.UNKNOWN, "NotRead", reason)
+
+
+async def definitions(app: Reader, units: Collection[str]) -> Mapping[str, Manifest | None]:
+    """Return the CRDs of these names, None where absent. A list would hold all their schemas too.
+
+    Raises Incomplete.
+    """
+    width = asyncio.Semaphore(_WIDTH)
+
+    async def read(name: str) -> Manifest | None:
+        async with width:
+            return await app.get(Ref(app.name, CRD, "", name))
+
+    ordered = sorted(units)
+    return dict(zip(ordered, await together(*map(read, ordered)), strict=True))
+
+
+async def _live_units(location: Location, control_plane: Reader, app: Reader) -> LiveUnits:
+    """List what is live at a location. Raises Incomplete."""
+    direct = location.mode is Mode.DIRECT
+    beats = Ref(control_plane.name, CLUSTER_BINDING, location.space, names.CLUSTER_BINDING)
+    whole = Ref(control_plane.name, APP_CLUSTER_BINDING, *location.app_cluster_binding)
+    holder = app if direct else control_plane
+    exports, bindings, asked, clusters = await together(
+        _list(control_plane, API_SERVICE_EXPORT, location.space, metadata_only=True),
+        _list(holder, API_SERVICE_BINDING, location.bindings_namespace),
+        _list(control_plane, API_SERVICE_EXPORT_REQUEST, location.space)
+        if direct
+        else _one(control_plane, whole),
+        _one(control_plane, beats),
+    )
+    read = {
+        API_SERVICE_EXPORT: exports,
+        API_SERVICE_BINDING: bindings,
+        API_SERVICE_EXPORT_REQUEST if direct else APP_CLUSTER_BINDING: asked,
+        CLUSTER_BINDING: clusters,
+    }
+
+    def inside(kind: Kind, namespace: str) -> Sequence[Manifest]:
+        return [one for one in read.get(kind, ()) if namespace_of(one) == namespace]
+
+    return LiveUnits(location, on_plane=inside, in_app=inside)
+
+
+async def _list(
+    cluster: Reader, kind: Kind, namespace: str, *, metadata_only: bool = False
+) -> Sequence[Manifest]:
+    """List objects; none where the cluster has no such kind."""
+    try:
+        listing = await cluster.list(kind, namespace=namespace, metadata_only=metadata_only)
+    except NotServed:
+        return ()
+    return listing.items
+
+
+async def _one(cluster: Reader, ref: Ref) -> Sequence[Manifest]:
+    """Read one object; none where it, or its kind, is absent."""
+    try:
+        found = await cluster.get(ref)
+    except NotServed:
+        return ()
+    return () if found is None else (found,)

@@ -24,9 +24,9 @@ from reconciler.core.refs import (
     SERVICE_ACCOUNT,
     Ref,
 )
+from reconciler.doctor import rights
+from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.values import Mode
-from reconciler.health import rights
-from reconciler.health.rights import Side, Task
 from reconciler.kube.client import KubeCluster
 from tests.support.apply_runs import inhabit, remove, staged
 from tests.support.applying import Fleet, Scene

@@ -8,7 +8,7 @@ from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.core.errors import Unreachable
 from reconciler.core.refs import Kind, Ref
 from reconciler.fleet.values import Mode
-from reconciler.health import Place, State, health_of
+from reconciler.health import Location, State, health_of
 from tests.support.bound_units import ByHand, condition, new_unit
 
 
@@ -48,11 +48,11 @@ def by_hand(namespace, on_plane, in_app):
     return ByHand(namespace, on_plane, in_app)
 
 
-def asking(by_hand, *units, place=None, plane=None, app=None):
-    direct = Place(mode=Mode.DIRECT, space=by_hand.space, secret=by_hand.secret)
+def asking(by_hand, *units, location=None, plane=None, app=None):
+    direct = Location(mode=Mode.DIRECT, space=by_hand.space, secret=by_hand.secret)
     return health_of(
         units,
-        place=place or direct,
+        location=location or direct,
         control_plane=plane or by_hand.plane.live.cluster,
         app=app or by_hand.app.live.cluster,
         now=clock,
@@ -106,13 +106,13 @@ async def test_many_units_cost_no_more_lists_than_one(by_hand):
 async def test_a_read_that_fails_makes_all_unknown_and_says_why(by_hand):
     unit = new_unit()
     failing = Counted(by_hand.plane.live.cluster, APP_CLUSTER_BINDING)
-    whole = Place(
+    whole = Location(
         mode=Mode.APP_CLUSTER_BINDING,
         space=by_hand.space,
         secret=(by_hand.space, "kubeconfig"),
         app_cluster_binding=(by_hand.space, "shop"),
     )
-    (found,) = (await asking(by_hand, unit, place=whole, plane=failing)).values()
+    (found,) = (await asking(by_hand, unit, location=whole, plane=failing)).values()
     assert (found.state, found.reason) == (State.UNKNOWN, "NotRead")
     assert "it hung up" in found.message
 
@@ -136,7 +136,7 @@ async def test_a_cluster_without_the_kind_has_no_bindings(by_hand):
 async def test_app_cluster_binding_mode_looks_into_the_space(by_hand):
     unit, unlisted = new_unit(), new_unit()
     by_hand.secret = (by_hand.space, "shop-kubeconfig")
-    place = Place(
+    location = Location(
         mode=Mode.APP_CLUSTER_BINDING,
         space=by_hand.space,
         secret=by_hand.secret,
@@ -151,11 +151,11 @@ async def test_app_cluster_binding_mode_looks_into_the_space(by_hand):
         "apiExports": [{"group": unit.group, "resource": unit.resource}],
     }
     await by_hand.plane.create(APP_CLUSTER_BINDING, "shop", namespace=by_hand.space, spec=spec)
-    found = await asking(by_hand, unit, unlisted, place=place)
+    found = await asking(by_hand, unit, unlisted, location=location)
     assert (found[unit].state, found[unit].reason) == (State.PROGRESSING, "ExportPending")
     assert found[unlisted].reason == "NotBound"
     await by_hand.cluster_binding()
     await by_hand.beat()
     await by_hand.make_ready(unit)
-    found = await asking(by_hand, unit, place=place)
+    found = await asking(by_hand, unit, location=location)
     assert found[unit].ready, found

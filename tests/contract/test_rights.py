@@ -14,9 +14,9 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.errors import Forbidden
 from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind, Ref
+from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.load import load
 from reconciler.fleet.values import Fleet
-from reconciler.health.rights import Side, Task
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.source import folder

@@ -21,11 +21,11 @@ from reconciler.core.refs import (
     Kind,
 )
 from reconciler.core.secret import Secret
+from reconciler.doctor import policies, rights, roles
+from reconciler.doctor.diagnosis import Question, questions
+from reconciler.doctor.examine import ACCESS_REVIEW
+from reconciler.doctor.rights import Side, Task, needed, scope_of_fleet
 from reconciler.fleet.values import Fleet
-from reconciler.health import policies, rights, roles
-from reconciler.health.diagnosis import Question, questions
-from reconciler.health.examine import ACCESS_REVIEW
-from reconciler.health.rights import Side, Task, needed, scope_of_fleet
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.kube.connection import Token

@@ -22,9 +22,9 @@ from reconciler.core.refs import (
     SECRET,
     SERVICE_ACCOUNT,
 )
+from reconciler.doctor import policies, rights, roles
+from reconciler.doctor.rights import Side, Task, scope_of_fleet
 from reconciler.fleet.values import DeletionPolicy, Konnector, Mode, Rbac
-from reconciler.health import policies, rights, roles
-from reconciler.health.rights import Side, Task, scope_of_fleet
 from reconciler.kube.client import KubeCluster
 from tests.support import deployed, fleets
 from tests.support.clusters import LiveCluster

@@ -10,8 +10,8 @@ import yaml
 from klutchctl import main
 from klutchctl.commands.doctor import exit_code
 from klutchctl.render import doctor
-from reconciler.health.diagnosis import Check, Examination, Finding, Level, Mend
-from reconciler.health.rights import Side, Task
+from reconciler.doctor.diagnosis import Check, Examination, Finding, Level, Mend
+from reconciler.doctor.rights import Side, Task
 from reconciler.kube import crds
 
 EXAMPLE = Path(__file__).parents[2] / "fleet-example"

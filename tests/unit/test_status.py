@@ -7,7 +7,7 @@ import pytest
 from klutchctl import main
 from klutchctl.commands.status import exit_code
 from reconciler.fleet.values import UnitKey
-from reconciler.health.board import Board, Bound, ClusterHealth
+from reconciler.health.board import Board, BoundUnit, ClusterHealth
 from reconciler.health.verdict import State, UnitHealth
 from reconciler.planning.changes import UnseenCluster
 
@@ -16,7 +16,7 @@ UNREAD = UnseenCluster("shop", "it hung up")
 
 
 def of(state, *, whole=None, leaving=False):
-    return ClusterHealth("shop", "eu", (Bound("db", UnitHealth(KEY, state), leaving),), whole)
+    return ClusterHealth("shop", "eu", (BoundUnit("db", UnitHealth(KEY, state), leaving),), whole)
 
 
 READ, NOT_READ = of(State.READY), of(State.UNKNOWN, whole=State.UNKNOWN)

@@ -10,9 +10,9 @@ from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of
 from reconciler.core.refs import SECRET, Ref
+from reconciler.doctor import rights
+from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.values import Mode
-from reconciler.health import rights
-from reconciler.health.rights import Side, Task
 from tests.support.apply_runs import staged
 from tests.support.role_holders import kubeconfig, role_holder
 

@@ -15,7 +15,7 @@ from reconciler.core.durations import format_time
 from reconciler.core.live import Unseen
 from reconciler.core.manifest import put
 from reconciler.core.refs import NAMESPACE, SECRET
-from reconciler.health.board import board, scene
+from reconciler.health.board import board, view_of
 from reconciler.health.memory import remembering
 from reconciler.health.verdict import State
 from tests.support.scenes import (
@@ -59,9 +59,9 @@ def healthy(mode="Direct"):
 
 
 def shown(here, of=FLEET, crds=None, only=None):
-    made = scene(of, here.live(of), only=only)
-    read = {name: dict.fromkeys(spot.awaited(), CRD) for name, spot in made.spots.items()}
-    return board(made, read if crds is None else crds, now=NOW)
+    view = view_of(of, here.live(of), only=only)
+    read = {name: dict.fromkeys(units.awaited(), CRD) for name, units in view.clusters.items()}
+    return board(view, read if crds is None else crds, now=NOW)
 
 
 def states(made):
@@ -83,9 +83,9 @@ def test_a_fleet_that_is_fine():
 
 def test_only_what_is_otherwise_fine_asks_for_its_crd():
     here = healthy()
-    assert scene(FLEET, here.live(FLEET)).spots["shop"].awaited() == {POSTGRES}
+    assert view_of(FLEET, here.live(FLEET)).clusters["shop"].awaited() == {POSTGRES}
     here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
-    assert scene(FLEET, here.live(FLEET)).spots["shop"].awaited() == frozenset()
+    assert view_of(FLEET, here.live(FLEET)).clusters["shop"].awaited() == frozenset()
 
 
 def test_a_crd_that_is_not_there():

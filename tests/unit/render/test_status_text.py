@@ -8,7 +8,7 @@ import pytest
 
 from klutchctl.render import status
 from reconciler.fleet.values import UnitKey
-from reconciler.health.board import Board, Bound, ClusterHealth
+from reconciler.health.board import Board, BoundUnit, ClusterHealth
 from reconciler.health.verdict import State, UnitHealth
 from reconciler.planning.changes import UnseenCluster
 
@@ -31,20 +31,20 @@ BOARD = Board(
             "shop-1",
             "eu",
             (
-                Bound("orders-db", unit("shop-1", State.READY)),
-                Bound("", unit("shop-1", State.READY), leaving=True),
+                BoundUnit("orders-db", unit("shop-1", State.READY)),
+                BoundUnit("", unit("shop-1", State.READY), leaving=True),
             ),
         ),
         ClusterHealth(
             "shop-2",
             "eu",
-            (Bound("orders-db", unit("shop-2", State.DEGRADED, "CRDNotFound", "no such CRD")),),
+            (BoundUnit("orders-db", unit("shop-2", State.DEGRADED, "CRDNotFound", "no such CRD")),),
         ),
         ClusterHealth(
             "shop-3",
             "eu",
             (
-                Bound(
+                BoundUnit(
                     "orders-db",
                     unit("shop-3", State.UNKNOWN, "NotRead", "it hung up", last=State.READY),
                 ),
@@ -97,7 +97,7 @@ def test_an_empty_fleet_has_a_line():
 def test_what_others_wrote_cannot_act_on_the_terminal():
     nasty = "\x1b[2J\u202eevil\nnext"
     bad = ClusterHealth(
-        nasty, "eu", (Bound(nasty, unit("shop", State.DEGRADED, nasty, nasty)),), None, nasty
+        nasty, "eu", (BoundUnit(nasty, unit("shop", State.DEGRADED, nasty, nasty)),), None, nasty
     )
     whole = ClusterHealth("z", "eu", (), State.SUSPENDED, nasty)
     made = replace(
@@ -130,7 +130,7 @@ def test_ages(ago, text):
 
 def test_an_age_that_is_only_bounded_says_so():
     lost = replace(unit("shop-2", State.DEGRADED, "ExportMissing"), exact=False)
-    made = replace(BOARD, clusters=(ClusterHealth("shop-2", "eu", (Bound("db", lost),)),))
+    made = replace(BOARD, clusters=(ClusterHealth("shop-2", "eu", (BoundUnit("db", lost),)),))
     assert " <3h " in status.text(made)
     assert json.loads(status.as_json(made))["clusters"][0]["units"][0]["sinceExact"] is False
 
@@ -173,7 +173,7 @@ def test_jsonl_is_an_event_a_line():
 
 def after(*units):
     return replace(
-        BOARD, clusters=(ClusterHealth("shop", "eu", tuple(Bound("db", one) for one in units)),)
+        BOARD, clusters=(ClusterHealth("shop", "eu", tuple(BoundUnit("db", one) for one in units)),)
     )
 
 

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from reconciler.blueprints.policies import Policy
@@ -15,11 +16,11 @@ from reconciler.core.errors import ClusterError, ConfigError, Forbidden, NotServ
 from reconciler.core.live import Unseen
 from reconciler.core.manifest import Manifest, get, get_text, name_of
 from reconciler.core.refs import ADMISSION_POLICY, ADMISSION_POLICY_BINDING, CRD, Kind, Ref
+from reconciler.doctor import diagnosis, policies
+from reconciler.doctor.diagnosis import Check, Examination, Finding, Level, Question
+from reconciler.doctor.rights import Right, Scope, Side, Task, needed, scope_of
 from reconciler.fleet.compile import units_by_cluster
-from reconciler.fleet.values import Access, AppCluster, ControlPlane, Fleet
-from reconciler.health import diagnosis, policies
-from reconciler.health.diagnosis import Check, Examination, Finding, Level, Question
-from reconciler.health.rights import Right, Scope, Side, Task, needed, scope_of
+from reconciler.fleet.values import Access, Fleet
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.registry import Reached
 from reconciler.observe import Clusters, Pace, unseen
@@ -41,8 +42,8 @@ _EVERYTHING: Final = Question("", "*", "*", "*")
 
 
 @dataclass(frozen=True, slots=True)
-class _Patient:
-    """One cluster to look at."""
+class _Target:
+    """One cluster to examine."""
 
     name: str
     side: Side
@@ -66,78 +67,59 @@ async def examine(
     """
     lanes = ReadSlots(pace)
 
-    async def look(patient: _Patient) -> Examination:
+    async def look(target: _Target) -> Examination:
         reached: Reached | None = None
         try:
             async with lanes.turn() as turn:
-                reached = await patient.open()
+                reached = await target.open()
                 # Also shows whether the cluster answers at all, before it takes a slot.
                 who = await _who(reached.cluster, now)
                 async with turn.slot():
-                    return await _look(patient, reached, task, *who)
+                    return await _look(target, reached, task, *who)
         except TimeoutError:
-            return _unreached(patient, unseen.late((), pace.timeout))
+            return _unreached(target, unseen.late((), pace.timeout))
         except ConfigError as error:
-            return _unreached(patient, unseen.unusable(error, patient.access))
-        except ClusterError as error:
+            return _unreached(target, unseen.unusable(error, target.access))
+        except (ClusterError, Incomplete) as error:
+            errors = error.errors if isinstance(error, Incomplete) else [error]
             address = reached.address if reached else None
-            return _unreached(patient, unseen.failed([error], patient.access, address))
-        except Incomplete as error:
-            address = reached.address if reached else None
-            return _unreached(patient, unseen.failed(error.errors, patient.access, address))
+            return _unreached(target, unseen.failed(errors, target.access, address))
         except Exception as error:
-            return _unreached(patient, unseen.defect(error))
+            return _unreached(target, unseen.defect(error))
         finally:
-            if patient.side is Side.APP_CLUSTER:
-                await clusters.close(patient.name)
+            if target.side is Side.APP_CLUSTER:
+                await clusters.close(target.name)
 
-    return tuple(await asyncio.gather(*map(look, _patients(fleet, clusters, only))))
+    return tuple(await asyncio.gather(*map(look, _targets(fleet, clusters, only))))
 
 
-def _patients(fleet: Fleet, clusters: Clusters, only: Collection[str] | None) -> Iterator[_Patient]:
+def _targets(fleet: Fleet, clusters: Clusters, only: Collection[str] | None) -> Iterator[_Target]:
     chosen = [one for name, one in sorted(fleet.clusters.items()) if only is None or name in only]
     units = units_by_cluster(fleet)
-    needed_planes = {one.control_plane for one in chosen}
+    needed_planes = {cluster.control_plane for cluster in chosen}
     for name, plane in sorted(fleet.control_planes.items()):
         if only is None or name in needed_planes:
-            behind = [one for one in chosen if one.control_plane == name]
-            held = [unit for one in behind for unit in units.get(one.name, ())]
-            yield _plane(clusters, plane, scope_of(fleet, behind, [plane], units=held))
+            behind = [cluster for cluster in chosen if cluster.control_plane == name]
+            served = [unit for cluster in behind for unit in units.get(cluster.name, ())]
+            scope = scope_of(fleet, behind, [plane], units=served)
+            reach = partial(clusters.control_plane, name)
+            yield _Target(name, Side.CONTROL_PLANE, plane.access, scope, reach)
     for cluster in chosen:
         if cluster.suspended is None:
             plane = fleet.control_planes[cluster.control_plane]
-            own = units.get(cluster.name, ())
-            yield _app(clusters, cluster, scope_of(fleet, [cluster], [plane], units=own))
-
-
-def _plane(clusters: Clusters, plane: ControlPlane, scope: Scope) -> _Patient:
-    return _Patient(
-        plane.name,
-        Side.CONTROL_PLANE,
-        plane.access,
-        scope,
-        lambda: clusters.control_plane(plane.name),
-    )
-
-
-def _app(clusters: Clusters, cluster: AppCluster, scope: Scope) -> _Patient:
-    return _Patient(
-        cluster.name,
-        Side.APP_CLUSTER,
-        cluster.access,
-        scope,
-        lambda: clusters.app_cluster(
-            cluster.name, cluster.access, control_plane=cluster.control_plane
-        ),
-    )
+            scope = scope_of(fleet, [cluster], [plane], units=units.get(cluster.name, ()))
+            reach = partial(
+                clusters.app_cluster, cluster.name, cluster.access, control_plane=plane.name
+            )
+            yield _Target(cluster.name, Side.APP_CLUSTER, cluster.access, scope, reach)
 
 
 async def _look(
-    patient: _Patient, reached: Reached, task: Task, user: str, clock: Finding
+    target: _Target, reached: Reached, task: Task, user: str, clock: Finding
 ) -> Examination:
     cluster = reached.cluster
-    refused, asked = await _rights(cluster, needed(task, patient.side, patient.scope))
-    to_plan = {*diagnosis.questions(needed(Task.PLAN, patient.side, patient.scope))}
+    refused, asked = await _rights(cluster, needed(task, target.side, target.scope))
+    to_plan = {*diagnosis.questions(needed(Task.PLAN, target.side, target.scope))}
     findings = [
         Finding(Check.CONNECTION, Level.OK, f"reached at {reached.address.server}"),
         clock,
@@ -149,14 +131,14 @@ async def _look(
         pass  # the rights tell it
     else:
         there = set(map(name_of, listing.items))
-        findings.insert(2, diagnosis.crds(patient.side, patient.scope.modes, there))
+        findings.insert(2, diagnosis.crds(target.side, target.scope.modes, there))
     if task is Task.APPLY:
-        findings += await _policies(cluster, policies.expected(patient.side, patient.scope, user))
+        findings += await _policies(cluster, policies.expected(target.side, target.scope, user))
     return Examination(
-        patient.name,
-        patient.side,
-        str(patient.access),
-        patient.access.context,
+        target.name,
+        target.side,
+        str(target.access),
+        target.access.context,
         tuple(findings),
         user=user,
         server=reached.address.server,
@@ -181,12 +163,12 @@ async def _policies(cluster: Cluster, expected: Sequence[Policy]) -> Sequence[Fi
     return (diagnosis.policies(missing),) if expected else ()
 
 
-def _unreached(patient: _Patient, why: Unseen) -> Examination:
+def _unreached(target: _Target, why: Unseen) -> Examination:
     return Examination(
-        patient.name,
-        patient.side,
-        str(patient.access),
-        patient.access.context,
+        target.name,
+        target.side,
+        str(target.access),
+        target.access.context,
         (Finding(Check.CONNECTION, Level.PROBLEM, why.reason, why.remedy),),
         readable=False,
     )

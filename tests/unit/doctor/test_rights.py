@@ -12,10 +12,10 @@ from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.core.live import Address, Questions, control_plane_ref_name, instances
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
+from reconciler.doctor.diagnosis import Question, questions
+from reconciler.doctor.rights import Right, Scope, Side, Task, needed, scope_of_fleet
+from reconciler.doctor.roles import manifests
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, Konnector, Mode
-from reconciler.health.diagnosis import Question, questions
-from reconciler.health.rights import Right, Scope, Side, Task, needed, scope_of_fleet
-from reconciler.health.roles import manifests
 from reconciler.kube.cluster import Listing, Page
 from reconciler.kube.registry import Reached
 from reconciler.observe import answer, observe

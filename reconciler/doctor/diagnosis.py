@@ -14,12 +14,15 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.doctor.rights import Right, Side, Task
 from reconciler.fleet.values import Mode
-from reconciler.health.rights import Right, Side, Task
 
 # Below the first nobody notices; beyond the second, ages and heartbeats are judged wrongly.
 CLOCK_WARNING: Final = timedelta(seconds=10)
 CLOCK_PROBLEM: Final = timedelta(seconds=60)
+
+# A plan reads no Secret (trust.md T2), and these do.
+_NOT_PLANNED: Final = "import, release and drift --credentials need those of an apply"
 
 _CRDS: Final = (
     CLUSTER_BINDING,
@@ -93,15 +96,17 @@ class Examination:
 def clock(skew: timedelta | None, doubt: timedelta) -> Finding:
     """Judge how far the server is ahead of us; `doubt` is how wrong that may be. None = unknown."""
     if skew is None:
-        told = "the API server does not tell its time"
-        return Finding(Check.CLOCK, Level.WARNING, told)
+        return Finding(Check.CLOCK, Level.WARNING, "the API server does not tell its time")
     off = max(abs(skew) - doubt, timedelta())
     if off < CLOCK_WARNING:
         return Finding(Check.CLOCK, Level.OK, "its clock agrees with ours")
     way = "ahead of" if skew > timedelta() else "behind"
-    told = f"its clock is {round(off.total_seconds())} s {way} ours"
-    level = Level.PROBLEM if off >= CLOCK_PROBLEM else Level.WARNING
-    return Finding(Check.CLOCK, level, told, "Set both by NTP: ages and heartbeats are compared")
+    return Finding(
+        Check.CLOCK,
+        Level.PROBLEM if off >= CLOCK_PROBLEM else Level.WARNING,
+        f"its clock is {round(off.total_seconds())} s {way} ours",
+        "Set both by NTP: ages and heartbeats are compared",
+    )
 
 
 def crds(side: Side, modes: Collection[Mode], there: Collection[str]) -> Finding:
@@ -109,8 +114,8 @@ def crds(side: Side, modes: Collection[Mode], there: Collection[str]) -> Finding
     if side is Side.APP_CLUSTER:
         if API_SERVICE_BINDING.resource in there or Mode.DIRECT not in modes:
             return Finding(Check.CRDS, Level.OK, "no CRD is missing")
-        told = f"{API_SERVICE_BINDING.resource} is absent; an apply, or a konnector, installs it"
-        return Finding(Check.CRDS, Level.OK, told)
+        absent = f"{API_SERVICE_BINDING.resource} is absent; an apply, or a konnector, installs it"
+        return Finding(Check.CRDS, Level.OK, absent)
     wanted = [*_CRDS, *(kind for mode in modes for kind in _CRDS_OF_MODE[mode])]
     missing = sorted({kind.resource for kind in wanted} - set(there))
     if not missing:
@@ -149,16 +154,15 @@ def questions(rights: Iterable[Right]) -> tuple[Question, ...]:
 
 def rights(task: Task, refused: Collection[Question], asked: int) -> Finding:
     """Judge which rights are missing, of so many that were asked about."""
+    purpose, limit = ("a plan", f"; {_NOT_PLANNED}") if task is Task.PLAN else ("an apply", "")
     if not refused:
-        told = f"all rights that {_article(task)} needs"
-        return Finding(Check.RIGHTS, Level.OK, told)
+        return Finding(Check.RIGHTS, Level.OK, f"all rights that {purpose} needs{limit}")
     listed = "; ".join(_sentences(refused))
-    told = f"{len(refused)} of {asked} rights that {_article(task)} needs are missing: {listed}"
     return Finding(
         Check.RIGHTS,
         Level.PROBLEM,
-        told,
-        "Grant them, or use credentials that have them",
+        f"{len(refused)} of {asked} rights that {purpose} needs are missing: {listed}",
+        f"Grant them, or use credentials that have them{limit}",
         Mend.RIGHTS,
     )
 
@@ -166,9 +170,13 @@ def rights(task: Task, refused: Collection[Question], asked: int) -> Finding:
 def policies(missing: Collection[str], *, served: bool = True) -> Finding:
     """Judge which admission policies are absent, or do not say what they should."""
     if not served:
-        told = "this API server has no ValidatingAdmissionPolicies (Kubernetes 1.30 has): whoever "
-        told += "steals the token of an account that klutchctl or a konnector runs as may get "
-        return Finding(Check.POLICIES, Level.WARNING, f"{told}all rights by it")
+        return Finding(
+            Check.POLICIES,
+            Level.WARNING,
+            "this API server has no ValidatingAdmissionPolicies (Kubernetes 1.30 has): whoever "
+            "steals the token of an account that klutchctl or a konnector runs as may get all "
+            "rights by it",
+        )
     if not missing:
         return Finding(Check.POLICIES, Level.OK, "no admission policy is missing")
     return Finding(
@@ -181,20 +189,17 @@ def policies(missing: Collection[str], *, served: bool = True) -> Finding:
     )
 
 
-def _article(task: Task) -> str:
-    return "a plan" if task is Task.PLAN else "an apply"
-
-
 def _sentences(refused: Iterable[Question]) -> Iterator[str]:
     """Yield `get, list secrets a, b in namespace c`, with verbs and names together."""
     verbs: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
-    for one in refused:
-        verbs[one.namespace, one.group, one.resource, one.name].add(one.verb)
-    objects: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = defaultdict(list)
-    for (namespace, group, resource, name), found in sorted(verbs.items()):
-        objects[namespace, group, resource, tuple(sorted(found))].append(name)
-    for (namespace, group, resource, found_verbs), found_names in objects.items():
+    for question in refused:
+        key = (question.namespace, question.group, question.resource, question.name)
+        verbs[key].add(question.verb)
+    names: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for (namespace, group, resource, name), refused_verbs in sorted(verbs.items()):
+        names[namespace, group, resource, tuple(sorted(refused_verbs))].append(name)
+    for (namespace, group, resource, alike), objects in names.items():
         kind = f"{resource}.{group}" if group else resource
-        named = ", ".join(name for name in found_names if name)
+        listed = ", ".join(name for name in objects if name)
         place = f"in namespace {namespace}" if namespace else ""
-        yield " ".join(part for part in (", ".join(found_verbs), kind, named, place) if part)
+        yield " ".join(part for part in (", ".join(alike), kind, listed, place) if part)

@@ -24,8 +24,8 @@ from reconciler.core.refs import (
     SECRET,
     SERVICE_ACCOUNT,
 )
+from reconciler.doctor.rights import Scope, Side, Task, account
 from reconciler.fleet.values import Mode
-from reconciler.health.rights import Scope, Side, Task, account
 
 _HERE: Final = "request.namespace"
 _BIND: Final = cel.text(names.KLUTCH_NAMESPACE)

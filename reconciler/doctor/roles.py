@@ -14,7 +14,7 @@ from reconciler.core.refs import (
     SERVICE_ACCOUNT,
     Kind,
 )
-from reconciler.health.rights import Right, Scope, Side, Task, account, needed
+from reconciler.doctor.rights import Right, Scope, Side, Task, account, needed
 
 
 def manifests(task: Task, side: Side, scope: Scope) -> tuple[Manifest, ...]:

@@ -1,11 +1,11 @@
-"""Where the objects of a cluster's units are, and the facts of each unit among what was listed.
+"""Where the objects of a cluster's units are, and what is live of each unit.
 
 Pure. Refuses to know whether the objects come from a poll or from what `observe` saw.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
@@ -17,19 +17,16 @@ from reconciler.core import names
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import SECRET, Kind
 from reconciler.fleet.values import Mode, UnitKey
-from reconciler.fleet.wanted import Placement
 from reconciler.health.verdict import UnitFacts
 from reconciler.planning import app_cluster_bindings, placement
 from reconciler.planning.units import Site
 
 Inside: TypeAlias = Callable[[Kind, str], Sequence[Manifest]]
 
-_NONE: Final[Mapping[str, tuple[str, str]]] = {}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where one app cluster's units live.
+class Location:
+    """Where the objects of one app cluster's units are.
 
     `secret` is namespace and name of the Secret that their APIServiceBindings refer to: K in the
     app cluster, or the mirrored one in the space. `kept` holds those of units, by `plural.group`,
@@ -39,7 +36,7 @@ class Place:
     mode: Mode
     space: str
     secret: tuple[str, str]
-    kept: Mapping[str, tuple[str, str]] = field(default_factory=lambda: _NONE)
+    kept: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     bindings_cluster_scoped: bool = False
     app_cluster_binding: tuple[str, str] = ("", "")
 
@@ -51,82 +48,77 @@ class Place:
         return "" if self.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
 
 
-def place_of(own: Placement, mode: Mode) -> Place:
-    """Return the place of a placement, where no binding keeps another Secret."""
-    direct = mode is Mode.DIRECT
-    return Place(
+def location_of(site: Site, mode: Mode) -> Location:
+    """Return the location at a site, with the Secrets that live bindings rightly keep."""
+    own, direct = site.placement, mode is Mode.DIRECT
+    secret = (names.KLUTCH_NAMESPACE, own.consumer_secret)
+    return Location(
         mode=mode,
         space=own.space,
-        secret=(names.KLUTCH_NAMESPACE, own.consumer_secret)
-        if direct
-        else (own.space, own.kubeconfig_name),
+        secret=secret if direct else (own.space, own.kubeconfig_name),
+        kept=_kept(site, secret) if direct else {},
         bindings_cluster_scoped=own.bindings_cluster_scoped,
         app_cluster_binding=own.app_cluster_binding,
     )
 
 
-def place_at(site: Site, mode: Mode) -> Place:
-    """Return the place of a site, with the Secrets that live bindings rightly keep."""
-    place = place_of(site.placement, mode)
-    if mode is not Mode.DIRECT:
-        return place
-    source = site.control_plane.get(
-        SECRET, site.placement.kubeconfig_namespace, site.placement.kubeconfig_name
-    )
-    kept = {
-        name_of(binding): held
+def _kept(site: Site, usual: tuple[str, str]) -> Mapping[str, tuple[str, str]]:
+    """Return the Secrets that bindings name in place of the usual one, and may keep."""
+    own = site.placement
+    source = site.control_plane.get(SECRET, own.kubeconfig_namespace, own.kubeconfig_name)
+    return {
+        name_of(binding): named
         for binding in placement.bindings(site.app)
-        if (held := placement.secret_of(binding)) != place.secret
-        and held[0] == names.KLUTCH_NAMESPACE
-        and _is_kept(site, held, source)
+        if (named := placement.secret_of(binding)) != usual
+        and named[0] == names.KLUTCH_NAMESPACE
+        and _leads_to_space(site, named, source)
     }
-    return replace(place, kept=kept)
 
 
-def _is_kept(site: Site, held: tuple[str, str], source: Manifest | None) -> bool:
+def _leads_to_space(site: Site, named: tuple[str, str], source: Manifest | None) -> bool:
     """Tell whether a binding's own Secret leads to the space, or nobody here may read that."""
-    secret = site.app.get(SECRET, *held)
+    secret = site.app.get(SECRET, *named)
     unread = site.app.blind and secret is None
     return unread or placement.same_way(secret, source, site.placement.space)
 
 
-class Found:
-    """What is live around one place, for the facts of any of its units.
+class LiveUnits:
+    """What is live at one location, for the facts of any of its units.
 
     `on_plane` and `in_app` give the objects of a kind in a namespace of either cluster.
     """
 
-    def __init__(self, place: Place, *, on_plane: Inside, in_app: Inside) -> None:
-        direct = place.mode is Mode.DIRECT
+    def __init__(self, location: Location, *, on_plane: Inside, in_app: Inside) -> None:
+        direct = location.mode is Mode.DIRECT
         holder = in_app if direct else on_plane
-        self._place = place
-        self._exports = _by_name(on_plane(API_SERVICE_EXPORT, place.space))
-        self._bindings = _by_name(holder(API_SERVICE_BINDING, place.bindings_namespace))
+        self.location = location
+        self._exports = _by_name(on_plane(API_SERVICE_EXPORT, location.space))
+        self._bindings = _by_name(holder(API_SERVICE_BINDING, location.bindings_namespace))
         self._requests: Mapping[str, Manifest] = {}
-        self._whole: Manifest | None = None
+        self._app_cluster_binding: Manifest | None = None
         self._listed: frozenset[Resource] = frozenset()
         if direct:
-            self._requests = _by_name(on_plane(API_SERVICE_EXPORT_REQUEST, place.space))
+            self._requests = _by_name(on_plane(API_SERVICE_EXPORT_REQUEST, location.space))
         else:
-            namespace, name = place.app_cluster_binding
-            self._whole = _by_name(on_plane(APP_CLUSTER_BINDING, namespace)).get(name)
-        if self._whole is not None:
-            self._listed = app_cluster_bindings.resources_of(self._whole)
-        beats = _by_name(on_plane(CLUSTER_BINDING, place.space))
-        self._cluster_binding = beats.get(names.CLUSTER_BINDING)
+            namespace, name = location.app_cluster_binding
+            self._app_cluster_binding = _by_name(on_plane(APP_CLUSTER_BINDING, namespace)).get(name)
+        if self._app_cluster_binding is not None:
+            self._listed = app_cluster_bindings.resources_of(self._app_cluster_binding)
+        cluster_bindings = _by_name(on_plane(CLUSTER_BINDING, location.space))
+        self._cluster_binding = cluster_bindings.get(names.CLUSTER_BINDING)
 
     def facts(self, unit: UnitKey, definition: Manifest | None = None) -> UnitFacts:
         """Return what is live of a unit; `definition` is its CRD, where that was read."""
         listed = Resource(unit.group, unit.resource) in self._listed
         return UnitFacts(
-            secret=self._place.kept.get(unit.name, self._place.secret),
+            secret=self.location.kept.get(unit.name, self.location.secret),
             export=self._exports.get(unit.name),
             binding=self._bindings.get(unit.name),
-            asked=self._whole if listed else self._requests.get(unit.name),
+            asked=self._app_cluster_binding if listed else self._requests.get(unit.name),
             cluster_binding=self._cluster_binding,
             definition=definition,
         )
 
 
 def _by_name(objects: Sequence[Manifest]) -> dict[str, Manifest]:
-    return {name_of(one): one for one in objects}
+    return {name_of(manifest): manifest for manifest in objects}

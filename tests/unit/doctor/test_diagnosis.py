@@ -5,9 +5,8 @@ from datetime import timedelta
 import pytest
 
 from reconciler.core.refs import CRD
-from reconciler.fleet.values import Mode
-from reconciler.health import diagnosis
-from reconciler.health.diagnosis import (
+from reconciler.doctor import diagnosis
+from reconciler.doctor.diagnosis import (
     Check,
     Examination,
     Finding,
@@ -16,7 +15,8 @@ from reconciler.health.diagnosis import (
     Question,
     questions,
 )
-from reconciler.health.rights import Right, Side, Task
+from reconciler.doctor.rights import Right, Side, Task
+from reconciler.fleet.values import Mode
 from reconciler.kube import crds
 
 SECOND = timedelta(seconds=1)
@@ -95,7 +95,15 @@ def test_missing_rights_are_told_together():
         "list customresourcedefinitions.apiextensions.k8s.io; "
         "get, patch secrets a in namespace klutch-bind; get secrets b in namespace klutch-bind"
     )
-    assert diagnosis.rights(Task.PLAN, [], 9).level is Level.OK
+    assert diagnosis.rights(Task.APPLY, [], 9).message == "all rights that an apply needs"
+
+
+@pytest.mark.parametrize("refused", [[], [Question("", CRD.group, CRD.plural, "list")]])
+def test_who_has_the_rights_of_a_plan_hears_what_needs_those_of_an_apply(refused):
+    finding = diagnosis.rights(Task.PLAN, refused, 9)
+    assert finding.level is (Level.PROBLEM if refused else Level.OK)
+    shown = finding.remedy if refused else finding.message
+    assert "import, release and drift --credentials need those of an apply" in shown
 
 
 LEVELS = {

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from reconciler.blueprints import policies as shipped
+from reconciler.doctor import diagnosis, policies
+from reconciler.doctor.diagnosis import Level, Mend
+from reconciler.doctor.rights import Side, Task, scope_of_fleet
 from reconciler.fleet.values import Konnector, Mode, Rbac
-from reconciler.health import diagnosis, policies
-from reconciler.health.diagnosis import Level, Mend
-from reconciler.health.rights import Side, Task, scope_of_fleet
 from tests.support import fleets
 
 PLANE, APP = Side.CONTROL_PLANE, Side.APP_CLUSTER
