@@ -311,9 +311,9 @@ def test_too_little_room_is_told_before_the_build(tmp_path):
 def test_too_little_room_for_a_build_names_the_folder_that_stays(workshop, progress):
     workshop.go()
     recipe = replace(RECIPE, space=replace(RECIPE.space, result=10**9))
-    sources = replace(workshop.sources, release=replace(release.of(), recipe=recipe))
+    places = replace(workshop.sources, release=replace(release.of(), recipe=recipe))
     with pytest.raises(HostError, match=rf"^{workshop.home}/cache has .*XDG_CACHE_HOME"):
-        sources.provide(sources, progress=progress)
+        sources.provide(places, progress=progress)
 
 
 REFUSING = {
@@ -326,9 +326,9 @@ REFUSING = {
 @pytest.mark.parametrize("folder", REFUSING.values(), ids=REFUSING.keys())
 def test_a_cache_that_cannot_be_made_names_its_variable(workshop, progress, folder):
     place = replace(workshop.sources.workshop, cache=Cache(Path(folder), "the control plane"))
-    sources = replace(workshop.sources, workshop=place)
+    places = replace(workshop.sources, workshop=place)
     with pytest.raises(HostError, match=rf"^{folder} cannot be used: .*XDG_CACHE_HOME"):
-        sources.provide(sources, progress=progress)
+        sources.provide(places, progress=progress)
 
 
 def test_needs_on_one_file_system_add_up(tmp_path):
