@@ -1,5 +1,4 @@
-"""The wire kinds as typed models that keep the fields they do not know.
+"""The kinds of Klutch: each module has one, and what the rest reads of its manifests.
 
-Each module holds one kind: its `Kind` and its model. `Model.model_validate(obj)` reads a
-manifest, `model.to_manifest()` writes the same one back.
+Accessors are tolerant, like the readers of `core.manifest`: an absent field reads as empty.
 """

@@ -4,6 +4,7 @@ Decides what of a CRD goes to app clusters, and when nothing usable would. Refus
 exports exist and whether a template is still there.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.blueprints.objects import Marks, build
-from reconciler.core import codec, keys
+from reconciler.core import keys
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -39,6 +40,7 @@ _OF_VERSION: Final = (
 _VERSION: Final = re.compile(r"v[1-9][0-9]*([a-z]+[1-9][0-9]*)?")  # of exports; CRDs allow more
 _RANKED: Final = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 _STAGES: Final = ("alpha", "beta", None)
+_BASE62: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def source_hash(spec: Manifest) -> str:
 
     Another text than the original's for the same spec (G.2).
     """
-    return codec.hash62(canonical(spec))
+    return _base62(hashlib.sha224(canonical(spec)).digest())
 
 
 def scope_problem(crd: Manifest, informer_scope: Scope | str) -> str:
@@ -126,6 +128,16 @@ def offered_by(template: Manifest) -> str:
 def first_template(templates: Iterable[Manifest]) -> Manifest | None:
     """Return the one of several templates for a resource that counts: the first by place (B.3)."""
     return min(templates, key=identity_of, default=None)
+
+
+def _base62(data: bytes) -> str:
+    """Return the bytes as one big-endian number in digits 0-9a-zA-Z, without leading zeros."""
+    number = int.from_bytes(data, "big")
+    digits = ""
+    while number or not digits:
+        number, digit = divmod(number, 62)
+        digits = _BASE62[digit] + digits
+    return digits
 
 
 def _problem(version: Manifest) -> str:

@@ -30,8 +30,6 @@ RESOURCE_OWNER: Final = f"{KLUTCH_GROUP}/resource-owner"
 OWNER_PROVIDER: Final = "Provider"
 OWNER_CONSUMER: Final = "Consumer"
 CLUSTER_NAMESPACE: Final = f"{KLUTCH_GROUP}/cluster-namespace"
-BOOTSTRAP_CREATE_ONLY: Final = "bootstrap.klutch.anynines.com/create-only"
-BOOTSTRAP_BATTERY: Final = "bootstrap.klutch.anynines.com/battery"
 SERVICE_ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
 
 # Kubernetes: the Pods that a Namespace admits.
@@ -41,7 +39,6 @@ POD_SECURITY_RESTRICTED: Final = "restricted"
 # Klutch: labels.
 APP_CLUSTER_BINDING_NAME: Final = f"{KLUTCH_GROUP}/appclusterbinding-name"
 APP_CLUSTER_BINDING_NAMESPACE: Final = f"{KLUTCH_GROUP}/appclusterbinding-namespace"
-EXPORTED: Final = f"{KLUTCH_GROUP}/exported"  # on CRDs; nobody reads it
 APP: Final = "app"
 APP_KONNECTOR: Final = "konnector"
 
@@ -53,7 +50,6 @@ SYNCER: Final = f"{KLUTCH_GROUP}/syncer"
 FLEET: Final = f"{OWN_PREFIX}fleet"
 CLUSTER: Final = f"{OWN_PREFIX}cluster"
 BINDING: Final = f"{OWN_PREFIX}binding"
-OWN_LABEL_LENGTH: Final = 40  # of fleet and cluster names at most
 
 # Ours: annotations.
 APP_CLUSTER_UID: Final = f"{OWN_PREFIX}app-cluster-uid"

@@ -10,8 +10,6 @@ import hashlib
 import re
 from typing import Final
 
-from reconciler.core import codec
-
 MAX_LABEL: Final = 63
 MAX_SUBDOMAIN: Final = 253
 
@@ -29,14 +27,11 @@ CLUSTER_BINDING: Final = "cluster"
 BINDER: Final = "klutch-binder"  # ServiceAccount, token Secret, RoleBinding and ClusterRole
 KUBECONFIG: Final = "kubeconfig"  # the Secret and the key in it
 CONTROL_PLANE_CONNECTOR: Final = "control-plane-connector"
-EXPORT_GENERATE_NAME: Final = "export-"
 
 # Elsewhere on the control plane.
 BACKEND: Final = "klutch-bind"  # Deployment, ServiceAccount and roles
 QUOTA: Final = "klutch-bind"  # of a space and of each of its service namespaces
 BACKEND_LEASE: Final = "klutch-bind-backend"  # a konnector may lead in the same namespace
-FLEET_NAMESPACE: Final = "klutch-fleet"  # where AppClusterBindings live, unless the fleet says
-DEFAULT_SPACE_PREFIX: Final = "cluster"
 
 KONNECTOR_IMAGE_REPOSITORY: Final = "public.ecr.aws/w5n9a2g2/klutch/konnector"
 
@@ -70,16 +65,6 @@ def resource_name(plural: str, group: str) -> str:
     return f"{plural}.{group}" if group else plural
 
 
-def cluster_id(klutch_namespace_uid: str) -> str:
-    """Return how the OIDC flow calls an app cluster: by the uid of its namespace klutch-bind."""
-    return codec.hash62(klutch_namespace_uid.encode())[:6]
-
-
-def oidc_identity(subject: str, cluster: str) -> str:
-    """Return the identity annotation of a space that the OIDC flow made; `cluster` is its id."""
-    return f"{subject}#{cluster}"
-
-
 def direct_identity(fleet: str, cluster: str) -> str:
     """Return the identity annotation of a space that klutchctl made. It has no `#`."""
     return direct_identities(fleet) + cluster
@@ -88,11 +73,6 @@ def direct_identity(fleet: str, cluster: str) -> str:
 def direct_identities(fleet: str) -> str:
     """Return what the identity annotations of all spaces begin with that klutchctl made."""
     return f"klutchctl:{fleet}/"
-
-
-def space_generate_name(prefix: str) -> str:
-    """Return the generateName of spaces that the OIDC flow makes."""
-    return prefix if prefix.endswith("-") else f"{prefix}-"
 
 
 def direct_space(fleet: str, cluster: str) -> str:
@@ -175,7 +155,7 @@ def export_request(app_cluster_binding: str, template: str) -> str:
     """
     binding = _sanitized(app_cluster_binding, "binding")
     export = _sanitized(template, "export")
-    head, tail = f"appclusterbinding-{binding}-", f"-{codec.fnv1a32(template.encode())}"
+    head, tail = f"appclusterbinding-{binding}-", f"-{_fnv1a32(template.encode())}"
     room = max(1, MAX_LABEL - len(head) - len(tail))
     return f"{head}{export[:room]}{tail}"
 
@@ -183,6 +163,14 @@ def export_request(app_cluster_binding: str, template: str) -> str:
 def _sanitized(text: str, fallback: str) -> str:
     dashed = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return dashed[:_CUT] or fallback
+
+
+def _fnv1a32(data: bytes) -> str:
+    """Return the 32-bit FNV-1a hash as 8 hex digits."""
+    value = 0x811C9DC5
+    for byte in data:
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return f"{value:08x}"
 
 
 def lock_lease(fleet: str) -> str:

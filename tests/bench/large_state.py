@@ -123,7 +123,7 @@ def _status(file: str) -> Any:
 
 
 def _export(space: str, unit: Unit) -> Item:
-    labels = {keys.APP: "export", keys.EXPORTED: "true"}
+    labels = {keys.APP: "export", f"{keys.KLUTCH_GROUP}/exported": "true"}
     manifest = {"metadata": {"name": unit.key.name, "namespace": space, "labels": labels}}
     spec = {"spec": {"group": unit.key.group, "names": {"plural": unit.key.resource}}}
     entries = [_entry(keys.MANAGER_BACKEND, manifest | spec)]

@@ -66,7 +66,7 @@ class Peers:
         if request is None:
             return
         for one in request["spec"]["resources"]:
-            labels = {keys.APP: "export", keys.EXPORTED: "true"}
+            labels = {keys.APP: "export", f"{keys.KLUTCH_GROUP}/exported": "true"}
             full = names.resource_name(one["resource"], one["group"])
             export: Object = {
                 "apiVersion": API_SERVICE_EXPORT.api_version,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from reconciler.core import codec, names
+from reconciler.core import names
 from reconciler.core.conditions import (
     ERROR,
     FALSE,
@@ -239,15 +239,10 @@ def test_direct_units_have_spaces_and_identities_of_their_own(one, other):
     assert names.direct_identity(*one) != names.direct_identity(*other)
 
 
-@given(LABELS, LABELS, st.text(), st.uuids())
-def test_no_login_can_claim_a_direct_space(fleet, cluster, subject, uid):
-    login = names.oidc_identity(subject, names.cluster_id(str(uid)))
-    assert login != names.direct_identity(fleet, cluster)
-
-
-@given(st.uuids())
-def test_cluster_ids_are_six_digits_of_base62(uid):
-    assert re.fullmatch(r"[0-9a-zA-Z]{6}", names.cluster_id(str(uid)))
+@given(LABELS, LABELS)
+def test_no_login_can_claim_a_direct_space(fleet, cluster):
+    """The identity of a space that a login made is SUBJECT#CLUSTER."""
+    assert "#" not in names.direct_identity(fleet, cluster)
 
 
 @given(st.text(max_size=80), st.text(max_size=80))
@@ -276,33 +271,6 @@ def test_names_in_one_space_are_injective(space, one, other):
     assert names.copy_name(space, one) != names.copy_name(space, other)
     assert names.service_namespace(space, one) != names.service_namespace(space, other)
     assert names.space_cluster_role(one) != names.space_cluster_role(other)
-
-
-# Encodings
-
-
-@given(st.binary(max_size=40), st.binary(max_size=40))
-def test_base62_keeps_numbers_apart(one, other):
-    same = int.from_bytes(one, "big") == int.from_bytes(other, "big")
-    assert (codec.base62(one) == codec.base62(other)) == same
-
-
-@given(
-    st.dictionaries(
-        st.text(alphabet=st.characters(codec="utf-8")),
-        st.integers() | st.text(alphabet=st.characters(codec="utf-8")),
-    )
-)
-def test_payloads_survive_the_wire(value):
-    text = codec.encode_payload(value)
-    assert codec.decode_payload(text) == value
-    assert codec.decode_payload(text.rstrip("=").translate(str.maketrans("+/", "-_"))) == value
-
-
-@given(st.text() | st.binary().map(lambda data: base64.b64encode(data).decode()))
-def test_any_text_is_a_payload_or_a_value_error(text):
-    result = outcome(codec.decode_payload, text)
-    assert isinstance(result, dict) or "payload" in result
 
 
 # Values

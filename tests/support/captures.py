@@ -23,6 +23,7 @@ from reconciler.core.errors import AlreadyExists, NotServed
 from reconciler.core.manifest import (
     JSON,
     Manifest,
+    digest,
     drop,
     finalizers_of,
     get_bool,
@@ -252,8 +253,7 @@ class _Making:
         if blank := get_text(write.manifest, "metadata", "uid"):
             values[blank] = uid_of(made)
         if write.kind == NAMESPACE and get_text(made, "metadata", "name") == names.KLUTCH_NAMESPACE:
-            # As default mode calls an app cluster.
-            values["<cluster-id>"] = names.cluster_id(uid_of(made))
+            values["<cluster-id>"] = digest(uid_of(made))[:6]
 
     async def _kubeconfig(self, way: Way) -> str:
         """Return a kubeconfig as a Secret holds it.

@@ -7,23 +7,7 @@ from reconciler.core import keys, names
 VECTORS = {
     "resource": (names.resource_name("databases", "shop.example"), "databases.shop.example"),
     "resource of the core group": (names.resource_name("pods", ""), "pods"),
-    "cluster id, first vector": (
-        names.cluster_id("b5a0e9c2-1111-4222-8333-0123456789ab"),
-        "85FeR5",
-    ),
-    "cluster id, second vector": (
-        names.cluster_id("11111111-2222-3333-4444-555555555555"),
-        "cfWssD",
-    ),
-    "cluster id, recorded": (names.cluster_id("c08ca784-b565-4587-a124-9d4025536e35"), "1w2IA5"),
-    "cluster id, recorded too": (
-        names.cluster_id("f0ce07de-dfb5-4244-8c9b-e52ffb38a243"),
-        "z1CQT6",
-    ),
-    "OIDC identity": (names.oidc_identity("alice", "1w2IA5"), "alice#1w2IA5"),
     "direct identity": (names.direct_identity("prod", "shop-eu"), "klutchctl:prod/shop-eu"),
-    "space prefix": (names.space_generate_name("cluster"), "cluster-"),
-    "space prefix that ends in a dash": (names.space_generate_name("c-"), "c-"),
     "direct space": (names.direct_space("prod", "shop-eu"), "cluster-cxzzvzq75p"),
     "kubeconfig of a direct space": (
         names.kubeconfig_secret("cluster-abcde12345"),
@@ -151,14 +135,11 @@ KLUTCH_KEYS = {
     keys.IDENTITY: "example-backend.klutch.anynines.com/identity",
     keys.APP_CLUSTER_BINDING_NAME: "klutch.anynines.com/appclusterbinding-name",
     keys.APP_CLUSTER_BINDING_NAMESPACE: "klutch.anynines.com/appclusterbinding-namespace",
-    keys.EXPORTED: "klutch.anynines.com/exported",
     keys.APP_CLUSTER_BINDING_CLEANUP: "klutch.anynines.com/appclusterbinding-cleanup",
     keys.SYNCER: "klutch.anynines.com/syncer",
     keys.BOUND: "klutch.anynines.com/bound",
     keys.RESOURCE_OWNER: "klutch.anynines.com/resource-owner",
     keys.CLUSTER_NAMESPACE: "klutch.anynines.com/cluster-namespace",
-    keys.BOOTSTRAP_CREATE_ONLY: "bootstrap.klutch.anynines.com/create-only",
-    keys.BOOTSTRAP_BATTERY: "bootstrap.klutch.anynines.com/battery",
     keys.SERVICE_ACCOUNT_NAME: "kubernetes.io/service-account.name",
     keys.MANAGER_KONNECTOR: "klutch.anynines.com",
 }
