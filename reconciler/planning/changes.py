@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
-from reconciler.core.diff import FieldChange
-from reconciler.core.manifest import Manifest
+import pydantic
+
 from reconciler.core.origin import Origin
-from reconciler.core.refs import CLUSTER_ROLE, Ref
+from reconciler.core.refs import CLUSTER_ROLE
+from reconciler.core.typed_json import JSONObject
 from reconciler.fleet.values import UnitKey
 from reconciler.fleet.wanted import Placement, Wanted
+from reconciler.planning.file_types import UNSAVED, Field, FlatRef
 
 
 class Action(StrEnum):
@@ -62,7 +64,7 @@ class Step:
     """One of the steps of a release, replace or delete, in the order in which they are done."""
 
     verb: Verb
-    ref: Ref
+    ref: FlatRef
     note: str = ""
 
 
@@ -79,25 +81,25 @@ class Change:
 
     cluster: str
     subject: str
-    ref: Ref
+    ref: FlatRef
     action: Action
     reason: str
     origin: Origin | None = None
     unit: UnitKey | None = None
     before: str = ""
     uid: str = ""
-    after: Manifest | None = None
-    fields: tuple[FieldChange, ...] = ()
+    after: JSONObject | None = None
+    fields: tuple[Field, ...] = ()
     steps: tuple[Step, ...] = ()
     # How many instances are deleted along, at most; None where none are, or nobody counted.
     instances: int | None = None
     # A replace of a request alone: export, binding and data stay (mapping.md 5).
-    keeps_data: bool = False
+    keeps_data: Annotated[bool, pydantic.Field(alias="keepsData")] = False
     # The guards that hold this line back in this run, by their names.
     held: tuple[str, ...] = ()
     # What an apply needs beyond what a plan says. Never saved, and no part of what is said.
-    wanted: Wanted | None = field(default=None, repr=False, compare=False)
-    placement: Placement | None = field(default=None, repr=False, compare=False)
+    wanted: Annotated[Wanted | None, UNSAVED] = field(default=None, repr=False, compare=False)
+    placement: Annotated[Placement | None, UNSAVED] = field(default=None, repr=False, compare=False)
 
     @property
     def acts(self) -> bool:
@@ -166,7 +168,7 @@ class Plan:
 
     fleet: str
     revision: str
-    digest: str  # of the files
+    digest: Annotated[str, pydantic.Field(alias="files")]
     # No repr: there may be tens of thousands, and asyncio shows what a task returned to nobody.
     changes: tuple[Change, ...] = field(repr=False)
     sections: Mapping[str, str]
@@ -174,7 +176,7 @@ class Plan:
     held: tuple[Held, ...] = ()
     unseen: tuple[UnseenCluster, ...] = ()
     warnings: tuple[str, ...] = ()
-    clusters_total: int = 0
+    clusters_total: Annotated[int, pydantic.Field(alias="clusters", strict=True)] = 0
     id: str = ""
     # The folder that it was made from, for an apply of the saved plan; "" where nobody saved it.
     repository: str = ""

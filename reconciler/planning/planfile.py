@@ -9,8 +9,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
+from pydantic import TypeAdapter
+
+from reconciler.core import typed_json
 from reconciler.core.diff import FieldChange
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import JSON, Manifest, canonical, digest, get_map, get_maps
@@ -19,7 +23,6 @@ from reconciler.core.redact import LAST_APPLIED
 from reconciler.core.refs import SECRET, Ref
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
 from reconciler.fleet.values import UnitKey
-from reconciler.planning import planfile_reader
 from reconciler.planning.changes import Action, Change, Plan, Step
 
 FORMAT: Final = "klutchctl.dev/plan"
@@ -98,7 +101,7 @@ def _parse(content: bytes, path: str) -> Plan:
     except ValueError as error:  # a number that JSON does not have, or of thousands of digits
         raise ConfigError("not JSON: a number that cannot be read", where=path) from error
     _check_version(found, path)
-    plan = planfile_reader.read(found, path)
+    plan = _read(found, path)
     if plan.id != _identity(found):
         raise ConfigError(
             "the plan was changed after it was written, or it is cut",
@@ -106,6 +109,19 @@ def _parse(content: bytes, path: str) -> Plan:
             hint="Make a new one with `klutchctl plan --out`",
         )
     return plan
+
+
+def _read(found: JSON, path: str) -> Plan:
+    """Return the plan in a document of our major version; keys that are unknown are ignored."""
+    try:
+        return typed_json.read(_reader(), found)
+    except typed_json.Mismatch as error:
+        raise ConfigError(error.problem, where=f"{path}: {error.pointer}") from None
+
+
+@cache
+def _reader() -> TypeAdapter[Plan]:
+    return TypeAdapter(Plan)
 
 
 def _check_version(found: JSON, path: str) -> None:

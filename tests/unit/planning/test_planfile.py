@@ -91,6 +91,12 @@ def edited(**changes):
     return json.dumps({**json.loads(planfile.dump(PLAN)), **changes}).encode()
 
 
+def with_change(*, without="", **changes):
+    (change,) = json.loads(planfile.dump(PLAN))["changes"]
+    change.pop(without, None)
+    return edited(changes=[{**change, **changes}])
+
+
 def test_a_later_minor_version_is_read_and_its_new_fields_are_ignored():
     document = json.loads(planfile.dump(PLAN))
     document["version"] = "1.7"
@@ -118,14 +124,14 @@ REFUSED = {
     "an edited field": (edited(fleet="other"), "p: the plan was changed after it was written"),
     "an unknown field": (edited(force=True), "p: the plan was changed after it was written"),
     "another id": (edited(id="0" * 32), "p: the plan was changed after it was written"),
-    "no id": (edited(id=None), "p: the plan was changed after it was written"),
+    "no id": (edited(id=""), "p: the plan was changed after it was written"),
     "a wrong type": (edited(fleet=7), "p: /fleet: must be text"),
     "a flag for a number": (edited(clusters=True), "p: /clusters: must be a number"),
     "no list": (edited(changes={}), "p: /changes: must be a list"),
     "no object": (edited(changes=[7]), "p: /changes/0: must be an object"),
-    "a missing object": (edited(changes=[{"action": "noop"}]), "p: /changes/0/ref: is missing"),
+    "a missing object": (with_change(without="ref"), "p: /changes/0/ref: is missing"),
     "an unknown action": (
-        edited(changes=[{"action": "destroy", "ref": {}}]),
+        with_change(action="destroy"),
         "p: /changes/0/action: must be one of create, update",
     ),
     "a key that acts": (edited(sections={"\x1b[2J": 7}), "p: /sections/'\\x1b[2J': must be text"),

@@ -1,0 +1,74 @@
+"""Reads JSON values into dataclasses by the types of their fields, and tells what is wrong where.
+
+No message holds a value: what stands in the wrong place may be a secret.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+from pydantic import GetPydanticSchema, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, core_schema
+
+from reconciler.core.manifest import JSON, Manifest
+
+T = TypeVar("T")
+
+# Taken as they are: whatever objects hold, their depth is bounded where they are parsed.
+AnyJSON: TypeAlias = Annotated[JSON, GetPydanticSchema(lambda *_: core_schema.any_schema())]
+JSONObject: TypeAlias = Annotated[
+    Manifest, GetPydanticSchema(lambda *_: core_schema.is_instance_schema(dict))
+]
+
+_WANTED: Final = {
+    "string_type": "text",
+    "int_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "frozen_set_type": "a list",
+    "list_type": "a list",
+    "is_instance_of": "an object",
+    "dataclass_type": "an object",
+    "dict_type": "an object",
+    "mapping_type": "an object",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch(Exception):
+    """A value is not what its field takes. `problem` goes after its name: `must be text`."""
+
+    steps: tuple[str | int, ...]
+    problem: str
+
+    @property
+    def pointer(self) -> str:
+        """The place as a JSON pointer; a key that cannot be printed is escaped."""
+        return "".join(f"/{_printable(step)}" for step in self.steps)
+
+
+def _printable(step: str | int) -> str:
+    escaped = str(step).replace("~", "~0").replace("/", "~1")
+    return escaped if escaped.isprintable() else ascii(escaped)
+
+
+def read(reader: "TypeAdapter[T]", value: JSON) -> T:
+    """Return what a JSON value says; keys that no field has are ignored. Raises Mismatch."""
+    try:
+        return reader.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+    # Raised out here: as its context, the error of pydantic would carry the content along.
+    raise Mismatch(first["loc"], _problem(first))
+
+
+def _problem(error: ErrorDetails) -> str:
+    kind = error["type"]
+    if kind == "missing":
+        return "is missing"
+    context: dict[str, Any] = error.get("ctx", {})
+    if kind == "enum":
+        words = str(context["expected"]).replace("'", "").replace(" or ", ", ")
+        return f"must be one of {words}"
+    if kind == "greater_than_equal":
+        return f"must be at least {context['ge']}"
+    return f"must be {_WANTED[kind]}" if kind in _WANTED else "has another form"
