@@ -27,7 +27,6 @@ from klutchctl.commands import (
     render,
     sandbox,
     schema,
-    show,
     snapshot,
     status,
     validate,
@@ -57,7 +56,7 @@ app.command("drift")(drift.drift)
 app.command("why")(why.why)
 app.command("import")(importing.import_)
 app.command("release")(release.release)
-app.command("show")(show.show)
+app.command("show")(plan.show)
 app.command("snapshot")(snapshot.snapshot)
 app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)

@@ -1,4 +1,4 @@
-"""`klutchctl plan`: what would change on all clusters. Never writes to any of them."""
+"""`klutchctl plan` and `show`: what would change on all clusters. Never writes to any of them."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,6 +8,7 @@ import typer
 
 from klutchctl import cluster_options, outputs
 from klutchctl.cluster_options import ClusterOptions
+from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
@@ -84,6 +85,23 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     if out is not None:
         files.write(out, planfile.dump(made))
     return exit_code(made, detailed=detailed_exitcode, allow_unreachable=options.allow_unreachable)
+
+
+def show(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="What `klutchctl plan --out` wrote.")],
+    output: Annotated[
+        list[str] | None,
+        outputs.option(FORMATS),
+    ] = None,
+) -> int:
+    """Print a saved plan. Contacts no cluster."""
+    wanted = outputs.parse(output, known=FORMATS)
+    from reconciler.planning import planfile
+
+    plan = planfile.parse(file.read_bytes(), str(file))
+    print_plan(plan, wanted, color=of(context).color)
+    return ExitCode.SUCCESS
 
 
 @dataclass(frozen=True, slots=True)

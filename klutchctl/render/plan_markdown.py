@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from klutchctl.render import edits, plan_rows, plan_text
+from klutchctl.render import plan_rows, plan_text
 from klutchctl.render.plan_rows import Section
 from klutchctl.render.plan_text import named_lines
 from klutchctl.render.terminal import visible
@@ -45,7 +45,7 @@ def render(plan: Plan, *, against: Against | None = None) -> str:
     blocks = [_head(plan)]
     if against is not None:
         title = f"Changed against {_code(against.ref)}"
-        blocks += _block(title, edits.lines(against), _ROOM_EDITS)
+        blocks += _block(title, plan_rows.edit_lines(against), _ROOM_EDITS)
     blocks += _block("Deleted, replaced or released", _only(sections, _TAKING), _ROOM_TAKEN)
     blocks += _block("Claims widened", named_lines(plan_rows.widened(plan)), _ROOM_WIDENED)
     blocks += _block("Held back", named_lines(plan_rows.held(plan)), _ROOM_REMARK)

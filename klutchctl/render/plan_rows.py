@@ -1,5 +1,7 @@
 """What a plan says, as rows and sentences without layout; the text formats lay them out.
 
+And what a pull request changes, as lines that are the same in all of these.
+
 Every string that leaves this module is on one line and fit for a terminal.
 """
 
@@ -14,6 +16,7 @@ from reconciler.core.diff import FieldChange
 from reconciler.core.manifest import JSON
 from reconciler.core.origin import Origin
 from reconciler.planning.changes import Action, Change, Plan, Step
+from reconciler.reports.pr_diff import Against, Edit, Effect
 
 SYMBOLS: Final[Mapping[Action, str]] = {
     Action.CREATE: "+",
@@ -27,6 +30,21 @@ SYMBOLS: Final[Mapping[Action, str]] = {
     Action.UNKNOWN: "?",
 }
 ID_SHOWN: Final = 7
+DETAIL_INDENT: Final = " " * 15
+# Longer descriptions push their place to the right instead of moving everyone's.
+WIDEST: Final = 60
+
+_EDIT_SYMBOLS: Final[Mapping[Effect, str]] = {
+    Effect.DELETE: "-",
+    Effect.REPLACE: "-/+",
+    Effect.WIDEN: "!",
+    Effect.RIGHTS: "!",
+    Effect.BLOCK: "!",
+    Effect.RELEASE: "<",
+    Effect.REMOVE: "-",
+    Effect.CHANGE: "~",
+    Effect.ADD: "+",
+}
 
 _ALWAYS_COUNTED: Final = frozenset(
     {Action.CREATE, Action.UPDATE, Action.REPLACE, Action.RELEASE, Action.DELETE, Action.NOOP}
@@ -236,3 +254,33 @@ def few(names: Sequence[str]) -> str:
 
 def _sentences(*parts: str) -> str:
     return ". ".join(part for part in parts if part)
+
+
+def edits_title(against: Against) -> str:
+    """Return the heading, such as `Changed against main (4c1e9d2)`."""
+    commit = short_commit(against.revision)
+    named = visible(against.ref)
+    return f"Changed against {named}" + (f" ({commit})" if commit not in ("", named) else "")
+
+
+def edit_lines(against: Against) -> list[str]:
+    """Return a line per edit, gravest first, with its differences below it."""
+    if not against.edits:
+        return ["    nothing"]
+    names = [visible(edit.name) or "-" for edit in against.edits]
+    whats = [_edited(edit) for edit in against.edits]
+    wide = max(map(len, names))
+    most = max((len(what) for what in whats if len(what) <= WIDEST), default=0)
+    shown = []
+    for edit, name, what in zip(against.edits, names, whats, strict=True):
+        head = f"{_EDIT_SYMBOLS[edit.effect]:>3} {edit.effect.value}"
+        line = f"{head:<12} {name:<{wide}}{_GAP}{what:<{most}}{_GAP}{place(edit.origin)}"
+        shown.append(line.rstrip())
+        shown += (f"{DETAIL_INDENT}{difference(field)}" for field in edit.fields)
+    return shown
+
+
+def _edited(edit: Edit) -> str:
+    if not edit.resource:
+        return edit.kind
+    return visible(f"{edit.resource} in {few(edit.clusters)}")

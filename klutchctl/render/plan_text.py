@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from klutchctl.render import edits, plan_rows, terminal
-from klutchctl.render.plan_rows import SYMBOLS, Row
+from klutchctl.render import plan_rows, terminal
+from klutchctl.render.plan_rows import DETAIL_INDENT, SYMBOLS, WIDEST, Row
 from klutchctl.render.terminal import Style
 from reconciler.planning.changes import Action, Plan
 from reconciler.reports.pr_diff import Against
@@ -12,9 +12,6 @@ from reconciler.reports.pr_diff import Against
 _GAP: Final = "   "
 _SYMBOL_WIDTH: Final = 3
 _HEAD_WIDTH: Final = 12
-# Longer descriptions push their place to the right instead of moving everyone's.
-_WIDEST: Final = 60
-_DETAIL_INDENT: Final = " " * 15
 
 _STYLES: Final[Mapping[Action, Style]] = {
     Action.CREATE: Style.GREEN,
@@ -44,7 +41,11 @@ def render(
     widths = column_widths([row for section in sections for row in section.rows])
     blocks = [_head(plan, seconds)]
     if against is not None:
-        blocks.append(terminal.block(edits.title(against), edits.lines(against), color=color))
+        blocks.append(
+            terminal.block(
+                plan_rows.edits_title(against), plan_rows.edit_lines(against), color=color
+            )
+        )
     blocks += (
         terminal.block(one.title, section_lines(one.rows, widths, color=color), color=color)
         for one in sections
@@ -60,7 +61,7 @@ def column_widths(rows: Iterable[Row]) -> tuple[int, int]:
     """Return the widths of subjects and descriptions that line `rows` up."""
     listed = list(rows)
     subject = max((len(row.subject) for row in listed), default=0)
-    what = max((len(row.what) for row in listed if len(row.what) <= _WIDEST), default=0)
+    what = max((len(row.what) for row in listed if len(row.what) <= WIDEST), default=0)
     return subject, what
 
 
@@ -74,7 +75,7 @@ def section_lines(
     for row in rows:
         yield row_line(row, widths, color=color)
         for detail in row.details:
-            yield f"{_DETAIL_INDENT}{detail}"
+            yield f"{DETAIL_INDENT}{detail}"
 
 
 def row_line(row: Row, widths: tuple[int, int], *, color: bool = False) -> str:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Final, TypeAlias
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from reconciler.core.errors import HostError
 from reconciler.core.problems import InvalidRepository, Problem
@@ -15,7 +17,7 @@ from reconciler.fleet.values import AppCluster, ControlPlane, Fleet
 # With services it is another one: a klutchctl that does not know them would leave them running.
 _VERSION: Final = 1
 _VERSION_WITH_SERVICES: Final = 2
-_LAST_PORT: Final = 65535
+_Port: TypeAlias = Annotated[int, Field(ge=1, le=65535)]
 _PLAIN = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 
 
@@ -48,7 +50,7 @@ class Member:
 
     context: str
     role: Role
-    port: int
+    port: _Port
 
     @property
     def id(self) -> str:
@@ -73,7 +75,7 @@ class Services:
     folder: str
     components: tuple[Component, ...]
     programs: tuple[str, ...]
-    ports: Mapping[str, int]
+    ports: Mapping[str, _Port]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,8 @@ class State:
     themselves: kubeconfigs out there point to them.
     """
 
-    etcd_port: int
-    etcd_peer_port: int
+    etcd_port: _Port
+    etcd_peer_port: _Port
     members: tuple[Member, ...]
     services: Services | None = None
 
@@ -135,6 +137,15 @@ def _problems(fleet: Fleet) -> Iterator[Problem]:
         holders[context] = one.name
     if not fleet.control_planes:
         yield Problem(fleet.origin, "no-control-plane", "the fleet has no ControlPlane document")
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    version: int
+
+
+_HEAD: Final = TypeAdapter(_Head)
+_STATE: Final = TypeAdapter(State)
 
 
 def lacking(state: State, wanted: Sequence[Wanted]) -> tuple[Member, ...]:
@@ -203,25 +214,11 @@ def parse(content: bytes, *, source: str, removal: str) -> State:
     Raises HostError for anything else, naming `source` and telling of its `removal`.
     """
     try:
-        document = json.loads(content)
-        version = document["version"]
+        version = _HEAD.validate_json(content).version
         if version in (_VERSION, _VERSION_WITH_SERVICES):
-            return State(
-                etcd_port=_port(document["etcd_port"]),
-                etcd_peer_port=_port(document["etcd_peer_port"]),
-                members=tuple(
-                    Member(str(m["context"]), Role(m["role"]), _port(m["port"]))
-                    for m in document["members"]
-                ),
-                services=(
-                    _services(document["services"]) if version == _VERSION_WITH_SERVICES else None
-                ),
-            )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise HostError(
-            f"{source} is not a sandbox's state ({type(error).__name__})",
-            hint=removal,
-        ) from error
+            return _STATE.validate_json(content, strict=True)  # JSON's true is no port
+    except ValidationError as error:
+        raise HostError(f"{source} is not a sandbox's state", hint=removal) from error
     raise HostError(
         f"{source} has the format {version!r}, this klutchctl knows {_VERSION} and"
         f" {_VERSION_WITH_SERVICES}",
@@ -232,26 +229,3 @@ def parse(content: bytes, *, source: str, removal: str) -> State:
 def _moved(services: Services, instead: Mapping[int, int]) -> Services:
     ports = {purpose: instead.get(port, port) for purpose, port in services.ports.items()}
     return replace(services, ports=ports)
-
-
-def _services(document: Mapping[str, Any]) -> Services:
-    return Services(
-        folder=_text(document["folder"]),
-        components=tuple(Component(one) for one in document["components"]),
-        programs=tuple(_text(one) for one in document["programs"]),
-        ports={str(purpose): _port(port) for purpose, port in document["ports"].items()},
-    )
-
-
-def _text(value: object) -> str:
-    """Return `value` if it is text. Raises ValueError."""
-    if isinstance(value, str):
-        return value
-    raise ValueError
-
-
-def _port(value: object) -> int:
-    """Return `value` if it is a port number. Raises ValueError."""
-    if type(value) is int and 1 <= value <= _LAST_PORT:  # JSON's true is not 1
-        return value
-    raise ValueError

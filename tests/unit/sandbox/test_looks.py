@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from klutchctl.sandbox import control_planes, kubeconfig, lifecycle, ports, readiness, report
+from klutchctl.sandbox import control_planes, kubeconfig, lifecycle, ports, report, startup
 from klutchctl.sandbox.control_planes import NORMAL
 from klutchctl.sandbox.kubeconfig import Entry
 from klutchctl.sandbox.layout import Layout
@@ -97,13 +97,13 @@ WORDS = {
 @pytest.mark.parametrize(("log", "words"), WORDS.values(), ids=WORDS.keys())
 def test_last_words(tmp_path, log, words):
     (tmp_path / "log").write_text(log)
-    assert readiness.last_words(tmp_path / "log") == words
+    assert startup.last_words(tmp_path / "log") == words
 
 
 def test_last_words_of_a_long_log_and_of_none(tmp_path):
     (tmp_path / "log").write_text("E0101 much too early\n" + "I0101 chatter\n" * 10000)
-    assert readiness.last_words(tmp_path / "log") == ["I0101 chatter"] * 5
-    assert list(readiness.last_words(tmp_path / "absent")) == []
+    assert startup.last_words(tmp_path / "log") == ["I0101 chatter"] * 5
+    assert list(startup.last_words(tmp_path / "absent")) == []
 
 
 def test_the_kubeconfig_has_a_context_per_cluster_and_the_first_is_current():

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from klutchctl.sandbox import ports, readiness
+from klutchctl.sandbox import ports, startup
 from klutchctl.sandbox.servers import HttpProbe, LifeProbe, PostgresqlProbe
 
 STARTING = b"E\0\0\0\x20SFATAL\0C57P03\0Mstarting up\0\0"
@@ -34,7 +34,7 @@ def answering(answer):
 
 
 def ready(probe, started=None):
-    return readiness.is_ready(probe, started=started, timeout=60.0)
+    return startup.answers(probe, started=started, timeout=60.0)
 
 
 POSTGRESQL = {
