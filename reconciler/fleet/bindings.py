@@ -49,13 +49,13 @@ def bound(
     problems: list[Problem],
 ) -> ResolvedBinding:
     """Return what a Binding binds in which clusters."""
-    spec, written = binding.model.spec, binding.written
+    spec = binding.model.spec
     reference_index.check_selector(
-        spec.clusters, written, "spec", "clusters", references=references, problems=problems
+        spec.clusters, binding, "spec", "clusters", references=references, problems=problems
     )
     template = templates.get(spec.template) if spec.template else None
     if spec.template and template is None:
-        origin = written.at("spec", "template")
+        origin = binding.at("spec", "template")
         problems.extend(references.unknown("Template", spec.template, origin, "unknown-template"))
     resources = spec.resources or (template.model.spec.resources if template else [])
     return ResolvedBinding(
@@ -155,7 +155,7 @@ class _Parameters:
     """The parameters of a Binding, computed once where they do not depend on the cluster."""
 
     def __init__(self, document: Document[BindingDocument]) -> None:
-        node = document.written.node_at("spec", "parameters")
+        node = document.node_at("spec", "parameters")
         self._node = node if node is not None and substitution.has_references(node) else None
         self._constant = document.model.spec.parameters
 
@@ -171,7 +171,7 @@ def _mode_problems(
     home = references.control_planes[references.clusters[cluster].control_plane]
     if document.model.spec.parameters and home.mode is Mode.APP_CLUSTER_BINDING:
         message = f"mode AppClusterBinding of control plane {home.name} carries no parameters"
-        origin = document.written.at("spec", "parameters")
+        origin = document.at("spec", "parameters")
         yield Problem(origin, "parameters-not-carried", f"{message}: they would be lost")
 
 
@@ -191,9 +191,8 @@ def _check_dependencies(
     references: ReferenceIndex,
     problems: list[Problem],
 ) -> None:
-    written = binding.document.written
     for index, name in enumerate(binding.document.model.spec.depends_on):
-        origin = written.at("spec", "dependsOn", index)
+        origin = binding.document.at("spec", "dependsOn", index)
         other = by_name.get(name)
         if other is None:
             problems.extend(references.unknown("Binding", name, origin, "unknown-binding"))
@@ -229,6 +228,6 @@ def _cycle_problem(cycle: Sequence[str], by_name: Mapping[str, ResolvedBinding])
     document = by_name[cycle[0]].document
     awaited = (list(cycle) * 2)[1]
     index = document.model.spec.depends_on.index(awaited)
-    origin = document.written.at("spec", "dependsOn", index)
+    origin = document.at("spec", "dependsOn", index)
     way = " -> ".join([*cycle, cycle[0]])
     return Problem(origin, "dependency-cycle", f"these Bindings wait for each other: {way}")

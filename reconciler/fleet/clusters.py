@@ -30,11 +30,11 @@ class CaFiles:
     tree: Tree
     used: set[str] = field(default_factory=set)
 
-    def read(self, path: str | None, written: RawDocument, problems: list[Problem]) -> str:
+    def read(self, path: str | None, document: RawDocument, problems: list[Problem]) -> str:
         """Return the certificates in the file, or "" without one or with a problem."""
         if path is None:
             return ""
-        origin = written.at("spec", "caFile")
+        origin = document.at("spec", "caFile")
         content = self.tree.files.get(path)
         if content is None:
             problems.append(self._missing(path, origin))
@@ -65,7 +65,7 @@ def control_plane(
         access=_access(spec.access),
         mode=Mode(spec.mode),
         endpoint=spec.endpoint or "",
-        ca=ca_files.read(spec.ca_file, document.written, problems),
+        ca=ca_files.read(spec.ca_file, document, problems),
         namespace=spec.namespace,
         pretty_name=spec.pretty_name or "",
         template_namespaces=tuple(sorted(spec.template_namespaces)),
@@ -81,12 +81,12 @@ def app_cluster(
     problems: list[Problem],
 ) -> AppCluster | None:
     """Return the app cluster, or None where its control plane is not known."""
-    spec, written = document.model.spec, document.written
-    ca = ca_files.read(spec.ca_file, written, problems)
-    konnector = _konnector(spec.konnector, defaults, written, problems)
+    spec = document.model.spec
+    ca = ca_files.read(spec.ca_file, document, problems)
+    konnector = _konnector(spec.konnector, defaults, document, problems)
     home = references.control_planes.get(spec.control_plane)
     if home is None:
-        origin = written.at("spec", "controlPlane")
+        origin = document.at("spec", "controlPlane")
         code = "unknown-control-plane"
         problems.extend(references.unknown("ControlPlane", spec.control_plane, origin, code))
         return None
@@ -111,7 +111,7 @@ def konnector_defaults(
     fleet: Document[FleetDocument], scope: Scope, problems: list[Problem]
 ) -> models.KonnectorDefaults | None:
     """Return Fleet.spec.konnector for the cluster of `scope`, or None and problems."""
-    node = fleet.written.node_at("spec", "konnector")
+    node = fleet.node_at("spec", "konnector")
     if node is None or not substitution.has_references(node):
         return fleet.model.spec.konnector
     return parsing.late(node, models.KonnectorDefaults, scope=scope, problems=problems)
@@ -120,12 +120,12 @@ def konnector_defaults(
 def _konnector(
     own: models.Konnector,
     defaults: models.KonnectorDefaults,
-    written: RawDocument,
+    document: RawDocument,
     problems: list[Problem],
 ) -> Konnector:
     image = own.image or defaults.image or ""
     if own.deploy and not image:
-        origin = written.at("spec", "konnector", "deploy")
+        origin = document.at("spec", "konnector", "deploy")
         hint = "Write spec.konnector.image here or in the Fleet; there is no built-in image"
         message = "a konnector is to be deployed and no image is named"
         problems.append(Problem(origin, "no-konnector-image", message, hint))

@@ -57,7 +57,7 @@ def read(tree: Tree, problems: list[Problem], memory: LoadCache) -> Repository |
         more = _documents(path, tree, problems, memory)
         documents.extend(more or ())
         complete = complete and more is not None
-    others = [one for one in documents if one.kind == "Fleet" and one is not fleet.written]
+    others = [one for one in documents if one.kind == "Fleet" and one.node is not fleet.node]
     problems.extend(map(_second_fleet, others))
     documents = [one for one in documents if one not in others]
     paths = (matched | {entry}) & tree.files.keys()
@@ -95,20 +95,20 @@ def _fleet_document(
     return read or _what_is_right(fleets[0])
 
 
-def _what_is_right(written: RawDocument) -> Document[FleetDocument]:
+def _what_is_right(raw: RawDocument) -> Document[FleetDocument]:
     """Return as much of a Fleet with mistakes as lets the documents behind it be checked."""
-    include = [{"glob": glob, "optional": True} for glob in globs_of(written.node)]
+    include = [{"glob": glob, "optional": True} for glob in globs_of(raw.node)]
     right = {
         "apiVersion": API_VERSION,
         "kind": "Fleet",
-        "metadata": {"name": written.name or "unnamed"},
+        "metadata": {"name": raw.name or "unnamed"},
         "spec": {
             "include": include,
-            "vars": parsing.variables_of(written),
+            "vars": parsing.variables_of(raw),
             "policies": {"default": "Allow"},
         },
     }
-    return Document(written, FleetDocument.model_validate(right))
+    return Document.of(raw, FleetDocument.model_validate(right))
 
 
 def _no_fleet(entry: str, *, empty: bool) -> Problem:
@@ -174,7 +174,7 @@ def included(
     problems: list[Problem] = []
     for index, include in enumerate(fleet.model.spec.include):
         if index not in used and not include.optional:
-            origin = fleet.written.at("spec", "include", index)
+            origin = fleet.at("spec", "include", index)
             hint = "Or write {glob: ..., optional: true}"
             message = "this include matches no file"
             problems.append(Problem(origin, "include-matches-nothing", message, hint))

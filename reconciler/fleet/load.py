@@ -121,13 +121,13 @@ class _Loader:
             ),
             digest=_digest({path: self.tree.files[path] for path in paths}),
             revision=self.tree.revision,
-            documents=Counter(written.kind for written in self.repository.documents),
+            documents=Counter(raw.kind for raw in self.repository.documents),
         )
 
     def _scene(self, ca_files: CaFiles) -> ReferenceIndex:
         """Return the clusters of the fleet, and all names that documents can refer to."""
         references = ReferenceIndex(
-            written={(one.kind, one.name): one for one in self.repository.documents},
+            documents={(one.kind, one.name): one for one in self.repository.documents},
             variables=self.repository.fleet.model.spec.vars,
             complete=self.repository.complete,
         )
@@ -142,13 +142,13 @@ class _Loader:
 
     def _clusters(self, ca_files: CaFiles, references: ReferenceIndex) -> Iterable[AppCluster]:
         everywhere = PerCluster()
-        for written in self.repository.of("Cluster"):
-            scope = Scope(references.variables, written.name, parsing.labels_of(written))
-            document = self._document(written, ClusterDocument, scope)
+        for raw in self.repository.of("Cluster"):
+            scope = Scope(references.variables, raw.name, parsing.labels_of(raw))
+            document = self._document(raw, ClusterDocument, scope)
             problems: list[Problem] = []
             defaults = clusters.konnector_defaults(self.repository.fleet, scope, problems)
             for problem in problems:
-                everywhere.add(written.name, problem)
+                everywhere.add(raw.name, problem)
             if document is None or defaults is None:
                 continue
             cluster = clusters.app_cluster(
@@ -179,14 +179,14 @@ class _Loader:
 
     def _of(self, kind: str, model: type[M], references: ReferenceIndex) -> list[Document[M]]:
         scope = Scope(references.variables)
-        read = (self._document(written, model, scope) for written in self.repository.of(kind))
+        read = (self._document(raw, model, scope) for raw in self.repository.of(kind))
         return [document for document in read if document is not None]
 
-    def _document(self, written: RawDocument, model: type[M], scope: Scope) -> Document[M] | None:
+    def _document(self, raw: RawDocument, model: type[M], scope: Scope) -> Document[M] | None:
         return self.memory.recall(
-            ("document", written.origin),
-            (written, scope),
-            lambda found: parsing.document(written, model, scope=scope, problems=found),
+            ("document", raw.origin),
+            (raw, scope),
+            lambda found: parsing.document(raw, model, scope=scope, problems=found),
             problems=self.problems,
         )
 

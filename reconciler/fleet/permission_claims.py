@@ -53,7 +53,7 @@ class _Source:
         models: Sequence[service_models.CeilingClaim],
         model: type[service_models.CeilingClaim],
     ) -> None:
-        node = document.written.node_at("spec", "claims")
+        node = document.node_at("spec", "claims")
         self._nodes: Sequence[Node] = node.nodes if isinstance(node, Items) else ()
         self._models, self._model = models, model
         self.depends_on_cluster = any(map(substitution.has_references, self._nodes))

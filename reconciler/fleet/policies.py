@@ -37,20 +37,20 @@ def policy(
     document: Document[PolicyDocument], *, references: ReferenceIndex, problems: list[Problem]
 ) -> Policy:
     """Return the Policy that a document describes; names that do not exist are problems."""
-    spec, written = document.model.spec, document.written
+    spec = document.model.spec
     allowed: set[tuple[str, str]] = set()
     for index, permission in enumerate(spec.allow):
         steps = ("spec", "allow", index)
         reference_index.check_selector(
             permission.clusters,
-            written,
+            document,
             *steps,
             "clusters",
             references=references,
             problems=problems,
         )
         for number, template in enumerate(permission.templates):
-            origin = written.at(*steps, "templates", number)
+            origin = document.at(*steps, "templates", number)
             problems.extend(references.unknown("Template", template, origin, "unknown-template"))
         clusters = reference_index.selected(permission.clusters, references.labels)
         allowed.update((name, cluster) for name in permission.templates for cluster in clusters)
@@ -72,7 +72,7 @@ def unsaid_default(fleet: Document[FleetDocument]) -> Iterable[Problem]:
     """Yield a warning where the files do not say what holds without a Policy."""
     if fleet.model.spec.policies is None:
         yield Problem(
-            fleet.written.at("spec"),
+            fleet.at("spec"),
             "policy-default",
             "spec.policies.default is absent: what no Policy has a path for is allowed",
             "Write `policies: {default: Deny}`, or Allow if that is meant",
@@ -110,15 +110,15 @@ def _ungoverned(origin: Origin) -> Problem:
 
 
 def _deny(binding: ResolvedBinding, governing: Sequence[Policy], everywhere: PerCluster) -> None:
-    written = binding.document.written
-    template = binding.document.model.spec.template
+    document = binding.document
+    template = document.model.spec.template
     names = " and ".join(sorted(policy.name for policy in governing))
     if template is None:
-        origin = written.at("spec", "resources")
+        origin = document.at("spec", "resources")
         hint = "Bind a Template that the Policy allows"
         message = f"Policy {names} allows Templates only, and this binds resources without one"
     else:
-        origin, hint = written.at("spec", "template"), ""
+        origin, hint = document.at("spec", "template"), ""
         message = f"Policy {names} does not allow Template {template}"
     for cluster in binding.clusters:
         if not any((template, cluster) in policy.allowed for policy in governing):

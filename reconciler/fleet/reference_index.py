@@ -27,7 +27,7 @@ class ReferenceIndex:
     `complete`: every file was read, so that a name which is not here exists nowhere.
     """
 
-    written: Mapping[tuple[str, str], RawDocument]
+    documents: Mapping[tuple[str, str], RawDocument]
     variables: Mapping[str, str]
     complete: bool
     control_planes: Mapping[str, ControlPlane] = field(default_factory=dict)
@@ -36,11 +36,11 @@ class ReferenceIndex:
 
     def names(self, kind: str) -> frozenset[str]:
         """Return the names of the documents of a kind, also of those with mistakes."""
-        return frozenset(name for known, name in self.written if known == kind and name)
+        return frozenset(name for known, name in self.documents if known == kind and name)
 
     def unknown(self, kind: str, name: str, origin: Origin, code: str) -> list[Problem]:
         """Return a problem if no document has this kind and name."""
-        if (kind, name) in self.written or not self.complete:
+        if (kind, name) in self.documents or not self.complete:
             return []
         hint = wording.nearest(name, self.names(kind))
         return [Problem(origin, code, f"there is no {kind} {name}", hint)]
@@ -72,7 +72,7 @@ def selected(selector: Selector, clusters: Mapping[str, Mapping[str, str]]) -> l
 
 def check_selector(
     selector: Selector,
-    written: RawDocument,
+    document: RawDocument,
     *steps: str | int,
     references: ReferenceIndex,
     problems: list[Problem],
@@ -84,7 +84,7 @@ def check_selector(
     for key, names in (("names", selector.names), ("exclude", selector.exclude)):
         for index, name in enumerate(names):
             if name not in known:
-                origin = written.at(*steps, key, index)
+                origin = document.at(*steps, key, index)
                 message = f"there is no Cluster {name}"
                 hint = wording.nearest(name, known)
                 problems.append(Problem(origin, "unknown-cluster", message, hint))
@@ -92,7 +92,7 @@ def check_selector(
     if references.clusters.keys() != known or not known.issuperset(selector.names):
         return
     if not selector.optional and not selected(selector, references.labels):
-        origin = written.at(*steps)
+        origin = document.at(*steps)
         hint = "Or mark it with `optional: true`"
         problems.append(Problem(origin, "selector-matches-nothing", "no Cluster is selected", hint))
 

@@ -105,12 +105,12 @@ def _bound(loaded: Loaded, target: Target) -> ResolvedBinding | None:
 
 
 def _clauses(bound: ResolvedBinding, cluster: str, references: ReferenceIndex) -> Iterator[Clause]:
-    selector, written = bound.document.model.spec.clusters, bound.document.written
+    selector, document = bound.document.model.spec.clusters, bound.document
     labels = {cluster: references.labels[cluster]}
 
     def clause(text: str, steps: Sequence[str | int], **part: Any) -> Clause:
         holds = bool(reference_index.selected(Selector(**part), labels))
-        return Clause(text, written.at("spec", "clusters", *steps), holds)
+        return Clause(text, document.at("spec", "clusters", *steps), holds)
 
     for key, value in sorted(selector.match_labels.items()):
         yield clause(f"{key}={value}", ("matchLabels", key), match_labels={key: value})
@@ -143,5 +143,5 @@ def _allowing(
     """Return the first entry of a Policy that allows a template in a cluster."""
     for index, one in enumerate(document.model.spec.allow):
         if template in one.templates and cluster in reference_index.selected(one.clusters, labels):
-            return document.written.at("spec", "allow", index)
+            return document.at("spec", "allow", index)
     return None

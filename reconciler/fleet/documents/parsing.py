@@ -21,9 +21,22 @@ from reconciler.fleet.documents.base_model import StrictModel
 from reconciler.fleet.documents.models import API_VERSION, KINDS
 from reconciler.fleet.documents.substitution import Scope
 
+M = TypeVar("M", bound=StrictModel)
+
 _RANCHER_KEYS: Final = frozenset(
     {"defaultNamespace", "helm", "kustomize", "namespace", "targetCustomizations", "yaml"}
 )
+# Keys of spec whose references are replaced per cluster, and those where none may stand.
+_LATE: Final = {
+    "Fleet": frozenset({"konnector"}),
+    "Binding": frozenset({"parameters", "claims"}),
+    "Template": frozenset({"claims"}),
+}
+_LITERAL: Final = {
+    "Fleet": frozenset({"include", "vars"}),
+    "ControlPlane": frozenset({"caFile"}),
+    "Cluster": frozenset({"caFile"}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +60,18 @@ class RawDocument:
         return node
 
 
+@dataclass(frozen=True, slots=True)
+class Document(RawDocument, Generic[M]):
+    """A document whose form is right."""
+
+    model: M
+
+    @classmethod
+    def of(cls, raw: RawDocument, model: M) -> "Document[M]":
+        """Return the document that `raw` is, read as `model`."""
+        return cls(raw.kind, raw.name, raw.origin, raw.node, model)
+
+
 def read_documents(path: str, content: bytes, problems: list[Problem]) -> list[RawDocument] | None:
     """Return the documents of a file, without those that cannot be one; None if it is no YAML."""
     try:
@@ -54,8 +79,8 @@ def read_documents(path: str, content: bytes, problems: list[Problem]) -> list[R
     except UnreadableText as error:
         problems.append(_unreadable(error, content))
         return None
-    found = (_written(node, problems) for node in nodes)
-    return [written for written in found if written is not None]
+    found = (_raw(node, problems) for node in nodes)
+    return [raw for raw in found if raw is not None]
 
 
 def _unreadable(error: UnreadableText, content: bytes) -> Problem:
@@ -65,7 +90,7 @@ def _unreadable(error: UnreadableText, content: bytes) -> Problem:
     return Problem(error.origin, error.code, message, error.hint)
 
 
-def _written(node: Node, problems: list[Problem]) -> RawDocument | None:
+def _raw(node: Node, problems: list[Problem]) -> RawDocument | None:
     if not isinstance(node, Fields):
         message = f"a document must be a mapping, and is {yaml_text.kind_of(node)}"
         problems.append(Problem(node.origin, "wrong-type", message))
@@ -126,14 +151,14 @@ def without_duplicates(
     return found
 
 
-def labels_of(written: RawDocument) -> dict[str, str]:
+def labels_of(raw: RawDocument) -> dict[str, str]:
     """Return metadata.labels, as far as they are text."""
-    return _texts(written.node_at("metadata", "labels"))
+    return _texts(raw.node_at("metadata", "labels"))
 
 
-def variables_of(written: RawDocument) -> dict[str, str]:
+def variables_of(raw: RawDocument) -> dict[str, str]:
     """Return spec.vars, as far as they are text."""
-    return _texts(written.node_at("spec", "vars"))
+    return _texts(raw.node_at("spec", "vars"))
 
 
 def _texts(node: Node | None) -> dict[str, str]:
@@ -146,56 +171,23 @@ def _texts(node: Node | None) -> dict[str, str]:
     }
 
 
-M = TypeVar("M", bound=StrictModel)
-
-# Keys of spec whose references are replaced per cluster, and those where none may stand.
-_LATE: Final = {
-    "Fleet": frozenset({"konnector"}),
-    "Binding": frozenset({"parameters", "claims"}),
-    "Template": frozenset({"claims"}),
-}
-_LITERAL: Final = {
-    "Fleet": frozenset({"include", "vars"}),
-    "ControlPlane": frozenset({"caFile"}),
-    "Cluster": frozenset({"caFile"}),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Document(Generic[M]):
-    """A document whose form is right. `written` has the places."""
-
-    written: RawDocument
-    model: M
-
-    @property
-    def name(self) -> str:
-        """Its metadata.name."""
-        return self.written.name
-
-    @property
-    def origin(self) -> Origin:
-        """Where its name stands."""
-        return self.written.origin
-
-
 def document(
-    written: RawDocument, model: type[M], *, scope: Scope, problems: list[Problem]
+    raw: RawDocument, model: type[M], *, scope: Scope, problems: list[Problem]
 ) -> Document[M] | None:
     """Return the document with the references of `scope` replaced, or None and problems."""
-    assert KINDS[written.kind] is model
+    assert KINDS[raw.kind] is model
     found: list[Problem] = []
     try:
-        plain = _plain(written, scope, found)
+        plain = _plain(raw, scope, found)
         read = model.model_validate(plain, by_alias=True, by_name=False)
     except UnreadableText as error:
         found.append(Problem(error.origin, error.code, error.message, error.hint))
     except ValidationError as error:
         known = {problem.origin for problem in found}
-        refused = validation_errors.problems_of(error, written.node, model)
+        refused = validation_errors.problems_of(error, raw.node, model)
         found.extend(problem for problem in refused if problem.origin not in known)
     problems.extend(found)
-    return None if found else Document(written, read)
+    return None if found else Document.of(raw, read)
 
 
 def late(node: Node, model: type[M], *, scope: Scope, problems: list[Problem]) -> M | None:
@@ -211,11 +203,11 @@ def late(node: Node, model: type[M], *, scope: Scope, problems: list[Problem]) -
     return None
 
 
-def _plain(written: RawDocument, scope: Scope, problems: list[Problem]) -> dict[str, JSON]:
+def _plain(raw: RawDocument, scope: Scope, problems: list[Problem]) -> dict[str, JSON]:
     plain: dict[str, JSON] = {}
-    for key, node in written.node.nodes.items():
+    for key, node in raw.node.nodes.items():
         if key == "spec" and isinstance(node, Fields):
-            plain[key] = _spec(written.kind, node, scope, problems)
+            plain[key] = _spec(raw.kind, node, scope, problems)
         else:
             plain[key] = substitution.resolve(node, None, problems)
     return plain
