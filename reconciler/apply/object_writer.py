@@ -11,11 +11,11 @@ from typing import Final
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.apply.writes import Stale, Writes
 from reconciler.blueprints import space as spaces
-from reconciler.blueprints.space import Destination
 from reconciler.core import keys, names, server_side_apply
 from reconciler.core.errors import ConfigError
 from reconciler.core.field_set import created_to_applied
 from reconciler.core.kubeconfig_facts import CA_KEY, TOKEN_KEY
+from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest, get_text, put, uid_of
 from reconciler.core.refs import CRD
 from reconciler.core.secret import Secret
@@ -135,8 +135,10 @@ async def _complete(wanted: Wanted, clusters: Clusters, *, live: Manifest | None
     if wanted.kubeconfig is None:
         return wanted.manifest
     token = await _token(wanted.kubeconfig, clusters)
-    destination = _destination(wanted.kubeconfig, live)
-    content = spaces.kubeconfig(destination, token).encode()
+    address = wanted.kubeconfig.address(_held(live))
+    assert address is not None, wanted.kubeconfig
+    namespace = wanted.kubeconfig.token.namespace
+    content = spaces.kubeconfig(address, token, namespace=namespace).encode()
     return put(wanted.manifest, {names.KUBECONFIG: base64.b64encode(content).decode()}, "data")
 
 
@@ -159,27 +161,11 @@ async def _token(source: KubeconfigSource, clusters: Clusters) -> Secret:
     return token
 
 
-def _destination(source: KubeconfigSource, live: Manifest | None) -> Destination:
-    """Return where the kubeconfig leads; what the files leave open stays as it is."""
-    held = _held(live)
-    own = source.fallback
-    fallback = Destination(own.server, own.ca, own.tls_server_name, "") if own else held
-    kept = held or fallback
-    assert kept is not None, source
-    return Destination(
-        server=source.server or kept.server,
-        ca=source.ca or kept.ca,
-        tls_server_name="" if source.server else kept.tls_server_name,
-        namespace=source.namespace,
-    )
-
-
-def _held(live: Manifest | None) -> Destination | None:
+def _held(live: Manifest | None) -> Address | None:
     """Return where a live kubeconfig leads, or None where there is no readable one."""
     encoded = get_text(live or {}, "data", names.KUBECONFIG)
     try:
         content = base64.b64decode(encoded)
-        found = address_of(from_secret(content, name=names.KUBECONFIG, environ={}))
+        return address_of(from_secret(content, name=names.KUBECONFIG, environ={}))
     except (ConfigError, ValueError):
         return None
-    return Destination(found.server, found.ca, found.tls_server_name, "")

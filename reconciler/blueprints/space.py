@@ -5,7 +5,6 @@ and whether such an object exists.
 """
 
 import base64
-from dataclasses import dataclass
 from typing import Final
 
 import yaml
@@ -13,25 +12,13 @@ import yaml
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import keys, names
+from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT
 from reconciler.core.secret import Secret
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
 
 _ENTRY: Final = "default"  # the one name of cluster, user and context
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Where a kubeconfig leads. `ca` is PEM text, "" for the trust of the reader's machine.
-
-    `namespace` is that of the current context: the konnector takes it for its binding space.
-    """
-
-    server: str
-    ca: str
-    tls_server_name: str
-    namespace: str
 
 
 def namespace(name: str, *, marks: Marks = UNMARKED) -> Manifest:
@@ -72,30 +59,24 @@ def cluster_binding(
     )
 
 
-def kubeconfig_secret(
-    namespace: str,
-    name: str,
-    *,
-    destination: Destination | None,
-    token: Secret | None,
-    marks: Marks,
-) -> Manifest:
+def kubeconfig_secret(namespace: str, name: str, *, content: str | None, marks: Marks) -> Manifest:
     """Return the Secret with a kubeconfig; None is known after apply."""
-    content = KNOWN_AFTER_APPLY
-    if destination is not None and token is not None:
-        content = base64.b64encode(kubeconfig(destination, token).encode()).decode()
-    data = {names.KUBECONFIG: content}
-    return build(SECRET, name, namespace=namespace, marks=marks, data=data)
+    data = KNOWN_AFTER_APPLY if content is None else base64.b64encode(content.encode()).decode()
+    return build(SECRET, name, namespace=namespace, marks=marks, data={names.KUBECONFIG: data})
 
 
-def kubeconfig(destination: Destination, token: Secret) -> str:
-    """Return a kubeconfig whose current context leads there. It holds the token."""
-    cluster = {"server": destination.server}
-    if destination.ca:
-        cluster["certificate-authority-data"] = base64.b64encode(destination.ca.encode()).decode()
-    if destination.tls_server_name:
-        cluster["tls-server-name"] = destination.tls_server_name
-    context = {"cluster": _ENTRY, "namespace": destination.namespace, "user": _ENTRY}
+def kubeconfig(address: Address, token: Secret, *, namespace: str = "") -> str:
+    """Return a kubeconfig whose current context leads to an address. It holds the token.
+
+    Without a CA, the trust of the reader's machine counts. The konnector takes `namespace`, that of
+    the context, for its binding space.
+    """
+    cluster = {"server": address.server}
+    if address.ca:
+        cluster["certificate-authority-data"] = base64.b64encode(address.ca.encode()).decode()
+    if address.tls_server_name:
+        cluster["tls-server-name"] = address.tls_server_name
+    context = {"cluster": _ENTRY, "namespace": namespace, "user": _ENTRY}
     document = {
         "apiVersion": "v1",
         "kind": "Config",

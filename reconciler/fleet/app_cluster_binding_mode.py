@@ -41,29 +41,22 @@ def cluster_objects(
     shared = space.namespace(
         placement.app_cluster_binding[0], marks=Marks({keys.FLEET: fleet.name})
     )
-    kubeconfig = space.kubeconfig_secret(
-        placement.kubeconfig_namespace,
-        placement.kubeconfig_name,
-        destination=common_manifests.destination(
-            cluster, placement, namespace=names.KLUTCH_NAMESPACE
-        ),
-        token=placement.token,
-        marks=common_manifests.ownership(fleet, cluster.name),
-    )
-    made_of = common_manifests.kubeconfig_source(
-        cluster,
+    token = Ref(cluster.name, SECRET, names.KLUTCH_NAMESPACE, _ACCOUNT)
+    source = common_manifests.kubeconfig_source(cluster, placement, token)
+    kubeconfig = common_manifests.kubeconfig_secret(
+        (placement.kubeconfig_namespace, placement.kubeconfig_name),
+        source,
         placement,
-        Ref(cluster.name, SECRET, names.KLUTCH_NAMESPACE, _ACCOUNT),
-        namespace=names.KLUTCH_NAMESPACE,
+        common_manifests.ownership(fleet, cluster.name),
     )
     whole = _app_cluster_binding(fleet, cluster, placement, units)
     return (
         *_account(fleet, cluster, units),
-        Step(3, place, new).of_cluster(cluster, NAMESPACE, shared),
-        Step(4, place, Rule.KUBECONFIG).of_cluster(cluster, SECRET, kubeconfig, kubeconfig=made_of),
+        Step(3, place, new).want(cluster, NAMESPACE, shared),
+        Step(4, place, Rule.KUBECONFIG).want(cluster, SECRET, kubeconfig, kubeconfig=source),
         # As the backend makes it, which would not keep a label of ours.
-        Step(5, place, new).of_cluster(cluster, NAMESPACE, space.namespace(placement.space)),
-        Step(7, place).of_cluster(cluster, APP_CLUSTER_BINDING, whole),
+        Step(5, place, new).want(cluster, NAMESPACE, space.namespace(placement.space)),
+        Step(7, place).want(cluster, APP_CLUSTER_BINDING, whole),
     )
 
 
@@ -89,7 +82,7 @@ def unit_objects(
     )
     control_plane = fleet.clusters[unit.key.cluster].control_plane
     step = Step(6, control_plane_ref_name(control_plane))
-    return (step.of_unit(unit, API_SERVICE_BINDING, bound, compared=_claims_of(bound)),)
+    return (step.want(unit, API_SERVICE_BINDING, bound, compared=_claims_of(bound)),)
 
 
 def _claims_of(bound: Manifest) -> Manifest:
@@ -102,17 +95,17 @@ def _account(fleet: Fleet, cluster: AppCluster, units: Sequence[Unit]) -> Iterat
     """Yield what the konnector, wherever it runs, is in the app cluster."""
     marks = common_manifests.ownership(fleet, cluster.name)
     namespace = space.namespace(names.KLUTCH_NAMESPACE, marks=marks)
-    yield Step(1, cluster.name, Rule.CREATE_ONLY).of_cluster(cluster, NAMESPACE, namespace)
+    yield Step(1, cluster.name, Rule.CREATE_ONLY).want(cluster, NAMESPACE, namespace)
     step = Step(2, cluster.name)
     account = space.service_account(names.KLUTCH_NAMESPACE, _ACCOUNT, marks=marks)
-    yield step.of_cluster(cluster, SERVICE_ACCOUNT, account)
+    yield step.want(cluster, SERVICE_ACCOUNT, account)
     rules = common_manifests.konnector_rules(cluster, units) or rbac.FULL
     role = rbac.cluster_role(_ACCOUNT, rules, marks=marks)
-    yield step.of_cluster(cluster, CLUSTER_ROLE, role)
+    yield step.want(cluster, CLUSTER_ROLE, role)
     given = rbac.cluster_role_binding(_ACCOUNT, _ACCOUNT, marks=marks)
-    yield step.of_cluster(cluster, CLUSTER_ROLE_BINDING, given)
+    yield step.want(cluster, CLUSTER_ROLE_BINDING, given)
     token = space.token_secret(names.KLUTCH_NAMESPACE, _ACCOUNT, marks=marks)
-    yield step.of_cluster(cluster, SECRET, token)
+    yield step.want(cluster, SECRET, token)
 
 
 def _app_cluster_binding(

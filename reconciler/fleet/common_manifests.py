@@ -5,13 +5,11 @@ Translates fleet values into what blueprints take. Refuses to know which objects
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from reconciler.blueprints import rbac
+from reconciler.blueprints import rbac, space
 from reconciler.blueprints.binding import Resource
 from reconciler.blueprints.objects import Marks, ownership_labels
 from reconciler.blueprints.rbac import Claimed
-from reconciler.blueprints.space import Destination
 from reconciler.core import keys
-from reconciler.core.live import Address
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Ref
 from reconciler.core.unknown import KNOWN_AFTER_APPLY
@@ -65,29 +63,22 @@ def resource(unit: Unit) -> Resource:
     return Resource(unit.key.group, unit.key.resource)
 
 
-def destination(
-    target: ControlPlane | AppCluster, placement: Placement, *, namespace: str
-) -> Destination | None:
-    """Return how the peer of `target` reaches it, or None while that is not known.
-
-    What the files say goes before the placement's address, whose TLS name belongs to it alone.
-    """
-    address = placement.address or Address("", "")
-    if not (target.endpoint or address.server) or not (target.ca or placement.address):
-        return None
-    return Destination(
-        server=target.endpoint or address.server,
-        ca=target.ca or address.ca,
-        tls_server_name="" if target.endpoint else address.tls_server_name,
-        namespace=namespace,
-    )
-
-
 def kubeconfig_source(
-    target: ControlPlane | AppCluster, placement: Placement, token: Ref, *, namespace: str
+    target: ControlPlane | AppCluster, placement: Placement, token: Ref
 ) -> KubeconfigSource:
     """Return what the kubeconfig that leads to `target` is made of once `token` is filled."""
-    return KubeconfigSource(token, namespace, target.endpoint, target.ca, placement.address)
+    return KubeconfigSource(token, target.endpoint, target.ca, placement.address)
+
+
+def kubeconfig_secret(
+    place: tuple[str, str], source: KubeconfigSource, placement: Placement, marks: Marks
+) -> Manifest:
+    """Return the Secret at `place` (namespace, name) as far as it is known before an apply."""
+    address, token = source.address(), placement.token
+    if address is None or token is None:
+        return space.kubeconfig_secret(*place, content=None, marks=marks)
+    content = space.kubeconfig(address, token, namespace=source.token.namespace)
+    return space.kubeconfig_secret(*place, content=content, marks=marks)
 
 
 def konnector_rules(cluster: AppCluster, units: Iterable[Unit]) -> tuple[Manifest, ...] | None:

@@ -35,11 +35,11 @@ def cluster_objects(
     klutch_namespace = space.namespace(names.KLUTCH_NAMESPACE, marks=marks)
     app = Step(1, cluster.name, Rule.CREATE_ONLY)
     return (
-        app.of_cluster(cluster, NAMESPACE, klutch_namespace),
+        app.want(cluster, NAMESPACE, klutch_namespace),
         *_space(fleet, cluster, placement),
         *_kubeconfigs(fleet, cluster, placement),
         # Never labelled: konnectors PUT over it (mapping.md 0).
-        Step(6, cluster.name, Rule.CREATE_ONLY).of_cluster(
+        Step(6, cluster.name, Rule.CREATE_ONLY).want(
             cluster, CRD, build(CRD, API_SERVICE_BINDING.resource)
         ),
         *(_konnector(fleet, cluster, placement, units) if cluster.konnector.deploy else ()),
@@ -72,8 +72,8 @@ def unit_objects(
         marks=Marks(marks.labels, annotations),
     )
     return (
-        Step(8, control_plane, Rule.REQUEST).of_unit(unit, API_SERVICE_EXPORT_REQUEST, request),
-        Step(9, unit.key.cluster).of_unit(unit, API_SERVICE_BINDING, bound),
+        Step(8, control_plane, Rule.REQUEST).want(unit, API_SERVICE_EXPORT_REQUEST, request),
+        Step(9, unit.key.cluster).want(unit, API_SERVICE_BINDING, bound),
     )
 
 
@@ -88,11 +88,11 @@ def _space(fleet: Fleet, cluster: AppCluster, placement: Placement) -> Iterator[
         placement.space,
         marks=common_manifests.ownership(fleet, cluster.name, annotations=annotations),
     )
-    yield Step(2, place).of_cluster(cluster, NAMESPACE, namespace)
+    yield Step(2, place).want(cluster, NAMESPACE, namespace)
     account = space.service_account(placement.space, names.BINDER, marks=marks)
-    yield Step(3, place).of_cluster(cluster, SERVICE_ACCOUNT, account)
+    yield Step(3, place).want(cluster, SERVICE_ACCOUNT, account)
     token = space.token_secret(placement.space, names.BINDER, marks=marks)
-    yield Step(3, place).of_cluster(cluster, SECRET, token)
+    yield Step(3, place).want(cluster, SECRET, token)
     cluster_binding = space.cluster_binding(
         placement.space,
         kubeconfig_name=placement.kubeconfig_name,
@@ -100,34 +100,28 @@ def _space(fleet: Fleet, cluster: AppCluster, placement: Placement) -> Iterator[
         pretty_name=control_plane.pretty_name or placement.pretty_name or control_plane.name,
         marks=marks,
     )
-    yield Step(3, place).of_cluster(cluster, CLUSTER_BINDING, cluster_binding)
+    yield Step(3, place).want(cluster, CLUSTER_BINDING, cluster_binding)
 
 
 def _kubeconfigs(fleet: Fleet, cluster: AppCluster, placement: Placement) -> Iterator[Wanted]:
     """The konnector mirrors the first over the second, so only the first is ever changed."""
     place = control_plane_ref_name(cluster.control_plane)
     plane = fleet.control_planes[cluster.control_plane]
-    destination = common_manifests.destination(plane, placement, namespace=placement.space)
-    made_of = common_manifests.kubeconfig_source(
-        plane,
-        placement,
-        Ref(place, SECRET, placement.space, names.BINDER),
-        namespace=placement.space,
-    )
-    source = (placement.kubeconfig_namespace, placement.kubeconfig_name)
-    copy = (names.KLUTCH_NAMESPACE, placement.consumer_secret)
-    for step, (namespace, name) in (
-        (Step(4, place, Rule.KUBECONFIG), source),
-        (Step(5, cluster.name, Rule.CREATE_ONLY), copy),
+    token = Ref(place, SECRET, placement.space, names.BINDER)
+    source = common_manifests.kubeconfig_source(plane, placement, token)
+    marks = common_manifests.ownership(fleet, cluster.name)
+    for step, secret_place in (
+        (
+            Step(4, place, Rule.KUBECONFIG),
+            (placement.kubeconfig_namespace, placement.kubeconfig_name),
+        ),
+        (
+            Step(5, cluster.name, Rule.CREATE_ONLY),
+            (names.KLUTCH_NAMESPACE, placement.consumer_secret),
+        ),
     ):
-        secret = space.kubeconfig_secret(
-            namespace,
-            name,
-            destination=destination,
-            token=placement.token,
-            marks=common_manifests.ownership(fleet, cluster.name),
-        )
-        yield step.of_cluster(cluster, SECRET, secret, kubeconfig=made_of)
+        secret = common_manifests.kubeconfig_secret(secret_place, source, placement, marks)
+        yield step.want(cluster, SECRET, secret, kubeconfig=source)
 
 
 def _konnector(
@@ -140,13 +134,13 @@ def _konnector(
     if minimal is not None:
         rules = (*minimal, *rbac.minimal_inside(placement.consumer_secret))
     account = space.service_account(names.KLUTCH_NAMESPACE, names.KONNECTOR, marks=marks)
-    yield step.of_cluster(cluster, SERVICE_ACCOUNT, account)
-    yield step.of_cluster(cluster, CLUSTER_ROLE, rbac.cluster_role(_ROLE, rules, marks=marks))
+    yield step.want(cluster, SERVICE_ACCOUNT, account)
+    yield step.want(cluster, CLUSTER_ROLE, rbac.cluster_role(_ROLE, rules, marks=marks))
     given = rbac.cluster_role_binding(_ROLE, names.KONNECTOR, marks=marks)
-    yield step.of_cluster(cluster, CLUSTER_ROLE_BINDING, given)
+    yield step.want(cluster, CLUSTER_ROLE_BINDING, given)
     # The original's needs all rights, so what can do with less is ours.
     confined = minimal is not None
-    yield step.of_cluster(
+    yield step.want(
         cluster,
         DEPLOYMENT,
         konnector.deployment(spec.image, spec.overrides, marks=marks, confined=confined),

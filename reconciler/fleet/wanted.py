@@ -27,15 +27,26 @@ class Rule(Enum):
 class KubeconfigSource:
     """What a kubeconfig is made of, once there is a token.
 
-    `token` is the Secret of a service account. `server` and `ca` are what the files say, "" for
-    what they leave open: then a live kubeconfig keeps its own, and a new one gets `fallback`.
+    `token` is the Secret of a service account, in whose namespace the kubeconfig's context is.
+    `server` and `ca` are what the files say, "" for what they leave open.
     """
 
     token: Ref
-    namespace: str
     server: str
     ca: str
     fallback: Address | None
+
+    def address(self, live: Address | None = None) -> Address | None:
+        """Return where the kubeconfig leads, None while that is not known.
+
+        What the files leave open, a live kubeconfig keeps, and a new one gets from `fallback`. A
+        TLS name belongs to the server that it comes with.
+        """
+        own = live or self.fallback or Address("", "")
+        server, ca = self.server or own.server, self.ca or own.ca
+        if not server or not (self.ca or live or self.fallback):
+            return None
+        return Address(server, ca, "" if self.server else own.tls_server_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,51 +86,35 @@ class Step:
     cluster: str
     rule: Rule = Rule.OWNED
 
-    def of_cluster(
+    def want(
         self,
-        cluster: AppCluster,
+        owner: AppCluster | Unit,
         kind: Kind,
         manifest: Manifest,
         *,
         compared: Manifest | None = None,
         kubeconfig: KubeconfigSource | None = None,
     ) -> Wanted:
-        """Want an object that the cluster needs once."""
+        """Want an object that a cluster needs once, or one of its units."""
         return Wanted(
-            cluster=cluster.name,
-            ref=_ref(self.cluster, kind, manifest),
+            cluster=owner.key.cluster if isinstance(owner, Unit) else owner.name,
+            ref=Ref(self.cluster, kind, namespace_of(manifest), name_of(manifest)),
             manifest=manifest,
-            origin=cluster.origin,
+            origin=owner.origin,
             step=self.number,
-            unit=None,
+            unit=owner.key if isinstance(owner, Unit) else None,
             rule=self.rule,
             compared=compared,
             kubeconfig=kubeconfig,
         )
 
-    def of_unit(
-        self, unit: Unit, kind: Kind, manifest: Manifest, *, compared: Manifest | None = None
-    ) -> Wanted:
-        """Want an object of one unit."""
-        return Wanted(
-            cluster=unit.key.cluster,
-            ref=_ref(self.cluster, kind, manifest),
-            manifest=manifest,
-            origin=unit.origin,
-            step=self.number,
-            unit=unit.key,
-            rule=self.rule,
-            compared=compared,
-        )
-
-
-def _ref(cluster: str, kind: Kind, manifest: Manifest) -> Ref:
-    return Ref(cluster, kind, namespace_of(manifest), name_of(manifest))
-
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """None is "known after apply". In AppClusterBinding mode `consumer_secret` is "".
+    """Where a cluster's objects stand on its control plane, and what else they depend on.
+
+    A plan makes it from what is live (mapping.md 4). None is "known after apply". In
+    AppClusterBinding mode `consumer_secret` is "".
 
     `kubeconfig_namespace` and `kubeconfig_name` are the Secret that the ClusterBinding `cluster`
     or the AppClusterBinding names; that reference is immutable, so a live one is kept.

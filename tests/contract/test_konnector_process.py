@@ -17,6 +17,7 @@ from konnector.decisions.sides import APP_CLUSTER
 from reconciler.blueprints import rbac
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
+from reconciler.core.live import Address
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import SECRET
 from reconciler.core.secret import Secret
@@ -180,12 +181,16 @@ async def test_beside_the_control_plane_the_lease_is_given_back_too(
             await until(lambda: managed.read(managed.offer.kind, "orders", where))
 
 
+def kubeconfig_to_nowhere(namespace: str) -> str:
+    nowhere = Address("https://127.0.0.1:1", "")
+    return spaces.kubeconfig(nowhere, Secret("token"), namespace=namespace)
+
+
 async def test_a_start_that_waits_for_the_app_cluster_ends_at_the_first_signal(
     managed: Managed, tmp_path: Path
 ) -> None:
     """A.1: a pod that is deleted meanwhile does not sit out its grace period."""
-    nowhere = spaces.Destination("https://127.0.0.1:1", "", "", managed.namespace)
-    text = spaces.kubeconfig(nowhere, Secret("token"))
+    text = kubeconfig_to_nowhere(managed.namespace)
     made = build(SECRET, "away", namespace=managed.namespace, data={"kubeconfig": b64(text)})
     await managed.plane.cluster.create(made, SECRET, manager="tests")
     command = of_control_plane(managed, "away")
@@ -266,8 +271,7 @@ async def test_what_hinders_a_start_is_told_in_one_sentence(
         assert (code, err.count("\n")) == (1, 1), err
         assert err.startswith(f"Error: {sentence}"), err
     nobody = tmp_path / "nobody"
-    where_to = spaces.Destination("https://127.0.0.1:1", "", "", managed.namespace)
-    nobody.write_text(spaces.kubeconfig(where_to, Secret("token")))
+    nobody.write_text(kubeconfig_to_nowhere(managed.namespace))
     run = [*of_control_plane(at, "any"), where, f"--kubeconfig={nobody}", *UNSERVED]
     code, err = await told(run)
     assert (code, err.count("\n")) == (1, 1), err

@@ -18,7 +18,7 @@ from reconciler.apply.writes import Writes
 from reconciler.blueprints import space as spaces
 from reconciler.controller.fence import WriteFence
 from reconciler.core import keys, names
-from reconciler.core.live import control_plane_ref_name
+from reconciler.core.live import Address, control_plane_ref_name
 from reconciler.core.manifest import Manifest, get_text, labels_of, name_of, put, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
@@ -195,13 +195,9 @@ async def kubeconfig_text(scene: Scene) -> str:
 
     text = base64.b64decode(await eventually(token)).decode()
     connection = scene.plane.connection
-    to = spaces.Destination(
-        server=connection.server,
-        ca=connection.ca or "",
-        tls_server_name="",
-        namespace=scene.space,
-    )
-    return base64.b64encode(spaces.kubeconfig(to, Secret(text)).encode()).decode()
+    to = Address(connection.server, connection.ca or "")
+    content = spaces.kubeconfig(to, Secret(text), namespace=scene.space)
+    return base64.b64encode(content.encode()).decode()
 
 
 async def export(scene: Scene) -> None:

@@ -23,6 +23,7 @@ from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import keys, names
 from reconciler.core.durations import format_time
 from reconciler.core.errors import Missing
+from reconciler.core.live import Address
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -195,8 +196,7 @@ async def an_app_cluster_binds(tenant: Tenant) -> None:
     made = spaces.kubeconfig_secret(
         tenant.team,
         "shop-kubeconfig",
-        destination=spaces.Destination("https://app.example:6443", "", "", ""),
-        token=Secret("a.b.c"),
+        content=spaces.kubeconfig(Address("https://app.example:6443", ""), Secret("a.b.c")),
         marks=UNMARKED,
     )
     await tenant.make(made, SECRET)

@@ -21,6 +21,7 @@ from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.controller.clock import Clock
 from reconciler.core import keys, names
 from reconciler.core.errors import AlreadyExists, NotServed, Unreachable
+from reconciler.core.live import Address
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -112,10 +113,9 @@ class Scene:
         self, live: LiveCluster, namespace: str, name: str, *, token: str
     ) -> None:
         connection = self.plane.connection
-        to = spaces.Destination(connection.server, connection.ca or "", "", self.space)
-        made = spaces.kubeconfig_secret(
-            namespace, name, destination=to, token=Secret(token), marks=UNMARKED
-        )
+        to = Address(connection.server, connection.ca or "")
+        content = spaces.kubeconfig(to, Secret(token), namespace=self.space)
+        made = spaces.kubeconfig_secret(namespace, name, content=content, marks=UNMARKED)
         await live.cluster.create(made, SECRET, manager=MANAGER)
 
     async def request(self) -> None:
@@ -228,14 +228,13 @@ class Managed:
     async def make_secret(self, content: str | None = None) -> None:
         """Make the Secret with the app cluster's kubeconfig, that of a robot that may do all."""
         connection = self.app.connection
-        to = spaces.Destination(connection.server, connection.ca or "", "", "")
+        to = Address(connection.server, connection.ca or "")
         app = self.app.cluster
         token = "x" if content else await robots.token_for_all(app, self.app_namespace)
         made = spaces.kubeconfig_secret(
             self.namespace,
             "shop-kubeconfig",
-            destination=to,
-            token=Secret(token),
+            content=spaces.kubeconfig(to, Secret(token)),
             marks=UNMARKED,
         )
         if content is not None:

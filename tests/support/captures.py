@@ -20,6 +20,7 @@ from klutchctl.sandbox.state import Role, Wanted
 from reconciler.blueprints import space as spaces
 from reconciler.core import names
 from reconciler.core.errors import AlreadyExists, NotServed
+from reconciler.core.live import Address
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -262,15 +263,11 @@ class _Making:
         """
         live = self._places[way.place]
         ref = Ref(live.name, SECRET, way.namespace, way.account)
-
-        to = spaces.Destination(
-            server=live.connection.server,
-            ca=live.connection.ca or "",
-            tls_server_name="",
-            namespace=way.namespace if way.place == CONTROL_PLANE else "",
-        )
+        to = Address(live.connection.server, live.connection.ca or "")
+        namespace = way.namespace if way.place == CONTROL_PLANE else ""
         issued = base64.b64decode(await self._token(live, ref)).decode()
-        return base64.b64encode(spaces.kubeconfig(to, Secret(issued)).encode()).decode()
+        content = spaces.kubeconfig(to, Secret(issued), namespace=namespace)
+        return base64.b64encode(content.encode()).decode()
 
     async def _token(self, live: LiveCluster, ref: Ref) -> str:
         """Return the token in a Secret, once a controller has put it there."""

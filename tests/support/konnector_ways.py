@@ -12,6 +12,7 @@ from konnector.program import Konnector
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import ClusterError
+from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import (
     CLUSTER_ROLE,
@@ -68,8 +69,8 @@ def fronting(live: LiveCluster) -> FaultProxy:
 
 def content(way: Connection, token: str, namespace: str = "") -> str:
     """Return a kubeconfig that leads this way."""
-    to = spaces.Destination(way.server, way.ca or "", "", namespace)
-    return spaces.kubeconfig(to, Secret(token))
+    to = Address(way.server, way.ca or "")
+    return spaces.kubeconfig(to, Secret(token), namespace=namespace)
 
 
 async def put(live: LiveCluster, namespace: str, name: str, text: str) -> None:

@@ -2,8 +2,8 @@
 
 import yaml
 
-from reconciler.blueprints.space import Destination
-from reconciler.blueprints.space import kubeconfig as text
+from reconciler.blueprints import space
+from reconciler.core.live import Address
 from reconciler.core.secret import Secret
 
 CA = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -31,26 +31,26 @@ users:
 """  # noqa: E501 - the point is that it is not folded
 
 
-def destination(*, ca=CA, tls_server_name="kubernetes.example"):
-    return Destination("https://cp.example:6443", ca, tls_server_name, "cluster-7fk2q")
+ADDRESS = Address("https://cp.example:6443", CA, "kubernetes.example")
+
+
+def kubeconfig(token, address=ADDRESS):
+    return space.kubeconfig(address, Secret(token), namespace="cluster-7fk2q")
 
 
 def test_the_whole_text():
-    assert text(destination(), Secret("a.b.c")) == WHOLE
+    assert kubeconfig("a.b.c") == WHOLE
 
 
 def test_what_is_empty_is_left_out():
-    (cluster,) = yaml.safe_load(text(destination(ca="", tls_server_name=""), Secret("t")))[
-        "clusters"
-    ]
-    assert cluster["cluster"] == {"server": "https://cp.example:6443"}
+    bare = yaml.safe_load(kubeconfig("t", Address("https://cp.example:6443", "")))
+    assert bare["clusters"][0]["cluster"] == {"server": "https://cp.example:6443"}
 
 
 def test_a_long_token_stays_on_one_line():
     token = "x" * 5000
-    assert f"token: {token}\n" in text(destination(), Secret(token))
+    assert f"token: {token}\n" in kubeconfig(token)
 
 
 def test_a_token_that_looks_like_a_number_is_text():
-    read = yaml.safe_load(text(destination(), Secret("12345")))
-    assert read["users"][0]["user"]["token"] == "12345"
+    assert yaml.safe_load(kubeconfig("12345"))["users"][0]["user"]["token"] == "12345"

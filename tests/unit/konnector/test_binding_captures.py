@@ -23,6 +23,7 @@ from reconciler.blueprints import space as spaces
 from reconciler.core import conditions
 from reconciler.core.decision import status_patch
 from reconciler.core.durations import format_time
+from reconciler.core.live import Address
 from reconciler.core.manifest import (
     get_list,
     get_maps,
@@ -106,9 +107,11 @@ def of_crd(offer):
 
 
 def kubeconfig_secret(capture, live, content=None):
-    leads_to = spaces.Destination("https://plane.example", "", "", space_of(capture, live))
-    text = spaces.kubeconfig(leads_to, Secret("token")).encode() if content is None else content
-    return {"data": {"kubeconfig": base64.b64encode(text).decode()}}
+    if content is None:
+        plane = Address("https://plane.example", "")
+        text = spaces.kubeconfig(plane, Secret("token"), namespace=space_of(capture, live))
+        content = text.encode()
+    return {"data": {"kubeconfig": base64.b64encode(content).decode()}}
 
 
 def look_at(capture, live, **more):

@@ -13,6 +13,7 @@ from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.blueprints import space as spaces
 from reconciler.core.decision import Apply, Decision, Patch, Task, status_patch
 from reconciler.core.durations import format_time
+from reconciler.core.live import Address
 from reconciler.core.manifest import ref_of
 from reconciler.core.refs import SECRET, ObjectKey, Ref
 from reconciler.core.secret import Secret
@@ -23,8 +24,8 @@ UID = {"klutchctl.dev/space-uid": "uid-of-space"}
 
 
 def kubeconfig_of(server="https://plane.example", namespace=SPACE, token="canary-token"):
-    leads_to = spaces.Destination(server, "", "", namespace)
-    return spaces.kubeconfig(leads_to, Secret(token)).encode()
+    text = spaces.kubeconfig(Address(server, ""), Secret(token), namespace=namespace)
+    return text.encode()
 
 
 LAST = kubeconfig_of(token="canary-token-of-yesterday")

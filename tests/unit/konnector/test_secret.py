@@ -8,6 +8,7 @@ import pytest
 from konnector.decisions import secret
 from konnector.decisions.secret import judge
 from reconciler.blueprints import space as spaces
+from reconciler.core.live import Address
 from reconciler.core.refs import ObjectKey
 from reconciler.core.secret import Secret
 
@@ -20,8 +21,8 @@ BINDING: Any = {
 
 
 def content(server="https://plane.example", namespace="cluster-a1", token=TOKEN, tls=""):
-    leads_to = spaces.Destination(server, "", tls, namespace)
-    return spaces.kubeconfig(leads_to, Secret(token)).encode()
+    text = spaces.kubeconfig(Address(server, "", tls), Secret(token), namespace=namespace)
+    return text.encode()
 
 
 def holding(data, key="kubeconfig"):
