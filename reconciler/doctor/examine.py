@@ -7,12 +7,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Final
 
 from reconciler.blueprints.policies import Policy
 from reconciler.core import durations, keys
-from reconciler.core.errors import ClusterError, ConfigError, Forbidden, NotServed, Rejected
+from reconciler.core.errors import Forbidden, NotServed, Rejected
 from reconciler.core.live import Unseen
 from reconciler.core.manifest import Manifest, get, get_text, name_of
 from reconciler.core.refs import ADMISSION_POLICY, ADMISSION_POLICY_BINDING, CRD, Kind, Ref
@@ -23,8 +22,9 @@ from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.registry import Reached
-from reconciler.observe import Clusters, Pace, unseen
-from reconciler.observe.reading import Incomplete, ReadSlots, together
+from reconciler.observe import Clusters, Pace
+from reconciler.observe.reading import together
+from reconciler.observe.visits import Visit, Visits
 
 ACCESS_REVIEW: Final = Kind(
     "authorization.k8s.io",
@@ -49,7 +49,16 @@ class _Target:
     side: Side
     access: Access
     scope: Scope
-    open: Callable[[], Awaitable[Reached]]
+    control_plane: str
+
+    async def visit(
+        self, visits: Visits, read: Callable[[Visit], Awaitable[Examination]]
+    ) -> Examination | Unseen:
+        if self.side is Side.CONTROL_PLANE:
+            return await visits.control_plane(self.name, self.access, read)
+        return await visits.app_cluster(
+            self.name, self.access, read, control_plane=self.control_plane
+        )
 
 
 async def examine(
@@ -65,35 +74,22 @@ async def examine(
 
     A suspended cluster is left alone. `now` gives our own time in UTC.
     """
-    lanes = ReadSlots(pace)
+    visits = Visits(clusters, pace)
 
     async def look(target: _Target) -> Examination:
-        reached: Reached | None = None
-        try:
-            async with lanes.turn() as turn:
-                reached = await target.open()
-                # Also shows whether the cluster answers at all, before it takes a slot.
-                who = await _who(reached.cluster, now)
-                async with turn.slot():
-                    return await _look(target, reached, task, *who)
-        except TimeoutError:
-            return _unreached(target, unseen.late((), pace.timeout))
-        except ConfigError as error:
-            return _unreached(target, unseen.unusable(error, target.access))
-        except (ClusterError, Incomplete) as error:
-            errors = error.errors if isinstance(error, Incomplete) else [error]
-            address = reached.address if reached else None
-            return _unreached(target, unseen.failed(errors, target.access, address))
-        except Exception as error:
-            return _unreached(target, unseen.defect(error))
-        finally:
-            if target.side is Side.APP_CLUSTER:
-                await clusters.close(target.name)
+        async def read(visit: Visit) -> Examination:
+            # Also shows whether the cluster answers at all, before it takes a slot.
+            who = await _who(visit.reached.cluster, now)
+            async with visit.turn.slot():
+                return await _look(target, visit.reached, task, *who)
 
-    return tuple(await asyncio.gather(*map(look, _targets(fleet, clusters, only))))
+        outcome = await target.visit(visits, read)
+        return _unreached(target, outcome) if isinstance(outcome, Unseen) else outcome
+
+    return tuple(await asyncio.gather(*map(look, _targets(fleet, only))))
 
 
-def _targets(fleet: Fleet, clusters: Clusters, only: Collection[str] | None) -> Iterator[_Target]:
+def _targets(fleet: Fleet, only: Collection[str] | None) -> Iterator[_Target]:
     chosen = [one for name, one in sorted(fleet.clusters.items()) if only is None or name in only]
     units = units_by_cluster(fleet)
     needed_planes = {cluster.control_plane for cluster in chosen}
@@ -102,16 +98,12 @@ def _targets(fleet: Fleet, clusters: Clusters, only: Collection[str] | None) -> 
             behind = [cluster for cluster in chosen if cluster.control_plane == name]
             served = [unit for cluster in behind for unit in units.get(cluster.name, ())]
             scope = scope_of(fleet, behind, [plane], units=served)
-            reach = partial(clusters.control_plane, name)
-            yield _Target(name, Side.CONTROL_PLANE, plane.access, scope, reach)
+            yield _Target(name, Side.CONTROL_PLANE, plane.access, scope, name)
     for cluster in chosen:
         if cluster.suspended is None:
             plane = fleet.control_planes[cluster.control_plane]
             scope = scope_of(fleet, [cluster], [plane], units=units.get(cluster.name, ()))
-            reach = partial(
-                clusters.app_cluster, cluster.name, cluster.access, control_plane=plane.name
-            )
-            yield _Target(cluster.name, Side.APP_CLUSTER, cluster.access, scope, reach)
+            yield _Target(cluster.name, Side.APP_CLUSTER, cluster.access, scope, plane.name)
 
 
 async def _look(

@@ -6,6 +6,7 @@ No failure of one cluster holds back another. Writes nothing.
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
@@ -14,7 +15,7 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import names
-from reconciler.core.errors import KlutchError, NotServed
+from reconciler.core.errors import NotServed
 from reconciler.core.live import Unseen
 from reconciler.core.manifest import Manifest, namespace_of
 from reconciler.core.refs import CRD, Kind, Ref
@@ -23,10 +24,10 @@ from reconciler.health.board import Board, Definitions, FleetView, board, view_o
 from reconciler.health.live_units import LiveUnits, Location
 from reconciler.health.verdict import State, UnitHealth, awaits_definition, judge
 from reconciler.kube.cluster import Reader
-from reconciler.kube.limits import one_look
-from reconciler.observe import Clusters, Pace, observe, unseen
-from reconciler.observe.reading import Incomplete, ReadSlots, together
+from reconciler.observe import Clusters, Pace, observe
+from reconciler.observe.reading import Incomplete, together
 from reconciler.observe.removed_clusters import RemovedCluster, removed_clusters
+from reconciler.observe.visits import Visit, Visits
 
 _DEFAULTS: Final = Pace()
 _WIDTH: Final = 4  # CRDs of a cluster read at once; each takes a connection of its own
@@ -60,31 +61,20 @@ async def _definitions(
 ) -> Mapping[str, Definitions | Unseen]:
     """Read the CRDs that units wait for, of every cluster that has such."""
     ways = _ways(view)
-    lanes = ReadSlots(pace)
+    visits = Visits(clusters, pace)
+    awaited = {name: crds for name, units in view.clusters.items() if (crds := units.awaited())}
 
-    async def read(name: str) -> Definitions | Unseen:
+    async def read(name: str, visit: Visit) -> Definitions:
+        visit.waiting.extend(sorted(awaited[name]))
+        async with visit.turn.slot():
+            return await definitions(visit.reached.cluster, awaited[name])
+
+    async def look(name: str) -> Definitions | Unseen:
         access, plane = ways[name]
-        try:
-            async with lanes.turn() as turn, turn.slot():
-                reached = await clusters.app_cluster(name, access, control_plane=plane)
-                with one_look():
-                    return await definitions(reached.cluster, asked[name])
-        except TimeoutError:
-            return Unseen(f"its CRDs were not read in {pace.timeout:g} s", "Raise --timeout")
-        except KlutchError as error:
-            return Unseen(str(error), f"Check that {access} still leads there")
-        except Incomplete as error:
-            return unseen.failed(error.errors, access, None)
-        except Exception as error:
-            return unseen.defect(error)
-        finally:
-            # There may be very many, and open connections are files and memory.
-            await clusters.close(name)
+        return await visits.app_cluster(name, access, partial(read, name), control_plane=plane)
 
-    awaited = {name: units.awaited() for name, units in view.clusters.items()}
-    asked = {name: names for name, names in awaited.items() if names}
-    answers = await asyncio.gather(*map(read, asked))
-    return dict(zip(asked, answers, strict=True))
+    answers = await asyncio.gather(*map(look, awaited))
+    return dict(zip(awaited, answers, strict=True))
 
 
 def _ways(view: FleetView) -> Mapping[str, tuple[Access, str]]:

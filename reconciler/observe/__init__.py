@@ -1,6 +1,6 @@
 """What is live in all clusters of a fleet: complete per cluster, or said to be unseen."""
 
-from reconciler.observe.observer import Clusters, answer, observe
-from reconciler.observe.reading import Pace
+from reconciler.observe.observer import answer, observe
+from reconciler.observe.visits import Clusters, Pace
 
 __all__ = ["Clusters", "Pace", "answer", "observe"]

@@ -1,18 +1,11 @@
-"""The reads of one cluster: all of them succeed, or the cluster is unseen; and its turn to read.
+"""The reads of one cluster, collected: all of them succeed, or the cluster is unseen.
 
 Knows what the absence of a kind means; refuses to know which reads a plan needs.
-
-So many clusters are read at once, and none at the cost of the others. The first, small read of each
-is made before it has a slot, as a cluster that does not answer at all costs nothing then. What is
-read after that takes a slot, for `SLOT_SECONDS` at most: a cluster that hangs in the middle gives
-it back and goes on without.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
 from reconciler.core import keys
@@ -47,12 +40,12 @@ class Reading:
     At most `width` reads are under way at once: each takes a connection of its own.
     """
 
-    def __init__(self, cluster: Reader, *, width: int) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Reader, *, width: int, waiting: list[str]) -> None:
+        self.cluster = cluster
         self._slots = asyncio.Semaphore(width)
         self._objects: dict[Kind, dict[tuple[str, str], Manifest]] = defaultdict(dict)
         self._unserved: set[Kind] = set()
-        self.waiting: list[str] = []
+        self.waiting = waiting
 
     async def list(
         self,
@@ -73,12 +66,12 @@ class Reading:
         fields = f"metadata.name={name}" if name else ""
 
         def read() -> Awaitable[Listing]:
-            return self._cluster.list(
+            return self.cluster.list(
                 kind, namespace=namespace, labels=labels, fields=fields, metadata_only=metadata_only
             )
 
         try:
-            found = await self.one(Ref(self._cluster.name, kind, namespace, name), read)
+            found = await self.one(Ref(self.cluster.name, kind, namespace, name), read)
         except NotServed:
             if kind.group not in _OURS:
                 raise
@@ -93,8 +86,8 @@ class Reading:
     ) -> None:
         """Read one object, which may be absent."""
         self._objects[kind] = self._objects[kind]
-        ref = Ref(self._cluster.name, kind, namespace, name)
-        found = await self.one(ref, lambda: self._cluster.get(ref, metadata_only=metadata_only))
+        ref = Ref(self.cluster.name, kind, namespace, name)
+        found = await self.one(ref, lambda: self.cluster.get(ref, metadata_only=metadata_only))
         if found is not None:
             self._keep(kind, (found,))
 
@@ -167,69 +160,3 @@ async def together(*reads: Awaitable[T]) -> list[T]:
     if errors:
         raise Incomplete(errors)
     return answers
-
-
-WIDE: Final = 256  # clusters with open connections at once; each may be a few files
-SLOT_SECONDS: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """`parallelism` clusters are read at once, each in `timeout` seconds of its own time."""
-
-    parallelism: int = 32
-    timeout: float = 60.0
-
-
-class ReadSlots:
-    """The lanes of one event loop. `slot_seconds` is in seconds."""
-
-    def __init__(self, pace: Pace, *, wide: int = WIDE, slot_seconds: float = SLOT_SECONDS) -> None:
-        self._timeout, self._slot_seconds = pace.timeout, slot_seconds
-        self._slots = asyncio.Semaphore(pace.parallelism)
-        self._wide = asyncio.Semaphore(max(wide, pace.parallelism))
-
-    @asynccontextmanager
-    async def turn(self) -> "AsyncIterator[ReadTurn]":
-        """Start a cluster's turn in the wide lane, with its clock running."""
-        async with self._wide:
-            clock = asyncio.timeout(self._timeout)
-            async with clock:
-                yield ReadTurn(self, clock)
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold one of the slots while the block lasts, or until `slot_seconds` are over."""
-        await self._slots.acquire()
-        held = True
-
-        def give_back() -> None:
-            nonlocal held
-            if held:
-                held = False
-                self._slots.release()
-
-        overdue = asyncio.get_running_loop().call_later(self._slot_seconds, give_back)
-        try:
-            yield
-        finally:
-            overdue.cancel()
-            give_back()
-
-
-class ReadTurn:
-    """One cluster's time. Raises TimeoutError in the block of `Lanes.turn` when it is up."""
-
-    def __init__(self, slots: ReadSlots, clock: asyncio.Timeout) -> None:
-        self._all, self._clock = slots, clock
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Take a slot. The clock stands still while others make this cluster wait."""
-        loop = asyncio.get_running_loop()
-        when = self._clock.when()
-        left = 0.0 if when is None else when - loop.time()
-        self._clock.reschedule(None)
-        async with self._all.slot():
-            self._clock.reschedule(loop.time() + left)
-            yield

@@ -5,8 +5,9 @@ of a cluster beyond that. Secrets are read for an apply alone: who may plan hold
 anybody (trust.md T2).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
@@ -18,7 +19,7 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.errors import NotServed
 from reconciler.core.heartbeat import beat_of
-from reconciler.core.live import SILENCE
+from reconciler.core.live import SILENCE, Seen
 from reconciler.core.manifest import (
     Manifest,
     get_bool,
@@ -40,9 +41,9 @@ from reconciler.core.refs import (
     Ref,
 )
 from reconciler.fleet.values import Fleet, Mode
-from reconciler.kube.cluster import Reader
 from reconciler.observe import objects
 from reconciler.observe.reading import Reading, together
+from reconciler.observe.visits import Visit
 
 _WHOLE: Final = (
     CLUSTER_BINDING,
@@ -55,21 +56,97 @@ _METADATA: Final = (API_SERVICE_EXPORT, CRD)
 _SECRETS: Final = (names.KUBECONFIG, names.BINDER)
 
 
-async def first_of_control_plane(reading: Reading) -> None:
-    """Make the first read, which also shows whether the cluster answers at all."""
+async def control_plane(visit: Visit, fleet: Fleet, name: str, *, credentials: bool) -> Seen:
+    """Read all of a control plane; `credentials`: also the Secrets with kubeconfigs."""
+    reading = _reading(visit)
+    # The first read also shows whether the cluster answers at all.
     await reading.list(NAMESPACE, metadata_only=True)
+    async with visit.turn.slot():
+        await together(
+            *(reading.list(kind, metadata_only=True) for kind in _METADATA),
+            *(reading.list(kind) for kind in _WHOLE),
+            reading.list(SERVICE_ACCOUNT, name=names.BINDER),
+        )
+        if credentials:
+            await _secrets_of_control_plane(reading, fleet, name)
+    return reading.seen(visit.reached.address, silent=_silent_spaces(reading))
 
 
-async def rest_of_control_plane(reading: Reading) -> None:
-    """Read all else. Raises Incomplete."""
-    await together(
-        *(reading.list(kind, metadata_only=True) for kind in _METADATA),
-        *(reading.list(kind) for kind in _WHOLE),
-        reading.list(SERVICE_ACCOUNT, name=names.BINDER),
+async def shared_part(visit: Visit, fleet: Fleet) -> Seen:
+    """Read what a control plane holds for all clusters of a fleet, and what tells their spaces.
+
+    As with `spaces`, the rights to read all are enough.
+    """
+    reading = _reading(visit)
+    await reading.list(NAMESPACE, name=names.KUBE_SYSTEM, metadata_only=True)
+    ours = f"{keys.FLEET}={fleet.name}"
+    async with visit.turn.slot():
+        await together(
+            reading.list(NAMESPACE, labels=ours, metadata_only=True),
+            reading.list(APP_CLUSTER_BINDING, labels=ours),
+            reading.list(CRD, metadata_only=True),
+            reading.list(API_SERVICE_EXPORT_TEMPLATE),
+            # Whichever of them may own a CRD in an app cluster.
+            reading.list(API_SERVICE_BINDING),
+        )
+    return reading.seen(visit.reached.address)
+
+
+async def spaces(visit: Visit, shared: Seen, spaces: Iterable[str], *, credentials: bool) -> Seen:
+    """Read what is in some binding spaces, beside the part that was read already."""
+    reading = _reading(visit)
+    reading.take(shared)
+    ordered = sorted(spaces)
+    async with visit.turn.slot():
+        await together(*(_space(reading, space) for space in ordered))
+        if credentials:
+            await together(*(_secrets_of_space(reading, space) for space in ordered))
+    return reading.seen(visit.reached.address, silent=_silent_spaces(reading))
+
+
+async def app_cluster(visit: Visit, fleet: Fleet, name: str, *, credentials: bool) -> Seen:
+    """Read an app cluster; `credentials`: also kubeconfigs of konnectors and tokens beside them."""
+    reading = _reading(visit)
+    bind = names.KLUTCH_NAMESPACE
+    await reading.get(NAMESPACE, names.KUBE_SYSTEM)
+    async with visit.turn.slot():
+        await together(
+            reading.get(NAMESPACE, bind),
+            # The path of all namespaces is also that of cluster-scoped bindings (Klutch <= 1.5.0).
+            reading.list(API_SERVICE_BINDING),
+            reading.get(DEPLOYMENT, names.KONNECTOR, namespace=bind),
+            reading.list(CRD, metadata_only=True),
+            *(
+                reading.get(kind, object_name, namespace=bind if kind.namespaced else "")
+                for kind, object_name in _konnector_objects(fleet, name)
+            ),
+        )
+        if credentials:
+            await reading.list(SECRET, namespace=bind)
+        cluster_scoped = await _binds_cluster_scoped(reading)
+    return reading.seen(visit.reached.address, bindings_cluster_scoped=cluster_scoped)
+
+
+async def answers(visit: Visit, seen: Seen, questions: Collection[Kind | Ref]) -> Seen:
+    """Read what planning asked of a cluster: how many objects of a kind, and whole exports."""
+    kinds = sorted(one for one in questions if isinstance(one, Kind))
+    refs = sorted(one for one in questions if isinstance(one, Ref))
+    reading = _reading(visit)
+    async with visit.turn.slot():
+        counts = await together(*(_count(reading, kind) for kind in kinds))
+        bodies = await together(*(_export_body(reading, ref) for ref in refs))
+    return replace(
+        seen,
+        in_use={**seen.in_use, **dict(zip(kinds, counts, strict=True))},
+        bodies={**seen.bodies, **dict(zip(refs, bodies, strict=True))},
     )
 
 
-async def secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) -> None:
+def _reading(visit: Visit) -> Reading:
+    return Reading(visit.reached.cluster, width=visit.width, waiting=visit.waiting)
+
+
+async def _secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) -> None:
     """Read the kubeconfigs of binding spaces and of our app clusters. Raises Incomplete."""
     spaces = {namespace_of(one) for one in reading.of(CLUSTER_BINDING)} | _spaces_begun(reading)
     await together(*(reading.list(SECRET, name=secret, within=spaces) for secret in _SECRETS))
@@ -87,37 +164,6 @@ async def secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) ->
     )
 
 
-async def first_of_part(reading: Reading) -> None:
-    """Make the first read of a control plane of which only a part is asked for."""
-    await reading.list(NAMESPACE, name=names.KUBE_SYSTEM, metadata_only=True)
-
-
-async def shared_part(reading: Reading, fleet: Fleet) -> None:
-    """Read what is there for all clusters of a fleet, beside what tells their spaces.
-
-    As with `spaces_of_control_plane`, the rights to read all are enough. Raises Incomplete.
-    """
-    ours = f"{keys.FLEET}={fleet.name}"
-    await together(
-        reading.list(NAMESPACE, labels=ours, metadata_only=True),
-        reading.list(APP_CLUSTER_BINDING, labels=ours),
-        reading.list(CRD, metadata_only=True),
-        reading.list(API_SERVICE_EXPORT_TEMPLATE),
-        # Whichever of them may own a CRD in an app cluster.
-        reading.list(API_SERVICE_BINDING),
-    )
-
-
-async def spaces_of_control_plane(
-    reading: Reading, spaces: Iterable[str], *, credentials: bool
-) -> None:
-    """Read what is in some binding spaces. Raises Incomplete."""
-    places = sorted(spaces)
-    await together(*(_space(reading, space) for space in places))
-    if credentials:
-        await together(*(_secrets(reading, space) for space in places))
-
-
 async def _space(reading: Reading, space: str) -> None:
     await together(
         # It may be there without our labels.
@@ -129,7 +175,7 @@ async def _space(reading: Reading, space: str) -> None:
     )
 
 
-async def _secrets(reading: Reading, space: str) -> None:
+async def _secrets_of_space(reading: Reading, space: str) -> None:
     bindings = [one for one in reading.of(CLUSTER_BINDING) if namespace_of(one) == space]
     is_ours = bool(bindings) or space in _spaces_begun(reading)
     named = {*_SECRETS, *(name for _, name in _by_cluster_bindings(bindings))} if is_ours else ()
@@ -145,8 +191,9 @@ def _spaces_begun(reading: Reading) -> set[str]:
     return {name_of(one) for one in reading.of(NAMESPACE) if keys.FLEET in labels_of(one)}
 
 
-def silent_spaces(reading: Reading, now: datetime) -> frozenset[str]:
-    """Return the spaces whose konnector is not to be counted on at `now` (UTC)."""
+def _silent_spaces(reading: Reading) -> frozenset[str]:
+    """Return the spaces whose konnector is not to be counted on now."""
+    now = datetime.now(UTC)
     return frozenset(
         namespace_of(one)
         for one in reading.of(CLUSTER_BINDING)
@@ -154,53 +201,28 @@ def silent_spaces(reading: Reading, now: datetime) -> frozenset[str]:
     )
 
 
-async def first_of_app_cluster(reading: Reading) -> None:
-    """Make the first read, which also shows whether the cluster answers at all."""
-    await reading.get(NAMESPACE, names.KUBE_SYSTEM)
-
-
-async def secrets_of_app_cluster(reading: Reading) -> None:
-    """Read the kubeconfigs of konnectors, and the tokens beside them. Raises Incomplete."""
-    await reading.list(SECRET, namespace=names.KLUTCH_NAMESPACE)
-
-
-async def rest_of_app_cluster(reading: Reading, konnector: Sequence[tuple[Kind, str]]) -> None:
-    """Read all else; `konnector` are objects of a konnector that klutchctl may have deployed."""
-    bind = names.KLUTCH_NAMESPACE
-    await together(
-        reading.get(NAMESPACE, bind),
-        # The path of all namespaces is also that of cluster-scoped bindings (Klutch <= 1.5.0).
-        reading.list(API_SERVICE_BINDING),
-        reading.get(DEPLOYMENT, names.KONNECTOR, namespace=bind),
-        reading.list(CRD, metadata_only=True),
-        *(
-            reading.get(kind, name, namespace=bind if kind.namespaced else "")
-            for kind, name in konnector
-        ),
-    )
-
-
-async def binding_scope(reading: Reading, cluster: Reader) -> bool:
+async def _binds_cluster_scoped(reading: Reading) -> bool:
     """Tell whether `apiservicebindings` are cluster-scoped. Only the CRD knows where none is."""
     bindings = reading.of(API_SERVICE_BINDING)
     if bindings or not reading.serves(API_SERVICE_BINDING):
         return any(not namespace_of(binding) for binding in bindings)
-    crd = await definition(reading, cluster, API_SERVICE_BINDING)
+    crd = await _definition(reading, API_SERVICE_BINDING)
     return get_text(crd, "spec", "scope") == "Cluster"
 
 
-async def definition(reading: Reading, cluster: Reader, kind: Kind) -> Manifest | None:
+async def _definition(reading: Reading, kind: Kind) -> Manifest | None:
     """Return the whole CRD of a kind, or None where there is none."""
-    ref = Ref(cluster.name, CRD, "", kind.resource)
-    return await reading.one(ref, lambda: cluster.get(ref))
+    ref = Ref(reading.cluster.name, CRD, "", kind.resource)
+    return await reading.one(ref, lambda: reading.cluster.get(ref))
 
 
-async def count(reading: Reading, cluster: Reader, kind: Kind) -> int:
+async def _count(reading: Reading, kind: Kind) -> int:
     """Count the objects of a kind, in whichever version the cluster serves.
 
     A CRD that is there and not served may still have objects: that is an error, never 0.
     """
-    crd = await definition(reading, cluster, kind)
+    cluster = reading.cluster
+    crd = await _definition(reading, kind)
     if crd is None:
         return 0
     kind = Kind(kind.group, _served_version(crd), kind.kind, kind.plural)
@@ -214,13 +236,13 @@ async def count(reading: Reading, cluster: Reader, kind: Kind) -> int:
     return len(page.items) + (page.remaining or 0)
 
 
-async def export_body(reading: Reading, cluster: Reader, ref: Ref) -> Manifest | None:
+async def _export_body(reading: Reading, ref: Ref) -> Manifest | None:
     """Return an export as `Seen.bodies` has it, or None where it is absent."""
-    found = await reading.one(ref, lambda: cluster.get(ref))
+    found = await reading.one(ref, lambda: reading.cluster.get(ref))
     return None if found is None else objects.export_body(ref.kind, found)
 
 
-def konnector_objects(fleet: Fleet, cluster: str) -> tuple[tuple[Kind, str], ...]:
+def _konnector_objects(fleet: Fleet, cluster: str) -> tuple[tuple[Kind, str], ...]:
     """Return what a konnector's rights are made of where klutchctl writes them (mapping.md 3, 8).
 
     A cluster that no document names may have them from before.

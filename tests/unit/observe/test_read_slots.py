@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from reconciler.observe.reading import Pace, ReadSlots
+from reconciler.observe.visits import Pace, ReadSlots
 
 
 async def test_no_more_than_so_many_read_at_once() -> None:
