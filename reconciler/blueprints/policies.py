@@ -11,25 +11,9 @@ from typing import Final
 
 from reconciler.blueprints import cel
 from reconciler.blueprints.objects import build
-from reconciler.core import keys, names
+from reconciler.core import keys, names, refs
 from reconciler.core.keys import KLUTCH_GROUP
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.core.refs import (
-    ADMISSION_POLICY,
-    ADMISSION_POLICY_BINDING,
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CONFIG_MAP,
-    CRD,
-    DEPLOYMENT,
-    EVENT,
-    LEASE,
-    NAMESPACE,
-    ROLE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE_ACCOUNT,
-)
 
 # Asking what one may do is not a write.
 _REVIEWS: Final = ("authentication.k8s.io", "authorization.k8s.io")
@@ -88,8 +72,8 @@ class Policy:
         }
         binding: Manifest = {"policyName": self.name, "validationActions": ["Deny"]}
         return (
-            build(ADMISSION_POLICY, self.name, spec=spec),
-            build(ADMISSION_POLICY_BINDING, self.name, spec=binding),
+            build(refs.ADMISSION_POLICY, self.name, spec=spec),
+            build(refs.ADMISSION_POLICY_BINDING, self.name, spec=binding),
         )
 
     def _variables(self) -> Iterator[JSON]:
@@ -125,17 +109,17 @@ def backend() -> Policy:
                 cel.either(
                     cel.both(
                         cel.CLUSTER_SCOPED,
-                        cel.about(NAMESPACE, CLUSTER_ROLE, CLUSTER_ROLE_BINDING),
+                        cel.about(refs.NAMESPACE, refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING),
                     ),
                     cel.both(f"!({cel.CLUSTER_SCOPED})", "variables.space || variables.service"),
-                    cel.about(EVENT),
+                    cel.about(refs.EVENT),
                     f"request.resource.group == {cel.text(KLUTCH_GROUP)}",
-                    cel.both(f"{_HERE} == {_BIND}", cel.about(LEASE)),
+                    cel.both(f"{_HERE} == {_BIND}", cel.about(refs.LEASE)),
                 ),
                 "it writes in binding spaces and service namespaces only",
             ),
             of_kind(
-                cel.about(SECRET),
+                cel.about(refs.SECRET),
                 must=cel.both(
                     "variables.space", cel.no_credential_type(but=cel.token_of(names.BINDER))
                 ),
@@ -143,7 +127,7 @@ def backend() -> Policy:
                 "klutch-binder",
             ),
             of_kind(
-                cel.about(NAMESPACE),
+                cel.about(refs.NAMESPACE),
                 must=cel.both(
                     MARKED,
                     cel.security_kept(),
@@ -152,13 +136,13 @@ def backend() -> Policy:
                 "and lowers no Pod Security label",
             ),
             of_kind(
-                cel.about(ROLE_BINDING, ROLE),
+                cel.about(refs.ROLE_BINDING, refs.ROLE),
                 must=cel.either(
                     cel.IS_DELETE,
                     cel.both(
                         f"variables.name in {cel.texts(roles)}",
                         cel.either(
-                            cel.about(ROLE),
+                            cel.about(refs.ROLE),
                             cel.both(
                                 f"object.roleRef.name in {cel.texts(roles)} || "
                                 f"object.roleRef.name.startsWith({cel.text(own)})",
@@ -173,16 +157,16 @@ def backend() -> Policy:
                 message="it gives roles of its own only, to the account of the binding space only",
             ),
             of_kind(
-                cel.about(CLUSTER_ROLE, CLUSTER_ROLE_BINDING),
+                cel.about(refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING),
                 must=cel.both(
                     f"variables.name == {cel.text(names.BINDER)} || "
                     f"variables.name.startsWith({cel.text(own)}) || "
                     f"({cel.IS_DELETE} && variables.name.startsWith({cel.text(legacy)}))",
                     cel.either(
                         cel.IS_DELETE,
-                        cel.both(cel.about(CLUSTER_ROLE), cel.NOT_AGGREGATED),
+                        cel.both(cel.about(refs.CLUSTER_ROLE), cel.NOT_AGGREGATED),
                         cel.both(
-                            cel.about(CLUSTER_ROLE_BINDING),
+                            cel.about(refs.CLUSTER_ROLE_BINDING),
                             "object.roleRef.name == variables.name",
                             f"variables.name != {cel.text(names.BINDER)}",
                             cel.subjects(
@@ -195,12 +179,12 @@ def backend() -> Policy:
                 message="it writes the roles klutch-binder and klutch-binder-<space> only",
             ),
             of_kind(
-                cel.about(SERVICE_ACCOUNT),
+                cel.about(refs.SERVICE_ACCOUNT),
                 must=cel.both("variables.space", f"variables.name == {cel.text(names.BINDER)}"),
                 message="it makes account klutch-binder of binding spaces only",
             ),
             of_kind(
-                cel.about(DEPLOYMENT),
+                cel.about(refs.DEPLOYMENT),
                 must=cel.both("variables.space", cel.is_harmless(names.BINDER)),
                 message="it deploys konnectors in binding spaces only: as klutch-binder, without "
                 "volumes, privileges and the node's namespaces",
@@ -233,7 +217,7 @@ def binder() -> Policy:
                 "of what is in no namespace it writes services only",
             ),
             of_kind(
-                cel.about(SECRET),
+                cel.about(refs.SECRET),
                 must=cel.no_credential_type(),
                 message="it writes no token of a ServiceAccount and no bootstrap token",
             ),
@@ -251,7 +235,7 @@ def konnector(named: Collection[str] = (), *, anywhere: bool = True) -> Policy:
     claimed = f"{_HERE} in {cel.texts(named)}"
     if anywhere:
         claimed = cel.either(claimed, f"!{_HERE}.startsWith('kube-')")
-    inside = cel.either(cel.about(SECRET, LEASE), f"!({cel.BUILT_IN})")
+    inside = cel.either(cel.about(refs.SECRET, refs.LEASE), f"!({cel.BUILT_IN})")
     content = [
         f"object.?{field} == oldObject.?{field}" for field in ("data", "binaryData", "immutable")
     ]
@@ -262,7 +246,7 @@ def konnector(named: Collection[str] = (), *, anywhere: bool = True) -> Policy:
             Rule(
                 cel.either(
                     cel.CLUSTER_SCOPED,
-                    cel.about(EVENT),
+                    cel.about(refs.EVENT),
                     f"!({cel.BUILT_IN})",
                     f"{_HERE} == {_BIND} ? ({inside}) : ({claimed})",
                 ),
@@ -273,13 +257,13 @@ def konnector(named: Collection[str] = (), *, anywhere: bool = True) -> Policy:
                 cel.either(
                     f"!({cel.CLUSTER_SCOPED})",
                     f"!({cel.BUILT_IN})",
-                    cel.about(CRD),
-                    cel.about(EVENT),
+                    cel.about(refs.CRD),
+                    cel.about(refs.EVENT),
                 ),
                 "of what is in no namespace it writes CRDs and services only",
             ),
             of_kind(
-                cel.about(SECRET),
+                cel.about(refs.SECRET),
                 must=cel.no_credential_type(),
                 message="it writes no token of a ServiceAccount and no bootstrap token",
             ),
@@ -287,7 +271,7 @@ def konnector(named: Collection[str] = (), *, anywhere: bool = True) -> Policy:
                 cel.both(
                     f"!({cel.CLUSTER_SCOPED})",
                     cel.BUILT_IN,
-                    f"!({cel.about(EVENT, LEASE)})",
+                    f"!({cel.about(refs.EVENT, refs.LEASE)})",
                     cel.IS_DELETE,
                 ),
                 must="variables.brought",
@@ -296,7 +280,7 @@ def konnector(named: Collection[str] = (), *, anywhere: bool = True) -> Policy:
             ),
             of_kind(
                 cel.both(
-                    cel.about(SECRET, CONFIG_MAP),
+                    cel.about(refs.SECRET, refs.CONFIG_MAP),
                     f"{_HERE} != {_BIND}",
                     "request.operation == 'UPDATE'",
                 ),
@@ -305,7 +289,7 @@ def konnector(named: Collection[str] = (), *, anywhere: bool = True) -> Policy:
                 f"(annotation {keys.RESOURCE_OWNER}: {keys.OWNER_PROVIDER})",
             ),
             of_kind(
-                cel.both(cel.about(CRD), "request.operation == 'CREATE'"),
+                cel.both(cel.about(refs.CRD), "request.operation == 'CREATE'"),
                 must="authorizer.group('apiextensions.k8s.io')"
                 ".resource('customresourcedefinitions').name(variables.name)"
                 ".check('patch').allowed()",

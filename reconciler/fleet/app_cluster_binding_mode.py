@@ -13,17 +13,9 @@ from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import binding, konnector, rbac, space
 from reconciler.blueprints.objects import Marks
-from reconciler.core import keys, names
+from reconciler.core import keys, names, refs
 from reconciler.core.live import control_plane_ref_name
 from reconciler.core.manifest import Manifest, get
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Ref,
-)
 from reconciler.fleet import common_manifests
 from reconciler.fleet.values import AppCluster, Claim, DeletionPolicy, Fleet, Unit
 from reconciler.fleet.wanted import Placement, Rule, Step, Wanted
@@ -41,7 +33,7 @@ def cluster_objects(
     shared = space.namespace(
         placement.app_cluster_binding[0], marks=Marks({keys.FLEET: fleet.name})
     )
-    token = Ref(cluster.name, SECRET, names.KLUTCH_NAMESPACE, _ACCOUNT)
+    token = refs.Ref(cluster.name, refs.SECRET, names.KLUTCH_NAMESPACE, _ACCOUNT)
     source = common_manifests.kubeconfig_source(cluster, placement, token)
     kubeconfig = common_manifests.kubeconfig_secret(
         (placement.kubeconfig_namespace, placement.kubeconfig_name),
@@ -52,10 +44,10 @@ def cluster_objects(
     whole = _app_cluster_binding(fleet, cluster, placement, units)
     return (
         *_account(fleet, cluster, units),
-        Step(3, place, new).want(cluster, NAMESPACE, shared),
-        Step(4, place, Rule.KUBECONFIG).want(cluster, SECRET, kubeconfig, kubeconfig=source),
+        Step(3, place, new).want(cluster, refs.NAMESPACE, shared),
+        Step(4, place, Rule.KUBECONFIG).want(cluster, refs.SECRET, kubeconfig, kubeconfig=source),
         # As the backend makes it, which would not keep a label of ours.
-        Step(5, place, new).want(cluster, NAMESPACE, space.namespace(placement.space)),
+        Step(5, place, new).want(cluster, refs.NAMESPACE, space.namespace(placement.space)),
         Step(7, place).want(cluster, APP_CLUSTER_BINDING, whole),
     )
 
@@ -95,17 +87,17 @@ def _account(fleet: Fleet, cluster: AppCluster, units: Sequence[Unit]) -> Iterat
     """Yield what the konnector, wherever it runs, is in the app cluster."""
     marks = common_manifests.ownership(fleet, cluster.name)
     namespace = space.namespace(names.KLUTCH_NAMESPACE, marks=marks)
-    yield Step(1, cluster.name, Rule.CREATE_ONLY).want(cluster, NAMESPACE, namespace)
+    yield Step(1, cluster.name, Rule.CREATE_ONLY).want(cluster, refs.NAMESPACE, namespace)
     step = Step(2, cluster.name)
     account = space.service_account(names.KLUTCH_NAMESPACE, _ACCOUNT, marks=marks)
-    yield step.want(cluster, SERVICE_ACCOUNT, account)
+    yield step.want(cluster, refs.SERVICE_ACCOUNT, account)
     rules = common_manifests.konnector_rules(cluster, units) or rbac.FULL
     role = rbac.cluster_role(_ACCOUNT, rules, marks=marks)
-    yield step.want(cluster, CLUSTER_ROLE, role)
+    yield step.want(cluster, refs.CLUSTER_ROLE, role)
     given = rbac.cluster_role_binding(_ACCOUNT, _ACCOUNT, marks=marks)
-    yield step.want(cluster, CLUSTER_ROLE_BINDING, given)
+    yield step.want(cluster, refs.CLUSTER_ROLE_BINDING, given)
     token = space.token_secret(names.KLUTCH_NAMESPACE, _ACCOUNT, marks=marks)
-    yield step.want(cluster, SECRET, token)
+    yield step.want(cluster, refs.SECRET, token)
 
 
 def _app_cluster_binding(

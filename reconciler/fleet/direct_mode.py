@@ -8,18 +8,8 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import binding, konnector, rbac, space
 from reconciler.blueprints.objects import Marks, build
-from reconciler.core import keys, names
+from reconciler.core import keys, names, refs
 from reconciler.core.live import control_plane_ref_name
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CRD,
-    DEPLOYMENT,
-    NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Ref,
-)
 from reconciler.fleet import common_manifests
 from reconciler.fleet.values import AppCluster, Claim, Fleet, Unit
 from reconciler.fleet.wanted import Placement, Rule, Step, Wanted
@@ -35,12 +25,12 @@ def cluster_objects(
     klutch_namespace = space.namespace(names.KLUTCH_NAMESPACE, marks=marks)
     app = Step(1, cluster.name, Rule.CREATE_ONLY)
     return (
-        app.want(cluster, NAMESPACE, klutch_namespace),
+        app.want(cluster, refs.NAMESPACE, klutch_namespace),
         *_space(fleet, cluster, placement),
         *_kubeconfigs(fleet, cluster, placement),
         # Never labelled: konnectors PUT over it (mapping.md 0).
         Step(6, cluster.name, Rule.CREATE_ONLY).want(
-            cluster, CRD, build(CRD, API_SERVICE_BINDING.resource)
+            cluster, refs.CRD, build(refs.CRD, API_SERVICE_BINDING.resource)
         ),
         *(_konnector(fleet, cluster, placement, units) if cluster.konnector.deploy else ()),
     )
@@ -88,11 +78,11 @@ def _space(fleet: Fleet, cluster: AppCluster, placement: Placement) -> Iterator[
         placement.space,
         marks=common_manifests.ownership(fleet, cluster.name, annotations=annotations),
     )
-    yield Step(2, place).want(cluster, NAMESPACE, namespace)
+    yield Step(2, place).want(cluster, refs.NAMESPACE, namespace)
     account = space.service_account(placement.space, names.BINDER, marks=marks)
-    yield Step(3, place).want(cluster, SERVICE_ACCOUNT, account)
+    yield Step(3, place).want(cluster, refs.SERVICE_ACCOUNT, account)
     token = space.token_secret(placement.space, names.BINDER, marks=marks)
-    yield Step(3, place).want(cluster, SECRET, token)
+    yield Step(3, place).want(cluster, refs.SECRET, token)
     cluster_binding = space.cluster_binding(
         placement.space,
         kubeconfig_name=placement.kubeconfig_name,
@@ -107,7 +97,7 @@ def _kubeconfigs(fleet: Fleet, cluster: AppCluster, placement: Placement) -> Ite
     """The konnector mirrors the first over the second, so only the first is ever changed."""
     place = control_plane_ref_name(cluster.control_plane)
     plane = fleet.control_planes[cluster.control_plane]
-    token = Ref(place, SECRET, placement.space, names.BINDER)
+    token = refs.Ref(place, refs.SECRET, placement.space, names.BINDER)
     source = common_manifests.kubeconfig_source(plane, placement, token)
     marks = common_manifests.ownership(fleet, cluster.name)
     for step, secret_place in (
@@ -121,7 +111,7 @@ def _kubeconfigs(fleet: Fleet, cluster: AppCluster, placement: Placement) -> Ite
         ),
     ):
         secret = common_manifests.kubeconfig_secret(secret_place, source, placement, marks)
-        yield step.want(cluster, SECRET, secret, kubeconfig=source)
+        yield step.want(cluster, refs.SECRET, secret, kubeconfig=source)
 
 
 def _konnector(
@@ -134,15 +124,15 @@ def _konnector(
     if minimal is not None:
         rules = (*minimal, *rbac.minimal_inside(placement.consumer_secret))
     account = space.service_account(names.KLUTCH_NAMESPACE, names.KONNECTOR, marks=marks)
-    yield step.want(cluster, SERVICE_ACCOUNT, account)
-    yield step.want(cluster, CLUSTER_ROLE, rbac.cluster_role(_ROLE, rules, marks=marks))
+    yield step.want(cluster, refs.SERVICE_ACCOUNT, account)
+    yield step.want(cluster, refs.CLUSTER_ROLE, rbac.cluster_role(_ROLE, rules, marks=marks))
     given = rbac.cluster_role_binding(_ROLE, names.KONNECTOR, marks=marks)
-    yield step.want(cluster, CLUSTER_ROLE_BINDING, given)
+    yield step.want(cluster, refs.CLUSTER_ROLE_BINDING, given)
     # The original's needs all rights, so what can do with less is ours.
     confined = minimal is not None
     yield step.want(
         cluster,
-        DEPLOYMENT,
+        refs.DEPLOYMENT,
         konnector.deployment(spec.image, spec.overrides, marks=marks, confined=confined),
         compared=konnector.image_and_overrides(spec.image, spec.overrides, marks=marks),
     )

@@ -17,16 +17,8 @@ from reconciler.core.tree import Tree
 from reconciler.fleet import bindings, clusters, policies
 from reconciler.fleet.bindings import ResolvedBinding
 from reconciler.fleet.clusters import CaFiles
-from reconciler.fleet.documents import parsing
+from reconciler.fleet.documents import models, parsing
 from reconciler.fleet.documents.base_model import StrictModel
-from reconciler.fleet.documents.models import (
-    BindingDocument,
-    ClusterDocument,
-    ControlPlaneDocument,
-    PolicyDocument,
-    Prune,
-    TemplateDocument,
-)
 from reconciler.fleet.documents.parsing import Document, RawDocument
 from reconciler.fleet.documents.substitution import Scope
 from reconciler.fleet.files import Repository, read
@@ -45,8 +37,8 @@ class Loaded:
     repository: Repository
     references: ReferenceIndex
     bound: Sequence[ResolvedBinding]
-    templates: Sequence[Document[TemplateDocument]]
-    policies: Sequence[Document[PolicyDocument]]
+    templates: Sequence[Document[models.TemplateDocument]]
+    policies: Sequence[Document[models.PolicyDocument]]
 
 
 def load(tree: Tree, memory: LoadCache | None = None) -> tuple[Fleet | None, tuple[Problem, ...]]:
@@ -90,9 +82,9 @@ class _Loader:
     def loaded(self) -> Loaded:
         ca_files = CaFiles(self.tree)
         references = self._scene(ca_files)
-        templates = self._of("Template", TemplateDocument, references)
+        templates = self._of("Template", models.TemplateDocument, references)
         bound = self._bound(templates, references)
-        rules = self._of("Policy", PolicyDocument, references)
+        rules = self._of("Policy", models.PolicyDocument, references)
         found = [
             policies.policy(one, references=references, problems=self.problems) for one in rules
         ]
@@ -131,7 +123,7 @@ class _Loader:
             variables=self.repository.fleet.model.spec.vars,
             complete=self.repository.complete,
         )
-        homes = self._of("ControlPlane", ControlPlaneDocument, references)
+        homes = self._of("ControlPlane", models.ControlPlaneDocument, references)
         planes = [clusters.control_plane(one, ca_files, self.problems) for one in homes]
         references = replace(references, control_planes={one.name: one for one in planes})
         found = {one.name: one for one in self._clusters(ca_files, references)}
@@ -144,7 +136,7 @@ class _Loader:
         everywhere = PerCluster()
         for raw in self.repository.of("Cluster"):
             scope = Scope(references.variables, raw.name, parsing.labels_of(raw))
-            document = self._document(raw, ClusterDocument, scope)
+            document = self._document(raw, models.ClusterDocument, scope)
             problems: list[Problem] = []
             defaults = clusters.konnector_defaults(self.repository.fleet, scope, problems)
             for problem in problems:
@@ -159,12 +151,12 @@ class _Loader:
         self.problems.extend(everywhere.problems())
 
     def _bound(
-        self, templates: Iterable[Document[TemplateDocument]], references: ReferenceIndex
+        self, templates: Iterable[Document[models.TemplateDocument]], references: ReferenceIndex
     ) -> list[ResolvedBinding]:
         by_name = {template.name: template for template in templates}
         known = references.names("Cluster"), references.names("Template"), references.complete
 
-        def bound(binding: Document[BindingDocument]) -> ResolvedBinding:
+        def bound(binding: Document[models.BindingDocument]) -> ResolvedBinding:
             template = by_name.get(binding.model.spec.template or "")
             return self.memory.recall(
                 ("bound", binding.origin),
@@ -175,7 +167,7 @@ class _Loader:
                 problems=self.problems,
             )
 
-        return [bound(one) for one in self._of("Binding", BindingDocument, references)]
+        return [bound(one) for one in self._of("Binding", models.BindingDocument, references)]
 
     def _of(self, kind: str, model: type[M], references: ReferenceIndex) -> list[Document[M]]:
         scope = Scope(references.variables)
@@ -191,7 +183,7 @@ class _Loader:
         )
 
 
-def _guards(prune: Prune) -> Guards:
+def _guards(prune: models.Prune) -> Guards:
     return Guards(
         mode=PruneMode(prune.mode),
         max_deletes=prune.max_deletes,

@@ -19,13 +19,12 @@ from reconciler.fleet.load_cache import LoadCache
 from reconciler.fleet.values import Fleet
 from reconciler.source.following import Source, SourceState
 from reconciler.watch import agenda
-from reconciler.watch.agenda import Agenda, Left, Scope, Task, Terms, concerned
 
 ROUNDS: Final = 3  # intervals in which a round must have ended
 
 # Plans and applies; None for the scope is everything. Raises KlutchErrors and, when told to
 # stop before it wrote anything, Stopped.
-Round: TypeAlias = Callable[[Fleet, Scope], Awaitable[Report]]
+Round: TypeAlias = Callable[[Fleet, agenda.Scope], Awaitable[Report]]
 
 
 class Observer(Protocol):
@@ -37,10 +36,10 @@ class Observer(Protocol):
     def read(self, fleet: Fleet, warnings: Sequence[Problem] | None) -> None:
         """The files can be read. `warnings` are None where they are the same as before."""
 
-    def ended(self, task: Task, report: Report, seconds: float) -> None:
+    def ended(self, task: agenda.Task, report: Report, seconds: float) -> None:
         """A round has come to its end."""
 
-    def failed(self, task: Task, error: Exception, seconds: float) -> None:
+    def failed(self, task: agenda.Task, error: Exception, seconds: float) -> None:
         """A round did not come to its end: a KlutchError, such as Locked, or a defect of ours."""
 
 
@@ -63,13 +62,13 @@ class Watch:
         source: Source,
         do: Round,
         *,
-        terms: Terms,
+        terms: agenda.Terms,
         clock: Clock,
         observers: Sequence[Observer],
     ) -> None:
         self._source, self._do = source, do
         self._terms, self._clock, self._observers = terms, clock, observers
-        self._agenda = Agenda(everything_at=clock.now())
+        self._agenda = agenda.Agenda(everything_at=clock.now())
         self._mark = ""
         self._fleet: Fleet | None = None
         self._memory = LoadCache()
@@ -111,19 +110,19 @@ class Watch:
         self._mark = found.mark
         self._unusable = InvalidRepository(problems) if fleet is None else None
         if fleet is not None:
-            changed = None if self._fleet is None else concerned(self._fleet, fleet)
+            changed = None if self._fleet is None else agenda.concerned(self._fleet, fleet)
             self._agenda = agenda.with_changes(self._agenda, changed)
             self._fleet = fleet
         return problems
 
-    async def _round(self, fleet: Fleet, task: Task) -> None:
+    async def _round(self, fleet: Fleet, task: agenda.Task) -> None:
         began = self._clock.now()
         try:
             report = await self._do(fleet, task.scope)
         except Stopped:
             return
         except Exception as error:  # a defect must not end what keeps clusters right
-            undone = Left(again=task.scope)
+            undone = agenda.Left(again=task.scope)
             seconds = self._clock.now() - began
             for observer in self._observers:
                 observer.failed(task, error, seconds)
