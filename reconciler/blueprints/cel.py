@@ -32,7 +32,7 @@ def text(value: str) -> str:
 
 def texts(values: Iterable[str]) -> str:
     """Return texts as a list, in order."""
-    return f"[{', '.join(text(one) for one in sorted(values))}]"
+    return f"[{', '.join(text(value) for value in sorted(values))}]"
 
 
 def resource(kind: Kind) -> str:
@@ -51,12 +51,12 @@ def about(*kinds: Kind) -> str:
 
 def either(*expressions: str) -> str:
     """Return that one of these holds."""
-    return " || ".join(f"({one})" for one in expressions)
+    return " || ".join(f"({expression})" for expression in expressions)
 
 
 def both(*expressions: str) -> str:
     """Return that all of these hold."""
-    return " && ".join(f"({one})" for one in expressions)
+    return " && ".join(f"({expression})" for expression in expressions)
 
 
 def annotation(holder: str, key: str) -> str:

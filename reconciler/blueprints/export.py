@@ -66,17 +66,19 @@ def exported(crd: Manifest) -> Manifest | Unexportable:
     a version that goes not along, it is the one that Kubernetes ranks first (F25).
     """
     name, spec = name_of(crd), get_map(crd, "spec")
-    served = [one for one in get_maps(spec, "versions") if get_bool(one, "served")]
+    served = [
+        candidate for candidate in get_maps(spec, "versions") if get_bool(candidate, "served")
+    ]
     if not served:
         return Unexportable(f"CustomResourceDefinition {name} serves no version")
-    stored = next((one for one in served if get_bool(one, "storage")), None)
+    stored = next((candidate for candidate in served if get_bool(candidate, "storage")), None)
     storage = get_text(stored or max(served, key=_rank), "name")
     if get_text(spec, "conversion", "strategy") == "Webhook":
-        served = [one for one in served if get_text(one, "name") == storage]
+        served = [candidate for candidate in served if get_text(candidate, "name") == storage]
     for version in served:
         if problem := _problem(version):
             return Unexportable(f"CustomResourceDefinition {name}: {problem}")
-    versions = [_version(one, storage) for one in served]
+    versions = [_version(candidate, storage) for candidate in served]
     return {key: spec.get(key) for key in _OF_CRD} | {"versions": versions}
 
 

@@ -60,12 +60,12 @@ def merged(container: Manifest, overrides: Manifest) -> Manifest:
 def _merged(below: JSON, over: JSON) -> JSON:
     if not isinstance(over, Mapping):
         return over
-    held = dict(below) if isinstance(below, Mapping) else {}
+    kept = dict(below) if isinstance(below, Mapping) else {}
     said = {key: value for key, value in over.items() if value is not None}
     for rivals in _EXCLUSIVE:
         if rivals & said.keys():
-            held = {key: value for key, value in held.items() if key not in rivals - said.keys()}
-    return held | {key: _merged(held.get(key), value) for key, value in said.items()}
+            kept = {key: value for key, value in kept.items() if key not in rivals - said.keys()}
+    return kept | {key: _merged(kept.get(key), value) for key, value in said.items()}
 
 
 def _merged_items(below: Sequence[JSON], over: Sequence[JSON], key: str) -> list[JSON]:

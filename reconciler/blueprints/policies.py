@@ -63,11 +63,11 @@ class Policy:
             "variables": list(self._variables()),
             "validations": [
                 {
-                    "expression": one.expression,
-                    "message": f"{self.name}: {one.message}",
+                    "expression": rule.expression,
+                    "message": f"{self.name}: {rule.message}",
                     "reason": "Forbidden",
                 }
-                for one in self.rules
+                for rule in self.rules
             ],
         }
         binding: Manifest = {"policyName": self.name, "validationActions": ["Deny"]}

@@ -193,8 +193,8 @@ def _bound(resources: Iterable[tuple[str, str]]) -> Iterable[Manifest]:
 
 def _claimed(claims: Iterable[Claimed]) -> Iterable[Manifest]:
     known = set(claims)
-    down = {(one.group, one.plural) for one in known if one.down}
-    up = {(one.group, one.plural) for one in known} - down
+    down = {(claim.group, claim.plural) for claim in known if claim.down}
+    up = {(claim.group, claim.plural) for claim in known} - down
     for group, plurals in _by_group(down):
         yield _least(group, plurals, _ALL)
     for group, plurals in _by_group(up):

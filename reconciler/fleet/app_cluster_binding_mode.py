@@ -106,7 +106,10 @@ def _app_cluster_binding(
     spec = cluster.konnector
     listed = {*map(common_manifests.resource, units), *placement.unmanaged}
     release = DeletionPolicy.RELEASE
-    policies = {one.name: placement.policies.get(one.name, release) for one in placement.unmanaged}
+    policies = {
+        resource.name: placement.policies.get(resource.name, release)
+        for resource in placement.unmanaged
+    }
     policies |= {unit.key.name: unit.deletion_policy for unit in units}
     annotations = {
         **common_manifests.provenance(cluster, placement),

@@ -61,7 +61,7 @@ def bound(
     return ResolvedBinding(
         document=binding,
         template=template,
-        resources=sorted({(one.group, one.resource) for one in resources}),
+        resources=sorted({(resource.group, resource.resource) for resource in resources}),
         clusters=dict.fromkeys(reference_index.selected(spec.clusters, references.labels)),
     )
 
@@ -71,15 +71,15 @@ def units(
     *,
     references: ReferenceIndex,
     problems: list[Problem],
-    memory: LoadCache,
+    cache: LoadCache,
 ) -> dict[UnitKey, Unit]:
     """Return all units by key, in order; two alike, and what cannot be resolved, are problems."""
-    by_name = {one.name: one for one in bindings}
+    by_name = {other.name: other for other in bindings}
     found: dict[UnitKey, Unit] = {}
     everywhere = PerCluster()
     for binding in bindings:
         _check_dependencies(binding, by_name, references=references, problems=problems)
-        resolved = _recalled(binding, by_name, references=references, memory=memory)
+        resolved = _recalled(binding, by_name, references=references, cache=cache)
         for cluster, problem in resolved.problems:
             everywhere.add(cluster, problem)
         for unit in resolved.units:
@@ -106,12 +106,12 @@ def _recalled(
     by_name: Mapping[str, ResolvedBinding],
     *,
     references: ReferenceIndex,
-    memory: LoadCache,
+    cache: LoadCache,
 ) -> _Resolved:
     awaited = [by_name.get(name) for name in binding.document.model.spec.depends_on]
     homes = {name: references.clusters[name].control_plane for name in binding.clusters}
-    modes = {name: one.mode for name, one in references.control_planes.items()}
-    return memory.recall(
+    modes = {name: plane.mode for name, plane in references.control_planes.items()}
+    return cache.recall(
         ("units", binding.document.origin),
         (binding, awaited, homes, modes, references.labels, references.variables),
         lambda _: _resolved(binding, by_name, references),
@@ -180,7 +180,9 @@ def _dependencies(
 ) -> tuple[UnitKey, ...]:
     others = [by_name[name] for name in names if name in by_name]
     return tuple(
-        sorted({key for one in others if cluster in one.clusters for key in one.keys(cluster)})
+        sorted(
+            {key for other in others if cluster in other.clusters for key in other.keys(cluster)}
+        )
     )
 
 
@@ -206,8 +208,8 @@ def _cycles(
     bindings: Sequence[ResolvedBinding], by_name: Mapping[str, ResolvedBinding]
 ) -> Iterable[Problem]:
     graph = {
-        one.name: {name for name in one.document.model.spec.depends_on if name in by_name}
-        for one in bindings
+        binding.name: {name for name in binding.document.model.spec.depends_on if name in by_name}
+        for binding in bindings
     }
     while True:
         try:

@@ -54,7 +54,9 @@ def policies_of_units(units: Mapping[str, DeletionPolicy]) -> dict[str, str]:
 
     What is not named is Release, and so is all of an object without the annotation.
     """
-    special = {name: one for name, one in units.items() if one is not DeletionPolicy.RELEASE}
+    special = {
+        name: policy for name, policy in units.items() if policy is not DeletionPolicy.RELEASE
+    }
     return {keys.UNIT_POLICIES: unit_policies_text(special)} if special else {}
 
 
@@ -87,7 +89,7 @@ def konnector_rules(cluster: AppCluster, units: Iterable[Unit]) -> tuple[Manifes
         return None
     listed = list(units)
     bound = [(unit.key.group, unit.key.resource) for unit in listed]
-    return rbac.minimal(bound, [one for unit in listed for one in claimed(unit)])
+    return rbac.minimal(bound, [kind for unit in listed for kind in claimed(unit)])
 
 
 def claimed(unit: Unit) -> tuple[Claimed, ...]:
@@ -117,7 +119,7 @@ def _wire_claim(claim: Claim, *, required: bool) -> Manifest:
         "owner": claim.owner.value,
     }
     if claim.labels:
-        selector["labelSelectors"] = [dict(one) for one in sorted(claim.labels)]
+        selector["labelSelectors"] = [dict(labels) for labels in sorted(claim.labels)]
     return {
         "group": claim.group,
         "resource": claim.resource,

@@ -32,20 +32,20 @@ class Repository:
 
     def of(self, kind: str) -> Iterable[RawDocument]:
         """Return the documents of a kind."""
-        return (one for one in self.documents if one.kind == kind)
+        return (document for document in self.documents if document.kind == kind)
 
 
-def read(tree: Tree, problems: list[Problem], memory: LoadCache) -> Repository | None:
+def read(tree: Tree, problems: list[Problem], cache: LoadCache) -> Repository | None:
     """Return the documents of a fleet, or None where its first file says too little."""
     entry = tree.entry or entry_file([*tree.files, *tree.unread])
     if isinstance(entry, Problem):
         problems.append(entry)
         return None
-    first = _documents(entry, tree, problems, memory)
+    first = _documents(entry, tree, problems, cache)
     fleet = None if first is None else _fleet_document(first, entry, problems)
     if first is None or fleet is None:
         return None
-    matched, unmatched = memory.recall(
+    matched, unmatched = cache.recall(
         "included",
         (fleet, [*tree.files], [*tree.unread]),
         lambda _: included(fleet, tree.files, tree.unread),
@@ -54,24 +54,28 @@ def read(tree: Tree, problems: list[Problem], memory: LoadCache) -> Repository |
     problems.extend(unmatched)
     documents, complete = [*first], not unmatched
     for path in sorted(matched - {entry}):
-        more = _documents(path, tree, problems, memory)
+        more = _documents(path, tree, problems, cache)
         documents.extend(more or ())
         complete = complete and more is not None
-    others = [one for one in documents if one.kind == "Fleet" and one.node is not fleet.node]
+    others = [
+        document
+        for document in documents
+        if document.kind == "Fleet" and document.node is not fleet.node
+    ]
     problems.extend(map(_second_fleet, others))
-    documents = [one for one in documents if one not in others]
+    documents = [document for document in documents if document not in others]
     paths = (matched | {entry}) & tree.files.keys()
     named = parsing.without_duplicates(documents, problems)
     return Repository(fleet, named, paths, complete)
 
 
 def _documents(
-    path: str, tree: Tree, problems: list[Problem], memory: LoadCache
+    path: str, tree: Tree, problems: list[Problem], cache: LoadCache
 ) -> list[RawDocument] | None:
     """Return the documents in a file; None where it cannot be read as a whole."""
     content = tree.files.get(path)
     if content is not None:
-        return memory.recall(
+        return cache.recall(
             ("file", path),
             (content,),
             lambda found: parsing.read_documents(path, content, found),
@@ -85,7 +89,7 @@ def _documents(
 def _fleet_document(
     documents: Sequence[RawDocument], entry: str, problems: list[Problem]
 ) -> Document[FleetDocument] | None:
-    fleets = [one for one in documents if one.kind == "Fleet"]
+    fleets = [document for document in documents if document.kind == "Fleet"]
     if not fleets:
         if not problems:
             problems.append(_no_fleet(entry, empty=not documents))

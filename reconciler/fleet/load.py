@@ -41,25 +41,25 @@ class Loaded:
     policies: Sequence[Document[models.PolicyDocument]]
 
 
-def load(tree: Tree, memory: LoadCache | None = None) -> tuple[Fleet | None, tuple[Problem, ...]]:
+def load(tree: Tree, cache: LoadCache | None = None) -> tuple[Fleet | None, tuple[Problem, ...]]:
     """Return the fleet that the files describe, and all problems in the order of their places.
 
-    The fleet is None where a problem is INVALID or DENIED. `memory` is of an earlier load, and
+    The fleet is None where a problem is INVALID or DENIED. `cache` is of an earlier load, and
     makes this one quicker, and nothing else.
     """
     problems: list[Problem] = []
-    loaded = load_what_is_right(tree, problems, memory)
+    loaded = load_what_is_right(tree, problems, cache)
     return loaded.fleet if loaded and allowed(problems) else None, in_order(problems)
 
 
 def load_what_is_right(
-    tree: Tree, problems: list[Problem], memory: LoadCache | None = None
+    tree: Tree, problems: list[Problem], cache: LoadCache | None = None
 ) -> Loaded | None:
     """Return what can be understood, None where that is no fleet, and add all problems.
 
     A fleet with problems lacks what they are about: nothing may be planned by it.
     """
-    known = memory or LoadCache()
+    known = cache or LoadCache()
     known.begin()
     repository = read(tree, problems, known)
     return None if repository is None else _Loader(repository, tree, problems, known).loaded()
@@ -77,7 +77,7 @@ class _Loader:
     repository: Repository
     tree: Tree
     problems: list[Problem]
-    memory: LoadCache
+    cache: LoadCache
 
     def loaded(self) -> Loaded:
         ca_files = CaFiles(self.tree)
@@ -86,7 +86,7 @@ class _Loader:
         bound = self._bound(templates, references)
         rules = self._of("Policy", models.PolicyDocument, references)
         found = [
-            policies.policy(one, references=references, problems=self.problems) for one in rules
+            policies.policy(rule, references=references, problems=self.problems) for rule in rules
         ]
         self._deny(found, bound)
         fleet = self._fleet(references, bound, self.repository.paths | ca_files.used)
@@ -109,7 +109,7 @@ class _Loader:
             control_planes=references.control_planes,
             clusters=references.clusters,
             units=bindings.units(
-                bound, references=references, problems=self.problems, memory=self.memory
+                bound, references=references, problems=self.problems, cache=self.cache
             ),
             digest=_digest({path: self.tree.files[path] for path in paths}),
             revision=self.tree.revision,
@@ -119,15 +119,17 @@ class _Loader:
     def _scene(self, ca_files: CaFiles) -> ReferenceIndex:
         """Return the clusters of the fleet, and all names that documents can refer to."""
         references = ReferenceIndex(
-            documents={(one.kind, one.name): one for one in self.repository.documents},
+            documents={
+                (document.kind, document.name): document for document in self.repository.documents
+            },
             variables=self.repository.fleet.model.spec.vars,
             complete=self.repository.complete,
         )
         homes = self._of("ControlPlane", models.ControlPlaneDocument, references)
-        planes = [clusters.control_plane(one, ca_files, self.problems) for one in homes]
-        references = replace(references, control_planes={one.name: one for one in planes})
-        found = {one.name: one for one in self._clusters(ca_files, references)}
-        labels = {name: one.labels for name, one in found.items()}
+        planes = [clusters.control_plane(document, ca_files, self.problems) for document in homes]
+        references = replace(references, control_planes={plane.name: plane for plane in planes})
+        found = {cluster.name: cluster for cluster in self._clusters(ca_files, references)}
+        labels = {name: cluster.labels for name, cluster in found.items()}
         references = replace(references, clusters=found, labels=labels)
         self.problems.extend(clusters.check_together(references))
         return references
@@ -158,7 +160,7 @@ class _Loader:
 
         def bound(binding: Document[models.BindingDocument]) -> ResolvedBinding:
             template = by_name.get(binding.model.spec.template or "")
-            return self.memory.recall(
+            return self.cache.recall(
                 ("bound", binding.origin),
                 (binding, template, references.labels, *known),
                 lambda found: bindings.bound(
@@ -167,7 +169,9 @@ class _Loader:
                 problems=self.problems,
             )
 
-        return [bound(one) for one in self._of("Binding", models.BindingDocument, references)]
+        return [
+            bound(binding) for binding in self._of("Binding", models.BindingDocument, references)
+        ]
 
     def _of(self, kind: str, model: type[M], references: ReferenceIndex) -> list[Document[M]]:
         scope = Scope(references.variables)
@@ -175,7 +179,7 @@ class _Loader:
         return [document for document in read if document is not None]
 
     def _document(self, raw: RawDocument, model: type[M], scope: Scope) -> Document[M] | None:
-        return self.memory.recall(
+        return self.cache.recall(
             ("document", raw.origin),
             (raw, scope),
             lambda found: parsing.document(raw, model, scope=scope, problems=found),

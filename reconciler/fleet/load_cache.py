@@ -1,8 +1,8 @@
 """What the parts of a repository came to, kept from one pass over it to the next.
 
-Pure: a part is taken from memory only where all that it was made of is equal, so that a pass
-with a memory gives what one without it gives. Whoever follows a repository keeps one; a commit
-that changes one file of thousands then costs little more than that file.
+Pure: a part is taken from the cache only where all that it was made of is equal, so that a pass
+with a cache gives what one without it gives. A watch keeps one: a commit that changes one file of
+thousands then costs little more than that file.
 """
 
 from collections.abc import Callable, Hashable
@@ -22,7 +22,7 @@ class _Part:
 
 
 class LoadCache:
-    """The parts of the last pass. Values are shared by passes, so nobody may change them."""
+    """The parts of the last pass. Values are shared by passes, and must not be changed."""
 
     def __init__(self) -> None:
         self._before: dict[Hashable, _Part] = {}

@@ -90,7 +90,7 @@ def check(
     """Yield what the Policies deny. `deny`: so does a file that none of them is about."""
     everywhere = PerCluster()
     for binding in bindings:
-        governing = [one for one in policies if one.governs(binding.document.origin.path)]
+        governing = [policy for policy in policies if policy.governs(binding.document.origin.path)]
         if governing:
             _deny(binding, governing, everywhere)
         elif deny:
@@ -144,7 +144,7 @@ def _limit(policy: Policy, bindings: Sequence[ResolvedBinding], everywhere: PerC
 
 
 def _misplaced(document: RawDocument, policies: Sequence[Policy]) -> Iterable[Problem]:
-    governing = sorted(one.name for one in policies if one.governs(document.origin.path))
+    governing = sorted(policy.name for policy in policies if policy.governs(document.origin.path))
     if governing:
         message = f"a {document.kind} stands in a path of Policy {' and '.join(governing)}"
         hint = "Only Bindings may stand there; move it, or narrow spec.paths of the Policy"

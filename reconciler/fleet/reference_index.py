@@ -47,7 +47,7 @@ class ReferenceIndex:
 
 
 class PerCluster:
-    """Problems that many clusters have at one place, told once, with the clusters' names."""
+    """Problems that many clusters have at one place, reported once, with the clusters' names."""
 
     def __init__(self) -> None:
         self._found: dict[Problem, set[str]] = {}
@@ -146,7 +146,7 @@ def _expression(text: str) -> Expression:
     if found := _AMONG.fullmatch(text):
         operator = "NotIn" if found["operator"] == "notin" else "In"
         return _checked_expression(
-            found["key"], operator, [one.strip() for one in found["values"].split(",")]
+            found["key"], operator, [value.strip() for value in found["values"].split(",")]
         )
     said = wording.quoted(text) if text else "an empty part"
     raise ConfigError(f"{said} is no condition on a label", hint=_HINT)

@@ -1,6 +1,6 @@
 """A pull request: a fleet that is judged by what the protected branch says, not by itself.
 
-Else whoever writes the files could grant themselves what they ask for. From the protected branch,
+Else the author of the files could grant themselves what they ask for. From the protected branch,
 the base, come:
 
 - the Policies with their default, and the labels of its clusters, by which Policies allow. A
@@ -51,7 +51,7 @@ def base(ref: str, tree: Tree) -> Base:
     """Return the fleet to judge by. Raises ConfigError where it is invalid itself."""
     problems: list[Problem] = []
     loaded = load_what_is_right(tree, problems)
-    invalid = [one for one in in_order(problems) if one.severity is Severity.INVALID]
+    invalid = [problem for problem in in_order(problems) if problem.severity is Severity.INVALID]
     if loaded is None or invalid:
         raise unusable(ref, invalid)
     return Base(ref, loaded)
@@ -100,20 +100,21 @@ def new_ways(base: Fleet, head: Fleet) -> tuple[frozenset[str], frozenset[str]]:
 
 def _denied(base: Base, head: Loaded, known: Iterable[Problem]) -> list[Problem]:
     """Return what the Policies of the base deny beyond what is known already."""
-    told = {(one.origin, one.code, one.message) for one in known}
+    known_problems = {(problem.origin, problem.code, problem.message) for problem in known}
     references = base.loaded.references
     judged = replace(references, labels={**head.references.labels, **references.labels})
     mended: list[Problem] = []  # the base has none, and new clusters make none
     rules = [
-        policies.policy(one, references=judged, problems=mended) for one in base.loaded.policies
+        policies.policy(policy, references=judged, problems=mended)
+        for policy in base.loaded.policies
     ]
     deny = policies.denies_by_default(base.loaded.repository.fleet)
     found = policies.check(rules, head.bound, head.repository.documents, deny=deny)
     said = f"So says {base.ref}; what is changed here counts once it is merged"
     return [
-        replace(one, hint=f"{one.hint}. {said}" if one.hint else said)
-        for one in found
-        if (one.origin, one.code, one.message) not in told
+        replace(problem, hint=f"{problem.hint}. {said}" if problem.hint else said)
+        for problem in found
+        if (problem.origin, problem.code, problem.message) not in known_problems
     ]
 
 

@@ -55,7 +55,7 @@ class Wanted:
 
     `cluster` is the app cluster that it is wanted for; `ref.cluster` is where it stands. `step`
     is its place in the order of application for one cluster. `unit` is None for what a cluster
-    needs once. `compared` is what a live object is held against, and gets, where that is less
+    needs once. `compared` is what a live object is compared with, and gets, where that is less
     than the whole manifest.
     """
 
@@ -71,7 +71,7 @@ class Wanted:
 
     @property
     def stated(self) -> Manifest:
-        """What a live object is held against, and gets."""
+        """What a live object is compared with, and gets."""
         return self.manifest if self.compared is None else self.compared
 
 

@@ -93,11 +93,11 @@ def _of_crd(metadata: Manifest) -> Manifest:
     if not makers:
         return kept
     owners: list[JSON] = [
-        {key: one[key] for key in _OF_OWNERS if key in one}
-        for one in m.get_maps(metadata, "ownerReferences")
-        if m.get_text(one, "kind") == API_SERVICE_BINDING.kind
+        {key: owner[key] for key in _OF_OWNERS if key in owner}
+        for owner in m.get_maps(metadata, "ownerReferences")
+        if m.get_text(owner, "kind") == API_SERVICE_BINDING.kind
     ]
-    installed: list[JSON] = [{"manager": one} for one in sorted(makers)]
+    installed: list[JSON] = [{"manager": manager} for manager in sorted(makers)]
     return {**kept, "ownerReferences": owners, "managedFields": installed}
 
 

@@ -56,17 +56,21 @@ async def observe(
             if isinstance(seen, Seen)
         }
     )
-    asleep = {one.name: unseen.asleep(one.suspended) for one in chosen if one.suspended is not None}
+    asleep = {
+        cluster.name: unseen.asleep(cluster.suspended)
+        for cluster in chosen
+        if cluster.suspended is not None
+    }
     removed = removed_clusters(fleet, planes)
-    sought = {name: one for name, one in removed.items() if only is None or name in only}
+    sought = {name: cluster for name, cluster in removed.items() if only is None or name in only}
     leaving = await _all(
         {
-            name: observer.app_cluster(one)
-            for name, one in sought.items()
-            if isinstance(one, RemovedCluster)
+            name: observer.app_cluster(cluster)
+            for name, cluster in sought.items()
+            if isinstance(cluster, RemovedCluster)
         }
     )
-    lost = {name: one for name, one in sought.items() if isinstance(one, Unseen)}
+    lost = {name: cluster for name, cluster in sought.items() if isinstance(cluster, Unseen)}
     return _with_those_behind(fleet, Live(planes, apps | asleep, leaving | lost), removed)
 
 
@@ -158,7 +162,8 @@ class _Observer:
         """Read the rest of a control plane whose shared part was read, for clusters behind it."""
         namespaces = shared.objects[NAMESPACE]
         found = [
-            read_scope.spaces(self._fleet, one.name, namespaces, apps[one.name]) for one in behind
+            read_scope.spaces(self._fleet, cluster.name, namespaces, apps[cluster.name])
+            for cluster in behind
         ]
         spaces = frozenset[str]().union(*(some for some in found if some is not None))
         if None in found or len(spaces) > read_scope.MANY_SPACES:
@@ -178,7 +183,9 @@ class _Observer:
 
 def _needed(fleet: Fleet, chosen: Iterable[AppCluster]) -> set[str]:
     own = {cluster.control_plane for cluster in chosen}
-    of_mode = {name for name, one in fleet.control_planes.items() if one.mode is not Mode.DIRECT}
+    of_mode = {
+        name for name, plane in fleet.control_planes.items() if plane.mode is not Mode.DIRECT
+    }
     return own | of_mode if own & of_mode else own
 
 

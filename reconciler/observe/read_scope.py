@@ -32,9 +32,9 @@ def in_part(fleet: Fleet, chosen: Sequence[AppCluster]) -> Mapping[str, Sequence
     None in AppClusterBinding mode: any of these objects may turn out to be the cluster's.
     """
     parts = {}
-    for name in sorted({one.control_plane for one in chosen}):
-        behind = [one for one in chosen if one.control_plane == name]
-        everyone = sum(one.control_plane == name for one in fleet.clusters.values())
+    for name in sorted({cluster.control_plane for cluster in chosen}):
+        behind = [cluster for cluster in chosen if cluster.control_plane == name]
+        everyone = sum(cluster.control_plane == name for cluster in fleet.clusters.values())
         few = len(behind) == 1 or len(behind) * _MANY <= min(everyone, _MANY * _MANY)
         if few and fleet.control_planes[name].mode is Mode.DIRECT:
             parts[name] = behind
@@ -51,10 +51,12 @@ def spaces(
     """
     document = fleet.clusters[cluster]
     uids = {document.identity, app.uid if isinstance(app, Seen) else ""} - {""}
-    own = {name_of(one) for one in namespaces if _is_own(one, fleet, cluster, uids)}
+    own = {
+        name_of(namespace) for namespace in namespaces if _is_own(namespace, fleet, cluster, uids)
+    }
     own |= {document.adopt} - {""}
     # Where another document binds the same cluster, it is held back.
-    noted = {name_of(one) for one in namespaces if _notes(one, fleet, uids)}
+    noted = {name_of(namespace) for namespace in namespaces if _notes(namespace, fleet, uids)}
     if own:
         return frozenset(own | noted)
     # mapping.md 4: what bindings that are there lead to, else a new one.
@@ -84,7 +86,7 @@ def _notes(namespace: Manifest, fleet: Fleet, uids: Collection[str]) -> bool:
 
 def _led_to(app: Index) -> Iterator[str]:
     """Anybody who may write kubeconfigs there may have written anything into them."""
-    for secret in {placement.secret_of(one) for one in placement.bindings(app)}:
+    for secret in {placement.secret_of(binding) for binding in placement.bindings(app)}:
         space = placement.leads_to(app.get(SECRET, *secret))
         if space and not _NAMESPACE.problem_of(space):
             yield space
@@ -98,9 +100,9 @@ def follow_up_reads(fleet: Fleet, live: Live) -> Questions:
 def _in_use(fleet: Fleet, live: Live) -> Iterator[tuple[str, Kind]]:
     planes = {name: cluster.control_plane for name, cluster in fleet.clusters.items()}
     planes |= {
-        name: one.control_plane
-        for name, one in removed_clusters(fleet, live.control_planes).items()
-        if isinstance(one, RemovedCluster)
+        name: removed.control_plane
+        for name, removed in removed_clusters(fleet, live.control_planes).items()
+        if isinstance(removed, RemovedCluster)
     }
     for name, verdict in {**live.clusters, **live.leaving}.items():
         plane = live.control_planes.get(planes.get(name, ""))

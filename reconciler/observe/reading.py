@@ -78,7 +78,7 @@ class Reading:
             self._unserved.add(kind)
             return
         self._keep(
-            kind, (one for one in found.items if within is None or namespace_of(one) in within)
+            kind, (item for item in found.items if within is None or namespace_of(item) in within)
         )
 
     async def get(

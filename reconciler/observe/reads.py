@@ -129,8 +129,8 @@ async def app_cluster(visit: Visit, fleet: Fleet, name: str, *, credentials: boo
 
 async def answers(visit: Visit, seen: Seen, questions: Collection[Kind | Ref]) -> Seen:
     """Read what planning asked of a cluster: how many objects of a kind, and whole exports."""
-    kinds = sorted(one for one in questions if isinstance(one, Kind))
-    refs = sorted(one for one in questions if isinstance(one, Ref))
+    kinds = sorted(question for question in questions if isinstance(question, Kind))
+    refs = sorted(question for question in questions if isinstance(question, Ref))
     reading = _reading(visit)
     async with visit.turn.slot():
         counts = await together(*(_count(reading, kind) for kind in kinds))
@@ -148,7 +148,9 @@ def _reading(visit: Visit) -> Reading:
 
 async def _secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) -> None:
     """Read the kubeconfigs of binding spaces and of our app clusters. Raises Incomplete."""
-    spaces = {namespace_of(one) for one in reading.of(CLUSTER_BINDING)} | _spaces_begun(reading)
+    spaces = {namespace_of(binding) for binding in reading.of(CLUSTER_BINDING)} | _spaces_begun(
+        reading
+    )
     await together(*(reading.list(SECRET, name=secret, within=spaces) for secret in _SECRETS))
     known = {("", secret) for secret in _SECRETS}
     referenced = {
@@ -176,28 +178,34 @@ async def _space(reading: Reading, space: str) -> None:
 
 
 async def _secrets_of_space(reading: Reading, space: str) -> None:
-    bindings = [one for one in reading.of(CLUSTER_BINDING) if namespace_of(one) == space]
+    bindings = [
+        binding for binding in reading.of(CLUSTER_BINDING) if namespace_of(binding) == space
+    ]
     is_ours = bool(bindings) or space in _spaces_begun(reading)
     named = {*_SECRETS, *(name for _, name in _by_cluster_bindings(bindings))} if is_ours else ()
     # That they were asked for has to be known also where none is.
     await together(
         reading.list(SECRET, namespace=space, name=names.KUBECONFIG, within=()),
-        *(reading.list(SECRET, namespace=space, name=one) for one in sorted(named)),
+        *(reading.list(SECRET, namespace=space, name=name) for name in sorted(named)),
     )
 
 
 def _spaces_begun(reading: Reading) -> set[str]:
     """Return the spaces that we made: an apply that died there made its Secrets first."""
-    return {name_of(one) for one in reading.of(NAMESPACE) if keys.FLEET in labels_of(one)}
+    return {
+        name_of(namespace)
+        for namespace in reading.of(NAMESPACE)
+        if keys.FLEET in labels_of(namespace)
+    }
 
 
 def _silent_spaces(reading: Reading) -> frozenset[str]:
     """Return the spaces whose konnector is not to be counted on now."""
     now = datetime.now(UTC)
     return frozenset(
-        namespace_of(one)
-        for one in reading.of(CLUSTER_BINDING)
-        if (beat := beat_of(one)) is None or now - beat.time > SILENCE
+        namespace_of(binding)
+        for binding in reading.of(CLUSTER_BINDING)
+        if (beat := beat_of(binding)) is None or now - beat.time > SILENCE
     )
 
 
@@ -299,6 +307,8 @@ def _by_app_cluster_bindings(
 
 def _served_version(crd: Manifest) -> str:
     """Return the stored version where it is served, else the first that is, else ""."""
-    served = [one for one in get_maps(crd, "spec", "versions") if get_bool(one, "served")]
+    served = [
+        version for version in get_maps(crd, "spec", "versions") if get_bool(version, "served")
+    ]
     served.sort(key=lambda version: not get_bool(version, "storage"))
     return get_text(served[0], "name") if served else ""

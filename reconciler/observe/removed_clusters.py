@@ -33,7 +33,7 @@ def removed_clusters(
 ) -> Mapping[str, RemovedCluster | Unseen]:
     """Return the clusters that left, by name; Unseen where there is no one way to reach them.
 
-    A cluster that is released left long ago. With pruning off nobody is looked for.
+    A cluster that is released left long ago. With pruning off there are none.
     """
     if fleet.guards.mode is PruneMode.OFF:
         return {}
@@ -73,8 +73,8 @@ def _marked(fleet: Fleet, live: Seen) -> set[tuple[str, str]]:
 
 def _removed(name: str, ways: list[tuple[str, str]]) -> RemovedCluster | Unseen:
     """Spaces without the annotation say nothing; all others must agree."""
-    told = [(plane, access) for plane, text in ways if (access := access_of(text)) is not None]
+    known = [(plane, access) for plane, text in ways if (access := access_of(text)) is not None]
     texts = sorted({text for _, text in ways})
-    if not told or len({(access, access.secret and plane) for plane, access in told}) > 1:
+    if not known or len({(access, access.secret and plane) for plane, access in known}) > 1:
         return unseen.contradictory(texts)
-    return RemovedCluster(name, *told[0])
+    return RemovedCluster(name, *known[0])

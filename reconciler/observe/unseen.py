@@ -47,7 +47,7 @@ def nameless(access: Access) -> Unseen:
 
 
 def asleep(reason: str) -> Unseen:
-    """Return the verdict on a suspended cluster, which nobody looked at."""
+    """Return the verdict on a suspended cluster, which is not read."""
     return Unseen(f"suspended: {reason}", "Remove spec.suspend from its document to go on")
 
 
@@ -77,7 +77,7 @@ def contradictory(accesses: Sequence[str]) -> Unseen:
         )
     return Unseen(
         f"no document names it any more, and it cannot be told how to reach it: "
-        f"{', '.join(repr(one) for one in accesses)}",
+        f"{', '.join(repr(access) for access in accesses)}",
         "Bring its Cluster document back until its units are released",
     )
 

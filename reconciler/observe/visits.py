@@ -75,12 +75,12 @@ class ReadSlots:
     async def slot(self) -> AsyncIterator[None]:
         """Hold one of the slots while the block lasts, or until `slot_seconds` are over."""
         await self._slots.acquire()
-        held = True
+        taken = True
 
         def give_back() -> None:
-            nonlocal held
-            if held:
-                held = False
+            nonlocal taken
+            if taken:
+                taken = False
                 self._slots.release()
 
         overdue = asyncio.get_running_loop().call_later(self._slot_seconds, give_back)

@@ -56,7 +56,7 @@ def read(path: Path, *, check_owner: bool = True, whole: bool = False) -> Tree:
 
 def _in_git(folder: Path) -> bool:
     absolute = folder.resolve()
-    return any((one / ".git").exists() for one in (absolute, *absolute.parents))
+    return any((parent / ".git").exists() for parent in (absolute, *absolute.parents))
 
 
 class _Folder:
@@ -70,7 +70,7 @@ class _Folder:
         try:
             with os.scandir(descriptor) as found:
                 # Sorted, so that the same file is the one too many each time.
-                entries = sorted((one.name, _type_of(one)) for one in found)
+                entries = sorted((entry.name, _type_of(entry)) for entry in found)
         finally:
             os.close(descriptor)
         yield from entries

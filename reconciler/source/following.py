@@ -1,4 +1,4 @@
-"""A fleet repository that is followed: told as soon as it is another one, read only when whole.
+"""A fleet repository that is followed: changes are noticed at once, and read only when whole.
 
 A file that is missing while somebody copies, or checks a commit out, must not pass for one that
 was taken away (safety.md, B1).
@@ -23,7 +23,7 @@ from reconciler.source import folder
 _QUIET: Final = 0.3  # seconds in which nothing may change
 _SETTLE_TIMEOUT: Final = 15.0  # seconds for all changes together
 _STEP: Final = 50  # milliseconds between two looks for news
-_DEBOUNCE: Final = 1_000  # milliseconds after which news are told although more come
+_DEBOUNCE: Final = 1_000  # milliseconds after which news are passed on although more come
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Source(Protocol):
 class Folder:
     """A fleet in a folder, or that whose first file is `path`. Use as a context manager.
 
-    What is new is told by the kernel where it can (inotify and its like), and else found out
+    The kernel reports what is new where it can (inotify and its like); else it is found out
     every `every` seconds. In a Git work tree, files that are committed have to be there: a
     checkout that was cut short looks like one in which they were taken away.
     """
@@ -117,7 +117,7 @@ class Folder:
 
     async def _listen_to(self, top: Path) -> None:
         """Note news until the folder is not the same any more."""
-        one = os.stat(top).st_ino
+        inode = os.stat(top).st_ino
         async for changes in watchfiles.awatch(
             top,
             step=_STEP,
@@ -127,7 +127,7 @@ class Folder:
         ):
             if changes:
                 self._news.set()
-            if os.stat(top).st_ino != one:
+            if os.stat(top).st_ino != inode:
                 return
 
 

@@ -86,7 +86,9 @@ class Gathered:
 
     def _refuse(self, path: str, error: Unreadable) -> None:
         shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        shown = "".join(one if one.isprintable() else repr(one)[1:-1] for one in shown)
+        shown = "".join(
+            character if character.isprintable() else repr(character)[1:-1] for character in shown
+        )
         self.unread[shown] = Problem(Origin(shown), error.code, error.message, error.hint)
 
 

@@ -54,7 +54,7 @@ def read_at(path: Path, ref: str, *, check_owner: bool = True) -> Tree:
     `path` is a folder or first file as in `folder.read`; it need not be there now, only in the
     commit. `ref` and errors are as in `read`.
     """
-    there = next(one for one in (path, *path.absolute().parents) if one.is_dir())
+    there = _existing(path)
     opened = _opened(there, check_owner=check_owner)
     commit = _commit(opened, ref)
     inside = _inside(opened, there, path)
@@ -68,8 +68,12 @@ def read_at(path: Path, ref: str, *, check_owner: bool = True) -> Tree:
 
 def commit_at(path: Path, ref: str, *, check_owner: bool = True) -> str:
     """Return the id of the commit that `read_at` would read. Raises ConfigError and HostError."""
-    there = next(one for one in (path, *path.absolute().parents) if one.is_dir())
-    return str(_commit(_opened(there, check_owner=check_owner), ref).id)
+    return str(_commit(_opened(_existing(path), check_owner=check_owner), ref).id)
+
+
+def _existing(path: Path) -> Path:
+    """Return what of a path is a folder now."""
+    return next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
 
 
 def _read(opened: pygit2.Repository, commit: pygit2.Commit, folder: str, entry: str) -> Tree:

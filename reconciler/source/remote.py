@@ -95,8 +95,8 @@ class Remote:
                 [f"+{name}:{_FETCHED}"], callbacks=callbacks, depth=1
             )
         except (pygit2.GitError, KeyError, ValueError, OSError) as error:
-            told = scrub(git.reason(error), callbacks.secrets)
-            raise ConfigError(f"cannot be fetched: {told}", where=str(self._url)) from None
+            reason = scrub(git.reason(error), callbacks.secrets)
+            raise ConfigError(f"cannot be fetched: {reason}", where=str(self._url)) from None
         fetched = git.commit_at(self._store, _FETCHED, check_owner=False)
         if fetched == known:
             return None

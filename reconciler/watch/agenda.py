@@ -137,15 +137,15 @@ def left(fleet: Fleet, report: Report) -> Left:
     """Return what a round left undone."""
     plan = report.plan
     planes = {control_plane_ref_name(name) for name in fleet.control_planes}
-    again = {one.name for one in plan.unseen} - planes
-    again |= {one.change.cluster for one in report.outcomes if one.status in _AGAIN}
-    waiting = {one.change.cluster for one in report.outcomes if one.status in _WAITING}
-    waiting |= {one.cluster for one in plan.changes if one.action is Action.BLOCKED}
-    waiting |= {name for one in plan.held for name in one.clusters}
+    again = {cluster.name for cluster in plan.unseen} - planes
+    again |= {outcome.change.cluster for outcome in report.outcomes if outcome.status in _AGAIN}
+    waiting = {outcome.change.cluster for outcome in report.outcomes if outcome.status in _WAITING}
+    waiting |= {change.cluster for change in plan.changes if change.action is Action.BLOCKED}
+    waiting |= {name for guarded in plan.held for name in guarded.clusters}
     if report.lock_lost:
         again |= plan.sections.keys()
     # Only a look at everything tells whether that is over.
-    elsewhere = any(one.guard in _ELSEWHERE for one in plan.held)
+    elsewhere = any(guarded.guard in _ELSEWHERE for guarded in plan.held)
     return Left(frozenset(again), None if elsewhere else frozenset(waiting))
 
 
@@ -156,7 +156,7 @@ def concerned(before: Fleet, after: Fleet) -> Scope:
     if _together(before) != _together(after):
         return None
     units = _differing(before.units, after.units)
-    return frozenset(one.cluster for one in units) | _differing(before.clusters, after.clusters)
+    return frozenset(unit.cluster for unit in units) | _differing(before.clusters, after.clusters)
 
 
 def union(one: Scope, other: Scope) -> Scope:
@@ -166,8 +166,8 @@ def union(one: Scope, other: Scope) -> Scope:
 
 def _together(fleet: Fleet) -> object:
     """Return what is decided by a look at all clusters at once."""
-    planes = {name: _plane(one) for name, one in fleet.control_planes.items()}
-    ways = {name: _way(one) for name, one in fleet.clusters.items()}
+    planes = {name: _plane(plane) for name, plane in fleet.control_planes.items()}
+    ways = {name: _way(cluster) for name, cluster in fleet.clusters.items()}
     return fleet.name, fleet.guards, planes, ways
 
 
@@ -202,5 +202,5 @@ def _bare(value: AppCluster | Unit) -> AppCluster | Unit:
     """Return it without places, which move with every line above them."""
     if isinstance(value, AppCluster):
         return replace(value, origin=_NOWHERE)
-    claimed = tuple(replace(one, origin=_NOWHERE) for one in value.claims)
+    claimed = tuple(replace(claim, origin=_NOWHERE) for claim in value.claims)
     return replace(value, origin=_NOWHERE, claims=claimed)

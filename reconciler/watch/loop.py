@@ -71,7 +71,7 @@ class Watch:
         self._agenda = agenda.Agenda(everything_at=clock.now())
         self._mark = ""
         self._fleet: Fleet | None = None
-        self._memory = LoadCache()
+        self._cache = LoadCache()
         self._unusable: InvalidRepository | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -106,7 +106,7 @@ class Watch:
 
     def _take(self, found: SourceState) -> Sequence[Problem]:
         """Take what was read as what is wanted from now on, if it is of use."""
-        fleet, problems = load(found.tree, self._memory)
+        fleet, problems = load(found.tree, self._cache)
         self._mark = found.mark
         self._unusable = InvalidRepository(problems) if fleet is None else None
         if fleet is not None:

@@ -81,12 +81,12 @@ class Metrics:
         """Count a round and its lines."""
         result = result_of(report)
         self._count(task, result, seconds)
-        for status, number in Count(one.status for one in report.outcomes).items():
+        for status, number in Count(outcome.status for outcome in report.outcomes).items():
             self._outcomes.labels(status.value).inc(number)
         if result in ("done", "nothing"):
             self._success.set(self._now())
         self._guards.clear()
-        for guard, number in Count(one.guard for one in report.plan.held).items():
+        for guard, number in Count(guarded.guard for guarded in report.plan.held).items():
             self._guards.labels(guard).set(number)
         self._see(task, report)
 
@@ -98,7 +98,7 @@ class Metrics:
         known = self._unseen
         planes = frozenset(map(control_plane_ref_name, report.plan.sections.values()))
         looked_at = known if task.scope is None else task.scope | planes
-        self._unseen = (known - looked_at) | {one.name for one in report.plan.unseen}
+        self._unseen = (known - looked_at) | {cluster.name for cluster in report.plan.unseen}
         for name in known - self._unseen:
             self._cluster_unseen.remove(name)
         for name in self._unseen - known:
@@ -117,7 +117,7 @@ class Metrics:
 
 def result_of(report: Report) -> str:
     """Return what a round came to, in one word: the worst of it."""
-    found = {one.status for one in report.outcomes}
+    found = {outcome.status for outcome in report.outcomes}
     if report.lock_lost:
         return "locked"
     if found & _BAD - {Status.HELD, Status.SKIPPED} or report.plan.unseen:

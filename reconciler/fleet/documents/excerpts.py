@@ -76,15 +76,15 @@ def word_at(content: bytes, origin: Origin) -> str:
 def _shown(line: str, scalars: Sequence[_Scalar], column: int) -> Excerpt | None:
     shown, at = "", 0
     caret: int | None = None
-    for one in scalars:
-        marks = _between(line[at : one.start])
-        if caret is None and column < one.start:
+    for scalar in scalars:
+        marks = _between(line[at : scalar.start])
+        if caret is None and column < scalar.start:
             caret = len(shown) + min(column - at, len(marks))
         shown += marks
-        if caret is None and column < one.end:
+        if caret is None and column < scalar.end:
             caret = len(shown)
-        shown += line[one.start : one.end] if one.shown else _HIDDEN
-        at = one.end
+        shown += line[scalar.start : scalar.end] if scalar.shown else _HIDDEN
+        at = scalar.end
     marks = _between(line[at:])
     if caret is None:
         caret = len(shown) + min(column - at, len(marks))
@@ -120,7 +120,7 @@ def _on_line(text: str, line: int) -> Iterator[_Scalar]:
 
 def _may_be_shown(event: yaml.ScalarEvent, path: Sequence[str], *, is_key: bool) -> bool:
     above, own = (path, "") if is_key else (path[:-1], path[-1] if path else "")
-    if any(one in _FREE or _CREDENTIAL.search(one) for one in above):
+    if any(key in _FREE or _CREDENTIAL.search(key) for key in above):
         return False
     if is_key:
         return _KEY.fullmatch(event.value) is not None
@@ -141,7 +141,7 @@ def _scalars(text: str) -> Iterator[tuple[yaml.ScalarEvent, tuple[str, ...], boo
             keys.pop()
             waits.pop()
         elif isinstance(event, yaml.ScalarEvent):
-            yield event, tuple(one for one in (keys[:-1] if is_key else keys) if one), is_key
+            yield event, tuple(key for key in (keys[:-1] if is_key else keys) if key), is_key
             if is_key:
                 keys[-1], waits[-1] = event.value or " ", False
                 continue

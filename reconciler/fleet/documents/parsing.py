@@ -141,13 +141,15 @@ def without_duplicates(
     """Return the documents by place; of two with one kind and name, the second is a problem."""
     found: list[RawDocument] = []
     seen: dict[tuple[str, str], RawDocument] = {}
-    for one in sorted(documents, key=lambda one: one.origin):
-        first = seen.setdefault((one.kind, one.name), one) if one.name else one
-        if first is one:
-            found.append(one)
+    for document in sorted(documents, key=lambda document: document.origin):
+        first = (
+            seen.setdefault((document.kind, document.name), document) if document.name else document
+        )
+        if first is document:
+            found.append(document)
         else:
-            message = f"{one.kind} {one.name} is there twice: also at {first.origin}"
-            problems.append(Problem(one.origin, "duplicate-document", message))
+            message = f"{document.kind} {document.name} is there twice: also at {first.origin}"
+            problems.append(Problem(document.origin, "duplicate-document", message))
     return found
 
 
@@ -217,7 +219,7 @@ def _spec(kind: str, node: Fields, scope: Scope, problems: list[Problem]) -> dic
     late_scope = Scope(scope.variables, any_cluster=True)
     literal, late_keys = _LITERAL.get(kind, frozenset()), _LATE.get(kind, frozenset())
     plain: dict[str, JSON] = {}
-    for key, held in node.nodes.items():
+    for key, child_node in node.nodes.items():
         inner = None if key in literal else late_scope if key in late_keys else scope
-        plain[key] = substitution.resolve(held, inner, problems)
+        plain[key] = substitution.resolve(child_node, inner, problems)
     return plain

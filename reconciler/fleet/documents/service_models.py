@@ -59,7 +59,7 @@ class CeilingClaim(StrictModel):
     )
     labels: Annotated[
         list[Labels],
-        Shorthand("object", lambda one: [one] if isinstance(one, dict) else one),
+        Shorthand("object", lambda labels: [labels] if isinstance(labels, dict) else labels),
     ] = Field(
         default=[], description="Labels that the objects bear; of several maps, those of one."
     )

@@ -32,7 +32,7 @@ _NO_VALUE: Final = "Leave the key out, or write [] or {} for nothing"
 def problems_of(error: ValidationError, node: Node, model: type[BaseModel]) -> list[Problem]:
     """Return what `model` refused in `node`."""
     details = error.errors(include_url=False, include_input=False)
-    return [_problem(one, node, model) for one in details]
+    return [_problem(detail, node, model) for detail in details]
 
 
 def _problem(error: ErrorDetails, node: Node, model: type[BaseModel]) -> Problem:
@@ -88,13 +88,13 @@ def path_text(node: Node, steps: Sequence[str | int]) -> str:
     text = ""
     holder: Node | None = node
     for step in steps:
-        held = child(holder, step)
-        implied = held is None and not (isinstance(step, str) and isinstance(holder, Fields))
+        inner = child(holder, step)
+        implied = inner is None and not (isinstance(step, str) and isinstance(holder, Fields))
         implied = implied or (isinstance(step, int) and not isinstance(holder, Items))
         if implied:
             continue
         text += f"[{step}]" if isinstance(step, int) else f".{step}"
-        holder = held
+        holder = inner
     return text.removeprefix(".")
 
 

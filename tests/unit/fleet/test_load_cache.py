@@ -80,41 +80,41 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("before", CHANGES)
-def test_with_a_memory_a_repository_is_read_as_without(before):
+def test_with_a_cache_a_repository_is_read_as_without(before):
     for change in CHANGES.values():
-        memory = LoadCache()
-        load(tree({**VARIED, **CHANGES[before]}), memory)
+        cache = LoadCache()
+        load(tree({**VARIED, **CHANGES[before]}), cache)
         files = tree({**VARIED, **change})
-        assert load(files, memory) == load(files)
+        assert load(files, cache) == load(files)
 
 
 @pytest.mark.parametrize("name", INVALID)
 def test_what_was_wrong_is_not_remembered_for_what_is_right(name):
-    memory, wrong = LoadCache(), tree(INVALID[name][0])
+    cache, wrong = LoadCache(), tree(INVALID[name][0])
     for files in (tree(), wrong, wrong, tree()):
-        assert load(files, memory) == load(files)
+        assert load(files, cache) == load(files)
 
 
-def documents(changes, memory):
-    found = load_what_is_right(tree(changes), [], memory)
+def documents(changes, cache):
+    found = load_what_is_right(tree(changes), [], cache)
     assert found is not None
     return {one.origin.path: one for one in found.repository.documents}
 
 
 def test_only_a_file_that_changed_is_read_again():
-    memory = LoadCache()
-    before = documents({}, memory)
-    after = documents({"clusters/shop.yaml": CLUSTER + "# more\n"}, memory)
+    cache = LoadCache()
+    before = documents({}, cache)
+    after = documents({"clusters/shop.yaml": CLUSTER + "# more\n"}, cache)
     read = {path for path in before if after[path] is not before[path]}
     assert read == {"clusters/shop.yaml"}
 
 
 def test_units_of_a_binding_that_nothing_changes_are_the_same():
-    memory = LoadCache()
+    cache = LoadCache()
     other = GOOD["bindings/db.yaml"].replace("db", "other").replace("template: pg", "RESOURCES")
     other = other.replace("RESOURCES", "resources: [{group: g.io, resource: others}]")
     before, after = (
-        load(tree({"bindings/other.yaml": text}), memory)[0]
+        load(tree({"bindings/other.yaml": text}), cache)[0]
         for text in (other, other.replace("env: prod}}}", "env: prod}}, deletionPolicy: Block}"))
     )
     assert before is not None
@@ -126,21 +126,21 @@ def test_units_of_a_binding_that_nothing_changes_are_the_same():
 
 
 def test_what_a_pass_does_not_use_is_forgotten():
-    memory = LoadCache()
+    cache = LoadCache()
     values = []
     for use in (True, True, False, True):
-        memory.begin()
+        cache.begin()
         if use:
-            values.append(memory.recall("x", (1,), lambda _: object(), problems=[]))
+            values.append(cache.recall("x", (1,), lambda _: object(), problems=[]))
     assert values[0] is values[1]
     assert values[1] is not values[2]
 
 
 def test_problems_are_remembered_too():
-    memory = LoadCache()
+    cache = LoadCache()
     told: list[Problem] = []
     problem = Problem(Origin("x"), "code", "message")
     for _ in range(2):
-        memory.begin()
-        memory.recall("x", (1,), lambda found: found.append(problem), problems=told)
+        cache.begin()
+        cache.recall("x", (1,), lambda found: found.append(problem), problems=told)
     assert told == [problem, problem]
