@@ -14,7 +14,7 @@ from bind.app_cluster.part import Part, Problem, decision, joined
 from bind.app_cluster.seen import Seen, Space, Terms
 from bind.app_cluster.tenancy import Standing
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.core import causes, keys
+from reconciler.core import keys, reasons
 from reconciler.core.conditions import UNKNOWN, Condition
 from reconciler.core.decision import NOTHING, Decision, Patch, Task, preconditions_of
 from reconciler.core.manifest import Manifest, finalizers_of, is_deleting
@@ -22,14 +22,14 @@ from reconciler.core.manifest import Manifest, finalizers_of, is_deleting
 __all__ = ["Seen", "Space", "Terms", "decide"]
 
 _JUDGED: Final = (
-    causes.SECRET_VALID,
+    reasons.SECRET_VALID,
     own_causes.SPACE_READY,
     own_causes.BINDINGS_READY,
-    causes.EXPORTS_READY,
-    causes.KONNECTOR_DEPLOYED,
+    reasons.EXPORTS_READY,
+    reasons.KONNECTOR_DEPLOYED,
 )
 _RETIRED: Final = Condition(
-    causes.SECRET_VALID, UNKNOWN, reason="Released", message="Nothing is bound any more."
+    reasons.SECRET_VALID, UNKNOWN, reason="Released", message="Nothing is bound any more."
 )
 
 
@@ -61,11 +61,11 @@ def _serve(seen: Seen, terms: Terms, now: datetime) -> Decision:
     if wrong is not None:
         return _without_kubeconfig(seen, terms, now, wrong)
     if unusable is not None:
-        return decision(live, unusable, judged=(causes.SECRET_VALID, own_causes.SPACE_READY))
+        return decision(live, unusable, judged=(reasons.SECRET_VALID, own_causes.SPACE_READY))
     here = _proven(seen)
     if here is None or here.cluster_binding is None:
         made = space.claim(seen, terms)
-        return decision(live, made, judged=(causes.SECRET_VALID, *_types(made)))
+        return decision(live, made, judged=(reasons.SECRET_VALID, *_types(made)))
     parts = (
         space.content(seen, here, terms),
         services.bound(seen, here, terms),
@@ -87,7 +87,7 @@ def _without_kubeconfig(seen: Seen, terms: Terms, now: datetime, wrong: Problem)
         parts.append(services.pruned(seen, here, terms, now))
         if not seen.deploys:
             parts.append(konnector.removed(here, terms))
-            judged.add(causes.KONNECTOR_DEPLOYED)
+            judged.add(reasons.KONNECTOR_DEPLOYED)
     part = joined(parts)
     types = [each for each in _JUDGED if each in judged | _types(part)]
     return decision(seen.app_cluster_binding, part, judged=types, beside=beside)

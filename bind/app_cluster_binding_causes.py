@@ -6,8 +6,8 @@ AppClusterBinding that never had trouble has the conditions of the original and 
 
 from typing import Final
 
-from reconciler.core.causes import EXPORTS_READY, KONNECTOR_DEPLOYED, SECRET_VALID
 from reconciler.core.conditions import ERROR, INFO, WARNING, Cause
+from reconciler.core.reasons import EXPORTS_READY, KONNECTOR_DEPLOYED, SECRET_VALID
 
 SPACE_READY: Final = "BindingSpaceReady"
 BINDINGS_READY: Final = "APIServiceBindingsReady"

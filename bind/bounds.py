@@ -28,9 +28,9 @@ from reconciler.core.manifest import (
     name_of,
     ref_of,
 )
-from reconciler.core.moments import created
-from reconciler.core.quantities import canonical_quantity
+from reconciler.core.normalize import canonical_quantity
 from reconciler.core.refs import CONFIG_MAP, LEASE, NAMESPACE, RESOURCE_QUOTA, SECRET
+from reconciler.core.times import created
 
 # No Pod there can be root, or reach into its node (trust.md T5).
 RESTRICTED: Final = {keys.POD_SECURITY_ENFORCE: keys.POD_SECURITY_RESTRICTED}

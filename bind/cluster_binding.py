@@ -24,13 +24,12 @@ from bind.bounds import (
 )
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope
-from reconciler.core import causes, conditions
+from reconciler.core import conditions, reasons
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import NOTHING, Decision, Step, Task, deletion
-from reconciler.core.durations import format_duration, format_time, parse_duration
 from reconciler.core.manifest import Manifest, get_list, get_text, is_deleting, name_of
-from reconciler.core.moments import moment
 from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING
+from reconciler.core.times import format_duration, format_time, moment, parse_duration
 
 # So far a beat may come from the future before the clocks are said to differ (F2).
 DRIFT: Final = timedelta(seconds=10)
@@ -79,7 +78,7 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     told = [
         healthy,
         *_permissions(seen),
-        *_mended(seen.binding, causes.SPACE_BOUNDED),
+        *_mended(seen.binding, reasons.SPACE_BOUNDED),
         *_service_namespaces(seen),
     ]
     tasks = (*_tasks(seen, scope), *_bounds(seen, bounds))
@@ -90,25 +89,25 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
 def _health(binding: Manifest, now: datetime) -> tuple[Condition, timedelta | None]:
     beat = moment(get_text(binding, "status", "lastHeartbeatTime"))
     if beat is None:
-        pending = conditions.false(causes.FIRST_HEARTBEAT_PENDING, "Waiting for first heartbeat")
+        pending = conditions.false(reasons.FIRST_HEARTBEAT_PENDING, "Waiting for first heartbeat")
         return pending, None
     interval = _interval(binding)
     if interval <= timedelta():
         message = "The konnector does not say how often it beats"
-        return conditions.false(causes.HEARTBEAT_INTERVAL_MISSING, message), None
+        return conditions.false(reasons.HEARTBEAT_INTERVAL_MISSING, message), None
     age = now - beat
     if age < -DRIFT:
         message = (
             f"The last heartbeat is of {format_time(beat)}, which is more than "
             f"{format_duration(DRIFT)} ahead of the control plane's clock"
         )
-        return conditions.false(causes.HEARTBEAT_TIME_DRIFT, message), -DRIFT - age
+        return conditions.false(reasons.HEARTBEAT_TIME_DRIFT, message), -DRIFT - age
     if age >= _INTERVALS * interval:
         message = (
             f"No heartbeat since {format_time(beat)}; one is due every {format_duration(interval)}"
         )
-        return conditions.false(causes.HEARTBEAT_TIMEOUT, message), None
-    return conditions.true(causes.HEALTHY), _INTERVALS * interval - age
+        return conditions.false(reasons.HEARTBEAT_TIMEOUT, message), None
+    return conditions.true(reasons.HEALTHY), _INTERVALS * interval - age
 
 
 def _interval(binding: Manifest) -> timedelta:
@@ -128,7 +127,7 @@ def _tasks(seen: Seen, scope: Scope) -> tuple[Task, ...]:
         wanted = rbac.binding_in_space(name_of(space))
         plans.append(granting.role_binding(seen.cluster, ROLE_BINDING, seen.role_binding, wanted))
         plans.append(_granted(seen, space, scope))
-    return tuple(Task(steps, causes.PERMISSIONS_UPDATE_FAILED) for steps in plans if steps)
+    return tuple(Task(steps, reasons.PERMISSIONS_UPDATE_FAILED) for steps in plans if steps)
 
 
 def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
@@ -139,7 +138,7 @@ def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
         pod_security(seen.cluster, space) if bounds.restricted else (),
         quota(seen.cluster, seen.quota, name_of(space), hard(bounds.in_space, seen.counted)),
     ]
-    return tuple(Task(steps, causes.BOUNDS_UPDATE_FAILED) for steps in plans if steps)
+    return tuple(Task(steps, reasons.BOUNDS_UPDATE_FAILED) for steps in plans if steps)
 
 
 def _revoked(seen: Seen, space: Manifest) -> tuple[Step, ...]:
@@ -173,13 +172,13 @@ def _permissions(seen: Seen) -> Sequence[Condition]:
                 f"{kind} {name_of(live)} does not belong to this Namespace, so it is left alone; "
                 "the rights of the konnector need its name"
             )
-            return [conditions.false(causes.PERMISSIONS_FOREIGN, message)]
-    return _mended(seen.binding, causes.PERMISSIONS_GRANTED)
+            return [conditions.false(reasons.PERMISSIONS_FOREIGN, message)]
+    return _mended(seen.binding, reasons.PERMISSIONS_GRANTED)
 
 
 def _service_namespaces(seen: Seen) -> Sequence[Condition]:
     if not seen.obstacles:
-        return _mended(seen.binding, causes.SERVICE_NAMESPACES_READY)
+        return _mended(seen.binding, reasons.SERVICE_NAMESPACES_READY)
     cause, message = min(seen.obstacles, key=lambda one: (one[0].reason, one[1]))
     more = len(seen.obstacles) - 1
     others = f" (and {more} more)" if more else ""

@@ -19,7 +19,7 @@ from typing import Final
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Isolation, Unexportable
-from reconciler.core import causes, conditions, keys
+from reconciler.core import conditions, keys, reasons
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import (
     NOTHING,
@@ -30,7 +30,6 @@ from reconciler.core.decision import (
     deletion,
     preconditions_of,
 )
-from reconciler.core.durations import format_duration
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -43,8 +42,8 @@ from reconciler.core.manifest import (
     name_of,
     ref_of,
 )
-from reconciler.core.moments import moment
 from reconciler.core.normalize import normalize_claim
+from reconciler.core.times import format_duration, moment
 
 # When to look again where the view of CRDs or templates may be old.
 _UNSURE: Final = timedelta(minutes=1)
@@ -82,7 +81,7 @@ def decide(seen: Seen, *, isolation: Isolation, grace: timedelta, now: datetime)
     if isinstance(target, Condition):
         synced = target
     else:
-        synced = conditions.true(causes.PROVIDER_IN_SYNC)
+        synced = conditions.true(reasons.PROVIDER_IN_SYNC)
         change = _difference(get_map(seen.export, "spec"), target, isolation)
         spec_hash = exports_of.source_hash(target) if change else ""
     tasks, notes = _written(seen, change, spec_hash)
@@ -96,8 +95,8 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
     if seen.unsure:
         return Decision(again=_UNSURE, sums_up=False)
     told = conditions.parse(get_list(seen.export, "status", "conditions"))
-    last = conditions.find(told, causes.PROVIDER_IN_SYNC)
-    cause = causes.PROVIDER_CRD_NOT_FOUND
+    last = conditions.find(told, reasons.PROVIDER_IN_SYNC)
+    cause = reasons.PROVIDER_CRD_NOT_FOUND
     since = None
     if last is not None and (last.status, last.reason) == (conditions.FALSE, cause.reason):
         since = moment(last.last_transition_time)
@@ -120,10 +119,10 @@ def _target(export: Manifest, crd: Manifest) -> Manifest | Condition:
     """Return what of the spec follows from the CRD, or why the export cannot follow it."""
     scope = get_text(export, "spec", "informerScope")  # immutable
     if problem := exports_of.scope_problem(crd, scope):
-        return conditions.false(causes.PROVIDER_CRD_INVALID, problem)
+        return conditions.false(reasons.PROVIDER_CRD_INVALID, problem)
     spec = exports_of.exported(crd)
     if isinstance(spec, Unexportable):
-        return conditions.false(causes.PROVIDER_CRD_INVALID, spec.why)
+        return conditions.false(reasons.PROVIDER_CRD_INVALID, spec.why)
     return spec
 
 
@@ -185,7 +184,7 @@ def _written(
         notes.append(Note("OfferChanged", _sentence(offer)))
     ref = ref_of(seen.cluster, API_SERVICE_EXPORT, seen.export)
     step = Patch(ref, {"metadata": metadata, **({"spec": spec} if spec else {})})
-    return (Task((step,), causes.EXPORT_UPDATE_FAILED),), tuple(notes)
+    return (Task((step,), reasons.EXPORT_UPDATE_FAILED),), tuple(notes)
 
 
 def _sentence(offer: Sequence[Manifest]) -> str:
@@ -198,12 +197,12 @@ def _offered(seen: Seen) -> Sequence[Condition]:
     """Tell of a template that is gone; a condition of ours, so not before there is something."""
     told = conditions.parse(get_list(seen.export, "status", "conditions"))
     if seen.template is not None:
-        was_told = conditions.find(told, causes.OFFERED) is not None
-        return [conditions.true(causes.OFFERED)] if was_told else []
+        was_told = conditions.find(told, reasons.OFFERED) is not None
+        return [conditions.true(reasons.OFFERED)] if was_told else []
     if seen.unsure:
         return []
     message = (
         f"No APIServiceExportTemplate offers {name_of(seen.export)} any more; "
         "this export and its claims stay as they are"
     )
-    return [conditions.false(causes.OFFER_WITHDRAWN, message)]
+    return [conditions.false(reasons.OFFER_WITHDRAWN, message)]

@@ -15,7 +15,7 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Terms, Unexportable
-from reconciler.core import causes, conditions
+from reconciler.core import conditions, reasons
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import NOTHING, Create, Decision, Task, deletion
 from reconciler.core.manifest import (
@@ -27,7 +27,7 @@ from reconciler.core.manifest import (
     is_deleting,
     namespace_of,
 )
-from reconciler.core.moments import created
+from reconciler.core.times import created
 
 # Since the creation of the request: then it fails, and then it goes, whatever the answer.
 PATIENCE: Final = timedelta(minutes=1)
@@ -81,7 +81,7 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
     steps = list[Create]()
     if len(resources(request)) > MOST_RESOURCES:
         message = f"It asks for more than {MOST_RESOURCES} resources: ask for them one by one"
-        return _unanswered(seen, steps, conditions.false(causes.TOO_MANY, message), age)
+        return _unanswered(seen, steps, conditions.false(reasons.TOO_MANY, message), age)
     for name in resources(request):
         step = _export(seen, name, terms)
         if isinstance(step, Condition):
@@ -90,7 +90,7 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
             steps.append(step)
     if steps:
         return _unanswered(seen, steps, _refusal(seen), age)
-    done = (conditions.true(causes.EXPORTS_READY),)
+    done = (conditions.true(reasons.EXPORTS_READY),)
     fields: dict[str, JSON] = {"phase": "Succeeded"}
     return Decision(conditions=done, fields=fields, again=_until(LIFETIME, age))
 
@@ -109,7 +109,7 @@ def _unanswered(
         fields: dict[str, JSON] = {"phase": "Failed", "terminalMessage": problem.message}
         return Decision(conditions=(problem,), fields=fields, again=_until(LIFETIME, age))
     return Decision(
-        tasks=tuple(Task((step,), causes.EXPORT_CREATE_FAILED) for step in steps),
+        tasks=tuple(Task((step,), reasons.EXPORT_CREATE_FAILED) for step in steps),
         conditions=() if problem is None else (problem,),
         again=_until(PATIENCE, age),
     )
@@ -124,27 +124,27 @@ def _export(seen: Seen, name: str, terms: Terms) -> Create | Condition | None:
     crd, live = seen.crds.get(name), seen.exports.get(name)
     if crd is None:
         message = f"CustomResourceDefinition {name} in the service provider cluster not found"
-        return conditions.false(causes.CRD_NOT_FOUND, message)
+        return conditions.false(reasons.CRD_NOT_FOUND, message)
     if live is not None and not is_deleting(live):
         return None  # whoever made it: neither its claims nor its spec are compared here
     if live is not None:
         message = f"APIServiceExport {name} is being deleted; it is made anew when it is gone"
-        return conditions.false(causes.EXPORT_CREATE_FAILED, message)
+        return conditions.false(reasons.EXPORT_CREATE_FAILED, message)
     if seen.listed is not None and name not in seen.listed:
         message = f"No AppClusterBinding of this app cluster lists {name} in apiExports"
-        return conditions.false(causes.NOT_LISTED, message)
+        return conditions.false(reasons.NOT_LISTED, message)
     template = seen.templates.get(name)
     if template is None:
-        return conditions.false(causes.TEMPLATE_NOT_FOUND, _not_offered(name, seen.offered))
+        return conditions.false(reasons.TEMPLATE_NOT_FOUND, _not_offered(name, seen.offered))
     return _new_export(seen, crd, template, terms)
 
 
 def _new_export(seen: Seen, crd: Manifest, template: Manifest, terms: Terms) -> Create | Condition:
     if problem := exports_of.scope_problem(crd, terms.informer_scope):
-        return conditions.false(causes.SCOPE_NOT_SUPPORTED, problem)
+        return conditions.false(reasons.SCOPE_NOT_SUPPORTED, problem)
     spec = exports_of.exported(crd)
     if isinstance(spec, Unexportable):
-        return conditions.false(causes.CRD_INVALID, spec.why)
+        return conditions.false(reasons.CRD_INVALID, spec.why)
     space, claims = namespace_of(seen.request), exports_of.claims_of(template)
     return Create(API_SERVICE_EXPORT, exports_of.new_export(space, spec, claims, terms=terms))
 
@@ -157,8 +157,8 @@ def _not_offered(name: str, offered: Sequence[str]) -> str:
 def _refusal(seen: Seen) -> Condition | None:
     """Return what the last try to create an export came to, if it came to nothing."""
     told = conditions.parse(get_list(seen.request, "status", "conditions"))
-    last = conditions.find(told, causes.EXPORTS_READY)
-    cause = causes.EXPORT_CREATE_FAILED
+    last = conditions.find(told, reasons.EXPORTS_READY)
+    cause = reasons.EXPORT_CREATE_FAILED
     if last is None or (last.status, last.reason) != (conditions.FALSE, cause.reason):
         return None
     return conditions.false(cause, last.message)

@@ -20,7 +20,7 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import rbac, space
 from reconciler.blueprints.export import Scope
 from reconciler.blueprints.objects import Marks
-from reconciler.core import causes, keys, names
+from reconciler.core import keys, names, reasons
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import (
     NOTHING,
@@ -33,7 +33,6 @@ from reconciler.core.decision import (
     deletion,
     preconditions_of,
 )
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -44,8 +43,8 @@ from reconciler.core.manifest import (
     ref_of,
     uid_of,
 )
-from reconciler.core.moments import created, moment
 from reconciler.core.refs import NAMESPACE, ROLE_BINDING
+from reconciler.core.times import created, format_time, moment
 
 # By how much the clocks of the backend and of the API server may differ.
 _SKEW: Final = timedelta(minutes=5)
@@ -198,9 +197,9 @@ def obstacle(seen: Seen) -> tuple[Cause, str] | None:
     app, name, live = seen.home.name, chosen(seen), target(seen)
     if live is not None and not _is_ours(live, seen.home):
         message = f"Namespace {name} is there already and does not belong to app namespace {app}"
-        return causes.NAMESPACE_COLLISION, message
+        return reasons.NAMESPACE_COLLISION, message
     if live is None and (problem := names.label_problem(name)):
-        return causes.NAMESPACE_NAME_INVALID, f"App namespace {app} cannot be served: {problem}"
+        return reasons.NAMESPACE_NAME_INVALID, f"App namespace {app} cannot be served: {problem}"
     return None
 
 

@@ -9,7 +9,7 @@ from klutchctl.cluster_options import ClusterOptions
 from klutchctl.render.terminal import visible
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import InvalidRepository, Problem, Severity
-from reconciler.core.tree import Tree
+from reconciler.core.snapshot import Snapshot
 from reconciler.fleet import reference_index, review
 from reconciler.fleet.load import Loaded, load, load_what_is_right
 from reconciler.fleet.review import Base, Review
@@ -21,7 +21,7 @@ T = TypeVar("T")
 _LABELS_SHOWN: Final = 20
 
 
-def tree_in(path: Path, *, ref: str | None, check_owner: bool) -> Tree:
+def snapshot_in(path: Path, *, ref: str | None, check_owner: bool) -> Snapshot:
     """Return the files of the fleet in a folder or file: as they are there, or at a Git ref.
 
     Raises InvalidRepository, ConfigError and HostError.
@@ -38,17 +38,17 @@ def fleet_in(path: Path, *, check_owner: bool, ref: str | None = None) -> Fleet:
 
     Raises InvalidRepository with all its problems.
     """
-    fleet, problems = load(tree_in(path, ref=ref, check_owner=check_owner))
+    fleet, problems = load(snapshot_in(path, ref=ref, check_owner=check_owner))
     return _usable(fleet, problems)
 
 
 def base_in(path: Path, ref: str, *, check_owner: bool) -> Base:
     """Return the fleet of a protected branch. Raises ConfigError where it cannot be judged by."""
     try:
-        tree = tree_in(path, ref=ref, check_owner=check_owner)
+        snapshot = snapshot_in(path, ref=ref, check_owner=check_owner)
     except InvalidRepository as error:
         raise review.unusable(ref, error.problems) from None
-    return review.base(ref, tree)
+    return review.base(ref, snapshot)
 
 
 def review_in(path: Path, *, base: str, check_owner: bool, ref: str | None = None) -> Review:
@@ -57,8 +57,8 @@ def review_in(path: Path, *, base: str, check_owner: bool, ref: str | None = Non
     Raises and tells what `fleet_in` does.
     """
     judge = base_in(path, base, check_owner=check_owner)
-    tree = tree_in(path, ref=ref, check_owner=check_owner)
-    found, problems = review.load_against(judge, tree)
+    snapshot = snapshot_in(path, ref=ref, check_owner=check_owner)
+    found, problems = review.load_against(judge, snapshot)
     return _usable(found, problems)
 
 
@@ -70,18 +70,18 @@ def _usable(found: T | None, problems: Sequence[Problem]) -> T:
     return found
 
 
-def documents(tree: Tree) -> Loaded:
+def documents(snapshot: Snapshot) -> Loaded:
     """Return a fleet with its documents. Raises InvalidRepository."""
-    loaded, denied = documents_with_denials(tree)
+    loaded, denied = documents_with_denials(snapshot)
     if denied:
         raise InvalidRepository(denied)
     return loaded
 
 
-def documents_with_denials(tree: Tree) -> tuple[Loaded, Sequence[Problem]]:
+def documents_with_denials(snapshot: Snapshot) -> tuple[Loaded, Sequence[Problem]]:
     """Return a fleet with its documents, and what Policies deny. Raises InvalidRepository."""
     problems: list[Problem] = []
-    loaded = load_what_is_right(tree, problems)
+    loaded = load_what_is_right(snapshot, problems)
     if loaded is None or any(one.severity is Severity.INVALID for one in problems):
         raise InvalidRepository(problems)
     return loaded, [one for one in problems if one.severity is Severity.DENIED]

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 from konnector.decisions import copies, guard
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, finalizers_of, get_text, identity_of, is_deleting
-from reconciler.core.moments import moment
 from reconciler.core.refs import ObjectKey
+from reconciler.core.times import moment
 from reconciler.kube.cache.store import Store
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from reconciler.core import keys, names
 from reconciler.core.decision import Patch
 from reconciler.core.errors import ConfigError, Conflict, NotServed
 from reconciler.core.manifest import Manifest, get_text, name_of, ref_of
-from reconciler.core.moments import moment
 from reconciler.core.refs import CRD, LEASE, Kind, Ref
+from reconciler.core.times import moment
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.kubeconfig import load, search_paths

@@ -24,7 +24,7 @@ from konnector.switching import Switching
 from konnector.tools import Tools
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.controller.supervisor import TaskSupervisor
-from reconciler.core import causes, conditions
+from reconciler.core import conditions, reasons
 from reconciler.core.decision import Note
 from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import Manifest, ref_of
@@ -407,4 +407,4 @@ def _refused(place: ObjectKey, fault: str) -> Judged:
         f"Kubeconfig secret {'/'.join(place)} has a kubeconfig that does not work: "
         f"{fault.rstrip('.')}. The konnector goes on with the last one that did."
     )
-    return Judged(conditions.false(causes.KUBECONFIG_SECRET_INVALID, message))
+    return Judged(conditions.false(reasons.KUBECONFIG_SECRET_INVALID, message))

@@ -13,8 +13,8 @@ from reconciler.controller import flags
 from reconciler.controller.flags import LogFormat
 from reconciler.controller.lease import holder_here
 from reconciler.core import names
-from reconciler.core.durations import parse_duration
 from reconciler.core.errors import ConfigError
+from reconciler.core.times import parse_duration
 from reconciler.kube import networks
 from reconciler.kube.networks import ANYWHERE, Networks
 

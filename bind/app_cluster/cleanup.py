@@ -28,7 +28,6 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import conditions, keys
 from reconciler.core.decision import Decision, Note, Patch, Step, Task, preconditions_of
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -38,8 +37,8 @@ from reconciler.core.manifest import (
     is_deleting,
     name_of,
 )
-from reconciler.core.moments import moment
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Kind
+from reconciler.core.times import format_time, moment
 
 _FAILED: Final = own_causes.CLEANUP_FAILED
 

@@ -13,10 +13,9 @@ from typing import Final
 from bind.app_cluster.part import Part
 from bind.app_cluster.seen import Space, Terms
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core import causes, conditions, keys
+from reconciler.core import conditions, keys, reasons
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import Patch, Task, preconditions_of
-from reconciler.core.durations import format_time
 from reconciler.core.heartbeat import beat_of
 from reconciler.core.manifest import (
     Manifest,
@@ -25,7 +24,7 @@ from reconciler.core.manifest import (
     get_list,
     is_deleting,
 )
-from reconciler.core.moments import moment
+from reconciler.core.times import format_time, moment
 
 PATIENCE: Final = timedelta(seconds=10)  # for the konnector's finalizer to come
 RECHECK: Final = timedelta(seconds=30)  # of what only time changes, such as the last heartbeat
@@ -97,7 +96,7 @@ def force(live: Manifest, failure: Cause, terms: Terms) -> Part:
 def is_unconfirmed(export: Manifest, *, lives: bool) -> bool:
     """Tell whether a living konnector has yet to say that it has stopped to sync an export."""
     held = conditions.parse(get_list(export, "status", "conditions"))
-    connected = conditions.find(held, causes.CONNECTED)
+    connected = conditions.find(held, reasons.CONNECTED)
     return lives and connected is not None and connected.status == conditions.TRUE
 
 

@@ -13,7 +13,7 @@ from bind.app_cluster.part import Part, Problem
 from bind.app_cluster.seen import Seen, Space, Terms
 from reconciler.blueprints import konnector
 from reconciler.blueprints import overrides as containers
-from reconciler.core import causes, conditions, field_set, keys
+from reconciler.core import conditions, field_set, keys, reasons
 from reconciler.core.decision import Apply, Patch, Step, Task, preconditions_of
 from reconciler.core.defaults import with_defaults
 from reconciler.core.field_set import created_to_applied
@@ -33,7 +33,7 @@ from reconciler.core.normalize import normalize
 from reconciler.core.refs import DEPLOYMENT
 from reconciler.core.server_side_apply import unstated
 
-_FAILED: Final = causes.KONNECTOR_DEPLOYMENT_FAILED
+_FAILED: Final = reasons.KONNECTOR_DEPLOYMENT_FAILED
 _FEW: Final = 5  # fields that a message names
 _PROGRESSING: Final = own_causes.KONNECTOR_PROGRESSING
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeAlias
 
-from reconciler.core import causes, conditions
+from reconciler.core import conditions, reasons
 from reconciler.core.conditions import ERROR, WARNING, Cause, Condition
 from reconciler.core.decision import Decision, Note, Task
 from reconciler.core.manifest import Manifest, get_list
@@ -13,7 +13,7 @@ from reconciler.core.manifest import Manifest, get_list
 Problem: TypeAlias = tuple[Cause, str]  # what is wrong, and a sentence
 
 # These two are always said, as the original does; the others only from the first trouble on.
-_ALWAYS: Final = (causes.SECRET_VALID, causes.KONNECTOR_DEPLOYED)
+_ALWAYS: Final = (reasons.SECRET_VALID, reasons.KONNECTOR_DEPLOYED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints.binding import Resource
 from reconciler.blueprints.objects import Marks, build
-from reconciler.core import causes, conditions, keys, names
+from reconciler.core import conditions, keys, names, reasons
 from reconciler.core.decision import Create, Patch, Step, Task, preconditions_of
 from reconciler.core.manifest import (
     JSON,
@@ -35,8 +35,8 @@ from reconciler.core.manifest import (
     labels_of,
     name_of,
 )
-from reconciler.core.moments import created, moment
 from reconciler.core.refs import Kind
+from reconciler.core.times import created, moment
 
 # A request that is done is replaced only if its export is still not there after so long: the
 # two come through two watches.
@@ -218,7 +218,7 @@ def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetim
         Create(API_SERVICE_EXPORT_REQUEST, made),
     )
     held = conditions.parse(get_list(live, "status", "conditions"))
-    ready = conditions.find(held, causes.EXPORTS_READY)
+    ready = conditions.find(held, reasons.EXPORTS_READY)
     said = "" if ready is None or ready.status != conditions.FALSE else ready.message
     what = f"APIServiceExportRequest {name_of(live)}"
     if phase not in ("Succeeded", "Failed"):

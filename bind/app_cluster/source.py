@@ -10,7 +10,7 @@ import binascii
 from bind import app_cluster_binding_causes as own_causes
 from bind.app_cluster.part import Problem
 from bind.app_cluster.seen import Seen, Terms
-from reconciler.core import causes, keys
+from reconciler.core import keys, reasons
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest, annotations_of, get_text
 from reconciler.kube import kubeconfig
@@ -31,10 +31,10 @@ def problem(seen: Seen, terms: Terms) -> Problem | None:
         )
         return own_causes.SECRET_NOT_GRANTED, message
     if seen.source is None:
-        return causes.KUBECONFIG_SECRET_NOT_FOUND, f"Kubeconfig secret {place} not found."
+        return reasons.KUBECONFIG_SECRET_NOT_FOUND, f"Kubeconfig secret {place} not found."
     complaint = _complaint(seen.source, key)
     if complaint:
-        return causes.KUBECONFIG_SECRET_INVALID, f"Kubeconfig secret {place} {complaint}"
+        return reasons.KUBECONFIG_SECRET_INVALID, f"Kubeconfig secret {place} {complaint}"
     return None
 
 

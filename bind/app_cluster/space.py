@@ -13,7 +13,7 @@ from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.blueprints import rbac
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import causes, conditions, keys, names
+from reconciler.core import conditions, keys, names, reasons
 from reconciler.core.decision import Create, Patch, Step, Task, preconditions_of
 from reconciler.core.manifest import (
     JSON,
@@ -50,7 +50,7 @@ def claim(seen: Seen, terms: Terms) -> Part:
     steps.append(Create(CLUSTER_BINDING, made))
     held = conditions.parse(get_list(seen.app_cluster_binding, "status", "conditions"))
     waiting = (own_causes.KONNECTOR_PROGRESSING, "Waiting for the binding space.")
-    said = conditions.find(held, causes.KONNECTOR_DEPLOYED) is not None
+    said = conditions.find(held, reasons.KONNECTOR_DEPLOYED) is not None
     return Part(
         tasks=(Task(tuple(steps), own_causes.SPACE_FAILED),), problems=() if said else (waiting,)
     )

@@ -19,8 +19,8 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
-from reconciler.core.moments import created
 from reconciler.core.refs import DEPLOYMENT, SECRET, Kind
+from reconciler.core.times import created
 
 # The backend makes Namespace and ClusterBinding one after the other; it may be restarted between.
 _AT_ONCE: Final = timedelta(minutes=5)

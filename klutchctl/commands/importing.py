@@ -17,7 +17,7 @@ from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
     from reconciler.core.live import Live
-    from reconciler.core.tree import Tree
+    from reconciler.core.snapshot import Snapshot
     from reconciler.fleet.load import Loaded
     from reconciler.observe import Clusters
     from reconciler.reports.imports import Imports
@@ -47,9 +47,9 @@ def run(path: Path, out: Path | None, options: ClusterOptions, settings: Setting
 
     from klutchctl import repository
 
-    tree = repository.tree_in(path, ref=None, check_owner=settings.git_owner_check)
+    snapshot = repository.snapshot_in(path, ref=None, check_owner=settings.git_owner_check)
     folder = path if path.is_dir() else path.parent
-    job = _Import(tree, repository.documents(tree), folder, options)
+    job = _Import(snapshot, repository.documents(snapshot), folder, options)
     target = job.file(out)
     made, unread = uvloop.run(job.found(target, settings))
     for name, reason in unread:
@@ -79,7 +79,7 @@ class _Made:
 class _Import:
     """One run of the command."""
 
-    tree: "Tree"
+    snapshot: "Snapshot"
     loaded: "Loaded"
     folder: Path
     options: ClusterOptions
@@ -106,7 +106,7 @@ class _Import:
     async def found(self, target: str, settings: Settings) -> tuple[_Made, list[tuple[str, str]]]:
         """Read the clusters; return what is imported, and what was not read and why."""
         from klutchctl import repository
-        from reconciler.core.live import Seen, Unseen
+        from reconciler.core.live import ClusterState, Unavailable
         from reconciler.kube import registry
         from reconciler.observe import observe
         from reconciler.reports.imports import imports
@@ -122,9 +122,11 @@ class _Import:
         unread = [
             (name, one.reason)
             for name, one in sorted(seen.items())
-            if isinstance(one, Unseen) and (name in awake or name in live.control_planes)
+            if isinstance(one, Unavailable) and (name in awake or name in live.control_planes)
         ]
-        blind = bool(unread) and not any(isinstance(one, Seen) for one in live.clusters.values())
+        blind = bool(unread) and not any(
+            isinstance(one, ClusterState) for one in live.clusters.values()
+        )
         return replace(settled, blind=blind), unread
 
     async def _settled(
@@ -137,8 +139,8 @@ class _Import:
 
         while made.found:
             text = self._text(made)
-            files = {**self.tree.files, target: text.encode()}
-            loaded, denied = repository.documents_with_denials(replace(self.tree, files=files))
+            files = {**self.snapshot.files, target: text.encode()}
+            loaded, denied = repository.documents_with_denials(replace(self.snapshot, files=files))
             fleet = loaded.fleet
             only = {name for one in made.found for name in one.clusters}
             seen = await plan(fleet, live, clusters, only=only, pace=self.options.pace())

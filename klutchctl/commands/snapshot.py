@@ -12,7 +12,7 @@ from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
-    from reconciler.core.live import Live, Seen
+    from reconciler.core.live import ClusterState, Live
     from reconciler.fleet.values import Fleet
 
 
@@ -53,9 +53,9 @@ async def _observe(
 
 def _report(fleet: "Fleet", live: "Live", out: Path, *, allow_unreachable: bool) -> ExitCode:
     """Say what the file holds, and what it lacks. A suspended cluster is not missed."""
-    from reconciler.core.live import Unseen
+    from reconciler.core.live import Unavailable
 
-    verdicts: dict[str, Seen | Unseen] = {
+    verdicts: dict[str, ClusterState | Unavailable] = {
         **{f"control plane {name}": each for name, each in live.control_planes.items()},
         **{
             f"cluster {name}": each
@@ -64,7 +64,7 @@ def _report(fleet: "Fleet", live: "Live", out: Path, *, allow_unreachable: bool)
         },
         **{f"leaving cluster {name}": each for name, each in live.leaving.items()},
     }
-    unseen = {name: each for name, each in verdicts.items() if isinstance(each, Unseen)}
+    unseen = {name: each for name, each in verdicts.items() if isinstance(each, Unavailable)}
     for name, each in unseen.items():
         print(f"Unseen: {name}: {each.reason}. {each.remedy}", file=sys.stderr)
     seen = len(verdicts) - len(unseen)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from klutchctl.render.problems import Findings
     from reconciler.core.problems import Problem
-    from reconciler.core.tree import Tree
+    from reconciler.core.snapshot import Snapshot
     from reconciler.fleet.review import Base
     from reconciler.fleet.values import Fleet
 
@@ -60,24 +60,26 @@ def _findings(
     here = _prefix(path)
     judge = None if base is None else repository.base_in(path, base, check_owner=check_owner)
     try:
-        tree = repository.tree_in(path, ref=ref, check_owner=check_owner)
+        snapshot = repository.snapshot_in(path, ref=ref, check_owner=check_owner)
     except InvalidRepository as error:
         found = Findings(error.problems, here)
         return found, found
-    fleet, problems = _judged(tree, judge)
+    fleet, problems = _judged(snapshot, judge)
     if fleet is None:
-        found = Findings(problems, here, files=tree.files)
+        found = Findings(problems, here, files=snapshot.files)
     else:
-        found = Findings(problems, here, fleet.name, _counts(fleet), tree.files)
-    return found, replace(found, folder=tree.folder) if tree.revision else found
+        found = Findings(problems, here, fleet.name, _counts(fleet), snapshot.files)
+    return found, replace(found, folder=snapshot.folder) if snapshot.revision else found
 
 
-def _judged(tree: "Tree", base: "Base | None") -> "tuple[Fleet | None, tuple[Problem, ...]]":
+def _judged(
+    snapshot: "Snapshot", base: "Base | None"
+) -> "tuple[Fleet | None, tuple[Problem, ...]]":
     from reconciler.fleet import load, review
 
     if base is None:
-        return load.load(tree)
-    found, problems = review.load_against(base, tree)
+        return load.load(snapshot)
+    found, problems = review.load_against(base, snapshot)
     return found.fleet if found else None, problems
 
 

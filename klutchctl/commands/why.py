@@ -48,7 +48,7 @@ def why(
     settings = of(context)
     options = cluster_options.of(context)
     named = targets.parse(target)
-    tree = repository.tree_in(path, ref=None, check_owner=settings.git_owner_check)
+    tree = repository.snapshot_in(path, ref=None, check_owner=settings.git_owner_check)
     loaded = repository.documents(tree)
     if snapshot is None:
         found = uvloop.run(_asked(loaded, named, options, settings))

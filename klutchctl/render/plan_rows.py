@@ -14,7 +14,7 @@ from typing import Final
 from klutchctl.render.terminal import visible
 from reconciler.core.diff import FieldChange
 from reconciler.core.manifest import JSON
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 from reconciler.planning.changes import Action, Change, Plan, Step
 from reconciler.reports.pr_diff import Against, Edit, Effect
 

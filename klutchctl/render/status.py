@@ -13,8 +13,8 @@ from typing import Final
 from klutchctl.render import terminal
 from klutchctl.render.plan_text import named_lines
 from klutchctl.render.terminal import Style, visible
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import JSON
+from reconciler.core.times import format_time
 from reconciler.health.board import Board, BoundUnit, ClusterHealth
 from reconciler.health.verdict import State, UnitHealth
 

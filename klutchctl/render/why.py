@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 from klutchctl.render import plan_rows, terminal
 from klutchctl.render.plan_text import column_widths, named_lines, section_lines
 from klutchctl.render.terminal import visible
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import JSON
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
+from reconciler.core.times import format_time
 from reconciler.fleet.values import Claim, UnitKey
 from reconciler.health import UnitHealth
 from reconciler.planning.planfile import document

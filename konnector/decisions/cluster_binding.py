@@ -14,10 +14,9 @@ from konnector.decisions import secret
 from konnector.decisions.sides import APP_CLUSTER
 from konnector.decisions.version import UNKNOWN
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import causes, conditions, keys
+from reconciler.core import conditions, keys, reasons
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import Apply, Decision, Patch, Step, Task, preconditions_of
-from reconciler.core.durations import format_duration, format_time
 from reconciler.core.heartbeat import INTERVAL
 from reconciler.core.manifest import (
     JSON,
@@ -29,9 +28,9 @@ from reconciler.core.manifest import (
     namespace_of,
     ref_of,
 )
-from reconciler.core.moments import moment
 from reconciler.core.patches import merge_diff
 from reconciler.core.refs import SECRET, ObjectKey
+from reconciler.core.times import format_duration, format_time, moment
 
 # A beat is due after so long: often enough that one may get lost, and not so often that the
 # original's backend takes it for a clock that runs ahead (B).
@@ -126,10 +125,10 @@ def source_place(cluster_binding: Manifest) -> ObjectKey:
 
 def _conditions(seen: Seen, version: str | None) -> Iterator[Condition]:
     if version:
-        yield conditions.true(causes.VALID_VERSION)
+        yield conditions.true(reasons.VALID_VERSION)
     else:
         message = "This build of the konnector does not say its version."
-        yield conditions.false(causes.VERSION_PARSE_ERROR, message)
+        yield conditions.false(reasons.VERSION_PARSE_ERROR, message)
     if not seen.control_plane_mode and seen.source_read:
         yield from _secret_valid(seen)
 
@@ -137,22 +136,22 @@ def _conditions(seen: Seen, version: str | None) -> Iterator[Condition]:
 def _secret_valid(seen: Seen) -> Iterator[Condition]:
     subject = f"Provider secret {'/'.join(source_place(seen.cluster_binding))}"
     if seen.source is None:
-        yield conditions.false(causes.PROVIDER_SECRET_NOT_FOUND, f"{subject} not found")
+        yield conditions.false(reasons.PROVIDER_SECRET_NOT_FOUND, f"{subject} not found")
         return
     content = _content(seen)
     fault = content if isinstance(content, str) else _fault(seen, content)
     if fault:
         kept = "the app cluster keeps the last one that was valid."
         message = f"{subject} {fault.rstrip('.')}; {kept}"
-        yield conditions.false(causes.PROVIDER_SECRET_INVALID, message)
+        yield conditions.false(reasons.PROVIDER_SECRET_INVALID, message)
     elif to_probe(seen) is None or seen.verdict == "":
-        yield conditions.true(causes.SECRET_VALID)
+        yield conditions.true(reasons.SECRET_VALID)
     elif seen.verdict is not None:
         message = (
             f"{subject} has a kubeconfig that does not work from here: "
             f"{seen.verdict.rstrip('.')}; the app cluster keeps the last one that did."
         )
-        yield conditions.false(causes.PROVIDER_SECRET_INVALID, message)
+        yield conditions.false(reasons.PROVIDER_SECRET_INVALID, message)
 
 
 def _content(seen: Seen) -> bytes | str:

@@ -42,7 +42,6 @@ from reconciler.core.decision import (
     deletion,
     preconditions_of,
 )
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -58,6 +57,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import CRD, Kind
+from reconciler.core.times import format_time
 
 DELETE: Final = "Delete"  # the one policy that is not a release
 RELEASE: Final = "Release"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from reconciler.core import causes, conditions
+from reconciler.core import conditions, reasons
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.manifest import JSON, Manifest, get_list, get_map, is_deleting, name_of
@@ -56,27 +56,27 @@ def says_connected(export: Manifest | None) -> bool:
     if export is None or is_deleting(export):
         return False
     told = conditions.parse(get_list(export, "status", "conditions"))
-    connected = conditions.find(told, causes.CONNECTED)
+    connected = conditions.find(told, reasons.CONNECTED)
     return connected is not None and connected.status == conditions.TRUE
 
 
 def _own(seen: Seen) -> Iterable[Condition]:
     if seen.binding is None or not seen.syncing:
         message = "No APIServiceBinding exists."
-        yield conditions.false(causes.BINDING_NOT_FOUND, message)
-        yield conditions.false(causes.CONSUMER_SYNC_NOT_APPLICABLE, message)
+        yield conditions.false(reasons.BINDING_NOT_FOUND, message)
+        yield conditions.false(reasons.CONSUMER_SYNC_NOT_APPLICABLE, message)
         return
-    yield conditions.true(causes.CONNECTED)
+    yield conditions.true(reasons.CONNECTED)
     told = conditions.parse(get_list(seen.binding, "status", "conditions"))
-    in_sync = conditions.find(told, causes.SCHEMA_IN_SYNC)
+    in_sync = conditions.find(told, reasons.SCHEMA_IN_SYNC)
     if in_sync is None:
         message = (
             f"APIServiceBinding {name_of(seen.binding)} in the consumer cluster does not have a "
             "SchemaInSync condition."
         )
-        yield conditions.false(causes.CONSUMER_SYNC_UNKNOWN, message)
+        yield conditions.false(reasons.CONSUMER_SYNC_UNKNOWN, message)
     else:
-        yield replace(in_sync, type=causes.CONSUMER_IN_SYNC, last_transition_time="", extra={})
+        yield replace(in_sync, type=reasons.CONSUMER_IN_SYNC, last_transition_time="", extra={})
 
 
 def _of_crd(crd: Manifest) -> Iterable[Condition]:

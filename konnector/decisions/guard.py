@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from konnector.decisions import orphans
 from konnector.decisions.sides import APP_CLUSTER
 from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.core import causes, conditions, field_set, keys, names
+from reconciler.core import conditions, field_set, keys, names, reasons
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import Decision, Note, Patch, preconditions_of
 from reconciler.core.manifest import (
@@ -29,8 +29,8 @@ from reconciler.core.manifest import (
     put,
     ref_of,
 )
-from reconciler.core.moments import moment
 from reconciler.core.refs import SECRET, ObjectKey
+from reconciler.core.times import moment
 
 HONOURED: Final = timedelta(hours=1)  # a confirmation that is about a time, from that time on
 SKEW: Final = timedelta(minutes=1)  # so far that time may lie ahead of our clock
@@ -174,11 +174,11 @@ def stranger(identity: Identity, confirmed: str) -> Problem | None:
     if not others or (live and confirmed == live):
         return None
     if not live:
-        return causes.APP_CLUSTER_UNKNOWN, (
+        return reasons.APP_CLUSTER_UNKNOWN, (
             "Nothing is written on either side: the uid of Namespace kube-system in the app"
             " cluster is not known. Let the konnector read that Namespace"
         )
-    return causes.APP_CLUSTER_CHANGED, (
+    return reasons.APP_CLUSTER_CHANGED, (
         "Nothing is written on either side: this app cluster (uid"
         f" {live} of its Namespace kube-system) is not the one whose services are in the space"
         f" ({orphans.listed(others)}). Correct the kubeconfig; or, if this one is to have them from"
@@ -194,10 +194,10 @@ def other_space(identity: Identity) -> Problem | None:
     if not others:
         return None
     if not live:
-        return causes.SPACE_UNKNOWN, _lost(
+        return reasons.SPACE_UNKNOWN, _lost(
             "the uid of the space's Namespace is not known", identity
         )
-    return causes.SPACE_CHANGED, _lost(
+    return reasons.SPACE_CHANGED, _lost(
         f"this space (uid {live} of its Namespace) is not the one that the app cluster was bound to"
         f" ({orphans.listed(others)})",
         identity,
@@ -245,9 +245,9 @@ def told(seen: Seen, *, now: datetime) -> Decision:
     """
     confirmed = confirmations_of(seen.cluster_binding)
     found = {
-        causes.DELETES_ALLOWED: stranger(seen.identity, confirmed.app_cluster) or _deletions(seen),
-        causes.RECREATION_ALLOWED: _recreations(seen, confirmed, now),
-        causes.INSTANCES_IN_SYNC: _orphans(seen),
+        reasons.DELETES_ALLOWED: stranger(seen.identity, confirmed.app_cluster) or _deletions(seen),
+        reasons.RECREATION_ALLOWED: _recreations(seen, confirmed, now),
+        reasons.INSTANCES_IN_SYNC: _orphans(seen),
     }
     before = conditions.parse(get_list(seen.cluster_binding, "status", "conditions"))
     said: list[Condition] = []
@@ -301,7 +301,7 @@ def _recreation(cluster_binding: Manifest, value: str) -> Recreation:
 
 def _deletions(seen: Seen) -> Problem | None:
     found = sorted(one.deletion for one in seen.held if one.deletion)
-    return (causes.MASS_DELETION, ". ".join(found)) if found else None
+    return (reasons.MASS_DELETION, ". ".join(found)) if found else None
 
 
 def _recreations(seen: Seen, confirmed: Confirmations, now: datetime) -> Problem | None:
@@ -315,7 +315,7 @@ def _recreations(seen: Seen, confirmed: Confirmations, now: datetime) -> Problem
     some = orphans.listed(
         "/".join(filter(None, one)) for one in sorted(set().union(*held.values()))
     )
-    return causes.RECREATION_HELD, _lost(
+    return reasons.RECREATION_HELD, _lost(
         f"of {orphans.listed(figures)} the copies are gone ({some})",
         seen.identity,
         ",".join(sorted(held)),
@@ -330,7 +330,7 @@ def _orphans(seen: Seen) -> Problem | None:
         orphans.sentence(resource, places, seen.identity.space)
         for resource, places in sorted(found.items())
     ]
-    return causes.ORPHANED, ". ".join(said)
+    return reasons.ORPHANED, ". ".join(said)
 
 
 def _lost(why: str, identity: Identity, resources: str = ALL) -> str:

@@ -27,7 +27,6 @@ from reconciler.core.decision import (
     deletion,
     preconditions_of,
 )
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -36,6 +35,7 @@ from reconciler.core.manifest import (
     is_deleting,
     ref_of,
 )
+from reconciler.core.times import format_time
 
 # When to look again at a mapping that is kept, since no event tells that its reason ended.
 _AGAIN: Final = timedelta(minutes=5)

@@ -18,10 +18,9 @@ from typing import Final
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.decision import Patch, preconditions_of
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import JSON, Manifest, annotations_of, ref_of
-from reconciler.core.moments import moment
 from reconciler.core.refs import Kind, ObjectKey
+from reconciler.core.times import format_time, moment
 
 _SHOWN: Final = 3  # names in one sentence
 _SECOND: Final = timedelta(seconds=1)

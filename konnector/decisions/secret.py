@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.core import causes, conditions, names
+from reconciler.core import conditions, names, reasons
 from reconciler.core.conditions import Condition
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest, get_text
@@ -59,7 +59,7 @@ def judge(binding: Manifest, secret: Manifest | None, *, control_plane_mode: boo
     namespace, name = place(binding)
     if not name:
         message = "spec.kubeconfigSecretRef names no kubeconfig secret."
-        return Judged(conditions.false(causes.KUBECONFIG_SECRET_NOT_FOUND, message))
+        return Judged(conditions.false(reasons.KUBECONFIG_SECRET_NOT_FOUND, message))
     if secret is None:
         advice = (
             "The backend makes it from the AppClusterBinding's."
@@ -67,15 +67,15 @@ def judge(binding: Manifest, secret: Manifest | None, *, control_plane_mode: boo
             else "Rerun kubectl bind for repair."
         )
         message = f"Kubeconfig secret {namespace}/{name} not found. {advice}"
-        return Judged(conditions.false(causes.KUBECONFIG_SECRET_NOT_FOUND, message))
+        return Judged(conditions.false(reasons.KUBECONFIG_SECRET_NOT_FOUND, message))
     content = content_of(secret, get_text(binding, "spec", "kubeconfigSecretRef", "key"))
     found = content if isinstance(content, str) else _read(content)
     if isinstance(found, Connection) and not (found.namespace or control_plane_mode):
         found = "has an invalid kubeconfig: its current context names no namespace"
     if isinstance(content, str) or isinstance(found, str):
         message = f"Kubeconfig secret {namespace}/{name} {found}"
-        return Judged(conditions.false(causes.KUBECONFIG_SECRET_INVALID, message))
-    valid = conditions.true(causes.SECRET_VALID)
+        return Judged(conditions.false(reasons.KUBECONFIG_SECRET_INVALID, message))
+    valid = conditions.true(reasons.SECRET_VALID)
     return Judged(valid, fingerprint(content), found.namespace, content)
 
 

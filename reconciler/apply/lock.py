@@ -20,8 +20,8 @@ from reconciler.core import keys, names
 from reconciler.core.decision import Note
 from reconciler.core.errors import AlreadyExists, ClusterError, Conflict, Locked, Unreachable
 from reconciler.core.manifest import Manifest, get_text, resource_version_of, uid_of
-from reconciler.core.moments import moment
 from reconciler.core.refs import EVENT, LEASE, NAMESPACE, Ref
+from reconciler.core.times import moment
 from reconciler.kube.cluster import Cluster
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from reconciler.apply.step_runner import StepOptions
 from reconciler.apply.writes import Writes
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.core.errors import KlutchError, Locked
-from reconciler.core.live import Live, Unseen
+from reconciler.core.live import Live, Unavailable
 from reconciler.core.refs import Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet, UnitKey
@@ -272,7 +272,7 @@ class _Run:
         known = self._fleet.clusters.get(name)
         if known is None:
             leaver = removed_clusters.removed_clusters(self._fleet, live.control_planes)[name]
-            assert not isinstance(leaver, Unseen), name
+            assert not isinstance(leaver, Unavailable), name
             access: Access = leaver.access
         else:
             access = known.access

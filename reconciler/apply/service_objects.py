@@ -14,7 +14,6 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.apply.gather_or_cancel import gather_or_cancel
 from reconciler.apply.writes import Stale, Writes
 from reconciler.core import keys
-from reconciler.core.durations import format_time
 from reconciler.core.errors import NotServed
 from reconciler.core.manifest import (
     JSON,
@@ -30,6 +29,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.patches import pointer
 from reconciler.core.refs import CRD, Kind, Ref
+from reconciler.core.times import format_time
 from reconciler.kube.cluster import Propagation
 
 _AT_ONCE: Final = 8

@@ -15,7 +15,6 @@ from reconciler.apply import copied_secrets, credential_note, service_objects, s
 from reconciler.apply.object_writer import Clusters, create
 from reconciler.apply.writes import Patch, Stale, Writes, annotate
 from reconciler.core import conditions, field_set, keys, names
-from reconciler.core.durations import format_time
 from reconciler.core.heartbeat import beat_of
 from reconciler.core.live import SILENCE
 from reconciler.core.manifest import (
@@ -32,6 +31,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import CRD, SECRET, Ref
+from reconciler.core.times import format_time
 from reconciler.fleet.values import DeletionPolicy, unit_policies_text
 from reconciler.fleet.wanted import Placement
 from reconciler.kube.cluster import Propagation

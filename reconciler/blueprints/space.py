@@ -13,10 +13,9 @@ from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import keys, names
 from reconciler.core.live import Address
-from reconciler.core.manifest import Manifest
+from reconciler.core.manifest import KNOWN_AFTER_APPLY, Manifest
 from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT
 from reconciler.core.secret import Secret
-from reconciler.core.unknown import KNOWN_AFTER_APPLY
 
 _ENTRY: Final = "default"  # the one name of cluster, user and context
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import JSON, Manifest, get_text
+from reconciler.core.times import format_time
 
 TRUE: Final = "True"
 FALSE: Final = "False"

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from reconciler.core.durations import parse_duration
 from reconciler.core.manifest import Manifest, get_text
-from reconciler.core.moments import moment
+from reconciler.core.times import moment, parse_duration
 
 INTERVAL: Final = timedelta(minutes=5)  # of beats, where the konnector does not say (A.6)
 

@@ -26,7 +26,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClusterState:
     """One cluster, read completely for every kind in `objects` (mapping.md 12).
 
     `uid` is that of its kube-system namespace. Kinds in `unserved` have no CRD there, which
@@ -51,7 +51,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Unseen:
+class Unavailable:
     """One cluster that could not be read completely: why, and what to do about it."""
 
     reason: str
@@ -66,9 +66,9 @@ class Live:
     by the annotation `access`.
     """
 
-    control_planes: Mapping[str, Seen | Unseen] = field(repr=False)
-    clusters: Mapping[str, Seen | Unseen] = field(repr=False)
-    leaving: Mapping[str, Seen | Unseen] = field(default_factory=dict, repr=False)
+    control_planes: Mapping[str, ClusterState | Unavailable] = field(repr=False)
+    clusters: Mapping[str, ClusterState | Unavailable] = field(repr=False)
+    leaving: Mapping[str, ClusterState | Unavailable] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def control_plane_ref_name(name: str) -> str:
 
 
 def instances(group: str, resource: str) -> Kind:
-    """Return the kind that stands for a service in `Questions.in_use` and `Seen.in_use`.
+    """Return the kind that stands for a service in `Questions.in_use` and `ClusterState.in_use`.
 
     It has no version: that is for the live CRD to say.
     """

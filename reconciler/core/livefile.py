@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, NoReturn
 
 from reconciler.core.errors import ConfigError
-from reconciler.core.live import Address, Live, Seen, Unseen
+from reconciler.core.live import Address, ClusterState, Live, Unavailable
 from reconciler.core.manifest import JSON, Manifest, canonical
 from reconciler.core.refs import Kind, Ref
 
@@ -50,19 +50,19 @@ def parse(content: bytes, source: str) -> Live:
     )
 
 
-def _dump_part(part: Mapping[str, Seen | Unseen]) -> JSON:
+def _dump_part(part: Mapping[str, ClusterState | Unavailable]) -> JSON:
     return {name: _dump_verdict(verdict) for name, verdict in part.items()}
 
 
-def _dump_verdict(verdict: Seen | Unseen) -> JSON:
+def _dump_verdict(verdict: ClusterState | Unavailable) -> JSON:
     match verdict:
-        case Unseen():
+        case Unavailable():
             return {"unseen": {"reason": verdict.reason, "remedy": verdict.remedy}}
-        case Seen():
+        case ClusterState():
             return {"seen": _dump_seen(verdict)}
 
 
-def _dump_seen(seen: Seen) -> JSON:
+def _dump_seen(seen: ClusterState) -> JSON:
     return {
         "uid": seen.uid,
         "address": {
@@ -185,20 +185,20 @@ def _finite(text: str) -> float:
     return number if math.isfinite(number) else _not_json(text)
 
 
-def _part(node: _Node) -> dict[str, Seen | Unseen]:
+def _part(node: _Node) -> dict[str, ClusterState | Unavailable]:
     return {name: _verdict(entry) for name, entry in node.entries().items()}
 
 
-def _verdict(node: _Node) -> Seen | Unseen:
+def _verdict(node: _Node) -> ClusterState | Unavailable:
     if node.one_of("seen", "unseen") == "seen":
         return _seen(node.node("seen"))
     unseen = node.node("unseen")
-    return Unseen(unseen.text("reason"), unseen.text("remedy"))
+    return Unavailable(unseen.text("reason"), unseen.text("remedy"))
 
 
-def _seen(node: _Node) -> Seen:
+def _seen(node: _Node) -> ClusterState:
     address = node.node("address")
-    return Seen(
+    return ClusterState(
         uid=node.text("uid"),
         address=Address(address.text("server"), address.text("ca"), address.text("tlsServerName")),
         objects={

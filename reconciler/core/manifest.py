@@ -21,6 +21,7 @@ from reconciler.core.refs import Kind, Ref
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 Manifest: TypeAlias = Mapping[str, JSON]
 
+KNOWN_AFTER_APPLY: Final = "(known after apply)"  # such as a token that is yet to be made
 SERVER_FIELDS: Final = (
     "creationTimestamp",
     "deletionGracePeriodSeconds",

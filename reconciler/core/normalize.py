@@ -5,6 +5,7 @@ permission claim leaves unsaid. The result is for comparing with `manifest.cover
 sending. Refuses to know which object is ours or what is done about a difference.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -20,7 +21,6 @@ from reconciler.core.manifest import (
     map_items,
     put,
 )
-from reconciler.core.quantities import canonical_quantity
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 
@@ -62,6 +62,26 @@ _ZERO_IS_A_VALUE: Final = frozenset(
 )
 _ZEROS: Final[tuple[JSON, ...]] = (False, 0, "")
 
+_QUANTITY: Final = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?"
+    r"(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?"
+)
+_BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_SUFFIXES: Final = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
+_MAX_QUANTITY: Final = 64
+_NANO: Final = 9
+
 
 def normalize(manifest: Manifest) -> Manifest:
     """Return the object in its form for comparing; kinds without a rule come back as they are.
@@ -100,6 +120,34 @@ def normalize_container(container: Manifest) -> Manifest:
     measured = map_items(_without_zeros(_quantities(container)), _variable, "env")
     env = measured.get("env")
     return measured if env is None else put(measured, _by_name(env), "env")
+
+
+def canonical_quantity(quantity: str | int | float) -> str:
+    """Return the quantity as a plain decimal number, such as `1073741824` or `0.5`.
+
+    Digits below a billionth are rounded up, as API servers do. Raises ValueError with a sentence.
+    """
+    text = str(quantity)
+    found = _QUANTITY.fullmatch(text) if len(text) <= _MAX_QUANTITY else None
+    if found is None or not (found["whole"] or found["fraction"]):
+        raise ValueError(f"{text[:_MAX_QUANTITY]!r} is not a quantity such as 500m, 1.5 or 2Gi")
+    fraction = found["fraction"] or ""
+    power, factor = _scale(found["suffix"] or "")
+    power += _NANO - len(fraction)
+    nanos = int(found["whole"] + fraction) * factor
+    nanos = nanos * 10**power if power >= 0 else -(-nanos // 10**-power)
+    whole, rest = divmod(nanos, 10**_NANO)
+    decimals = f".{rest:09d}".rstrip("0") if rest else ""
+    return f"{'-' if nanos and found['sign'] == '-' else ''}{whole}{decimals}"
+
+
+def _scale(suffix: str) -> tuple[int, int]:
+    """Return the power of ten and the factor that a suffix stands for."""
+    if suffix in _BINARY_SUFFIXES:
+        return 0, 1 << _BINARY_SUFFIXES[suffix]
+    if suffix in _DECIMAL_SUFFIXES:
+        return _DECIMAL_SUFFIXES[suffix], 1
+    return int(suffix[1:]), 1
 
 
 def _as_set(items: Sequence[JSON]) -> list[JSON]:

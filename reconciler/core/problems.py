@@ -5,7 +5,18 @@ from dataclasses import dataclass
 from enum import Enum
 
 from reconciler.core.errors import ConfigError
-from reconciler.core.origin import Origin
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Origin:
+    """Where something is written. Lines and columns count from 1; 0 is "the whole file"."""
+
+    path: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
 
 
 class Severity(Enum):

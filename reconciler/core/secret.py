@@ -1,8 +1,18 @@
-"""Text that must not be seen: a value whose every rendering hides it."""
+"""What must not be seen: secret texts, and what of a Secret object may be shown.
 
+Of an object: its keys, and a digest per value. Refuses to know where anything is rendered.
+"""
+
+import base64
+import binascii
+import hashlib
 from typing import Final
 
+from reconciler.core import manifest as m
+from reconciler.core.manifest import JSON, KNOWN_AFTER_APPLY, Manifest
+
 HIDDEN: Final = "<redacted>"
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Secret:
@@ -49,3 +59,85 @@ def scrub(text: str, secrets: tuple[str, ...]) -> str:
         if len(secret) >= 4:
             text = text.replace(secret, HIDDEN)
     return text
+
+
+def redact(manifest: Manifest, *, uid: str = "") -> Manifest:
+    """Return the manifest fit to be shown or stored; only Secrets, whole or in part, change.
+
+    Each value of data and stringData becomes `value_digest`; equal values of one object have
+    equal digests, whether they are in data or in stringData. Annotations that repeat a value
+    (kubectl's last-applied-configuration and its like) become a digest as a whole.
+    `uid` is that of the live object which a manifest without a uid is to become. A value that is
+    known only after an apply stays as it is: it says nothing.
+    """
+    annotations = m.get_map(manifest, "metadata", "annotations")
+    is_secret = manifest.get("apiVersion") == "v1" and manifest.get("kind") == "Secret"
+    # A PartialObjectMetadata does not say that it is of a Secret; this annotation does.
+    if not is_secret and '"Secret"' not in m.get_text(annotations, LAST_APPLIED):
+        return manifest
+    salt = m.uid_of(manifest) or uid
+    shown = dict(manifest)
+    values = _values(manifest)
+    for field in ("data", "stringData"):
+        if manifest.get(field) is not None:
+            held = m.get_map(manifest, field)
+            shown[field] = {
+                key: value_digest(salt, data) if held[key] != KNOWN_AFTER_APPLY else held[key]
+                for where, key, data in values
+                if where == field
+            }
+    if not annotations:
+        return shown
+    needles = _needles([data for _, _, data in values])
+    return m.put(
+        shown,
+        {
+            key: _annotation_digest(salt, value) if _repeats(key, value, needles) else value
+            for key, value in annotations.items()
+        },
+        "metadata",
+        "annotations",
+    )
+
+
+def value_digest(uid: str, data: bytes) -> str:
+    """Return 16 hex digits that tell equal values of one object from different ones.
+
+    The object's uid is mixed in, so that equal values of two objects look different.
+    """
+    text = base64.b64encode(data).decode()
+    return hashlib.sha256(b"klutchctl/v1" + uid.encode() + m.canonical(text)).hexdigest()[:16]
+
+
+def _values(manifest: Manifest) -> list[tuple[str, str, bytes]]:
+    """Return (field, key, bytes) of every value; what is not base64 stands for itself."""
+    found = []
+    for field in ("data", "stringData"):
+        for key, value in m.get_map(manifest, field).items():
+            text = value.encode() if isinstance(value, str) else m.canonical(value)
+            found.append((field, key, _decoded(text) if field == "data" else text))
+    return found
+
+
+def _decoded(text: bytes) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return text
+
+
+def _needles(values: list[bytes]) -> list[str]:
+    """Return the texts by which a value can be recognised: plain, and as base64."""
+    texts = [base64.b64encode(value).decode() for value in values if len(value) >= 4]
+    texts += [value.decode(errors="ignore") for value in values if len(value) >= 4]
+    return [text for text in texts if len(text) >= 4]
+
+
+def _repeats(key: str, value: JSON, needles: list[str]) -> bool:
+    if key == LAST_APPLIED:
+        return True
+    return isinstance(value, str) and any(needle in value for needle in needles)
+
+
+def _annotation_digest(uid: str, value: JSON) -> str:
+    return value_digest(uid, m.canonical(value))

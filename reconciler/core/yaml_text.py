@@ -18,7 +18,7 @@ import yaml
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import JSON
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 
 MAX_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 64

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from reconciler.blueprints.policies import Policy
-from reconciler.core import durations, keys
+from reconciler.core import keys, times
 from reconciler.core.errors import Forbidden, NotServed, Rejected
-from reconciler.core.live import Unseen
+from reconciler.core.live import Unavailable
 from reconciler.core.manifest import Manifest, get, get_text, name_of
 from reconciler.core.refs import ADMISSION_POLICY, ADMISSION_POLICY_BINDING, CRD, Kind, Ref
 from reconciler.doctor import diagnosis, policies
@@ -53,7 +53,7 @@ class _Target:
 
     async def visit(
         self, visits: Visits, read: Callable[[Visit], Awaitable[Examination]]
-    ) -> Examination | Unseen:
+    ) -> Examination | Unavailable:
         if self.side is Side.CONTROL_PLANE:
             return await visits.control_plane(self.name, self.access, read)
         return await visits.app_cluster(
@@ -84,7 +84,7 @@ async def examine(
                 return await _look(target, visit.reached, task, *who)
 
         outcome = await target.visit(visits, read)
-        return _unreached(target, outcome) if isinstance(outcome, Unseen) else outcome
+        return _unreached(target, outcome) if isinstance(outcome, Unavailable) else outcome
 
     return tuple(await asyncio.gather(*map(look, _targets(fleet, only))))
 
@@ -155,7 +155,7 @@ async def _policies(cluster: Cluster, expected: Sequence[Policy]) -> Sequence[Fi
     return (diagnosis.policies(missing),) if expected else ()
 
 
-def _unreached(target: _Target, why: Unseen) -> Examination:
+def _unreached(target: _Target, why: Unavailable) -> Examination:
     return Examination(
         target.name,
         target.side,
@@ -176,7 +176,7 @@ async def _who(cluster: Cluster, now: Callable[[], datetime]) -> tuple[str, Find
     after = now()
     user = get_text(review, "status", "userInfo", "username")
     try:
-        time = durations.parse_time(get_text(review, "metadata", "creationTimestamp"))
+        time = times.parse_time(get_text(review, "metadata", "creationTimestamp"))
     except ValueError:
         return user, diagnosis.clock(None, timedelta())
     half = timedelta(seconds=0.5)

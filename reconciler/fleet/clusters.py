@@ -9,9 +9,8 @@ from typing import Final
 
 from reconciler.core import names
 from reconciler.core.manifest import fill
-from reconciler.core.origin import Origin
-from reconciler.core.problems import Problem, Severity
-from reconciler.core.tree import Tree
+from reconciler.core.problems import Origin, Problem, Severity
+from reconciler.core.snapshot import Snapshot
 from reconciler.fleet.documents import models, parsing, substitution
 from reconciler.fleet.documents.models import ClusterDocument, ControlPlaneDocument, FleetDocument
 from reconciler.fleet.documents.parsing import Document, RawDocument
@@ -27,7 +26,7 @@ _ROOM: Final = 20
 class CaFiles:
     """The files that `caFile` names. `used` are the paths that were asked for."""
 
-    tree: Tree
+    snapshot: Snapshot
     used: set[str] = field(default_factory=set)
 
     def read(self, path: str | None, document: RawDocument, problems: list[Problem]) -> str:
@@ -35,7 +34,7 @@ class CaFiles:
         if path is None:
             return ""
         origin = document.at("spec", "caFile")
-        content = self.tree.files.get(path)
+        content = self.snapshot.files.get(path)
         if content is None:
             problems.append(self._missing(path, origin))
             return ""
@@ -47,7 +46,7 @@ class CaFiles:
             return ""
 
     def _missing(self, path: str, origin: Origin) -> Problem:
-        unread = self.tree.unread.get(path)
+        unread = self.snapshot.unread.get(path)
         if unread is not None:
             return Problem(origin, unread.code, f"{path} {unread.message}", unread.hint)
         hint = "Paths are relative to the file that is read first"

@@ -10,9 +10,8 @@ from reconciler.blueprints.binding import Resource
 from reconciler.blueprints.objects import Marks, ownership_labels
 from reconciler.blueprints.rbac import Claimed
 from reconciler.core import keys
-from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.manifest import JSON, KNOWN_AFTER_APPLY, Manifest
 from reconciler.core.refs import Ref
-from reconciler.core.unknown import KNOWN_AFTER_APPLY
 from reconciler.fleet.values import (
     AppCluster,
     Claim,

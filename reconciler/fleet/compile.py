@@ -6,7 +6,7 @@ Refuses to know what is live beyond the placement that it is given.
 The content of the CRD `apiservicebindings` is in the files that klutchctl brings along
 (`kube.crds`): its manifest here only names it, and the code that writes or prints it puts the rest
 in. A manifest may hold the payload of a Secret. No repr shows it, and whatever shows or stores a
-manifest passes it through `core.redact`.
+manifest passes it through `core.secret.redact`.
 """
 
 from collections.abc import Collection, Mapping, Sequence

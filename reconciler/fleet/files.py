@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.core import yaml_text
-from reconciler.core.origin import Origin
-from reconciler.core.problems import Problem
-from reconciler.core.tree import Tree
+from reconciler.core.problems import Origin, Problem
+from reconciler.core.snapshot import Snapshot
 from reconciler.core.yaml_text import Items, Node, Scalar, UnreadableText, child
 from reconciler.fleet import globs
 from reconciler.fleet.documents import parsing
@@ -35,26 +34,26 @@ class Repository:
         return (document for document in self.documents if document.kind == kind)
 
 
-def read(tree: Tree, problems: list[Problem], cache: LoadCache) -> Repository | None:
+def read(snapshot: Snapshot, problems: list[Problem], cache: LoadCache) -> Repository | None:
     """Return the documents of a fleet, or None where its first file says too little."""
-    entry = tree.entry or entry_file([*tree.files, *tree.unread])
+    entry = snapshot.entry or entry_file([*snapshot.files, *snapshot.unread])
     if isinstance(entry, Problem):
         problems.append(entry)
         return None
-    first = _documents(entry, tree, problems, cache)
+    first = _documents(entry, snapshot, problems, cache)
     fleet = None if first is None else _fleet_document(first, entry, problems)
     if first is None or fleet is None:
         return None
     matched, unmatched = cache.recall(
         "included",
-        (fleet, [*tree.files], [*tree.unread]),
-        lambda _: included(fleet, tree.files, tree.unread),
+        (fleet, [*snapshot.files], [*snapshot.unread]),
+        lambda _: included(fleet, snapshot.files, snapshot.unread),
         problems=problems,
     )
     problems.extend(unmatched)
     documents, complete = [*first], not unmatched
     for path in sorted(matched - {entry}):
-        more = _documents(path, tree, problems, cache)
+        more = _documents(path, snapshot, problems, cache)
         documents.extend(more or ())
         complete = complete and more is not None
     others = [
@@ -64,16 +63,16 @@ def read(tree: Tree, problems: list[Problem], cache: LoadCache) -> Repository | 
     ]
     problems.extend(map(_second_fleet, others))
     documents = [document for document in documents if document not in others]
-    paths = (matched | {entry}) & tree.files.keys()
+    paths = (matched | {entry}) & snapshot.files.keys()
     named = parsing.without_duplicates(documents, problems)
     return Repository(fleet, named, paths, complete)
 
 
 def _documents(
-    path: str, tree: Tree, problems: list[Problem], cache: LoadCache
+    path: str, snapshot: Snapshot, problems: list[Problem], cache: LoadCache
 ) -> list[RawDocument] | None:
     """Return the documents in a file; None where it cannot be read as a whole."""
-    content = tree.files.get(path)
+    content = snapshot.files.get(path)
     if content is not None:
         return cache.recall(
             ("file", path),
@@ -81,7 +80,7 @@ def _documents(
             lambda found: parsing.read_documents(path, content, found),
             problems=problems,
         )
-    unread = tree.unread.get(path)
+    unread = snapshot.unread.get(path)
     problems.append(unread or Problem(Origin(path), "missing-file", "there is no such file"))
     return None
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from reconciler.core.manifest import digest
 from reconciler.core.problems import Problem, Severity, in_order
-from reconciler.core.tree import Tree
+from reconciler.core.snapshot import Snapshot
 from reconciler.fleet import bindings, clusters, policies
 from reconciler.fleet.bindings import ResolvedBinding
 from reconciler.fleet.clusters import CaFiles
@@ -41,19 +41,21 @@ class Loaded:
     policies: Sequence[Document[models.PolicyDocument]]
 
 
-def load(tree: Tree, cache: LoadCache | None = None) -> tuple[Fleet | None, tuple[Problem, ...]]:
+def load(
+    snapshot: Snapshot, cache: LoadCache | None = None
+) -> tuple[Fleet | None, tuple[Problem, ...]]:
     """Return the fleet that the files describe, and all problems in the order of their places.
 
     The fleet is None where a problem is INVALID or DENIED. `cache` is of an earlier load, and
     makes this one quicker, and nothing else.
     """
     problems: list[Problem] = []
-    loaded = load_what_is_right(tree, problems, cache)
+    loaded = load_what_is_right(snapshot, problems, cache)
     return loaded.fleet if loaded and allowed(problems) else None, in_order(problems)
 
 
 def load_what_is_right(
-    tree: Tree, problems: list[Problem], cache: LoadCache | None = None
+    snapshot: Snapshot, problems: list[Problem], cache: LoadCache | None = None
 ) -> Loaded | None:
     """Return what can be understood, None where that is no fleet, and add all problems.
 
@@ -61,8 +63,8 @@ def load_what_is_right(
     """
     known = cache or LoadCache()
     known.begin()
-    repository = read(tree, problems, known)
-    return None if repository is None else _Loader(repository, tree, problems, known).loaded()
+    repository = read(snapshot, problems, known)
+    return None if repository is None else _Loader(repository, snapshot, problems, known).loaded()
 
 
 def allowed(problems: Iterable[Problem]) -> bool:
@@ -75,12 +77,12 @@ class _Loader:
     """One pass over the documents, from those that stand alone to those that refer to others."""
 
     repository: Repository
-    tree: Tree
+    snapshot: Snapshot
     problems: list[Problem]
     cache: LoadCache
 
     def loaded(self) -> Loaded:
-        ca_files = CaFiles(self.tree)
+        ca_files = CaFiles(self.snapshot)
         references = self._scene(ca_files)
         templates = self._of("Template", models.TemplateDocument, references)
         bound = self._bound(templates, references)
@@ -111,8 +113,8 @@ class _Loader:
             units=bindings.units(
                 bound, references=references, problems=self.problems, cache=self.cache
             ),
-            digest=_digest({path: self.tree.files[path] for path in paths}),
-            revision=self.tree.revision,
+            digest=_digest({path: self.snapshot.files[path] for path in paths}),
+            revision=self.snapshot.revision,
             documents=Counter(raw.kind for raw in self.repository.documents),
         )
 

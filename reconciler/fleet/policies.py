@@ -9,8 +9,7 @@ matching Policy. A wildcard of a Policy matches names that begin with a dot too.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reconciler.core.origin import Origin
-from reconciler.core.problems import Problem, Severity
+from reconciler.core.problems import Origin, Problem, Severity
 from reconciler.fleet import reference_index
 from reconciler.fleet.bindings import ResolvedBinding
 from reconciler.fleet.documents.models import FleetDocument, PolicyDocument

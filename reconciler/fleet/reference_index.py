@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler.core.errors import ConfigError
-from reconciler.core.origin import Origin
-from reconciler.core.problems import Problem
+from reconciler.core.problems import Origin, Problem
 from reconciler.fleet import wording
 from reconciler.fleet.documents import base_model
 from reconciler.fleet.documents.parsing import RawDocument

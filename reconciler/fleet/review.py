@@ -17,7 +17,7 @@ from typing import Final
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import Problem, Severity, in_order
-from reconciler.core.tree import Tree
+from reconciler.core.snapshot import Snapshot
 from reconciler.fleet import policies
 from reconciler.fleet.load import Loaded, allowed, load_what_is_right
 from reconciler.fleet.values import DeletionPolicy, Fleet, Guards, PruneMode
@@ -47,10 +47,10 @@ class Review:
     head: Loaded
 
 
-def base(ref: str, tree: Tree) -> Base:
+def base(ref: str, snapshot: Snapshot) -> Base:
     """Return the fleet to judge by. Raises ConfigError where it is invalid itself."""
     problems: list[Problem] = []
-    loaded = load_what_is_right(tree, problems)
+    loaded = load_what_is_right(snapshot, problems)
     invalid = [problem for problem in in_order(problems) if problem.severity is Severity.INVALID]
     if loaded is None or invalid:
         raise unusable(ref, invalid)
@@ -67,10 +67,10 @@ def unusable(ref: str, problems: Sequence[Problem]) -> ConfigError:
     )
 
 
-def load_against(base: Base, tree: Tree) -> tuple[Review | None, tuple[Problem, ...]]:
+def load_against(base: Base, snapshot: Snapshot) -> tuple[Review | None, tuple[Problem, ...]]:
     """Return the pull request whose files these are, and all its problems, as `load` does."""
     problems: list[Problem] = []
-    head = load_what_is_right(tree, problems)
+    head = load_what_is_right(snapshot, problems)
     if head is not None:
         problems.extend(_denied(base, head, problems))
         problems.extend(_other_name(base, head))

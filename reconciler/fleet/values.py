@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.core.manifest import Manifest
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 
 
 class Mode(StrEnum):

@@ -8,7 +8,7 @@ from reconciler.blueprints.binding import Resource
 from reconciler.core import names
 from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest, name_of, namespace_of
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 from reconciler.core.refs import Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Mode, Unit, UnitKey

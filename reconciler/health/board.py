@@ -11,12 +11,12 @@ from typing import TypeAlias
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.core import durations, keys, names
+from reconciler.core import keys, names, times
 from reconciler.core.heartbeat import beat_of
-from reconciler.core.live import Live, Seen, Unseen, control_plane_ref_name
+from reconciler.core.live import ClusterState, Live, Unavailable, control_plane_ref_name
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
-from reconciler.core.moments import moment
 from reconciler.core.refs import NAMESPACE
+from reconciler.core.times import moment
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import AppCluster, Fleet, Mode, PruneMode, Unit, UnitKey
 from reconciler.fleet.wanted import default_placement
@@ -124,7 +124,7 @@ def view_of(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) ->
     planes = {
         name: Index(control_plane_ref_name(name), seen)
         for name, seen in live.control_planes.items()
-        if isinstance(seen, Seen) and name in fleet.control_planes
+        if isinstance(seen, ClusterState) and name in fleet.control_planes
     }
     asked = frozenset(only) if only is not None else None
     preflights = preflight.preflights(fleet, live, planes, sorted(asked or fleet.clusters))
@@ -143,11 +143,13 @@ def view_of(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) ->
     return FleetView(fleet, live, asked, planes, clusters | removed, blocked)
 
 
-def board(view: FleetView, crds: Mapping[str, Definitions | Unseen], *, now: datetime) -> Board:
+def board(
+    view: FleetView, crds: Mapping[str, Definitions | Unavailable], *, now: datetime
+) -> Board:
     """Return the board at `now` (UTC); `crds` has what `ClusterUnits.awaited` names, by cluster."""
     fleet = view.fleet
-    failed = {name: one for name, one in crds.items() if isinstance(one, Unseen)}
-    read = {name: one for name, one in crds.items() if not isinstance(one, Unseen)}
+    failed = {name: one for name, one in crds.items() if isinstance(one, Unavailable)}
+    read = {name: one for name, one in crds.items() if not isinstance(one, Unavailable)}
     wanted = units_by_cluster(fleet)
     clusters = [
         ClusterHealth(name, units.control_plane, ordered(units.judged(read.get(name, {}), now)))
@@ -182,7 +184,7 @@ def _removed_units(
     """Return the clusters that no document names and that still carry units of ours."""
     clusters: dict[str, ClusterUnits] = {}
     for name, seen in prune_clusters.removed(fleet, live).items():
-        if isinstance(seen, Unseen):
+        if isinstance(seen, Unavailable):
             continue
         app = Index(name, seen)
         for plane_name, plane in sorted(planes.items()):
@@ -199,19 +201,19 @@ def _live_units(site: Site, mode: Mode) -> LiveUnits:
     return LiveUnits(location, on_plane=site.control_plane.inside, in_app=site.app.inside)
 
 
-def _whole(view: FleetView, cluster: AppCluster, failed: Unseen | None) -> ClusterHealth:
+def _whole(view: FleetView, cluster: AppCluster, failed: Unavailable | None) -> ClusterHealth:
     """Return a cluster of the files whose units cannot be told one by one."""
-    seen = failed or view.live.clusters.get(cluster.name, Unseen("it was not read"))
+    seen = failed or view.live.clusters.get(cluster.name, Unavailable("it was not read"))
     blocked = view.blocked.get(cluster.name)
     base = ClusterHealth(cluster.name, cluster.control_plane)
     if cluster.suspended is not None:
         return replace(base, state=State.SUSPENDED, message=cluster.suspended)
     if blocked is not None:
         return replace(base, state=State.DEGRADED, message=blocked.reason)
-    why = seen.reason if isinstance(seen, Unseen) else "its control plane was not read"
+    why = seen.reason if isinstance(seen, Unavailable) else "its control plane was not read"
     beat = _last_beat(view, cluster)
     if beat is not None:
-        why = f"{why}; its konnector's last heartbeat was at {durations.format_time(beat)}"
+        why = f"{why}; its konnector's last heartbeat was at {times.format_time(beat)}"
     return replace(base, state=State.UNKNOWN, message=why, since=beat)
 
 
@@ -260,22 +262,22 @@ def _released(view: FleetView, bound: Collection[str]) -> Iterator[ClusterHealth
                     )
 
 
-def _unread(view: FleetView, failed: Mapping[str, Unseen]) -> Iterator[UnseenCluster]:
+def _unread(view: FleetView, failed: Mapping[str, Unavailable]) -> Iterator[UnseenCluster]:
     live, fleet = view.live, view.fleet
     awake = (
         name
         for name, cluster in fleet.clusters.items()
         if view.asks_for(name) and cluster.suspended is None
     )
-    seen: dict[str, Seen | Unseen] = {
+    seen: dict[str, ClusterState | Unavailable] = {
         **{control_plane_ref_name(name): one for name, one in live.control_planes.items()},
-        **{name: live.clusters.get(name, Unseen("it was not read")) for name in awake},
+        **{name: live.clusters.get(name, Unavailable("it was not read")) for name in awake},
         **prune_clusters.removed(fleet, live),
         **failed,
     }
     for name in sorted(seen):
         one = seen[name]
-        if isinstance(one, Unseen):
+        if isinstance(one, Unavailable):
             yield UnseenCluster(name, one.reason, one.remedy)
 
 

@@ -16,7 +16,7 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import names
 from reconciler.core.errors import NotServed
-from reconciler.core.live import Unseen
+from reconciler.core.live import Unavailable
 from reconciler.core.manifest import Manifest, namespace_of
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.fleet.values import Access, Fleet, Mode, UnitKey
@@ -58,7 +58,7 @@ async def judged(
 
 async def _definitions(
     view: FleetView, clusters: Clusters, pace: Pace
-) -> Mapping[str, Definitions | Unseen]:
+) -> Mapping[str, Definitions | Unavailable]:
     """Read the CRDs that units wait for, of every cluster that has such."""
     ways = _ways(view)
     visits = Visits(clusters, pace)
@@ -69,7 +69,7 @@ async def _definitions(
         async with visit.turn.slot():
             return await definitions(visit.reached.cluster, awaited[name])
 
-    async def look(name: str) -> Definitions | Unseen:
+    async def look(name: str) -> Definitions | Unavailable:
         access, plane = ways[name]
         return await visits.app_cluster(name, access, partial(read, name), control_plane=plane)
 

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from reconciler.core import causes, conditions, durations
+from reconciler.core import conditions, reasons, times
 from reconciler.core.conditions import FALSE, TRUE, Condition, Conditions
 from reconciler.core.heartbeat import Beat, beat_of
 from reconciler.core.manifest import Manifest, get_list, get_text, is_deleting
-from reconciler.core.moments import moment
+from reconciler.core.times import moment
 from reconciler.fleet.values import UnitKey
 from reconciler.planning import placement
 
@@ -23,8 +23,8 @@ HEARTBEAT_INTERVAL: Final = timedelta(minutes=5)
 
 # The original's konnector sets these anew, with a new time, at each pass (protocol-konnector.md
 # C.2): by that time a unit that will never be Ready would look as if it had just changed.
-_RESTLESS: Final = frozenset({causes.EXPORT_NOT_FOUND.reason, causes.CRD_FOREIGN.reason})
-_HELD: Final = (causes.RECREATION_ALLOWED, causes.DELETES_ALLOWED, causes.INSTANCES_IN_SYNC)
+_RESTLESS: Final = frozenset({reasons.EXPORT_NOT_FOUND.reason, reasons.CRD_FOREIGN.reason})
+_HELD: Final = (reasons.RECREATION_ALLOWED, reasons.DELETES_ALLOWED, reasons.INSTANCES_IN_SYNC)
 _ESTABLISHED: Final = "Established"
 
 
@@ -128,7 +128,7 @@ def awaits_definition(unit: UnitKey, facts: UnitFacts) -> bool:
 
 def _stale(beat: Beat, now: datetime) -> _Fault | None:
     age, limit = now - beat.time, beat.patience
-    said = durations.format_time(beat.time)
+    said = times.format_time(beat.time)
     if age > limit:
         message = f"the konnector's last heartbeat was at {said}: see whether it runs"
         return _Fault("HeartbeatTooOld", message)
@@ -184,21 +184,21 @@ def _without_export(unit: UnitKey, facts: UnitFacts) -> _Fault:
 def _told_fault(facts: UnitFacts) -> _Fault | None:
     """Return what the konnector says is wrong. InformersSynced is not asked: see mapping.md 11."""
     told = _conditions(facts.binding)
-    for needed in (causes.SECRET_VALID, causes.CONNECTED):
+    for needed in (reasons.SECRET_VALID, reasons.CONNECTED):
         found = conditions.find(told, needed)
         if found is None:
             silent = f"the konnector has not reported {needed} yet"
             return _Fault(f"{needed}Missing", silent, _made(facts.binding))
         if found.status != TRUE:
             return _fault_of(found)
-    beating = conditions.find(told, causes.HEARTBEATING)
+    beating = conditions.find(told, reasons.HEARTBEATING)
     return _fault_of(beating) if beating is not None and beating.status == FALSE else None
 
 
 def _held(facts: UnitFacts) -> Condition | None:
     """Return what the konnector holds until a person decides; the rest goes on."""
-    orphaned = conditions.find(_conditions(facts.binding), causes.INSTANCES_IN_SYNC)
-    if orphaned is not None and orphaned.reason == causes.ORPHANED.reason:
+    orphaned = conditions.find(_conditions(facts.binding), reasons.INSTANCES_IN_SYNC)
+    if orphaned is not None and orphaned.reason == reasons.ORPHANED.reason:
         return orphaned
     told = _conditions(facts.cluster_binding)
     found = (conditions.find(told, one) for one in _HELD)

@@ -23,8 +23,8 @@ from reconciler.core.kubeconfig_facts import (
     token_digest,
 )
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.core.redact import LAST_APPLIED, redact
 from reconciler.core.refs import CRD, SECRET, Kind
+from reconciler.core.secret import LAST_APPLIED, redact
 from reconciler.kube.kubeconfig import entries
 from reconciler.kube.kubeconfig.profile import server_of
 
@@ -54,7 +54,7 @@ _NESTED: Final = frozenset({dict, list})
 
 
 def observed(kind: Kind, manifest: Manifest) -> Manifest:
-    """Return an object as `core.live.Seen` holds it.
+    """Return an object as `core.live.ClusterState` holds it.
 
     What is nested deeper than `MAX_DEPTH` becomes `TOO_DEEP`: a tenant may write requests, and
     must not be able to exhaust those who walk through them.
@@ -107,7 +107,7 @@ def export_body(kind: Kind, manifest: Manifest) -> Manifest:
 
 
 def redacted(secret: Manifest) -> Manifest:
-    """Return a Secret with digests in the place of its values (`core.redact`).
+    """Return a Secret with digests in the place of its values (`core.secret.redact`).
 
     A kubeconfig becomes its facts, whatever its key. The token and the CA of a service account
     token Secret become digests that can be compared with those in kubeconfigs.

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from functools import partial
 from typing import Final, TypeAlias
 
-from reconciler.core.live import Live, Questions, Seen, Unseen, control_plane_ref_name
+from reconciler.core.live import ClusterState, Live, Questions, Unavailable, control_plane_ref_name
 from reconciler.core.refs import NAMESPACE, Kind, Ref
 from reconciler.fleet.values import AppCluster, Fleet, Mode
 from reconciler.observe import read_scope, reads, unseen
@@ -15,8 +15,8 @@ from reconciler.observe.visits import Clusters, Pace, Visit, Visits
 
 _DEFAULTS: Final = Pace()
 
-Verdict: TypeAlias = Seen | Unseen
-_Read: TypeAlias = Callable[[Visit], Awaitable[Seen]]
+Verdict: TypeAlias = ClusterState | Unavailable
+_Read: TypeAlias = Callable[[Visit], Awaitable[ClusterState]]
 
 
 async def observe(
@@ -53,7 +53,7 @@ async def observe(
         {
             name: observer.rest(name, seen, parts[name], apps)
             for name, seen in shared.items()
-            if isinstance(seen, Seen)
+            if isinstance(seen, ClusterState)
         }
     )
     asleep = {
@@ -70,7 +70,7 @@ async def observe(
             if isinstance(cluster, RemovedCluster)
         }
     )
-    lost = {name: cluster for name, cluster in sought.items() if isinstance(cluster, Unseen)}
+    lost = {name: cluster for name, cluster in sought.items() if isinstance(cluster, Unavailable)}
     return _with_those_behind(fleet, Live(planes, apps | asleep, leaving | lost), removed)
 
 
@@ -92,7 +92,7 @@ async def answer(
     asked = _by_cluster(questions)
 
     def read(name: str, verdict: Verdict) -> _Read | None:
-        if name not in asked or not isinstance(verdict, Seen):
+        if name not in asked or not isinstance(verdict, ClusterState):
             return None
         return partial(reads.answers, seen=verdict, questions=asked[name])
 
@@ -155,7 +155,7 @@ class _Observer:
     def rest(
         self,
         name: str,
-        shared: Seen,
+        shared: ClusterState,
         behind: Sequence[AppCluster],
         apps: Mapping[str, Verdict],
     ) -> Awaitable[Verdict]:
@@ -199,13 +199,13 @@ def _by_cluster(questions: Questions) -> Mapping[str, Collection[Kind | Ref]]:
 
 
 def _with_those_behind(
-    fleet: Fleet, live: Live, removed: Mapping[str, RemovedCluster | Unseen]
+    fleet: Fleet, live: Live, removed: Mapping[str, RemovedCluster | Unavailable]
 ) -> Live:
     """Return `live`, in order, where what is behind an unseen control plane is unseen."""
 
     def judged(verdict: Verdict, plane: str) -> Verdict:
         of_plane = live.control_planes[plane]
-        return verdict if isinstance(of_plane, Seen) else unseen.behind(plane, of_plane)
+        return verdict if isinstance(of_plane, ClusterState) else unseen.behind(plane, of_plane)
 
     apps = {
         name: judged(verdict, fleet.clusters[name].control_plane)

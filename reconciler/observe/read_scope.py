@@ -10,7 +10,14 @@ from typing import Final
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
-from reconciler.core.live import Live, Questions, Seen, Unseen, control_plane_ref_name, instances
+from reconciler.core.live import (
+    ClusterState,
+    Live,
+    Questions,
+    Unavailable,
+    control_plane_ref_name,
+    instances,
+)
 from reconciler.core.manifest import Manifest, labels_of, name_of, namespace_of
 from reconciler.core.refs import CRD, SECRET, Kind, Ref
 from reconciler.fleet.documents import base_model
@@ -42,7 +49,7 @@ def in_part(fleet: Fleet, chosen: Sequence[AppCluster]) -> Mapping[str, Sequence
 
 
 def spaces(
-    fleet: Fleet, cluster: str, namespaces: Sequence[Manifest], app: Seen | Unseen
+    fleet: Fleet, cluster: str, namespaces: Sequence[Manifest], app: ClusterState | Unavailable
 ) -> frozenset[str] | None:
     """Return the namespaces that a plan of one cluster may look into; None is all of them.
 
@@ -50,7 +57,7 @@ def spaces(
     is what is known of the cluster itself.
     """
     document = fleet.clusters[cluster]
-    uids = {document.identity, app.uid if isinstance(app, Seen) else ""} - {""}
+    uids = {document.identity, app.uid if isinstance(app, ClusterState) else ""} - {""}
     own = {
         name_of(namespace) for namespace in namespaces if _is_own(namespace, fleet, cluster, uids)
     }
@@ -60,7 +67,7 @@ def spaces(
     if own:
         return frozenset(own | noted)
     # mapping.md 4: what bindings that are there lead to, else a new one.
-    index = Index(cluster, app) if isinstance(app, Seen) else None
+    index = Index(cluster, app) if isinstance(app, ClusterState) else None
     if index is not None and index.blind and placement.bindings(index):
         return None
     led = _led_to(index) if index is not None else ()
@@ -106,7 +113,7 @@ def _in_use(fleet: Fleet, live: Live) -> Iterator[tuple[str, Kind]]:
     }
     for name, verdict in {**live.clusters, **live.leaving}.items():
         plane = live.control_planes.get(planes.get(name, ""))
-        if isinstance(verdict, Seen) and isinstance(plane, Seen):
+        if isinstance(verdict, ClusterState) and isinstance(plane, ClusterState):
             services = _names(plane, API_SERVICE_EXPORT) | _names(verdict, API_SERVICE_BINDING)
             for service in services & _names(verdict, CRD):
                 resource, _, group = service.partition(".")
@@ -116,12 +123,12 @@ def _in_use(fleet: Fleet, live: Live) -> Iterator[tuple[str, Kind]]:
 def _bodies(fleet: Fleet, live: Live) -> Iterator[Ref]:
     units = {key.name for key in fleet.units}
     for name, verdict in live.control_planes.items():
-        if isinstance(verdict, Seen):
+        if isinstance(verdict, ClusterState):
             for export in verdict.objects.get(API_SERVICE_EXPORT, ()):
                 if name_of(export) in units:
                     place = control_plane_ref_name(name)
                     yield Ref(place, API_SERVICE_EXPORT, namespace_of(export), name_of(export))
 
 
-def _names(seen: Seen, kind: Kind) -> set[str]:
+def _names(seen: ClusterState, kind: Kind) -> set[str]:
     return set(map(name_of, seen.objects.get(kind, ())))

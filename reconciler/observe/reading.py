@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from reconciler.core import keys
 from reconciler.core.errors import ClusterError, NotServed
-from reconciler.core.live import Address, Seen
+from reconciler.core.live import Address, ClusterState
 from reconciler.core.manifest import Manifest, identity_of, namespace_of, uid_of
 from reconciler.core.names import KUBE_SYSTEM
 from reconciler.core.refs import NAMESPACE, Kind, Ref
@@ -103,7 +103,7 @@ class Reading:
             self.waiting.remove(ref.object)
             return answer
 
-    def take(self, earlier: Seen) -> None:
+    def take(self, earlier: ClusterState) -> None:
         """Keep what was read of this cluster a moment ago."""
         self._unserved |= earlier.unserved
         for kind, items in earlier.objects.items():
@@ -124,12 +124,12 @@ class Reading:
         *,
         bindings_cluster_scoped: bool = False,
         silent: frozenset[str] = frozenset(),
-    ) -> Seen:
+    ) -> ClusterState:
         """Return all that was read. Raises NoIdentity."""
         system = self._objects[NAMESPACE].get(("", KUBE_SYSTEM))
         if system is None or not uid_of(system):
             raise NoIdentity
-        return Seen(
+        return ClusterState(
             uid=uid_of(system),
             address=address,
             objects={kind: self.of(kind) for kind in sorted(self._objects)},

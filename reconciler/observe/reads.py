@@ -19,7 +19,7 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.errors import NotServed
 from reconciler.core.heartbeat import beat_of
-from reconciler.core.live import SILENCE, Seen
+from reconciler.core.live import SILENCE, ClusterState
 from reconciler.core.manifest import (
     Manifest,
     get_bool,
@@ -56,7 +56,9 @@ _METADATA: Final = (API_SERVICE_EXPORT, CRD)
 _SECRETS: Final = (names.KUBECONFIG, names.BINDER)
 
 
-async def control_plane(visit: Visit, fleet: Fleet, name: str, *, credentials: bool) -> Seen:
+async def control_plane(
+    visit: Visit, fleet: Fleet, name: str, *, credentials: bool
+) -> ClusterState:
     """Read all of a control plane; `credentials`: also the Secrets with kubeconfigs."""
     reading = _reading(visit)
     # The first read also shows whether the cluster answers at all.
@@ -72,7 +74,7 @@ async def control_plane(visit: Visit, fleet: Fleet, name: str, *, credentials: b
     return reading.seen(visit.reached.address, silent=_silent_spaces(reading))
 
 
-async def shared_part(visit: Visit, fleet: Fleet) -> Seen:
+async def shared_part(visit: Visit, fleet: Fleet) -> ClusterState:
     """Read what a control plane holds for all clusters of a fleet, and what tells their spaces.
 
     As with `spaces`, the rights to read all are enough.
@@ -92,7 +94,9 @@ async def shared_part(visit: Visit, fleet: Fleet) -> Seen:
     return reading.seen(visit.reached.address)
 
 
-async def spaces(visit: Visit, shared: Seen, spaces: Iterable[str], *, credentials: bool) -> Seen:
+async def spaces(
+    visit: Visit, shared: ClusterState, spaces: Iterable[str], *, credentials: bool
+) -> ClusterState:
     """Read what is in some binding spaces, beside the part that was read already."""
     reading = _reading(visit)
     reading.take(shared)
@@ -104,7 +108,7 @@ async def spaces(visit: Visit, shared: Seen, spaces: Iterable[str], *, credentia
     return reading.seen(visit.reached.address, silent=_silent_spaces(reading))
 
 
-async def app_cluster(visit: Visit, fleet: Fleet, name: str, *, credentials: bool) -> Seen:
+async def app_cluster(visit: Visit, fleet: Fleet, name: str, *, credentials: bool) -> ClusterState:
     """Read an app cluster; `credentials`: also kubeconfigs of konnectors and tokens beside them."""
     reading = _reading(visit)
     bind = names.KLUTCH_NAMESPACE
@@ -127,7 +131,9 @@ async def app_cluster(visit: Visit, fleet: Fleet, name: str, *, credentials: boo
     return reading.seen(visit.reached.address, bindings_cluster_scoped=cluster_scoped)
 
 
-async def answers(visit: Visit, seen: Seen, questions: Collection[Kind | Ref]) -> Seen:
+async def answers(
+    visit: Visit, seen: ClusterState, questions: Collection[Kind | Ref]
+) -> ClusterState:
     """Read what planning asked of a cluster: how many objects of a kind, and whole exports."""
     kinds = sorted(question for question in questions if isinstance(question, Kind))
     refs = sorted(question for question in questions if isinstance(question, Ref))

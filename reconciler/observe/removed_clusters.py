@@ -10,7 +10,7 @@ from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.core import keys
-from reconciler.core.live import Seen, Unseen
+from reconciler.core.live import ClusterState, Unavailable
 from reconciler.core.manifest import annotations_of, labels_of
 from reconciler.core.refs import NAMESPACE
 from reconciler.fleet.values import Access, Fleet, PruneMode
@@ -29,9 +29,9 @@ class RemovedCluster:
 
 
 def removed_clusters(
-    fleet: Fleet, control_planes: Mapping[str, Seen | Unseen]
-) -> Mapping[str, RemovedCluster | Unseen]:
-    """Return the clusters that left, by name; Unseen where there is no one way to reach them.
+    fleet: Fleet, control_planes: Mapping[str, ClusterState | Unavailable]
+) -> Mapping[str, RemovedCluster | Unavailable]:
+    """Return the clusters that left, by name; Unavailable where there is no one way to reach them.
 
     A cluster that is released left long ago. With pruning off there are none.
     """
@@ -39,7 +39,7 @@ def removed_clusters(
         return {}
     found: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for plane, live in control_planes.items():
-        if isinstance(live, Seen):
+        if isinstance(live, ClusterState):
             for name, access in _marked(fleet, live):
                 found[name].add((plane, access))
     return {name: _removed(name, sorted(found[name])) for name in sorted(found)}
@@ -58,7 +58,7 @@ def access_of(text: str) -> Access | None:
     return None
 
 
-def _marked(fleet: Fleet, live: Seen) -> set[tuple[str, str]]:
+def _marked(fleet: Fleet, live: ClusterState) -> set[tuple[str, str]]:
     """Return (cluster, access) of every space and AppClusterBinding that lost its document."""
     return {
         (name, annotations_of(carrier).get(keys.ACCESS, ""))
@@ -71,7 +71,7 @@ def _marked(fleet: Fleet, live: Seen) -> set[tuple[str, str]]:
     }
 
 
-def _removed(name: str, ways: list[tuple[str, str]]) -> RemovedCluster | Unseen:
+def _removed(name: str, ways: list[tuple[str, str]]) -> RemovedCluster | Unavailable:
     """Spaces without the annotation say nothing; all others must agree."""
     known = [(plane, access) for plane, text in ways if (access := access_of(text)) is not None]
     texts = sorted({text for _, text in ways})

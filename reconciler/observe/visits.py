@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from reconciler.core.errors import ClusterError, ConfigError
-from reconciler.core.live import Unseen
+from reconciler.core.live import Unavailable
 from reconciler.fleet.values import Access
 from reconciler.kube.limits import one_look
 from reconciler.kube.registry import Reached
@@ -131,7 +131,7 @@ class Visits:
 
     async def control_plane(
         self, name: str, access: Access, read: Callable[[Visit], Awaitable[T]]
-    ) -> T | Unseen:
+    ) -> T | Unavailable:
         """Let `read` read a control plane."""
         return await self._visit(
             access, read, reach=lambda: self._clusters.control_plane(name), width=_PLANE_WIDTH
@@ -144,7 +144,7 @@ class Visits:
         read: Callable[[Visit], Awaitable[T]],
         *,
         control_plane: str,
-    ) -> T | Unseen:
+    ) -> T | Unavailable:
         """Let `read` read an app cluster, which may answer only so much."""
         try:
             with one_look():
@@ -167,7 +167,7 @@ class Visits:
         *,
         reach: Callable[[], Awaitable[Reached]],
         width: int,
-    ) -> T | Unseen:
+    ) -> T | Unavailable:
         reached: Reached | None = None
         waiting: list[str] = []
         try:
@@ -180,7 +180,7 @@ class Visits:
             return _verdict(error, access, reached)
 
 
-def _verdict(error: Exception, access: Access, reached: Reached | None) -> Unseen:
+def _verdict(error: Exception, access: Access, reached: Reached | None) -> Unavailable:
     address = reached.address if reached else None
     match error:
         case ConfigError():

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import pydantic
 
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 from reconciler.core.refs import CLUSTER_ROLE
 from reconciler.core.typed_json import JSONObject
 from reconciler.fleet.values import UnitKey

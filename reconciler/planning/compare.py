@@ -12,6 +12,7 @@ from reconciler.core.defaults import with_defaults
 from reconciler.core.diff import FieldChange, field_changes
 from reconciler.core.manifest import (
     JSON,
+    KNOWN_AFTER_APPLY,
     Manifest,
     covers,
     digest,
@@ -23,7 +24,6 @@ from reconciler.core.manifest import (
 from reconciler.core.normalize import normalize
 from reconciler.core.patches import pointer
 from reconciler.core.server_side_apply import unstated
-from reconciler.core.unknown import KNOWN_AFTER_APPLY
 from reconciler.fleet.values import Fleet
 from reconciler.fleet.wanted import Wanted
 from reconciler.planning.changes import Change

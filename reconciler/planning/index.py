@@ -9,7 +9,7 @@ from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.kubeconfig_facts import as_value, noted
-from reconciler.core.live import Seen
+from reconciler.core.live import ClusterState
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -29,7 +29,7 @@ _CARRIERS: Final = (CLUSTER_BINDING, APP_CLUSTER_BINDING, API_SERVICE_BINDING)
 class Index:
     """One seen cluster. `name` is its `Ref.cluster`."""
 
-    def __init__(self, name: str, seen: Seen) -> None:
+    def __init__(self, name: str, seen: ClusterState) -> None:
         self.name = name
         self.seen = seen
         self._by_name: dict[Kind, dict[tuple[str, str], Manifest]] = {}

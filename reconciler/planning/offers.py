@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.core.live import Seen
+from reconciler.core.live import ClusterState
 from reconciler.core.manifest import Manifest, get_maps, get_text, name_of, namespace_of
 from reconciler.core.normalize import normalize_claim
 from reconciler.core.refs import CRD, Ref
@@ -25,7 +25,7 @@ class Offer:
     bodies: frozenset[Ref] = field(default_factory=frozenset)
 
 
-def counted(plane: ControlPlane, seen: Seen) -> Seen:
+def counted(plane: ControlPlane, seen: ClusterState) -> ClusterState:
     """Return what was seen of a control plane with only the templates that count.
 
     In a namespace that is not named, anybody with rights there could offer claims of his own.

@@ -17,11 +17,18 @@ from pydantic import TypeAdapter
 from reconciler.core import typed_json
 from reconciler.core.diff import FieldChange
 from reconciler.core.errors import ConfigError
-from reconciler.core.manifest import JSON, Manifest, canonical, digest, get_map, get_maps
-from reconciler.core.origin import Origin
-from reconciler.core.redact import LAST_APPLIED
+from reconciler.core.manifest import (
+    JSON,
+    KNOWN_AFTER_APPLY,
+    Manifest,
+    canonical,
+    digest,
+    get_map,
+    get_maps,
+)
+from reconciler.core.problems import Origin
 from reconciler.core.refs import SECRET, Ref
-from reconciler.core.unknown import KNOWN_AFTER_APPLY
+from reconciler.core.secret import LAST_APPLIED
 from reconciler.fleet.values import UnitKey
 from reconciler.planning.changes import Action, Change, Plan, Step
 

@@ -7,7 +7,14 @@ that was not seen completely is ever released, replaced or deleted.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.core.live import Live, Questions, Seen, Unseen, control_plane_ref_name, instances
+from reconciler.core.live import (
+    ClusterState,
+    Live,
+    Questions,
+    Unavailable,
+    control_plane_ref_name,
+    instances,
+)
 from reconciler.core.refs import CRD, NAMESPACE, Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import (
@@ -115,7 +122,7 @@ def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
     planes = {
         name: Index(control_plane_ref_name(name), offers.counted(fleet.control_planes[name], seen))
         for name, seen in live.control_planes.items()
-        if isinstance(seen, Seen) and name in fleet.control_planes
+        if isinstance(seen, ClusterState) and name in fleet.control_planes
     }
     names = sorted(name for name in fleet.clusters if only is None or name in only)
     draft.unseen += _unseen(fleet, live, names)
@@ -134,7 +141,7 @@ def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
         else:
             _site(draft, cluster, found, wanted)
     for name, seen in sorted(prune_clusters.removed(fleet, live).items()):
-        if isinstance(seen, Seen) and (only is None or name in only):
+        if isinstance(seen, ClusterState) and (only is None or name in only):
             _leave(draft, fleet, live, Index(name, seen), planes)
     return draft
 
@@ -302,7 +309,7 @@ def _unseen(fleet: Fleet, live: Live, names: Sequence[str]) -> Iterator[UnseenCl
 
     What is not in `live` at all, as in a snapshot older than the files, was not read either.
     """
-    absent = Unseen("it was not read", "Take a snapshot with the files as they are now")
+    absent = Unavailable("it was not read", "Take a snapshot with the files as they are now")
     awake = [name for name in names if fleet.clusters[name].suspended is None]
     needed = {fleet.clusters[name].control_plane for name in awake} | live.control_planes.keys()
     planes = [
@@ -310,5 +317,5 @@ def _unseen(fleet: Fleet, live: Live, names: Sequence[str]) -> Iterator[UnseenCl
     ]
     clusters = [(name, live.clusters.get(name, absent)) for name in awake]
     for name, seen in (*planes, *clusters, *prune_clusters.removed(fleet, live).items()):
-        if isinstance(seen, Unseen):
+        if isinstance(seen, Unavailable):
             yield UnseenCluster(name, seen.reason, seen.remedy)

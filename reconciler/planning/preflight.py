@@ -13,7 +13,7 @@ from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys, names
-from reconciler.core.live import Live, Seen
+from reconciler.core.live import ClusterState, Live
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -45,7 +45,7 @@ def preflights(
     for name in wanted:
         cluster, seen = fleet.clusters[name], live.clusters.get(name)
         plane = planes.get(cluster.control_plane)
-        if cluster.suspended is not None or not isinstance(seen, Seen) or plane is None:
+        if cluster.suspended is not None or not isinstance(seen, ClusterState) or plane is None:
             continue
         found[name] = renamed or _preflight(fleet, cluster, plane, Index(name, seen), homes)
     if renamed is None:
@@ -94,7 +94,7 @@ def _cluster_of(fleet: Fleet, live: Live, carrier: Manifest) -> AppCluster | Non
     if cluster is None or keys.RELEASED in annotations_of(carrier) or is_deleting(carrier):
         return None
     seen = live.clusters.get(cluster.name)
-    if not isinstance(seen, Seen) or placement.recorded(carrier) != seen.uid:
+    if not isinstance(seen, ClusterState) or placement.recorded(carrier) != seen.uid:
         return None
     return None if cluster.adopt == names.direct_space(fleet.name, cluster.name) else cluster
 
@@ -292,7 +292,7 @@ def _twins(fleet: Fleet, live: Live, found: Mapping[str, Preflight]) -> dict[str
     by_uid: dict[str, set[str]] = defaultdict(set)
     for name, cluster in fleet.clusters.items():
         seen = live.clusters.get(name)
-        uid = seen.uid if isinstance(seen, Seen) else cluster.identity
+        uid = seen.uid if isinstance(seen, ClusterState) else cluster.identity
         if uid:
             by_uid[uid].add(name)
     refused: dict[str, Preflight] = {}

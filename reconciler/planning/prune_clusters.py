@@ -11,7 +11,7 @@ from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys, names
-from reconciler.core.live import Live, Seen, Unseen
+from reconciler.core.live import ClusterState, Live, Unavailable
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -68,7 +68,7 @@ class ClusterPrune:
     obstacle: str = ""
 
 
-def removed(fleet: Fleet, live: Live) -> dict[str, Seen | Unseen]:
+def removed(fleet: Fleet, live: Live) -> dict[str, ClusterState | Unavailable]:
     """Return the clusters that left, by name: those that were looked for, and no document names.
 
     None with pruning off. A snapshot may be older than the files, so it may hold others as
@@ -81,7 +81,7 @@ def removed(fleet: Fleet, live: Live) -> dict[str, Seen | Unseen]:
         name: seen
         for name, seen in found.items()
         if name not in fleet.clusters
-        and (isinstance(seen, Seen) or not _renamed(live, fleet, name))
+        and (isinstance(seen, ClusterState) or not _renamed(live, fleet, name))
     }
 
 
@@ -158,19 +158,19 @@ def _homes(fleet: Fleet, live: Live, name: str) -> set[str]:
 
 def _uids(fleet: Fleet, live: Live) -> frozenset[str]:
     """Return the identities of the clusters in the files, as far as they are known."""
-    seen = {one.uid for name, one in _documented(fleet, live) if isinstance(one, Seen)}
+    seen = {one.uid for name, one in _documented(fleet, live) if isinstance(one, ClusterState)}
     return frozenset(seen | {one.identity for one in fleet.clusters.values() if one.identity})
 
 
-def _documented(fleet: Fleet, live: Live) -> Iterator[tuple[str, Seen | Unseen]]:
+def _documented(fleet: Fleet, live: Live) -> Iterator[tuple[str, ClusterState | Unavailable]]:
     for name in sorted(fleet.clusters):
-        yield name, live.clusters.get(name, Unseen("it was not read"))
+        yield name, live.clusters.get(name, Unavailable("it was not read"))
 
 
 def _carriers(fleet: Fleet, live: Live) -> Iterator[tuple[str, Manifest]]:
     """Yield our spaces and AppClusterBindings, with the identity of their control plane."""
     for seen in live.control_planes.values():
-        if isinstance(seen, Unseen):
+        if isinstance(seen, Unavailable):
             continue
         for kind in (NAMESPACE, APP_CLUSTER_BINDING):
             for one in seen.objects.get(kind, ()):
@@ -183,7 +183,7 @@ def _unread(fleet: Fleet, live: Live, uid: str) -> str:
     at_home = {labels_of(one).get(keys.CLUSTER) for _, one in _carriers(fleet, live)}
     for name, seen in _documented(fleet, live):
         identity = fleet.clusters[name].identity
-        if isinstance(seen, Unseen) and name not in at_home and identity in ("", uid):
+        if isinstance(seen, Unavailable) and name not in at_home and identity in ("", uid):
             return name
     return ""
 

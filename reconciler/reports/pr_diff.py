@@ -12,8 +12,8 @@ from pydantic.alias_generators import to_camel
 
 from reconciler.core.diff import FieldChange
 from reconciler.core.manifest import JSON, Manifest, canonical, digest
-from reconciler.core.origin import Origin
 from reconciler.core.patches import pointer
+from reconciler.core.problems import Origin
 from reconciler.fleet import common_manifests
 from reconciler.fleet.documents.base_model import StrictModel
 from reconciler.fleet.documents.models import FleetDocument

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.blueprints.binding import parameters_digest
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 from reconciler.fleet import policies, reference_index
 from reconciler.fleet.bindings import ResolvedBinding
 from reconciler.fleet.documents.models import PolicyDocument

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core.live import Live, Seen, control_plane_ref_name
+from reconciler.core.live import ClusterState, Live, control_plane_ref_name
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import SECRET
 from reconciler.fleet.values import Fleet, Mode, UnitKey
@@ -43,7 +43,7 @@ def preflights(
     planes = {
         name: Index(control_plane_ref_name(name), seen)
         for name, seen in live.control_planes.items()
-        if isinstance(seen, Seen) and name in fleet.control_planes
+        if isinstance(seen, ClusterState) and name in fleet.control_planes
     }
     names = sorted(name for name in fleet.clusters if only is None or name in only)
     return preflight.preflights(fleet, live, planes, names)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from reconciler.core.errors import ConfigError
-from reconciler.core.tree import Tree
+from reconciler.core.snapshot import Snapshot
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.source import gather
 from reconciler.source.gather import EntryType, Unreadable
@@ -22,7 +22,7 @@ from reconciler.source.gather import EntryType, Unreadable
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-def read(path: Path, *, check_owner: bool = True, whole: bool = False) -> Tree:
+def read(path: Path, *, check_owner: bool = True, whole: bool = False) -> Snapshot:
     """Return the fleet in a folder, or that whose first file is `path`.
 
     Its revision is the commit at HEAD of the Git work tree it is in, with "+dirty" if the fleet
@@ -51,7 +51,7 @@ def read(path: Path, *, check_owner: bool = True, whole: bool = False) -> Tree:
         folder, revision = git.work_tree(top, gathered, check_owner=check_owner)
         if whole:
             git.check_whole(top, gathered, check_owner=check_owner)
-    return Tree(gathered.files, revision, entry, gathered.unread, folder)
+    return Snapshot(gathered.files, revision, entry, gathered.unread, folder)
 
 
 def _in_git(folder: Path) -> bool:

@@ -17,7 +17,7 @@ import watchfiles
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import digest
-from reconciler.core.tree import Tree
+from reconciler.core.snapshot import Snapshot
 from reconciler.source import folder
 
 _QUIET: Final = 0.3  # seconds in which nothing may change
@@ -31,7 +31,7 @@ class SourceState:
     """The files as they are now. `mark` is not "", and another one wherever they differ."""
 
     mark: str
-    tree: Tree
+    snapshot: Snapshot
 
 
 class Source(Protocol):
@@ -102,10 +102,10 @@ class Folder:
             found = again
 
     async def _read(self) -> SourceState:
-        tree = await asyncio.to_thread(
+        snapshot = await asyncio.to_thread(
             folder.read, self._path, check_owner=self._check_owner, whole=True
         )
-        return SourceState(mark_of(tree), tree)
+        return SourceState(mark_of(snapshot), snapshot)
 
     async def _listen(self) -> None:
         """Note news for as long as the task lives, whatever becomes of the folder."""
@@ -131,13 +131,15 @@ class Folder:
                 return
 
 
-def mark_of(tree: Tree) -> str:
+def mark_of(snapshot: Snapshot) -> str:
     """Return what tells these files from all others."""
     return digest(
         {
-            "files": {path: hashlib.sha256(text).hexdigest() for path, text in tree.files.items()},
-            "unread": {path: str(problem) for path, problem in tree.unread.items()},
-            "place": [tree.entry, tree.folder, tree.revision],
+            "files": {
+                path: hashlib.sha256(text).hexdigest() for path, text in snapshot.files.items()
+            },
+            "unread": {path: str(problem) for path, problem in snapshot.unread.items()},
+            "place": [snapshot.entry, snapshot.folder, snapshot.revision],
         }
     )
 
@@ -166,5 +168,5 @@ class GitRef:
         commit = git.commit_at(self._path, self._ref, check_owner=self._check_owner)
         if commit == known:
             return None
-        tree = git.read_at(self._path, commit, check_owner=self._check_owner)
-        return SourceState(commit, tree)
+        snapshot = git.read_at(self._path, commit, check_owner=self._check_owner)
+        return SourceState(commit, snapshot)

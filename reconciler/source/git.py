@@ -15,7 +15,7 @@ import pygit2
 from pygit2.enums import FileMode
 
 from reconciler.core.errors import ConfigError, HostError
-from reconciler.core.tree import Tree
+from reconciler.core.snapshot import Snapshot
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet import globs
 from reconciler.source import gather
@@ -37,18 +37,18 @@ _TYPES: Final = {
 
 def read(
     repository: Path, ref: str, *, folder: str = "", entry: str = "", check_owner: bool = True
-) -> Tree:
+) -> Snapshot:
     """Return the fleet in a commit of the repository that `repository` is, or is in.
 
     `ref` is HEAD, the full name of a branch, tag or remote branch with or without its
-    `refs/.../`, or a whole commit id. `folder` and `entry` are as in `Tree`. Raises
+    `refs/.../`, or a whole commit id. `folder` and `entry` are as in `Snapshot`. Raises
     InvalidRepository, ConfigError for a repository or ref that cannot be used, and HostError.
     """
     opened = _opened(repository, check_owner=check_owner)
     return _read(opened, _commit(opened, ref), folder, entry)
 
 
-def read_at(path: Path, ref: str, *, check_owner: bool = True) -> Tree:
+def read_at(path: Path, ref: str, *, check_owner: bool = True) -> Snapshot:
     """Return the fleet that a path means, as it is in a commit of the repository it lies in.
 
     `path` is a folder or first file as in `folder.read`; it need not be there now, only in the
@@ -76,11 +76,11 @@ def _existing(path: Path) -> Path:
     return next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
 
 
-def _read(opened: pygit2.Repository, commit: pygit2.Commit, folder: str, entry: str) -> Tree:
+def _read(opened: pygit2.Repository, commit: pygit2.Commit, folder: str, entry: str) -> Snapshot:
     store = _Commit(opened, _subfolder(opened, commit, folder))
     name = entry or gather.find_entry(store)
     found = gather.gather(store, name)
-    return Tree(found.files, str(commit.id), name, found.unread, folder)
+    return Snapshot(found.files, str(commit.id), name, found.unread, folder)
 
 
 def _inside(opened: pygit2.Repository, there: Path, path: Path) -> str:
@@ -106,7 +106,7 @@ def _is_file(opened: pygit2.Repository, commit: pygit2.Commit, path: str) -> boo
 def work_tree(top: Path, gathered: Gathered, *, check_owner: bool) -> tuple[str, str]:
     """Return where `top` lies in its Git work tree, and the revision of the gathered files.
 
-    Both are as in `Tree`, and "" without a repository. Raises ConfigError and HostError.
+    Both are as in `Snapshot`, and "" without a repository. Raises ConfigError and HostError.
     """
     repository = _open(top, check_owner=check_owner)
     if repository is None or repository.workdir is None or repository.head_is_unborn:

@@ -106,7 +106,7 @@ class Watch:
 
     def _take(self, found: SourceState) -> Sequence[Problem]:
         """Take what was read as what is wanted from now on, if it is of use."""
-        fleet, problems = load(found.tree, self._cache)
+        fleet, problems = load(found.snapshot, self._cache)
         self._mark = found.mark
         self._unusable = InvalidRepository(problems) if fleet is None else None
         if fleet is not None:

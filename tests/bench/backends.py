@@ -27,7 +27,7 @@ from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.blueprints import space as spaces_of
 from reconciler.blueprints.binding import Resource, export_request
 from reconciler.blueprints.objects import UNMARKED, build
-from reconciler.core import causes, conditions, names
+from reconciler.core import conditions, names, reasons
 from reconciler.core.manifest import Manifest, get_list, get_text, name_of, ref_of, uid_of
 from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SERVICE_ACCOUNT, Kind
 from reconciler.kube.client import KubeCluster
@@ -244,5 +244,5 @@ def _is_of_space(role: Manifest) -> bool:
 
 def _is_synced(export: Manifest) -> bool:
     held = conditions.parse(get_list(export, "status", "conditions"))
-    found = conditions.find(held, causes.PROVIDER_IN_SYNC)
+    found = conditions.find(held, reasons.PROVIDER_IN_SYNC)
     return found is not None and found.status == conditions.TRUE

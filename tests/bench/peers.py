@@ -13,8 +13,8 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
-from reconciler.core.durations import format_time
 from reconciler.core.refs import CRD, SECRET, Kind
+from reconciler.core.times import format_time
 from tests.bench import store as stores
 from tests.bench.large_fleet import CONTROL_PLANE
 from tests.bench.store import Object, Store, condition

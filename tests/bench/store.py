@@ -16,8 +16,8 @@ from uuid import UUID
 import jsonpatch
 import orjson
 
-from reconciler.core.durations import format_time
 from reconciler.core.refs import CRD, NAMESPACE, Kind
+from reconciler.core.times import format_time
 from tests.bench.stand_in import State
 
 Object = dict[str, Any]

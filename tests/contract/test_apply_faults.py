@@ -16,10 +16,10 @@ from reconciler.apply import Status, WriteFence
 from reconciler.apply.outcomes import GOOD
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
-from reconciler.core.durations import format_time
 from reconciler.core.errors import Forbidden, Locked
 from reconciler.core.manifest import annotations_of, get_text, is_deleting, strip_server_fields
 from reconciler.core.refs import CRD, EVENT, LEASE, NAMESPACE, SECRET, Ref
+from reconciler.core.times import format_time
 from reconciler.fleet.values import Mode
 from reconciler.kube.cluster import Propagation
 from tests.support.apply_runs import WHATEVER, Deeds, Runs, inhabit, remove, staged

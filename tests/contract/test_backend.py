@@ -27,7 +27,6 @@ from reconciler.core.manifest import (
     put,
     uid_of,
 )
-from reconciler.core.moments import created, moment
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CRD,
@@ -36,6 +35,7 @@ from reconciler.core.refs import (
     ROLE_BINDING,
     SECRET,
 )
+from reconciler.core.times import created, moment
 from tests.support.backend import backend, idle
 from tests.support.backend_stories import StandingClock
 from tests.support.bound_scenes import (

@@ -13,9 +13,9 @@ from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys
-from reconciler.core.durations import parse_time
 from reconciler.core.manifest import Manifest, get, get_text, put, uid_of
 from reconciler.core.refs import CRD, SECRET, Ref
+from reconciler.core.times import parse_time
 from tests.support.bound_scenes import (
     BIND,
     MANAGER,

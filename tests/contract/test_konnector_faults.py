@@ -22,9 +22,9 @@ from konnector.decisions.cluster_binding import PULSE
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
-from reconciler.core.durations import parse_time
 from reconciler.core.manifest import annotations_of, get_text, name_of, ref_of
 from reconciler.core.refs import SECRET, Ref
+from reconciler.core.times import parse_time
 from tests.support.apply_runs import Deeds
 from tests.support.bound_scenes import (
     ACCEPTED,

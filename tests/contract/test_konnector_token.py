@@ -15,9 +15,9 @@ from bind.settings import Settings
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import build
 from reconciler.core import names
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import CLUSTER_ROLE, NAMESPACE, SECRET
+from reconciler.core.times import format_time
 from tests.support.backend import backend
 from tests.support.eventually import eventually
 from tests.support.konnector_rights import COPY, Konnector, Question, forbidden, needed

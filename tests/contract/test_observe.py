@@ -14,7 +14,14 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, livefile, names
 from reconciler.core.kubeconfig_facts import facts_of, service_account_facts_of
-from reconciler.core.live import Live, Questions, Seen, Unseen, control_plane_ref_name, instances
+from reconciler.core.live import (
+    ClusterState,
+    Live,
+    Questions,
+    Unavailable,
+    control_plane_ref_name,
+    instances,
+)
 from reconciler.core.manifest import (
     Manifest,
     get,
@@ -203,7 +210,7 @@ async def test_only_what_is_chosen_is_read(
 
     assert sorted(live.control_planes) == planes
     assert list(live.clusters) == ["shop"]
-    assert isinstance(live.clusters["shop"], Seen)
+    assert isinstance(live.clusters["shop"], ClusterState)
 
 
 async def test_a_konnector_that_we_deploy_is_read_with_its_rights(
@@ -268,7 +275,7 @@ async def test_instances_that_nobody_can_count_are_not_taken_for_none(
     live = await ask(fleet, control_plane, Questions(in_use=frozenset({("shop", kind)})))
 
     verdict = live.clusters["shop"]
-    assert isinstance(verdict, Unseen)
+    assert isinstance(verdict, Unavailable)
     assert "serves no version" in verdict.reason
 
 

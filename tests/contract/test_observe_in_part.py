@@ -10,7 +10,7 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
-from reconciler.core.live import Live, Seen, Unseen
+from reconciler.core.live import ClusterState, Live, Unavailable
 from reconciler.core.manifest import name_of, namespace_of
 from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind
 from reconciler.fleet.values import Fleet, Mode
@@ -73,13 +73,13 @@ async def scene(fleet: Fleet, on_plane: Hand, in_app: Hand, namespace: str) -> S
     return Scene(both, on_plane.live, own, beside)
 
 
-def spaces_of(seen: Seen, kind: Kind) -> set[str]:
+def spaces_of(seen: ClusterState, kind: Kind) -> set[str]:
     return {namespace_of(one) for one in seen.objects[kind]}
 
 
-def plane_of(live: Live) -> Seen:
+def plane_of(live: Live) -> ClusterState:
     verdict = live.control_planes["eu"]
-    assert isinstance(verdict, Seen), verdict
+    assert isinstance(verdict, ClusterState), verdict
     return verdict
 
 
@@ -114,9 +114,9 @@ async def test_what_concerns_others_is_not_asked_for(scene: Scene) -> None:
             faults.add(
                 on("list", cluster="control-plane/eu", kind=kind, namespace=elsewhere), forbidden()
             )
-    assert isinstance((await scene.look(faults)).control_planes["eu"], Seen)
+    assert isinstance((await scene.look(faults)).control_planes["eu"], ClusterState)
     whole = await scene.look(faults, in_part=False)
-    assert isinstance(whole.control_planes["eu"], Unseen)
+    assert isinstance(whole.control_planes["eu"], Unavailable)
 
 
 FIRST = (NAMESPACE, APP_CLUSTER_BINDING, API_SERVICE_BINDING)
@@ -128,9 +128,9 @@ async def test_a_read_that_fails_makes_all_of_it_unseen(scene: Scene, kind: Kind
     faults.add(on("list", cluster="control-plane/eu", kind=kind), forbidden())
     live = await scene.look(faults)
     verdict, behind = live.control_planes["eu"], live.clusters["shop"]
-    assert isinstance(verdict, Unseen)
+    assert isinstance(verdict, Unavailable)
     assert f"list {kind.resource}" in verdict.remedy
-    assert isinstance(behind, Unseen)
+    assert isinstance(behind, Unavailable)
     assert "control plane eu is unseen" in behind.reason
 
 
@@ -139,7 +139,7 @@ async def test_a_cluster_that_was_not_read_costs_its_control_plane_nothing(scene
     faults.add(on("list", cluster="shop", kind=SECRET, namespace=BIND), forbidden())
     live = await scene.look(faults)
     assert spaces_of(plane_of(live), API_SERVICE_EXPORT) == {scene.own}
-    assert isinstance(live.clusters["shop"], Unseen)
+    assert isinstance(live.clusters["shop"], Unavailable)
 
 
 async def test_in_mode_app_cluster_binding_all_is_read(scene: Scene) -> None:

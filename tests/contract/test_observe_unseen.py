@@ -15,7 +15,7 @@ from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys
 from reconciler.core.errors import AlreadyExists
-from reconciler.core.live import Seen, Unseen
+from reconciler.core.live import ClusterState, Unavailable
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -78,14 +78,14 @@ async def test_one_forbidden_kind_makes_a_control_plane_unseen_and_all_behind_it
     live = await seen_by(fleet, file, control_plane.kubeconfig)
 
     verdict = live.control_planes["eu"]
-    assert isinstance(verdict, Unseen)
+    assert isinstance(verdict, Unavailable)
     assert "list CustomResourceDefinition list" in verdict.reason
     assert "forbidden" in verdict.reason
     assert verdict.remedy == (
         "Grant the user of context/robot: list customresourcedefinitions.apiextensions.k8s.io"
     )
     behind = live.clusters["shop"]
-    assert isinstance(behind, Unseen)
+    assert isinstance(behind, Unavailable)
     assert behind.reason.startswith("its control plane eu is unseen: list CustomResource")
 
 
@@ -152,7 +152,7 @@ async def test_a_cluster_that_hangs_is_unseen_and_the_others_are_seen(
             fleet, file, control_plane.kubeconfig, pace=Pace(parallelism=1, timeout=12)
         )
 
-    assert live.clusters["a-first"] == Unseen(
+    assert live.clusters["a-first"] == Unavailable(
         "not read completely in 12 s: no answer yet to Namespace kube-system",
         "Find out why the API server answers so slowly, or raise --timeout",
     )
@@ -173,7 +173,7 @@ async def test_a_cluster_that_refuses_is_unseen(
         live = await seen_by(fleet, file, control_plane.kubeconfig)
 
     verdict = live.clusters["shop"]
-    assert isinstance(verdict, Unseen)
+    assert isinstance(verdict, Unavailable)
     assert verdict.reason.startswith("get Namespace kube-system: no connection")
     assert verdict.remedy == f"Check that {line.url} runs, and that it can be reached from here"
     assert the_plane(live).uid
@@ -188,7 +188,7 @@ async def test_a_context_that_does_not_exist_harms_no_other_cluster(
     live = await seen_by(fleet, control_plane.kubeconfig)
 
     verdict = live.clusters["lost"]
-    assert isinstance(verdict, Unseen)
+    assert isinstance(verdict, Unavailable)
     assert "context/nowhere" in verdict.reason
     assert "does not exist" in verdict.reason
     assert verdict.remedy
@@ -202,7 +202,7 @@ async def test_a_suspended_cluster_is_left_alone(fleet: Fleet, control_plane: Li
     live = await seen_by(fleet, control_plane.kubeconfig)
 
     verdict = live.clusters["shop"]
-    assert isinstance(verdict, Unseen)
+    assert isinstance(verdict, Unavailable)
     assert verdict.reason == "suspended: moving"
 
 
@@ -232,7 +232,7 @@ async def test_a_defect_in_one_reader_harms_no_other_cluster(
         live = await observe(fleet, clusters, credentials=True)
 
     verdict = live.clusters["broken"]
-    assert isinstance(verdict, Unseen)
+    assert isinstance(verdict, Unavailable)
     assert "KeyError" in verdict.reason
     assert CANARY not in repr(live)
     assert the_app(live).uid
@@ -258,7 +258,7 @@ async def test_an_app_cluster_is_reached_by_a_secret_on_its_control_plane(
     live = await seen_by(replace(fleet, clusters=clusters), control_plane.kubeconfig)
 
     assert the_app(live).address.server == app_cluster.connection.server
-    reasons = [v.reason for v in live.clusters.values() if isinstance(v, Unseen)]
+    reasons = [v.reason for v in live.clusters.values() if isinstance(v, Unavailable)]
     assert [
         f"Secret {BIND}/absent does not exist" in reasons[0],
         "no key 'other'" in reasons[1],
@@ -294,7 +294,7 @@ async def test_clusters_that_left_are_found_by_our_labels(
 
     assert list(live.leaving) == ["garbled", "gone", "untold"]
     gone = live.leaving["gone"]
-    assert isinstance(gone, Seen)
+    assert isinstance(gone, ClusterState)
     assert gone.uid == the_app(live).uid
     assert CLUSTER_ROLE in gone.objects
     assert "nothing says how to reach it" in getattr(live.leaving["untold"], "reason", "")

@@ -7,7 +7,7 @@ import pytest
 from klutchctl.sandbox.services import manifests
 from klutchctl.sandbox.services.suite import Written
 from reconciler.core.errors import HostError
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 from reconciler.core.refs import CONFIG_MAP, EVENT, Kind, Ref
 
 

@@ -12,7 +12,7 @@ import yaml
 from klutchctl.main import run
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.core import livefile, names
-from reconciler.core.live import Seen, instances
+from reconciler.core.live import ClusterState, instances
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import CRD, SECRET, Kind
 from tests.support.clusters import LiveCluster
@@ -109,8 +109,8 @@ async def test_a_snapshot_holds_all_that_a_plan_may_ask_and_no_secret(  # noqa: 
         assert hidden.encode() not in content
     live = livefile.parse(content, str(out))
     plane, app = live.control_planes["eu"], live.clusters["shop"]
-    assert isinstance(plane, Seen)
-    assert isinstance(app, Seen)
+    assert isinstance(plane, ClusterState)
+    assert isinstance(app, ClusterState)
     assert app.in_use[instances(group, resource)] == 1
     bodies = {name_of(body): body for body in plane.bodies.values() if body is not None}
     assert list(bodies) == [service]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core.diff import FieldChange
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.planning.changes import (

@@ -7,7 +7,7 @@ import pytest
 
 from klutchctl.sandbox import state
 from reconciler.core.problems import Severity
-from reconciler.core.tree import Tree
+from reconciler.core.snapshot import Snapshot
 from reconciler.fleet.compile import desired
 from reconciler.fleet.load import load
 from reconciler.source import folder
@@ -69,7 +69,7 @@ def test_control_planes_name_no_endpoint_so_that_a_sandbox_can_stand_in(fleet):
 def test_a_service_outside_the_policy_is_denied_as_the_readme_says(tree):
     path = "bindings/team-b/analytics.yaml"
     changed = tree.files[path].replace(b"template: credentials", b"template: backup")
-    fleet, problems = load(Tree({**tree.files, path: changed}, revision=""))
+    fleet, problems = load(Snapshot({**tree.files, path: changed}, revision=""))
     assert fleet is None
     assert [one.severity for one in problems] == [Severity.DENIED]
 

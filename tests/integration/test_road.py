@@ -29,10 +29,10 @@ from klutchctl.sandbox import lifecycle, processes
 from klutchctl.sandbox.layout import named
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.core import keys
-from reconciler.core.durations import format_time
 from reconciler.core.heartbeat import beat_of
 from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
 from reconciler.core.refs import SECRET, Kind, Ref
+from reconciler.core.times import format_time
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Preconditions, Propagation
 from tests.demo import developer

@@ -26,7 +26,6 @@ from reconciler.core.conditions import (
     summary,
 )
 from reconciler.core.defaults import with_defaults
-from reconciler.core.durations import format_duration, format_time, parse_duration, parse_time
 from reconciler.core.field_set import (
     created_to_applied,
     difference,
@@ -38,11 +37,10 @@ from reconciler.core.field_set import (
     union,
 )
 from reconciler.core.manifest import canonical, covers, digest, drop, get, put
-from reconciler.core.normalize import normalize
-from reconciler.core.quantities import canonical_quantity
-from reconciler.core.redact import redact
-from reconciler.core.secret import HIDDEN, scrub
+from reconciler.core.normalize import canonical_quantity, normalize
+from reconciler.core.secret import HIDDEN, redact, scrub
 from reconciler.core.server_side_apply import unstated
+from reconciler.core.times import format_duration, format_time, parse_duration, parse_time
 
 # A deadline would test the machine.
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reconciler.core.tree import Tree
+from reconciler.core.snapshot import Snapshot
 from reconciler.fleet.globs import Patterns
 from reconciler.fleet.load import load
 from reconciler.fleet.wording import CODES
@@ -89,7 +89,7 @@ def test_a_changed_byte_never_breaks_the_loader(name, data):
     content = bytearray(files[path])
     if content:
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    assert is_told(load(Tree({**files, path: bytes(content)}, ""))[1])
+    assert is_told(load(Snapshot({**files, path: bytes(content)}, ""))[1])
 
 
 @given(st.sampled_from(["value", "label", "parameter", "endpoint", "image", "ca"]), st.data())
@@ -117,14 +117,14 @@ def test_no_value_is_quoted(place, data):
 def test_the_order_of_files_does_not_matter(order):
     files = list(tree({"policies/p.yaml": POLICY}).files.items())
     order.shuffle(files)
-    assert load(Tree(dict(files), "")) == load(tree({"policies/p.yaml": POLICY}))
+    assert load(Snapshot(dict(files), "")) == load(tree({"policies/p.yaml": POLICY}))
 
 
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_documents_changes_only_places(order):
     texts = [text for path, text in GOOD.items() if path != "fleet.yaml"]
     order.shuffle(texts)
-    fleet, problems = load(Tree({"fleet.yaml": "---\n".join([FLEET, *texts]).encode()}, ""))
+    fleet, problems = load(Snapshot({"fleet.yaml": "---\n".join([FLEET, *texts]).encode()}, ""))
     assert problems == ()
     assert fleet is not None
     assert placeless(fleet) == placeless(load(tree())[0])

@@ -21,7 +21,6 @@ from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import keys, names
-from reconciler.core.durations import format_time
 from reconciler.core.errors import Missing
 from reconciler.core.live import Address
 from reconciler.core.manifest import (
@@ -33,6 +32,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
+from reconciler.core.times import format_time
 from reconciler.kube.cluster import Preconditions, Propagation
 from tests.support.clusters import LiveCluster
 from tests.support.forward_clock import ForwardClock

@@ -9,8 +9,8 @@ from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core.durations import format_time
 from reconciler.core.refs import CRD, Kind, Ref
+from reconciler.core.times import format_time
 from reconciler.fleet.values import UnitKey
 from tests.support.observing import BIND, Hand, established
 from tests.support.wire_objects import MANAGER

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from reconciler.core.tree import Tree
+from reconciler.core.snapshot import Snapshot
 
 API: Final = "apiVersion: fleet.klutchctl.dev/v1alpha1\n"
 
@@ -52,10 +52,10 @@ GOOD: Final[Mapping[str, str]] = {
 }
 
 
-def tree(changes: Mapping[str, str | bytes | None] = {}, /) -> Tree:
+def tree(changes: Mapping[str, str | bytes | None] = {}, /) -> Snapshot:
     """Return the good repository with some files different, more, or (None) absent."""
     texts = {**GOOD, **changes}
-    return Tree(
+    return Snapshot(
         {
             path: text.encode() if isinstance(text, str) else text
             for path, text in texts.items()

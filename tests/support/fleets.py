@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 from reconciler.fleet.values import (
     Access,
     AppCluster,

@@ -9,7 +9,7 @@ from bind.settings import Settings
 from konnector.program import Konnector
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
-from reconciler.core import causes
+from reconciler.core import reasons
 from reconciler.core.errors import AlreadyExists, Unreachable
 from reconciler.core.manifest import Manifest, annotations_of, get, get_text, is_deleting, labels_of
 from reconciler.core.refs import CRD, EVENT, NAMESPACE, SECRET, Kind, Ref
@@ -295,7 +295,7 @@ async def event(scene: Scene, name: str, reason: str) -> Any:
 
 async def refusal(scene: Scene) -> str:
     """Return what the binding says of instances that are refused, "" for nothing."""
-    said = conditions(await scene.binding()).get(causes.INSTANCES_REFUSED.type, {})
+    said = conditions(await scene.binding()).get(reasons.INSTANCES_REFUSED.type, {})
     return said.get("message", "") if said.get("status") == "False" else ""
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from konnector.program import Konnector
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.core import names
-from reconciler.core.durations import format_time
 from reconciler.core.errors import Conflict
 from reconciler.core.manifest import (
     Manifest,
@@ -18,6 +17,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import EVENT, Kind, Ref
+from reconciler.core.times import format_time
 from reconciler.kube.cluster import Preconditions, Propagation
 from tests.support.bound_scenes import BIND, Scene, conditions, remove, until
 from tests.support.clusters import LiveCluster

@@ -11,7 +11,7 @@ import yaml
 
 from reconciler.core import names
 from reconciler.core.errors import NotServed, Unreachable
-from reconciler.core.live import Live, Seen
+from reconciler.core.live import ClusterState, Live
 from reconciler.core.manifest import (
     Manifest,
     get_maps,
@@ -110,15 +110,15 @@ async def seen_by(fleet: Fleet, *kubeconfigs: Path, pace: Pace | None = None) ->
         return await observe(fleet, clusters, credentials=True, pace=pace or Pace())
 
 
-def the_plane(live: Live) -> Seen:
+def the_plane(live: Live) -> ClusterState:
     verdict = live.control_planes["eu"]
-    assert isinstance(verdict, Seen), verdict
+    assert isinstance(verdict, ClusterState), verdict
     return verdict
 
 
-def the_app(live: Live) -> Seen:
+def the_app(live: Live) -> ClusterState:
     verdict = live.clusters["shop"]
-    assert isinstance(verdict, Seen), verdict
+    assert isinstance(verdict, ClusterState), verdict
     return verdict
 
 

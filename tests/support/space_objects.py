@@ -13,9 +13,9 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Terms
 from reconciler.blueprints.objects import build
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Kind
+from reconciler.core.times import format_time
 
 CONTROL_PLANE: Final = "control-plane/eu"
 SPACE: Final = "cluster-a1"

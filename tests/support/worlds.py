@@ -19,7 +19,7 @@ from reconciler.core.kubeconfig_facts import (
     note_of,
     token_digest,
 )
-from reconciler.core.live import Address, Live, Seen, Unseen, instances
+from reconciler.core.live import Address, ClusterState, Live, Unavailable, instances
 from reconciler.core.manifest import (
     Manifest,
     get_map,
@@ -41,7 +41,7 @@ from reconciler.core.refs import (
     SERVICE_ACCOUNT,
     Kind,
 )
-from reconciler.core.tree import Tree
+from reconciler.core.snapshot import Snapshot
 from reconciler.fleet.load import load
 from reconciler.fleet.values import Fleet
 from reconciler.planning import planner
@@ -73,7 +73,7 @@ POSTGRES = "postgresqlinstances.anynines.com"
 def fleet_of(**files: str) -> Fleet:
     """Return the fleet of these files; `fleet` is fleet.yaml. Problems fail the test."""
     named = {f"{name.replace('__', '/')}.yaml": text.encode() for name, text in files.items()}
-    fleet, problems = load(Tree(files=named, revision=""))
+    fleet, problems = load(Snapshot(files=named, revision=""))
     assert fleet is not None, problems
     return fleet
 
@@ -225,9 +225,9 @@ class World:
                     path = ("metadata", "annotations", keys.CREDENTIAL)
                     self.control_plane[index] = put(one, note, *path)
 
-    def _seen(self, name: str, uid: str, objects: list[Manifest]) -> Seen | Unseen:
+    def _seen(self, name: str, uid: str, objects: list[Manifest]) -> ClusterState | Unavailable:
         if name in self.unseen:
-            return Unseen("no answer in time", "look at the network")
+            return Unavailable("no answer in time", "look at the network")
         by_kind: dict[Kind, list[Manifest]] = {}
         for one in objects:
             by_kind.setdefault(KINDS[(str(one["apiVersion"]), str(one["kind"]))], []).append(one)
@@ -239,7 +239,7 @@ class World:
             plural, _, group = resource.partition(".")
             counts[instances(group, plural)] = count
         silent = frozenset(self.silent)
-        return Seen(uid=uid, address=ADDRESS, objects=by_kind, in_use=counts, silent=silent)
+        return ClusterState(uid=uid, address=ADDRESS, objects=by_kind, in_use=counts, silent=silent)
 
 
 def _is(one: Manifest, change: Change) -> bool:

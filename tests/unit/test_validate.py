@@ -11,8 +11,7 @@ import pytest
 from klutchctl import main
 from klutchctl.render import problems as render
 from klutchctl.render.problems import Findings
-from reconciler.core.origin import Origin
-from reconciler.core.problems import InvalidRepository, Problem, Severity
+from reconciler.core.problems import InvalidRepository, Origin, Problem, Severity
 from tests.support.fleet_texts import GOOD, POLICY, document
 
 SUMMARY = "acme: 1 control plane, 1 cluster, 1 template, 1 binding -> 1 unit\n"

@@ -9,8 +9,7 @@ from klutchctl.commands.watch import Speaker, address
 from klutchctl.render import progress
 from reconciler.apply import Outcome, Report, Status
 from reconciler.core.errors import ConfigError, Locked
-from reconciler.core.origin import Origin
-from reconciler.core.problems import Problem
+from reconciler.core.problems import Origin, Problem
 from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
 from reconciler.watch import Task, Trigger

@@ -29,9 +29,9 @@ from postgresql_operator.outcome import (
 from postgresql_operator.wire import BACKUP, RESTORE, database_of, job_of, phase_of
 from reconciler.core.conditions import ERROR, Cause, false, true
 from reconciler.core.decision import Decision, Note
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import JSON, Manifest, get_text, is_deleting, uid_of
 from reconciler.core.refs import Kind
+from reconciler.core.times import format_time
 
 DONE: Final = "Completed"  # the condition
 _ENDED: Final = (COMPLETED, FAILED)

@@ -12,7 +12,7 @@ from typing import Final
 
 import yaml
 
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 
 MAX_WIDTH: Final = 120
 

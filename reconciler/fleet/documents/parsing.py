@@ -12,8 +12,7 @@ from pydantic import ValidationError
 
 from reconciler.core import yaml_text
 from reconciler.core.manifest import JSON
-from reconciler.core.origin import Origin
-from reconciler.core.problems import Problem
+from reconciler.core.problems import Origin, Problem
 from reconciler.core.yaml_text import Fields, Node, Scalar, Shape, UnreadableText, child, locate
 from reconciler.fleet import wording
 from reconciler.fleet.documents import base_model, excerpts, substitution, validation_errors

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.core.manifest import JSON
-from reconciler.core.origin import Origin
-from reconciler.core.problems import Problem
+from reconciler.core.problems import Origin, Problem
 from reconciler.core.yaml_text import Fields, Items, Node, Scalar, Shape
 from reconciler.fleet import wording
 

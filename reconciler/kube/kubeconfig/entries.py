@@ -11,7 +11,7 @@ from typing import Final
 
 from reconciler.core import yaml_text
 from reconciler.core.errors import ConfigError
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 from reconciler.core.yaml_text import Fields
 from reconciler.kube.kubeconfig.credential_text import shown_name
 

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from reconciler.core.errors import ConfigError
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 from reconciler.core.yaml_text import Fields
 from reconciler.kube.connection import Connection
 from reconciler.kube.kubeconfig import entries, profile

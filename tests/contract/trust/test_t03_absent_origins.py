@@ -8,8 +8,8 @@ import pytest
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of
-from reconciler.core.moments import moment
 from reconciler.core.refs import NAMESPACE, SECRET
+from reconciler.core.times import moment
 from tests.support.bound_scenes import Scene, conditions, gone, remove, until
 from tests.support.eventually import eventually
 from tests.support.konnector import konnector

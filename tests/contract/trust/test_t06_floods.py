@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.core.live import Seen, Unseen
+from reconciler.core.live import ClusterState, Unavailable
 from reconciler.fleet.values import Access, Fleet, Mode
 from reconciler.kube import registry
 from reconciler.observe import Pace, observe
@@ -75,9 +75,9 @@ async def test_a_flood_of_one_cluster_holds_up_no_other(
 
     for verdicts, _, _ in looks:
         verdict = verdicts.pop("a-liar")
-        assert isinstance(verdict, Unseen)
+        assert isinstance(verdict, Unavailable)
         assert REASONS[lie] in verdict.reason
-        assert all(isinstance(one, Seen) for one in verdicts.values())
+        assert all(isinstance(one, ClusterState) for one in verdicts.values())
     # One of three, each beside its own: other programs take the processor now and then.
     assert any(beside < 1.1 * alone + 0.5 for _, beside, alone in looks), looks
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -10,7 +10,7 @@ from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
 from reconciler.core import names
-from reconciler.core.live import Seen
+from reconciler.core.live import ClusterState
 from reconciler.core.manifest import JSON
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.fleet.values import Fleet
@@ -49,7 +49,7 @@ async def look(fleet: Fleet, live: LiveCluster, *, credentials: bool) -> float:
     began = time.process_time()
     async with registry.Registry(planes, around(live.kubeconfig)) as clusters:
         seen = await observe(fleet, clusters, credentials=credentials)
-    assert all(isinstance(one, Seen) for one in seen.clusters.values()), seen.clusters
+    assert all(isinstance(one, ClusterState) for one in seen.clusters.values()), seen.clusters
     return time.process_time() - began
 
 

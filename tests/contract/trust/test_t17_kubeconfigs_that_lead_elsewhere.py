@@ -10,7 +10,7 @@ import pytest
 from reconciler.blueprints.objects import build
 from reconciler.core import names
 from reconciler.core.errors import AlreadyExists, Unreachable
-from reconciler.core.live import Unseen
+from reconciler.core.live import Unavailable
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import Access, Fleet
 from reconciler.kube.client import KubeCluster
@@ -68,5 +68,5 @@ async def test_a_cluster_whose_secret_leads_to_a_metadata_service_is_unseen(
     live = await seen_by(replace(fleet, clusters={"shop": led}), control_plane.kubeconfig)
 
     verdict = live.clusters["shop"]
-    assert isinstance(verdict, Unseen)
+    assert isinstance(verdict, Unavailable)
     assert SERVERS[server] in verdict.reason

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reconciler.core.moments import moment
+from reconciler.core.times import moment
 from tests.support.bound_scenes import Scene, conditions, says, until
 from tests.support.konnector import konnector
 from tests.support.tcp_proxy import CLEAR, STALLED, TcpProxy

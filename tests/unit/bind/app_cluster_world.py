@@ -18,7 +18,6 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys, names
 from reconciler.core.decision import Apply, Create, Decision, Delete, Patch, Step, status_patch
-from reconciler.core.durations import format_time
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -31,6 +30,7 @@ from reconciler.core.refs import (
     Kind,
     Ref,
 )
+from reconciler.core.times import format_time
 from tests.support import kubeconfigs
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -14,7 +14,6 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.decision import Delete, Note
-from reconciler.core.durations import format_time
 from reconciler.core.keys import FORCE_CLEANUP
 from reconciler.core.manifest import is_deleting
 from reconciler.core.refs import (
@@ -24,6 +23,7 @@ from reconciler.core.refs import (
     NAMESPACE,
     SECRET,
 )
+from reconciler.core.times import format_time
 from tests.unit.bind.app_cluster_world import LABELS, NOW, SPACE, World, ago, export, inside
 
 DB = "databases.shop.example"

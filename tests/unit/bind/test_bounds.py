@@ -15,7 +15,7 @@ from bind.bounds import (
 )
 from reconciler.core import keys
 from reconciler.core.decision import Create, Patch
-from reconciler.core.durations import format_time
+from reconciler.core.times import format_time
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 OWNER = keys.app_cluster_binding_labels("team-a", "shop")

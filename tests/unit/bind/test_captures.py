@@ -23,7 +23,6 @@ from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope, Terms
 from reconciler.core import conditions, keys, names
 from reconciler.core.decision import Create
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import (
     drop,
     get_list,
@@ -43,6 +42,7 @@ from reconciler.core.refs import (
     ROLE_BINDING,
     Kind,
 )
+from reconciler.core.times import format_time
 from tests.support import capture_files
 from tests.support.space_objects import CONTROL_PLANE, live_like
 

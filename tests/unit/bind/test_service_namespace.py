@@ -19,9 +19,9 @@ from bind.service_namespace import (
 from reconciler.blueprints import rbac
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import annotations_of, name_of, namespace_of
 from reconciler.core.refs import CRD, NAMESPACE, ROLE_BINDING
+from reconciler.core.times import format_time
 from tests.support.space_objects import (
     CONTROL_PLANE,
     NOW,

@@ -6,7 +6,7 @@ from bind import export_request, trimming
 from bind.export_request import Seen
 from reconciler.blueprints.export import Terms
 from reconciler.core import keys
-from reconciler.core.durations import format_time
+from reconciler.core.times import format_time
 from tests.unit.bind.app_cluster_world import NOW
 
 HUGE = "x" * 10_000

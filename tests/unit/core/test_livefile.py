@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.core import livefile
 from reconciler.core.errors import ConfigError
-from reconciler.core.live import Address, Live, Seen, Unseen, instances
+from reconciler.core.live import Address, ClusterState, Live, Unavailable, instances
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
 
 _JSON = st.recursive(
@@ -27,7 +27,7 @@ _MANIFESTS = st.dictionaries(st.text(max_size=8), _JSON, max_size=4)
 _KINDS = st.sampled_from([NAMESPACE, SECRET, CRD, instances("shop.example", "databases")])
 _REFS = st.builds(Ref, st.text(max_size=8), _KINDS, st.text(max_size=8), st.text(max_size=8))
 _SEEN = st.builds(
-    Seen,
+    ClusterState,
     uid=st.text(max_size=8),
     address=st.builds(Address, st.text(max_size=8), st.text(max_size=8), st.text(max_size=8)),
     objects=st.dictionaries(_KINDS, st.lists(_MANIFESTS, max_size=3).map(tuple)),
@@ -36,13 +36,13 @@ _SEEN = st.builds(
     bodies=st.dictionaries(_REFS, st.none() | _MANIFESTS, max_size=3),
     bindings_cluster_scoped=st.booleans(),
 )
-_UNSEEN = st.builds(Unseen, st.text(max_size=8), st.text(max_size=8))
+_UNSEEN = st.builds(Unavailable, st.text(max_size=8), st.text(max_size=8))
 _PARTS = st.dictionaries(st.text(max_size=8), _SEEN | _UNSEEN, max_size=3)
 _LIVES = st.builds(Live, _PARTS, _PARTS, _PARTS)
 
 LIVE = Live(
     control_planes={
-        "eu": Seen(
+        "eu": ClusterState(
             uid="u1",
             address=Address("https://cp.example:6443", "PEM"),
             objects={NAMESPACE: ({"metadata": {"name": "a"}},)},
@@ -51,7 +51,7 @@ LIVE = Live(
             bodies={Ref("control-plane/eu", SECRET, "a", "b"): None},
         )
     },
-    clusters={"shop": Unseen("no connection", "Check it")},
+    clusters={"shop": Unavailable("no connection", "Check it")},
 )
 
 

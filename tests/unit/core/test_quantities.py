@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.core.quantities import canonical_quantity
+from reconciler.core.normalize import canonical_quantity
 
 QUANTITIES = {
     "1": "1",

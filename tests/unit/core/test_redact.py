@@ -6,7 +6,7 @@ import json
 import pytest
 
 from reconciler.core.manifest import Manifest, annotations_of
-from reconciler.core.redact import LAST_APPLIED, redact, value_digest
+from reconciler.core.secret import LAST_APPLIED, redact, value_digest
 
 VALUE = "correct horse battery"
 ENCODED = base64.b64encode(VALUE.encode()).decode()

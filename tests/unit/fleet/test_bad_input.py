@@ -2,9 +2,8 @@
 
 import pytest
 
-from reconciler.core.origin import Origin
-from reconciler.core.problems import Problem, Severity
-from reconciler.core.tree import Tree
+from reconciler.core.problems import Origin, Problem, Severity
+from reconciler.core.snapshot import Snapshot
 from reconciler.fleet.load import load
 from reconciler.fleet.wording import CODES
 from tests.support.bad_fleets import (
@@ -37,7 +36,7 @@ def test_what_is_wrong_is_told_with_its_place(row):
 def test_a_file_that_was_not_read_is_told_once_and_nothing_is_called_unknown():
     good = tree({"templates/pg.yaml": None})
     unread = {"templates/pg.yaml": Problem(Origin("templates/pg.yaml"), "not-a-file", "is a link")}
-    loaded, problems = load(Tree(good.files, "", unread=unread))
+    loaded, problems = load(Snapshot(good.files, "", unread=unread))
     assert loaded is None
     assert [brief(one) for one in problems] == ["templates/pg.yaml not-a-file"]
 

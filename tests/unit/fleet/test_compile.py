@@ -13,10 +13,16 @@ import yaml
 from reconciler.blueprints.binding import Resource
 from reconciler.core import keys
 from reconciler.core.live import Address
-from reconciler.core.manifest import annotations_of, get, get_maps, get_text, labels_of
+from reconciler.core.manifest import (
+    KNOWN_AFTER_APPLY,
+    annotations_of,
+    get,
+    get_maps,
+    get_text,
+    labels_of,
+)
 from reconciler.core.names import label_problem
 from reconciler.core.secret import Secret
-from reconciler.core.unknown import KNOWN_AFTER_APPLY
 from reconciler.fleet.compile import cluster_objects, desired, unit_objects
 from reconciler.fleet.values import DeletionPolicy, Guards, Konnector, Mode, Rbac
 from reconciler.fleet.wanted import default_placement

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.core.tree import Tree
+from reconciler.core.snapshot import Snapshot
 from reconciler.fleet.load import load
 from reconciler.fleet.values import Claim, DeletionPolicy, Mode, Owner, PruneMode, Rbac, UnitKey
 from tests.support.fleet_texts import (
@@ -58,7 +58,7 @@ def test_a_fleet_in_one_file():
     text = "---\n".join(
         [document("Fleet", "acme", "{}"), *(GOOD[path] for path in GOOD if path != "fleet.yaml")]
     )
-    fleet, problems = load(Tree({"klutch-fleet.yaml": text.encode()}, "abc"))
+    fleet, problems = load(Snapshot({"klutch-fleet.yaml": text.encode()}, "abc"))
     assert problems == ()
     assert fleet is not None
     assert (fleet.revision, list(fleet.units)) == ("abc", [SHOP])

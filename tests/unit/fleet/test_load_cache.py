@@ -2,8 +2,7 @@
 
 import pytest
 
-from reconciler.core.origin import Origin
-from reconciler.core.problems import Problem
+from reconciler.core.problems import Origin, Problem
 from reconciler.fleet.load import load, load_what_is_right
 from reconciler.fleet.load_cache import LoadCache
 from tests.support.bad_fleets import INVALID

@@ -11,10 +11,10 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
-from reconciler.core.durations import format_time
-from reconciler.core.live import Unseen
+from reconciler.core.live import Unavailable
 from reconciler.core.manifest import put
 from reconciler.core.refs import NAMESPACE, SECRET
+from reconciler.core.times import format_time
 from reconciler.health.board import board, view_of
 from reconciler.health.memory import remembering
 from reconciler.health.verdict import State
@@ -95,7 +95,7 @@ def test_a_crd_that_is_not_there():
 
 
 def test_a_cluster_whose_crds_could_not_be_read_is_unknown_and_unread():
-    made = shown(healthy(), crds={"shop": Unseen("it hung up", "look")})
+    made = shown(healthy(), crds={"shop": Unavailable("it hung up", "look")})
     assert states(made) == [(UNIT, State.UNKNOWN, "NotRead")]
     assert [(one.name, one.reason, one.remedy) for one in made.unread] == [
         ("shop", "it hung up", "look")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.durations import format_time
 from reconciler.core.heartbeat import beat_of
 from reconciler.core.manifest import drop, put
+from reconciler.core.times import format_time
 from reconciler.fleet.values import UnitKey
 from reconciler.health.verdict import (
     State,

@@ -11,7 +11,7 @@ from konnector.decisions.crd import Owner
 from konnector.decisions.secret import Judged
 from konnector.decisions.sides import APP_CLUSTER
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core import causes, conditions
+from reconciler.core import conditions, reasons
 from reconciler.core.decision import NOTHING, Create, Patch, Task, status_patch
 from reconciler.core.manifest import ref_of
 from reconciler.core.refs import CRD, Kind
@@ -19,7 +19,7 @@ from tests.support.space_objects import NOW, condition, deleting, live, live_lik
 
 NAME = "databases.shop.example"
 VALID = Judged(conditions.true("SecretValid"), "identity", "cluster-a1", b"content")
-GONE = Judged(conditions.false(causes.KUBECONFIG_SECRET_NOT_FOUND, "It is gone."))
+GONE = Judged(conditions.false(reasons.KUBECONFIG_SECRET_NOT_FOUND, "It is gone."))
 SCHEMA = {"openAPIV3Schema": {"type": "object"}}
 ESTABLISHED = [
     {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts"},
@@ -283,13 +283,13 @@ def test_literal_messages(facts, want):
 def test_g24_a_missing_crd_is_made_in_the_app_cluster():
     decision = decide(seen(crd=None))
     made = crd.wanted(offer(), Owner(bound()))
-    assert decision.tasks == (Task((Create(CRD, made, APP_CLUSTER),), causes.CRD_CREATE_FAILED),)
+    assert decision.tasks == (Task((Create(CRD, made, APP_CLUSTER),), reasons.CRD_CREATE_FAILED),)
 
 
 def test_an_old_crd_is_changed_in_the_app_cluster():
     decision = decide(seen(crd=installed(offer(versions=[{"name": "v2"}]))))
     (task,) = decision.tasks
-    assert task.failure == causes.CRD_UPDATE_FAILED
+    assert task.failure == reasons.CRD_UPDATE_FAILED
     (step,) = task.steps
     assert isinstance(step, Patch)
     assert step.ref.cluster == APP_CLUSTER

@@ -22,7 +22,6 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import space as spaces
 from reconciler.core import conditions
 from reconciler.core.decision import status_patch
-from reconciler.core.durations import format_time
 from reconciler.core.live import Address
 from reconciler.core.manifest import (
     get_list,
@@ -36,6 +35,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import CRD, SECRET, Kind, ObjectKey
 from reconciler.core.secret import Secret
+from reconciler.core.times import format_time
 from tests.support import capture_files
 from tests.support.space_objects import live_like
 

@@ -12,11 +12,11 @@ from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.blueprints import space as spaces
 from reconciler.core.decision import Apply, Decision, Patch, Task, status_patch
-from reconciler.core.durations import format_time
 from reconciler.core.live import Address
 from reconciler.core.manifest import ref_of
 from reconciler.core.refs import SECRET, ObjectKey, Ref
 from reconciler.core.secret import Secret
+from reconciler.core.times import format_time
 from tests.support.space_objects import NOW, SPACE, ago, condition, deleting, live, live_like
 
 PLACE = ObjectKey("klutch-bind", "kubeconfig-a")

@@ -21,9 +21,9 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Delete, Patch
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import annotations_of, finalizers_of, get_map, name_of
 from reconciler.core.refs import CRD, SECRET, Kind
+from reconciler.core.times import format_time
 from tests.support.space_objects import NOW, SPACE, deleting, live, live_like
 
 DATABASE = Kind("shop.example", "v1", "Database", "databases")

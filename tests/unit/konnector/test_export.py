@@ -9,8 +9,8 @@ from konnector.decisions.export import Seen, decide, says_connected
 from konnector.decisions.sides import CONTROL_PLANE
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.core.decision import NOTHING, status_patch
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import ref_of
+from reconciler.core.times import format_time
 from tests.support.space_objects import NOW, ago, condition, deleting, live
 
 NAME = "databases.shop.example"

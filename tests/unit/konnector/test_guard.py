@@ -18,9 +18,9 @@ from konnector.decisions.sides import APP_CLUSTER
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.core import conditions, keys
 from reconciler.core.decision import Patch, status_patch
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import get_list, ref_of
 from reconciler.core.refs import NAMESPACE, SECRET, ObjectKey
+from reconciler.core.times import format_time
 from tests.support.space_objects import (
     CONTROL_PLANE,
     NOW,

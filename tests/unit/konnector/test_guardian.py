@@ -14,9 +14,9 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.controller.metrics import Metrics
 from reconciler.core import keys
 from reconciler.core.decision import Patch
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import NAMESPACE, SECRET, ObjectKey
+from reconciler.core.times import format_time
 from reconciler.kube.cache.store import Store
 from tests.support.space_objects import NOW, SPACE, cluster_binding, live, live_like, mapping
 

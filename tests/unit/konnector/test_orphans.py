@@ -7,8 +7,8 @@ import pytest
 from konnector.decisions import orphans
 from konnector.decisions.orphans import Confirmation, Terms
 from reconciler.core import keys
-from reconciler.core.durations import format_time
 from reconciler.core.manifest import get_map
+from reconciler.core.times import format_time
 from tests.support.instance_objects import COPY_PLACE, KIND, copy, on
 from tests.support.space_objects import NOW, SPACE
 

@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.kubeconfig_facts import KubeconfigFacts, as_value
-from reconciler.core.live import Address, Seen, Unseen
+from reconciler.core.live import Address, ClusterState, Unavailable
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET
 from reconciler.fleet.values import Mode
@@ -80,7 +80,7 @@ def app(*led_to):
         for number, there in enumerate(led_to)
     ]
     objects = {API_SERVICE_BINDING: bindings, SECRET: secrets}
-    return Seen("uid-shop", Address("https://x", ""), objects)
+    return ClusterState("uid-shop", Address("https://x", ""), objects)
 
 
 SPACES = {
@@ -106,7 +106,7 @@ SPACES = {
     "what is no namespace": ([], app("../t", "", "t?x", "T", "a" * 64), {NEW}),
     "a cluster that was not read": (
         [space("s", "old", uid="uid-shop"), space("t")],
-        Unseen("x"),
+        Unavailable("x"),
         {"t"},
     ),
 }

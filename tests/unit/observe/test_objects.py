@@ -20,8 +20,8 @@ from reconciler.core.kubeconfig_facts import (
     token_digest,
 )
 from reconciler.core.manifest import JSON, Manifest, get, get_text
-from reconciler.core.redact import LAST_APPLIED
 from reconciler.core.refs import CRD, DEPLOYMENT, SECRET
+from reconciler.core.secret import LAST_APPLIED
 from reconciler.observe import objects
 from reconciler.observe.objects import MAX_DEPTH, TOO_DEEP, export_body, kubeconfig_facts, observed
 

@@ -3,7 +3,7 @@
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys
-from reconciler.core.live import Address, Live, Questions, Seen, Unseen, instances
+from reconciler.core.live import Address, ClusterState, Live, Questions, Unavailable, instances
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Ref
 from reconciler.observe.read_scope import follow_up_reads
@@ -19,7 +19,7 @@ def named(*names: str) -> tuple[Manifest, ...]:
 def test_every_bound_service_is_counted_and_the_export_of_every_unit_is_read() -> None:
     labels = {keys.FLEET: FLEET.name, keys.CLUSTER: "old"}
     left: Manifest = {"metadata": {"labels": labels, "annotations": {keys.ACCESS: "context/old"}}}
-    plane = Seen(
+    plane = ClusterState(
         "u",
         Address("", ""),
         {
@@ -27,7 +27,7 @@ def test_every_bound_service_is_counted_and_the_export_of_every_unit_is_read() -
             NAMESPACE: (left,),
         },
     )
-    app = Seen(
+    app = ClusterState(
         "v",
         Address("", ""),
         {
@@ -50,5 +50,5 @@ def test_every_bound_service_is_counted_and_the_export_of_every_unit_is_read() -
 
 
 def test_nothing_is_asked_of_what_is_unseen() -> None:
-    lost = Unseen("no connection")
+    lost = Unavailable("no connection")
     assert follow_up_reads(FLEET, Live({"eu": lost}, {"shop": lost})) == Questions()

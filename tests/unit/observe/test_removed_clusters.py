@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.core import keys
-from reconciler.core.live import Address, Seen, Unseen
+from reconciler.core.live import Address, ClusterState, Unavailable
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, Kind
 from reconciler.fleet.values import Access, Guards, PruneMode
@@ -41,13 +41,15 @@ def space(cluster: str, access: str = "context/x", fleet: str = "acme", **more: 
     return {"metadata": {"labels": labels, "annotations": {keys.ACCESS: access, **more}}}
 
 
-def plane(*spaces: Manifest, kind: Kind = NAMESPACE) -> Seen:
-    return Seen("u", Address("https://x", ""), {kind: spaces})
+def plane(*spaces: Manifest, kind: Kind = NAMESPACE) -> ClusterState:
+    return ClusterState("u", Address("https://x", ""), {kind: spaces})
 
 
 UNTOLD = "nothing says how to reach it"
 CONTRADICTORY = "it cannot be told how to reach it"
-FOUND: Mapping[str, tuple[Mapping[str, Seen | Unseen], RemovedCluster | str | None]] = {
+FOUND: Mapping[
+    str, tuple[Mapping[str, ClusterState | Unavailable], RemovedCluster | str | None]
+] = {
     "a space without a document": (
         {"eu": plane(space("old"))},
         RemovedCluster("old", "eu", Access(context="x")),
@@ -63,7 +65,7 @@ FOUND: Mapping[str, tuple[Mapping[str, Seen | Unseen], RemovedCluster | str | No
         {"eu": plane(space("old", **{keys.RELEASED: "2026-06-01T12:00:00Z"}))},
         None,
     ),
-    "an unseen control plane tells nothing": ({"eu": Unseen("no connection")}, None),
+    "an unseen control plane tells nothing": ({"eu": Unavailable("no connection")}, None),
     "no annotation": ({"eu": plane(space("old", access=""))}, UNTOLD),
     "an annotation beside none": (
         {"eu": plane(space("old", access=""), space("old"))},
@@ -83,11 +85,13 @@ FOUND: Mapping[str, tuple[Mapping[str, Seen | Unseen], RemovedCluster | str | No
 
 
 @pytest.mark.parametrize(("planes", "found"), FOUND.values(), ids=FOUND.keys())
-def test_who_left(planes: Mapping[str, Seen | Unseen], found: RemovedCluster | str | None) -> None:
+def test_who_left(
+    planes: Mapping[str, ClusterState | Unavailable], found: RemovedCluster | str | None
+) -> None:
     gone = removed_clusters(FLEET, planes)
     if isinstance(found, str):
         verdict = gone["old"]
-        assert isinstance(verdict, Unseen)
+        assert isinstance(verdict, Unavailable)
         assert found in verdict.reason
         assert verdict.remedy
     else:

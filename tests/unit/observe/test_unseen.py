@@ -11,7 +11,7 @@ from reconciler.core.errors import (
     Unauthorized,
     Unreachable,
 )
-from reconciler.core.live import Address, Unseen
+from reconciler.core.live import Address, Unavailable
 from reconciler.core.refs import CRD, SECRET, Ref
 from reconciler.fleet.values import Access
 from reconciler.observe import unseen
@@ -30,17 +30,17 @@ def unreachable(ref: Ref) -> ClusterError:
     return Unreachable("no connection in time", ref=ref, verb="list")
 
 
-FAILED: Mapping[str, tuple[Sequence[ClusterError], Unseen]] = {
+FAILED: Mapping[str, tuple[Sequence[ClusterError], Unavailable]] = {
     "of one cause the first read says it all": (
         [unreachable(CRDS), unreachable(SECRETS)],
-        Unseen(
+        Unavailable(
             "list CustomResourceDefinition list: no connection in time",
             "Check that https://cp.example:6443 runs, and that it can be reached from here",
         ),
     ),
     "all that is forbidden is named, also behind another failure": (
         [unreachable(CRDS), forbidden(SECRETS), forbidden(CRDS)],
-        Unseen(
+        Unavailable(
             "list Secret list in namespace klutch-bind: robot may not; "
             "list CustomResourceDefinition list: robot may not",
             "Grant the user of context/eu-1: list customresourcedefinitions.apiextensions.k8s.io, "
@@ -49,7 +49,7 @@ FAILED: Mapping[str, tuple[Sequence[ClusterError], Unseen]] = {
     ),
     "but not without end": (
         [forbidden(SECRETS)] * 7,
-        Unseen(
+        Unavailable(
             "; ".join(["list Secret list in namespace klutch-bind: robot may not"] * 5)
             + "; and 2 more",
             "Grant the user of context/eu-1: list secrets",
@@ -57,13 +57,13 @@ FAILED: Mapping[str, tuple[Sequence[ClusterError], Unseen]] = {
     ),
     "credentials": (
         [Unauthorized("HTTP 401", ref=CRDS, verb="list", status=401)],
-        Unseen(
+        Unavailable(
             "list CustomResourceDefinition list: HTTP 401", "Renew the credentials of context/eu-1"
         ),
     ),
     "anything else": (
         [Expired("too old", ref=CRDS, verb="list", status=410)],
-        Unseen(
+        Unavailable(
             "list CustomResourceDefinition list: too old",
             "Check that https://cp.example:6443 is the right API server",
         ),
@@ -72,7 +72,7 @@ FAILED: Mapping[str, tuple[Sequence[ClusterError], Unseen]] = {
 
 
 @pytest.mark.parametrize(("errors", "verdict"), FAILED.values(), ids=FAILED.keys())
-def test_failed_reads(errors: Sequence[ClusterError], verdict: Unseen) -> None:
+def test_failed_reads(errors: Sequence[ClusterError], verdict: Unavailable) -> None:
     assert unseen.failed(errors, ACCESS, ADDRESS) == verdict
 
 
@@ -86,7 +86,7 @@ def test_a_defect_is_named_by_its_place_and_never_by_its_text() -> None:
 
 
 def test_an_app_cluster_behind_an_unseen_control_plane_has_the_same_remedy() -> None:
-    why = Unseen("no connection", "Check it")
-    assert unseen.behind("eu", why) == Unseen(
+    why = Unavailable("no connection", "Check it")
+    assert unseen.behind("eu", why) == Unavailable(
         "its control plane eu is unseen: no connection", "Check it"
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.core.unknown import KNOWN_AFTER_APPLY
+from reconciler.core.manifest import KNOWN_AFTER_APPLY
 from reconciler.planning.compare import differences
 
 TYPE = {"apiVersion": "example.com/v1", "kind": "Thing"}

@@ -7,9 +7,9 @@ import pytest
 
 from reconciler.core.diff import FieldChange
 from reconciler.core.errors import ConfigError
-from reconciler.core.origin import Origin
+from reconciler.core.manifest import KNOWN_AFTER_APPLY
+from reconciler.core.problems import Origin
 from reconciler.core.refs import CONFIG_MAP, SECRET, Ref
-from reconciler.core.unknown import KNOWN_AFTER_APPLY
 from reconciler.fleet.values import UnitKey
 from reconciler.planning import planfile
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster

@@ -6,7 +6,7 @@ import pytest
 
 from klutchctl.render import plan_json, plan_markdown, plan_text
 from reconciler.core.diff import FieldChange
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 from reconciler.planning import planfile
 from reconciler.planning.changes import Plan
 from reconciler.reports.pr_diff import Against, Edit, Effect

@@ -7,7 +7,7 @@ from klutchctl.render import yaml_writer
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, get_map, put
-from reconciler.core.tree import Tree
+from reconciler.core.snapshot import Snapshot
 from reconciler.fleet.load import load_what_is_right
 from reconciler.planning import planner
 from reconciler.reports.import_documents import belongs, documents, place, units_of
@@ -191,7 +191,7 @@ def test_the_documents_take_over_what_they_name_and_change_nothing():
     made = found(here, *files)
     read = fleet(*files)
     text = written(
-        load_what_is_right(Tree({"fleet.yaml": HEAD + "".join(files).encode()}, ""), []),
+        load_what_is_right(Snapshot({"fleet.yaml": HEAD + "".join(files).encode()}, ""), []),
         *made.found,
     )
     wanted = fleet(*files, f"---\n{text}\n")

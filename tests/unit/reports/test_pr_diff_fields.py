@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 from reconciler.fleet.load import load_what_is_right
 from reconciler.fleet.values import (
     Access,

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import Problem
-from reconciler.core.tree import Tree
+from reconciler.core.snapshot import Snapshot
 from reconciler.fleet.load import load_what_is_right
 from reconciler.planning import planner
 from reconciler.planning.changes import Action
@@ -35,7 +35,7 @@ def loaded(files):
 
 def of_text(*documents, prune="allowEmpty: true"):
     text = fleet_head(prune) + "".join(documents)
-    return loaded(Tree({"fleet.yaml": text.encode()}, ""))
+    return loaded(Snapshot({"fleet.yaml": text.encode()}, ""))
 
 
 def said(files, target):

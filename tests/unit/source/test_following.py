@@ -46,7 +46,7 @@ async def test_files_are_told_once(root):
     async with following(root) as one:
         found = await one.look("")
         assert found is not None
-        assert found.tree.files == {path: text.encode() for path, text in GOOD.items()}
+        assert found.snapshot.files == {path: text.encode() for path, text in GOOD.items()}
         assert await one.look(found.mark) is None
         (root / FILE).write_text(f"{GOOD[FILE]}# more\n")
         again = await one.look(found.mark)
@@ -177,14 +177,14 @@ async def test_a_ref_is_told_once_for_each_commit(root):
     one = GitRef(root, "main", check_owner=True, every=0.01)
     found = await one.look("")
     assert found is not None
-    assert (found.mark, found.tree.revision) == (first, first)
+    assert (found.mark, found.snapshot.revision) == (first, first)
     (root / FILE).unlink()  # only what is committed counts
     assert await one.look(first) is None
     second = commit(root)
     await one.changed()
     found = await one.look(first)
     assert found is not None
-    assert (found.mark, FILE in found.tree.files) == (second, False)
+    assert (found.mark, FILE in found.snapshot.files) == (second, False)
 
 
 async def test_a_ref_that_is_gone_is_not_an_empty_fleet(root):

@@ -81,8 +81,8 @@ async def test_a_ref_is_followed(remote, repository):
     first = commit(repository)
     one = remote()
     found = await one.look("")
-    assert found.mark == found.tree.revision == first
-    assert found.tree.files == {path: text.encode() for path, text in GOOD.items()}
+    assert found.mark == found.snapshot.revision == first
+    assert found.snapshot.files == {path: text.encode() for path, text in GOOD.items()}
     assert await one.look(first) is None
     second = commit(repository, "y")
     await one.changed()

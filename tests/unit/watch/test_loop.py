@@ -8,7 +8,7 @@ from reconciler.apply import Outcome, Report, Status
 from reconciler.controller.fence import Stopped
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.refs import NAMESPACE, Ref
-from reconciler.core.tree import Tree
+from reconciler.core.snapshot import Snapshot
 from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Action, Change, Plan
 from reconciler.source.following import SourceState
@@ -27,7 +27,7 @@ def tree(*clusters, labels=""):
             f"---\n{DOCUMENTS}Cluster\nmetadata: {{name: {name}, labels: {{{labels}}}}}\n"
             f"spec: {{access: {{kubeconfigContext: {name}}}, controlPlane: eu}}\n"
         )
-    return Tree({"fleet.yaml": text.encode()}, "", "fleet.yaml")
+    return Snapshot({"fleet.yaml": text.encode()}, "", "fleet.yaml")
 
 
 def several(labels):
@@ -37,7 +37,7 @@ def several(labels):
     for name, given in (("cafe", "a: z"), ("shop", labels)):
         text = tree(name, labels=given).files["fleet.yaml"].rpartition(b"---\n")[2]
         files[f"clusters/{name}.yaml"] = text
-    return Tree(files, "", "fleet.yaml")
+    return Snapshot(files, "", "fleet.yaml")
 
 
 def report(*bad):
@@ -109,10 +109,10 @@ class Story:
 
 
 ALL = (0.0, None)
-BROKEN = Tree({"fleet.yaml": b"kind: ["}, "", "fleet.yaml")
+BROKEN = Snapshot({"fleet.yaml": b"kind: ["}, "", "fleet.yaml")
 GONE = ConfigError("cannot be read")
 BEFORE = tree("cafe", "shop")
-AFTER = Tree(
+AFTER = Snapshot(
     {
         "fleet.yaml": BEFORE.files["fleet.yaml"].replace(
             b"shop, labels: {}", b"shop, labels: {a: b}"

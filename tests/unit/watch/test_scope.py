@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.core.origin import Origin
+from reconciler.core.problems import Origin
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, Konnector, UnitKey
 from reconciler.watch.agenda import concerned, union
 from tests.support import fleets

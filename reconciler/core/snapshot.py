@@ -7,7 +7,7 @@ from reconciler.core.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class Snapshot:
     """Paths relative to the fleet's folder, with "/", and the bytes of the files that were read.
 
     `revision` is as in `fleet.values.Fleet`. `entry` is the file to begin with; "" for the one

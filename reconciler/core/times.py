@@ -8,6 +8,8 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
+from reconciler.core.manifest import Manifest, get_text
+
 _UNITS: Final = {
     "ns": 1,
     "us": 1_000,
@@ -122,6 +124,19 @@ def _zone(found: re.Match[str]) -> timezone:
         raise ValueError("the zone's minutes must be in 0..59")
     offset = timedelta(hours=hours, minutes=minutes)
     return timezone(-offset if found[8] == "-" else offset)
+
+
+def moment(text: str) -> datetime | None:
+    """Return an RFC 3339 time, or None."""
+    try:
+        return parse_time(text)
+    except ValueError:
+        return None
+
+
+def created(manifest: Manifest) -> datetime | None:
+    """Return when an API server took the object in, by whole seconds; None where it did not."""
+    return moment(get_text(manifest, "metadata", "creationTimestamp"))
 
 
 def format_time(time: datetime) -> str:

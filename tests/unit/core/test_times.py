@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from reconciler.core.durations import (
+from reconciler.core.times import (
     format_duration,
     format_time,
     parse_duration,
