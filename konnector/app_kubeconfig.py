@@ -15,8 +15,8 @@ from konnector import probing
 from konnector.decisions import secret
 from konnector.decisions.sides import APP_CLUSTER
 from konnector.named_views import NamedViews
+from konnector.rotating_cluster import RotatingCluster
 from konnector.settings import ControlPlaneMode
-from konnector.switching import Switching
 from konnector.tools import Connect, Tools
 from reconciler.controller.clock import Clock
 from reconciler.controller.controller import Controller
@@ -139,14 +139,14 @@ class AppKubeconfig:
         if isinstance(found, str):
             return f"Kubeconfig secret {'/'.join(self._place)} {found}"
         fingerprint = secret.fingerprint(found)
-        if fingerprint == self._in_use.fingerprint or not isinstance(app, Switching):
+        if fingerprint == self._in_use.fingerprint or not isinstance(app, RotatingCluster):
             return ""
         probed = await probing.probe(self._tools.connect, found, APP_CLUSTER, names.KUBE_SYSTEM)
         if probed.fault:
             return probed.fault
         if probed.uid != self._in_use.uid:
             return "it leads to another cluster; restart the konnector if it shall serve that one"
-        app.switch(self._tools.connect(found, APP_CLUSTER))
+        app.rotate(self._tools.connect(found, APP_CLUSTER))
         self._in_use = InUse(fingerprint, probed.uid)
         fields = {"secret": "/".join(self._place)}
         log.info("the app cluster is reached with a new kubeconfig", extra=fields)

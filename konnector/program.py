@@ -17,8 +17,8 @@ from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
 from konnector.leftovers import Leftovers
 from konnector.named_views import NamedViews
 from konnector.providers import OneProvider, Providers, one_provider
+from konnector.rotating_cluster import RotatingCluster
 from konnector.settings import ControlPlaneMode, Settings
-from konnector.switching import Switching
 from konnector.telling import Telling
 from konnector.tools import Connect, Tools
 from reconciler.controller import health_server, log_lines
@@ -136,7 +136,7 @@ async def _found(
     if mode is None:
         return _Found(await own_crd.served(home, fence, clock))
     there, in_use = await app_kubeconfig.working(home, mode, reach, clock)
-    app = await opened.enter_async_context(Switching(there))
+    app = await opened.enter_async_context(RotatingCluster(there))
     return _Found(await own_crd.discovered(home, clock), app, in_use)
 
 

@@ -20,7 +20,7 @@ from konnector.decisions.sides import CONTROL_PLANE
 from konnector.named_views import NamedViews
 from konnector.probing import Probed
 from konnector.provider import Provider, Surroundings
-from konnector.switching import Switching
+from konnector.rotating_cluster import RotatingCluster
 from konnector.tools import Tools
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.controller.supervisor import TaskSupervisor
@@ -48,7 +48,7 @@ class _Served:
     """A provider, the bindings that belong to it, and what their Secrets held when last seen."""
 
     provider: Provider
-    cluster: Switching
+    cluster: RotatingCluster
     bindings: dict[str, ObjectKey] = field(default_factory=dict)  # where the Secret of each is
     contents: dict[ObjectKey, str] = field(default_factory=dict)
 
@@ -205,7 +205,7 @@ class Providers:
         """Serve a binding by the way that its Secret tells, and that was just seen to work."""
         served.serve(key, place, judged.identity)
         if served.provider.in_use != judged.identity:
-            served.cluster.switch(self._tools.connect(judged.content, CONTROL_PLANE))
+            served.cluster.rotate(self._tools.connect(judged.content, CONTROL_PLANE))
             served.provider.in_use = judged.identity
 
     def _is_another_way(self, key: str, judged: Judged) -> bool:
@@ -240,7 +240,7 @@ class Providers:
     def _start(self, judged: Judged) -> _Served:
         self._made += 1
         name = f"provider/{self._made}"
-        cluster = Switching(self._tools.connect(judged.content, CONTROL_PLANE))
+        cluster = RotatingCluster(self._tools.connect(judged.content, CONTROL_PLANE))
         bindings: dict[str, ObjectKey] = {}
         contents: dict[ObjectKey, str] = {}
 

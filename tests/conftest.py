@@ -217,7 +217,7 @@ async def second_app_cluster(
 @pytest_asyncio.fixture(loop_scope="session")
 async def namespace(control_plane: "LiveCluster") -> AsyncIterator[str]:
     """A new namespace of the control plane, for one test."""
-    from reconciler.kube.cluster import Preconditions, Propagation
+    from reconciler.kube.requests import Preconditions, Propagation
 
     name = f"test-f{uuid.uuid4().hex[:11]}"
     cluster = control_plane.cluster

@@ -19,7 +19,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.wanted import Placement
-from reconciler.kube.cluster import Propagation
+from reconciler.kube.requests import Propagation
 
 _ANY = "*"
 

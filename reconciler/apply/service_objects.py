@@ -30,7 +30,7 @@ from reconciler.core.manifest import (
 from reconciler.core.patches import pointer
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.core.times import format_time
-from reconciler.kube.cluster import Propagation
+from reconciler.kube.requests import Propagation
 
 _AT_ONCE: Final = 8
 

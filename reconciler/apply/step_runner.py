@@ -34,7 +34,7 @@ from reconciler.core.refs import CRD, SECRET, Ref
 from reconciler.core.times import format_time
 from reconciler.fleet.values import DeletionPolicy, unit_policies_text
 from reconciler.fleet.wanted import Placement
-from reconciler.kube.cluster import Propagation
+from reconciler.kube.requests import Propagation
 from reconciler.observe.objects import INSTALLERS
 from reconciler.planning import release_progress
 from reconciler.planning.app_cluster_bindings import policies_of

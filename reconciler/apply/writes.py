@@ -20,7 +20,8 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.patches import pointer
 from reconciler.core.refs import Kind, Ref
-from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.requests import Preconditions, Propagation
 
 T = TypeVar("T")
 

@@ -33,7 +33,8 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cache.read_your_writes import ReadYourWrites
-from reconciler.kube.cluster import Preconditions, Propagation, Writer
+from reconciler.kube.cluster import Writer
+from reconciler.kube.requests import Preconditions, Propagation
 
 if TYPE_CHECKING:
     from reconciler.core.conditions import Cause

@@ -23,7 +23,8 @@ from reconciler.controller.tasks import in_thread
 from reconciler.core.errors import AlreadyExists, ClusterError, Conflict, Unreachable
 from reconciler.core.manifest import JSON, Manifest, get_int, get_map, get_text, uid_of
 from reconciler.core.refs import LEASE, Ref
-from reconciler.kube.cluster import Cluster, Verb
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.requests import Verb
 
 _NEVER: Final = float("-inf")
 _BREATH: Final = 0.02  # seconds between two tries of a write that others keep crossing

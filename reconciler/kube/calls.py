@@ -23,6 +23,7 @@ from reconciler.core.errors import (
 )
 from reconciler.core.manifest import JSON, Manifest, get_maps, get_text
 from reconciler.core.refs import LEASE, Kind
+from reconciler.kube.answers import garbled
 from reconciler.kube.connectivity import Connectivity
 from reconciler.kube.credentials.source import Auth
 from reconciler.kube.http.decoding import value_of
@@ -225,16 +226,6 @@ class Caller:
         if answer.get("kind") != wanted:
             raise garbled(probe, "discovery answers with something else")
         return answer
-
-
-def garbled(request: Request, message: str) -> Unreachable:
-    """Return the error for a success that is not what was asked for."""
-    return Unreachable(
-        f"{message}: is this a Kubernetes API server?",
-        ref=request.ref,
-        verb=request.verb,
-        outcome_unknown=not request.repeatable,
-    )
 
 
 def _error(request: Request, outcome: Answer | NoAnswer) -> ClusterError:

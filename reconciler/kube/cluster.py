@@ -1,39 +1,22 @@
-"""The port to one API server: small roles, so that callers ask for the least they need.
+"""The port to one API server: `send`, `pages` and `watch`. All other calls are made of these.
 
-`KubeCluster` fulfils it over the network; tests wrap a real one to inject faults.
+`KubeCluster` fulfils it over the network; a `ClusterWrapper` stands before another cluster, to
+exchange its connection, to share its answers or, in tests, to inject faults.
 All methods raise only `reconciler.core.errors.ClusterError`s.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from enum import Enum
-from typing import Literal, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Self, TypeAlias
 
-from reconciler.core.manifest import Manifest
+from reconciler.core.errors import Expired, Missing
+from reconciler.core.manifest import Manifest, get_int, get_text
 from reconciler.core.refs import Kind, Ref
+from reconciler.kube import answers, requests
 from reconciler.kube.connectivity import Connectivity
-
-Verb = Literal["get", "list", "create", "apply", "patch", "delete", "watch"]
-
-
-class Propagation(Enum):
-    """What happens to the objects that a deleted one owns. There is no default on purpose."""
-
-    BACKGROUND = "Background"
-    FOREGROUND = "Foreground"
-    ORPHAN = "Orphan"
-
-
-@dataclass(frozen=True, slots=True)
-class Preconditions:
-    """What must still be true of an object for its delete to happen.
-
-    None says "whatever it is now", and has to be written out.
-    """
-
-    uid: str | None
-    resource_version: str | None = None
+from reconciler.kube.requests import ListQuery, Preconditions, Propagation, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +44,70 @@ class WatchEvent(NamedTuple):
     object: Manifest
 
 
-class Reader(Protocol):
-    """What may be read. With `metadata_only`, objects are PartialObjectMetadata."""
+Watching: TypeAlias = AbstractAsyncContextManager[AsyncIterator[WatchEvent]]
+EVERYTHING: Final = ListQuery()
 
-    @property
-    def name(self) -> str:
-        """What people call this cluster."""
-        ...
+
+class Port(ABC):
+    """What an API server, or what stands before one, has to do itself.
+
+    `name` is what people call the cluster. `connectivity` reports when it answers again after
+    it did not.
+    """
+
+    name: str
+    connectivity: Connectivity
+
+    @abstractmethod
+    async def send(self, request: Request) -> Manifest:
+        """Make one call and return the JSON object in its answer."""
+
+    @abstractmethod
+    def pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:
+        """Yield a collection page by page, for whoever cannot hold all at once.
+
+        The list is complete after the last page, and the resource_version is that of all pages.
+        Raises Expired where they outlive the server's history. `query.limit` is the most that a
+        page holds; 0 = one page.
+        """
+
+    @abstractmethod
+    def watch(
+        self,
+        ref: Ref,
+        query: ListQuery = EVERYTHING,
+        *,
+        resource_version: str,
+        read_timeout: float | None = None,
+    ) -> Watching:
+        """Stream the events of a collection after `resource_version`, bookmarks included.
+
+        Resuming, relisting and caching belong to the callers. The stream ends quietly only where
+        the server ends it between two events. Raises Expired (410, also inside the stream) and
+        Unreachable (cut, truncated, silent for longer than `read_timeout` seconds).
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the connections. The cluster is not usable afterwards."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+class Reader(Port):
+    """What may be read. With `metadata_only`, objects are PartialObjectMetadata."""
 
     async def get(self, ref: Ref, *, metadata_only: bool = False) -> Manifest | None:
         """Return the object, or None where it is absent."""
-        ...
+        request = requests.get(ref, metadata_only=metadata_only)
+        try:
+            return answers.named(await self.send(request), request)
+        except Missing:
+            return None
 
     async def list(
         self,
@@ -87,50 +123,50 @@ class Reader(Protocol):
 
         `page_size` is the most that a page holds; 0 = one page.
         """
-        ...
+        ref = Ref(self.name, kind, namespace, "")
+        query = ListQuery(
+            labels=labels, fields=fields, limit=page_size, metadata_only=metadata_only
+        )
+        try:
+            return await self._whole(ref, query)
+        except Expired:
+            # The pages outlived the server's history. One answer with all is slower and safe.
+            return await self._whole(ref, replace(query, limit=0))
+
+    async def _whole(self, ref: Ref, query: ListQuery) -> Listing:
+        items: list[Manifest] = []
+        version = ""
+        async for page in self.pages(ref, query):
+            items += page.items
+            version = page.resource_version
+        return Listing(items, version)
 
     async def first_page(
         self, kind: Kind, *, namespace: str = "", limit: int, metadata_only: bool = False
     ) -> Page:
         """Return up to `limit` objects and how many more there are: a cheap count."""
-        ...
-
-
-class Pager(Protocol):
-    """What may be read bit by bit."""
-
-    def pages(
-        self,
-        kind: Kind,
-        *,
-        namespace: str = "",
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-        page_size: int = 500,
-    ) -> AsyncGenerator[Listing]:
-        """Yield all objects page by page, for whoever cannot hold all at once.
-
-        The list is complete after the last page, and the resource_version is that of all pages.
-        Raises Expired where they outlive the server's history. `page_size` is the most that a
-        page holds; 0 = one page.
-        """
-        ...
-
-
-class Discoverer(Protocol):
-    """What is served."""
+        query = ListQuery(limit=limit, metadata_only=metadata_only)
+        request = requests.list_page(Ref(self.name, kind, namespace, ""), query)
+        answer = await self.send(request)
+        return Page(
+            items=answers.items(answer, request),
+            resource_version=get_text(answer, "metadata", "resourceVersion"),
+            more=bool(get_text(answer, "metadata", "continue")),
+            remaining=get_int(answer, "metadata", "remainingItemCount"),
+        )
 
     async def kind(self, group: str, version: str, plural: str) -> Kind:
         """Return the kind that is served as this resource. Raises NotServed."""
-        ...
+        request = requests.resources(self.name, Kind(group, version, plural, plural))
+        return answers.kind(await self.send(request), request)
 
     async def versions(self, group: str) -> Sequence[str]:
         """Return the versions in which a named group is served; none where it is not."""
-        ...
+        request = requests.groups(self.name, group)
+        return answers.versions(await self.send(request), request)
 
 
-class Writer(Protocol):
+class Writer(Port):
     """What may be written. `dry_run` asks the server to check and answer, and to store nothing."""
 
     async def create(
@@ -146,7 +182,10 @@ class Writer(Protocol):
 
         Raises AlreadyExists, and Missing where the namespace or the object is absent.
         """
-        ...
+        request = requests.create(
+            self.name, manifest, kind, manager=manager, subresource=subresource, dry_run=dry_run
+        )
+        return answers.named(await self.send(request), request)
 
     async def apply(
         self,
@@ -163,7 +202,16 @@ class Writer(Protocol):
         Raises Conflict (field owned by another manager, or another resourceVersion) and
         Replaced (the uid is not the live one).
         """
-        ...
+        request = requests.apply(
+            self.name,
+            manifest,
+            kind,
+            manager=manager,
+            force=force,
+            subresource=subresource,
+            dry_run=dry_run,
+        )
+        return answers.named(await self.send(request), request)
 
     async def merge_patch(
         self,
@@ -175,7 +223,15 @@ class Writer(Protocol):
         dry_run: bool = False,
     ) -> Manifest:
         """RFC 7386. A resourceVersion or uid inside is a precondition. Raises Missing."""
-        ...
+        request = requests.patch(
+            ref,
+            patch,
+            content_type=requests.MERGE_PATCH,
+            manager=manager,
+            subresource=subresource,
+            dry_run=dry_run,
+        )
+        return answers.named(await self.send(request), request)
 
     async def json_patch(
         self,
@@ -187,7 +243,15 @@ class Writer(Protocol):
         dry_run: bool = False,
     ) -> Manifest:
         """RFC 6902, atomic. Raises Missing; a failed `test` is a Conflict."""
-        ...
+        request = requests.patch(
+            ref,
+            patch,
+            content_type=requests.JSON_PATCH,
+            manager=manager,
+            subresource=subresource,
+            dry_run=dry_run,
+        )
+        return answers.named(await self.send(request), request)
 
     async def delete(
         self,
@@ -201,40 +265,48 @@ class Writer(Protocol):
 
         True means accepted: finalizers may keep the object. Raises Replaced and Conflict.
         """
-        ...
+        request = requests.delete(
+            ref, preconditions=preconditions, propagation=propagation, dry_run=dry_run
+        )
+        try:
+            answers.require_deletion(await self.send(request), request)
+        except Missing:
+            return False
+        return True
 
 
-class Watcher(Protocol):
-    """The raw stream. Resuming, relisting and caching belong to the callers."""
-
-    @property
-    def connectivity(self) -> Connectivity:
-        """Who tells when the cluster answers again after it did not."""
-        ...
-
-    def watch(  # noqa: PLR0913 - each is a parameter of the API
-        self,
-        kind: Kind,
-        *,
-        namespace: str = "",
-        resource_version: str,
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-        read_timeout: float | None = None,
-    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """Stream events after `resource_version`, bookmarks included.
-
-        The stream ends quietly only where the server ends it between two events. Raises
-        Expired (410, also inside the stream) and Unreachable (cut, truncated, silent for
-        longer than `read_timeout` seconds).
-        """
-        ...
-
-
-class Cluster(Reader, Pager, Discoverer, Writer, Watcher, Protocol):
+class Cluster(Reader, Writer):
     """All roles of one API server."""
 
+
+class ClusterWrapper(Cluster):
+    """A cluster that stands before another one: what passes to it passes here, unchanged."""
+
+    def __init__(self, inner: Cluster) -> None:
+        self.inner = inner
+        self.name, self.connectivity = inner.name, inner.connectivity
+
+    async def send(self, request: Request) -> Manifest:
+        """Make the call by the cluster behind."""
+        return await self.inner.send(request)
+
+    def pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:
+        """Yield the pages of the cluster behind."""
+        return self.inner.pages(ref, query)
+
+    def watch(
+        self,
+        ref: Ref,
+        query: ListQuery = EVERYTHING,
+        *,
+        resource_version: str,
+        read_timeout: float | None = None,
+    ) -> Watching:
+        """Stream the events of the cluster behind."""
+        return self.inner.watch(
+            ref, query, resource_version=resource_version, read_timeout=read_timeout
+        )
+
     async def close(self) -> None:
-        """Close the connections. The cluster is not usable afterwards."""
-        ...
+        """Close the cluster behind."""
+        await self.inner.close()

@@ -24,18 +24,18 @@ class Connectivity:
         was_away = self._failed and now - self._answered >= _OUTAGE
         self._failed, self._answered = False, now
         if was_away:
-            self.tell()
+            self.report()
 
     def failed(self) -> None:
         """Note that it did not."""
         self._failed = True
 
-    def follow(self, told: Callable[[], None]) -> Callable[[], None]:
-        """Have `told()` called when the cluster is back; return what ends that."""
-        self._followers.append(told)
-        return lambda: self._followers.remove(told)
+    def follow(self, on_back: Callable[[], None]) -> Callable[[], None]:
+        """Have `on_back()` called when the cluster is back; return what ends that."""
+        self._followers.append(on_back)
+        return lambda: self._followers.remove(on_back)
 
-    def tell(self) -> None:
-        """Tell all who follow."""
-        for told in list(self._followers):
-            told()
+    def report(self) -> None:
+        """Report to all followers that the cluster is back."""
+        for on_back in list(self._followers):
+            on_back()

@@ -3,7 +3,8 @@
 import functools
 import re
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from enum import Enum
+from typing import Final, Literal, NamedTuple
 from urllib.parse import quote, urlencode
 
 import orjson
@@ -11,8 +12,9 @@ import orjson
 from reconciler.core.errors import Rejected
 from reconciler.core.manifest import JSON, Manifest, get_map
 from reconciler.core.refs import Kind, Ref
-from reconciler.kube.cluster import Preconditions, Propagation, Verb
 from reconciler.kube.http.yaml_safe_json import as_yaml
+
+Verb = Literal["get", "list", "create", "apply", "patch", "delete", "watch"]
 
 ACCEPT_JSON: Final = "application/json"
 ACCEPT_METADATA: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -25,11 +27,30 @@ JSON_PATCH: Final = "application/json-patch+json"
 _PLAIN_SEGMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 
 
+class Propagation(Enum):
+    """What happens to the objects that a deleted one owns. There is no default on purpose."""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+@dataclass(frozen=True, slots=True)
+class Preconditions:
+    """What must still be true of an object for its delete to happen.
+
+    None says "whatever it is now", and has to be written out.
+    """
+
+    uid: str | None
+    resource_version: str | None = None
+
+
 class Request(NamedTuple):
     """One HTTP request. `target` is the encoded path with its query, below the server's URL.
 
-    `repeatable`: sending it twice does no more than sending it once. A tuple, as one is made
-    for every call.
+    `ref.name` is "" for collections and generated names. `repeatable`: sending it twice does no
+    more than sending it once. A tuple, as one is made for every call.
     """
 
     verb: Verb
@@ -40,6 +61,8 @@ class Request(NamedTuple):
     content_type: str = ""
     accept: str = ACCEPT_JSON
     repeatable: bool = False
+    subresource: str = ""
+    dry_run: bool = False
 
     def __repr__(self) -> str:  # the body may hold a Secret
         return f"Request({self.verb} {self.ref})"
@@ -188,6 +211,8 @@ def create(
         body=_encode(manifest, ref, "create"),
         content_type=ACCEPT_JSON,
         repeatable=dry_run,
+        subresource=subresource,
+        dry_run=dry_run,
     )
 
 
@@ -212,6 +237,8 @@ def apply(  # noqa: PLR0913 - each is a parameter of the API
         body=as_yaml(_encode(manifest, ref, "apply")),
         content_type=APPLY_PATCH,
         repeatable=dry_run,
+        subresource=subresource,
+        dry_run=dry_run,
     )
 
 
@@ -224,7 +251,7 @@ def patch(
     subresource: str,
     dry_run: bool,
 ) -> Request:
-    """Merge patch or JSON patch, told by `content_type`."""
+    """Merge patch or JSON patch, as `content_type` says."""
     return Request(
         verb="patch",
         ref=ref,
@@ -234,6 +261,8 @@ def patch(
         body=_encode(body, ref, "patch"),
         content_type=content_type,
         repeatable=dry_run,
+        subresource=subresource,
+        dry_run=dry_run,
     )
 
 
@@ -264,6 +293,7 @@ def delete(
         content_type=ACCEPT_JSON,
         # With a uid, a repetition meets the same object or none.
         repeatable=dry_run or preconditions.uid is not None,
+        dry_run=dry_run,
     )
 
 

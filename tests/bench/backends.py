@@ -31,8 +31,8 @@ from reconciler.core import conditions, names, reasons
 from reconciler.core.manifest import Manifest, get_list, get_text, name_of, ref_of, uid_of
 from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SERVICE_ACCOUNT, Kind
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.kube.limits import Limits
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.bench.plans import verdict
 from tests.bench.servers import sandbox
 from tests.support import clusters

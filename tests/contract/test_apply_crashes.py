@@ -21,7 +21,7 @@ from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, drop, get_map, is_deleting, put, uid_of
 from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.values import Mode
-from reconciler.kube.cluster import Propagation
+from reconciler.kube.requests import Propagation
 from reconciler.planning.changes import Action
 from tests.support.apply_runs import WHATEVER, Deeds, Runs, inhabit, remove, staged, wipe
 from tests.support.applying import CLAIMS, Fleet, Scene

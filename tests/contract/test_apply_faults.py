@@ -21,7 +21,7 @@ from reconciler.core.manifest import annotations_of, get_text, is_deleting, stri
 from reconciler.core.refs import CRD, EVENT, LEASE, NAMESPACE, SECRET, Ref
 from reconciler.core.times import format_time
 from reconciler.fleet.values import Mode
-from reconciler.kube.cluster import Propagation
+from reconciler.kube.requests import Propagation
 from tests.support.apply_runs import WHATEVER, Deeds, Runs, inhabit, remove, staged
 from tests.support.applying import Scene
 from tests.support.backend import backend

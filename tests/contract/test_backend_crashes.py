@@ -18,7 +18,6 @@ import pytest_asyncio
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import ClusterError
 from reconciler.core.refs import NAMESPACE, Ref
-from reconciler.kube.cluster_wrapper import Call
 from tests.support.apply_runs import Deeds, remove
 from tests.support.backend_runs import (
     comes_to,
@@ -110,11 +109,12 @@ class Storm:
     """An effect: the first tries of each write meet a conflict."""
 
     def __init__(self, tries):
-        self._tries, self._met = tries, Counter[Call]()
+        self._tries, self._met = tries, Counter[tuple[str, Ref, str]]()
 
     async def perform(self, call):
-        self._met[call] += 1
-        if self._met[call] <= self._tries:
+        write = call.verb, call.ref, call.subresource
+        self._met[write] += 1
+        if self._met[write] <= self._tries:
             await conflict().perform(call)
 
 

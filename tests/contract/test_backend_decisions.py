@@ -33,7 +33,8 @@ from reconciler.core.refs import (
     Kind,
     Ref,
 )
-from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.offers import CREDENTIALS, Offer, offered
 
 MANAGER: Final = "klutch-bind"

@@ -30,7 +30,7 @@ from reconciler.core.refs import (
     Ref,
 )
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.eventually import eventually
 from tests.support.raw import get_json
 from tests.support.robots import create_robot, request_token, robot_connection

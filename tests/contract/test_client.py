@@ -12,8 +12,8 @@ from reconciler.core.errors import Forbidden, Missing, NotServed, Rejected, Unre
 from reconciler.core.manifest import get, get_text
 from reconciler.core.refs import CONFIG_MAP, CRD, SECRET, Kind, Ref
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.kube.limits import Limits
+from reconciler.kube.requests import ListQuery, Preconditions, Propagation
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.robots import robot_connection
@@ -64,7 +64,7 @@ async def test_a_kind_without_a_crd_is_said_to_be_unserved_not_empty(cluster, na
     with pytest.raises(NotServed):
         await cluster.get(ref(cluster, namespace, "x", NOTHING_LIKE_IT))
     with pytest.raises(NotServed):
-        async with cluster.watch(NOTHING_LIKE_IT, resource_version="1"):
+        async with cluster.watch(ref(cluster, "", "", NOTHING_LIKE_IT), resource_version="1"):
             pass
 
 
@@ -192,7 +192,9 @@ async def test_a_watch_tells_what_happened_since_the_list(cluster, namespace):
     await fill(cluster, namespace, 1)
     target = ref(cluster, namespace, "item-000")
     async with cluster.watch(
-        CONFIG_MAP, namespace=namespace, resource_version=start, fields="metadata.name=item-000"
+        ref(cluster, namespace, ""),
+        ListQuery(fields="metadata.name=item-000"),
+        resource_version=start,
     ) as events:
         added = await anext(events)
         await cluster.merge_patch(target, {"data": {"b": "2"}}, manager=MANAGER)
@@ -234,7 +236,7 @@ async def test_a_watch_ends_with_the_connection(control_plane, namespace):
     version = (await cluster.list(CONFIG_MAP, namespace=namespace)).resource_version
 
     async def follow() -> None:
-        watching = cluster.watch(CONFIG_MAP, namespace=namespace, resource_version=version)
+        watching = cluster.watch(ref(cluster, namespace, ""), resource_version=version)
         async with watching as events:
             opened.set()
             async for _ in events:
@@ -261,7 +263,7 @@ async def test_a_connection_may_be_closed_while_an_answer_begins(
         return began
 
     monkeypatch.setattr(aiohttp.ClientResponse, "start", start_and_close)
-    watching = cluster.watch(CONFIG_MAP, namespace=namespace, resource_version="0")
+    watching = cluster.watch(ref(cluster, namespace, ""), resource_version="0")
     with pytest.raises(Unreachable, match="closed by us"):
         async with watching as events:
             await anext(events)

@@ -18,7 +18,6 @@ from reconciler.core.manifest import get_text
 from reconciler.core.refs import CONFIG_MAP, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.kube.connection import (
     ClientCertificate,
     ExecPlugin,
@@ -27,6 +26,7 @@ from reconciler.kube.connection import (
     TokenFile,
 )
 from reconciler.kube.limits import Limits
+from reconciler.kube.requests import ListQuery, Preconditions, Propagation
 from tests.support.cues import AFTER, Gate
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http_faults import Body, Cut, Garbage, answer, gone, on, redirect
@@ -289,9 +289,8 @@ async def test_an_answer_beyond_the_limit_is_not_read(proxy, control_plane, name
 
 
 async def watch(cluster, namespace, start, **options):
-    async with cluster.watch(
-        CONFIG_MAP, namespace=namespace, resource_version=start, **options
-    ) as events:
+    everything = Ref(cluster.name, CONFIG_MAP, namespace, "")
+    async with cluster.watch(everything, resource_version=start, **options) as events:
         return [event async for event in events]
 
 
@@ -336,8 +335,9 @@ async def test_a_watch_with_credentials_that_cannot_be_used(control_plane, names
 
 async def test_a_silent_watch_ends_after_its_read_timeout(cluster, namespace):
     start = await start_of(cluster, namespace)
+    nothing = ListQuery(fields="metadata.name=none")
     with pytest.raises(Unreachable, match="in time"):
-        await watch(cluster, namespace, start, read_timeout=0.5, fields="metadata.name=none")
+        await watch(cluster, namespace, start, query=nothing, read_timeout=0.5)
 
 
 # Connections

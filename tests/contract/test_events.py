@@ -13,7 +13,7 @@ from reconciler.controller.metrics import Metrics
 from reconciler.core.decision import Note
 from reconciler.core.manifest import get_int, get_maps, get_text, name_of, uid_of
 from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, EVENT, Ref
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.cues import AFTER
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock

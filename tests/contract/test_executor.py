@@ -29,7 +29,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import CONFIG_MAP, Kind, Ref
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.cues import BEFORE
 from tests.support.faults import Meanwhile, conflict, forbidden, lost, on
 from tests.support.faulty import FaultyCluster

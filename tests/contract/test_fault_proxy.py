@@ -9,7 +9,7 @@ import pytest
 from klutchctl.sandbox.layout import Layout
 from reconciler.core.errors import AlreadyExists, Expired, Unreachable
 from reconciler.core.manifest import get_text, name_of
-from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, SERVICE_ACCOUNT, Kind
+from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, SERVICE_ACCOUNT, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import NoCredential, Token
@@ -74,7 +74,8 @@ async def stored(control_plane, namespace):
 
 async def follow(cluster, namespace, seen):
     """Watch from the beginning to the end; `seen` hears of each of our objects that is added."""
-    async with cluster.watch(CONFIG_MAP, namespace=namespace, resource_version="0") as events:
+    everything = Ref(cluster.name, CONFIG_MAP, namespace, "")
+    async with cluster.watch(everything, resource_version="0") as events:
         async for event in events:
             name = name_of(event.object)
             if event.type == "ADDED" and name != "kube-root-ca.crt":

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.core.errors import Unreachable
 from reconciler.core.manifest import name_of
-from reconciler.core.refs import CONFIG_MAP
+from reconciler.core.refs import CONFIG_MAP, Ref
 from tests.support.cues import AFTER, BEFORE
 from tests.support.faults import Events, lost, on, survives
 from tests.support.faulty import FaultyCluster
@@ -74,6 +74,7 @@ async def test_a_real_watch_is_cut_after_so_many_events(cluster, namespace):
 
 
 async def follow(cluster, namespace, seen):
-    async with cluster.watch(CONFIG_MAP, namespace=namespace, resource_version="0") as events:
+    everything = Ref(cluster.name, CONFIG_MAP, namespace, "")
+    async with cluster.watch(everything, resource_version="0") as events:
         async for event in events:
             seen(name_of(event.object))

@@ -12,8 +12,8 @@ from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube.cache import informer as informers
 from reconciler.kube.cache.informer import Informer
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.kube.limits import Limits
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.churn import (
     IMPATIENT,
     INDEXES,

@@ -11,8 +11,8 @@ from reconciler.core.refs import CONFIG_MAP, CRD, ROLE, ROLE_BINDING, Kind, Ref
 from reconciler.kube.cache import informer as informers
 from reconciler.kube.cache.informer import Informer
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.kube.connection import NoCredential
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.churn import IMPATIENT, MANAGER, following, seen, truth
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy

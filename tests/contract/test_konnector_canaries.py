@@ -23,7 +23,7 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import space as spaces
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import CONFIG_MAP, EVENT, NAMESPACE, SECRET, Kind
+from reconciler.core.refs import CONFIG_MAP, EVENT, NAMESPACE, SECRET, Kind, Ref
 from tests.properties import test_canaries as law
 from tests.support.bound_scenes import Scene, b64, new, remove, until
 from tests.support.clusters import LiveCluster
@@ -71,7 +71,9 @@ class Seen:
             await asyncio.wait(following)
 
     async def _follow(self, kind: Kind, version: str) -> None:
-        async with self._live.cluster.watch(kind, resource_version=version) as events:
+        cluster = self._live.cluster
+        everything = Ref(cluster.name, kind, "", "")
+        async with cluster.watch(everything, resource_version=version) as events:
             async for event in events:
                 self.texts.append(json.dumps(event.object))
 

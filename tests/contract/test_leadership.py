@@ -17,7 +17,7 @@ from reconciler.controller.metrics import Metrics
 from reconciler.core.manifest import get_int, get_text, uid_of
 from reconciler.core.refs import LEASE, Ref
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support import http_faults
 from tests.support import konnector as konnectors
 from tests.support.backend import backend

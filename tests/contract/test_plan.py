@@ -22,7 +22,7 @@ from reconciler.core.live import Address, control_plane_ref_name
 from reconciler.core.manifest import Manifest, get_text, labels_of, name_of, put, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support import programs
 from tests.support.clusters import LiveCluster
 from tests.support.deep_objects import nested, post, typed

@@ -18,7 +18,7 @@ from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.load import load
 from reconciler.fleet.values import Fleet
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from reconciler.source import folder
 from tests.support import programs
 from tests.support.bound_units import ByHand, new_unit

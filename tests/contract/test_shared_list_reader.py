@@ -9,22 +9,23 @@ from reconciler.apply.shared_list_reader import SharedListReader
 from reconciler.core.errors import NotServed
 from reconciler.core.manifest import name_of, namespace_of
 from reconciler.core.refs import LEASE, NAMESPACE, Kind, Ref
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.cluster import ClusterWrapper
+from reconciler.kube.requests import Preconditions, Propagation
 
 MANAGER = "tests"
 BASKET = Kind("shop.example", "v1", "Basket", "baskets")
 
 
-class Counted:
+class Counted(ClusterWrapper):
     """A cluster that counts the lists it is asked for."""
 
     def __init__(self, cluster):
-        self._cluster, self.lists = cluster, []
-        self.name, self.get, self.first_page = cluster.name, cluster.get, cluster.first_page
+        super().__init__(cluster)
+        self.lists = []
 
-    async def list(self, kind, **how):
-        self.lists.append((kind, how.get("namespace", "")))
-        return await self._cluster.list(kind, **how)
+    def pages(self, ref, query):
+        self.lists.append((ref.kind, ref.namespace))
+        return self.inner.pages(ref, query)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from reconciler.core.manifest import Manifest, annotations_of, get_text, is_dele
 from reconciler.core.refs import SECRET, Kind, Ref
 from reconciler.core.times import format_time
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.demo import developer
 from tests.demo.developer import BINDING, INSTANCE, Developer
 from tests.demo.place import DIRECT, FLEET, OTHER, SHOP, TEAM, Place, home_of, space_of

@@ -32,9 +32,8 @@ from reconciler.core.refs import (
 from reconciler.fleet.values import Access, Mode
 from reconciler.fleet.values import Fleet as FleetValue
 from reconciler.kube import registry
-from reconciler.kube.cluster import Preconditions, Propagation
-from reconciler.kube.cluster_wrapper import Call
 from reconciler.kube.registry import Reached, Surroundings
+from reconciler.kube.requests import Preconditions, Propagation, Request
 from reconciler.observe import Clusters, Pace
 from reconciler.planning.changes import Action, Change, Plan
 from tests.support.applying import Fleet, Scene
@@ -52,12 +51,12 @@ WHATEVER = Preconditions(uid=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deeds(Cue[Call]):
+class Deeds(Cue[Request]):
     """All that a program writes, but for its lock; with `of`, where a name has this word in it."""
 
     of: str = ""
 
-    def matches(self, call: Call) -> bool:
+    def matches(self, call: Request) -> bool:
         named = self.of in f"{call.ref.namespace} {call.ref.name}"
         return is_write(call) and call.ref.kind not in (LEASE, EVENT) and named
 

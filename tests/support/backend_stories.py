@@ -33,7 +33,7 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.core.times import format_time
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.clusters import LiveCluster
 from tests.support.forward_clock import ForwardClock
 from tests.support.offers import Offer

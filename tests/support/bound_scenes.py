@@ -40,7 +40,7 @@ from reconciler.core.refs import (
     Ref,
 )
 from reconciler.core.secret import Secret
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support import robots
 from tests.support.backend import USUAL, backend
 from tests.support.clusters import LiveCluster, Write

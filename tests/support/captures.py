@@ -39,7 +39,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support import capture_files, clusters
 from tests.support.capture_files import Blanks, Way, Write
 from tests.support.clusters import LiveCluster

@@ -38,8 +38,9 @@ from reconciler.core.refs import (
 )
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection, Token
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support import policed
 from tests.support.cues import Cue
 from tests.support.eventually import eventually

@@ -23,8 +23,7 @@ from reconciler.core.errors import (
     Unreachable,
 )
 from reconciler.core.refs import Kind
-from reconciler.kube.cluster import Verb
-from reconciler.kube.cluster_wrapper import Call
+from reconciler.kube.requests import Request, Verb
 from tests.support.cues import BEFORE, Cue, Moment, Rule, Rules
 
 WRITES: Final[tuple[Verb, ...]] = ("create", "apply", "patch", "delete")
@@ -34,7 +33,7 @@ class SimulatedCrash(BaseException):
     """The process dies here. Not an Exception, so that no handler outlives it."""
 
 
-def is_write(call: Call) -> bool:
+def is_write(call: Request) -> bool:
     """Return whether the call may change the world."""
     return call.verb in WRITES and not call.dry_run
 
@@ -50,11 +49,11 @@ Point: TypeAlias = Moment | Events
 
 
 class Effect(Protocol):
-    async def perform(self, call: Call, /) -> None: ...
+    async def perform(self, call: Request, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Calls(Cue[Call]):
+class Calls(Cue[Request]):
     """Calls by what they are about; None means any."""
 
     verbs: tuple[Verb, ...]
@@ -64,7 +63,7 @@ class Calls(Cue[Call]):
     name: str | None
     subresource: str | None
 
-    def matches(self, call: Call) -> bool:
+    def matches(self, call: Request) -> bool:
         ref = call.ref
         wanted = (
             (self.cluster, ref.cluster),
@@ -78,8 +77,8 @@ class Calls(Cue[Call]):
         )
 
 
-class _Writes(Cue[Call]):
-    def matches(self, call: Call) -> bool:
+class _Writes(Cue[Request]):
+    def matches(self, call: Request) -> bool:
         return is_write(call)
 
 
@@ -102,7 +101,7 @@ def on(
     )
 
 
-def writes() -> Cue[Call]:
+def writes() -> Cue[Request]:
     """Return the cue for all that may change the world, in any cluster."""
     return _Writes()
 
@@ -113,7 +112,7 @@ class Meanwhile:
 
     story: Callable[[], Awaitable[object]]
 
-    async def perform(self, _call: Call, /) -> None:
+    async def perform(self, _call: Request, /) -> None:
         await self.story()
 
 
@@ -128,7 +127,7 @@ class Fail:
     retry_after: float | None = None
     in_doubt: bool = False
 
-    async def perform(self, call: Call, /) -> None:
+    async def perform(self, call: Request, /) -> None:
         raise self.error(
             self.message,
             ref=call.ref,
@@ -188,18 +187,18 @@ def lost() -> Fail:
 class End:
     """End a watch quietly between two events, as servers do. Only at `Events`."""
 
-    async def perform(self, _call: Call, /) -> None:
+    async def perform(self, _call: Request, /) -> None:
         raise StopAsyncIteration
 
 
 class Crash:
     """Kill the process: this call and all that follow raise SimulatedCrash."""
 
-    async def perform(self, _call: Call, /) -> None:
+    async def perform(self, _call: Request, /) -> None:
         raise SimulatedCrash
 
 
-class Faults(Rules[Call, Point, Effect]):
+class Faults(Rules[Request, Point, Effect]):
     """The rules, and the calls met so far.
 
     `calls` is for choosing what to fail; tests assert the state of the world, not the calls.
@@ -207,7 +206,7 @@ class Faults(Rules[Call, Point, Effect]):
 
     def __init__(self) -> None:
         super().__init__(usually=BEFORE)
-        self.calls: list[Call] = []
+        self.calls: list[Request] = []
         self._dead = False
 
     def count_writes(self) -> int:
@@ -218,14 +217,14 @@ class Faults(Rules[Call, Point, Effect]):
         """Die at this write, counted from now on over all clusters that share the faults."""
         self.add(writes().nth(write), Crash(), at=at)
 
-    def enter(self, call: Call) -> Sequence[Rule[Call, Point, Effect]]:
+    def enter(self, call: Request) -> Sequence[Rule[Request, Point, Effect]]:
         """Record a call and return what will befall it. Raises SimulatedCrash for the dead."""
         self.still_alive()
         self.calls.append(call)
         return self.due(call)
 
     async def pass_point(
-        self, point: Point, call: Call, due: Sequence[Rule[Call, Point, Effect]]
+        self, point: Point, call: Request, due: Sequence[Rule[Request, Point, Effect]]
     ) -> None:
         """Perform what is due at this point. Whoever else died meanwhile, this call dies too."""
         for rule in due:
@@ -239,7 +238,7 @@ class Faults(Rules[Call, Point, Effect]):
         if self._dead:
             raise SimulatedCrash
 
-    async def _perform(self, effect: Effect, call: Call) -> None:
+    async def _perform(self, effect: Effect, call: Request) -> None:
         try:
             await effect.perform(call)
         except SimulatedCrash:

@@ -12,8 +12,8 @@ from typing import Final
 
 from konnector import app_kubeconfig, own_crd, program
 from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
+from konnector.rotating_cluster import RotatingCluster
 from konnector.settings import ControlPlaneMode, Settings
-from konnector.switching import Switching
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.fence import WriteFence
 from reconciler.core import names
@@ -61,7 +61,7 @@ async def konnector(
         else:
             connect = partial(program.connect, limits=_LIMITS, networks=settings.networks)
             there, in_use = await app_kubeconfig.working(real, mode, connect, clock)
-            app = await opened.enter_async_context(Switching(_faulty(there, faults)))
+            app = await opened.enter_async_context(RotatingCluster(_faulty(there, faults)))
             kind = await own_crd.discovered(real, clock)
         made = program.wired(
             settings,

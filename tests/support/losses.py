@@ -18,7 +18,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import EVENT, Kind, Ref
 from reconciler.core.times import format_time
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.bound_scenes import BIND, Scene, conditions, remove, until
 from tests.support.clusters import LiveCluster
 from tests.support.konnector import AGENT

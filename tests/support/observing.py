@@ -27,8 +27,9 @@ from reconciler.core.refs import (
 )
 from reconciler.fleet.values import Fleet
 from reconciler.kube import registry
-from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+from reconciler.kube.cluster import Cluster
 from reconciler.kube.registry import Surroundings
+from reconciler.kube.requests import Preconditions, Propagation
 from reconciler.observe import Pace, observe
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually

@@ -13,7 +13,8 @@ from reconciler.blueprints.objects import build
 from reconciler.core.errors import Missing, NotServed
 from reconciler.core.manifest import Manifest, ref_of
 from reconciler.core.refs import CRD, Kind, Ref
-from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.observing import established
 
 _Scope = Literal["Namespaced", "Cluster"]

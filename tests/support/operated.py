@@ -19,7 +19,7 @@ from reconciler.controller.clock import SystemClock
 from reconciler.core.manifest import Manifest, get_maps, get_text, get_text_map, name_of, uid_of
 from reconciler.core.refs import CRD, EVENT, NAMESPACE, SECRET, Kind, Ref
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.faults import Faults

@@ -11,7 +11,7 @@ from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import CLUSTER_ROLE_BINDING, SERVICE_ACCOUNT, Kind, Ref
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.role_holders import as_holder, kubeconfig

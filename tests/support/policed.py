@@ -11,9 +11,9 @@ from reconciler.blueprints import policies
 from reconciler.blueprints.policies import Policy
 from reconciler.core.manifest import Manifest, get_text, ref_of
 from reconciler.core.refs import ADMISSION_POLICY, ADMISSION_POLICY_BINDING
-from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection, NoCredential
-from reconciler.kube.requests import APPLY_PATCH, MERGE_PATCH
+from reconciler.kube.requests import APPLY_PATCH, MERGE_PATCH, Preconditions, Propagation
 from tests.support.eventually import eventually
 from tests.support.raw import http_session
 

@@ -5,7 +5,7 @@ import contextlib
 from reconciler.core.errors import Missing
 from reconciler.core.manifest import Manifest, finalizers_of
 from reconciler.core.refs import Ref
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.clusters import LiveCluster
 
 

@@ -23,8 +23,8 @@ from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import CLUSTER_ROLE_BINDING, LEASE, NAMESPACE, SERVICE_ACCOUNT, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.kube.connection import Connection, Token
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.backend import USUAL
 from tests.support.clusters import LiveCluster, Write
 from tests.support.eventually import eventually

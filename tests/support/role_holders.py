@@ -27,8 +27,8 @@ from reconciler.doctor.examine import ACCESS_REVIEW
 from reconciler.doctor.rights import Side, Task, needed, scope_of_fleet
 from reconciler.fleet.values import Fleet
 from reconciler.kube.client import KubeCluster
-from reconciler.kube.cluster import Preconditions, Propagation
 from reconciler.kube.connection import Token
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support import policed
 from tests.support.eventually import eventually
 from tests.support.observing import context

@@ -38,7 +38,8 @@ from reconciler.core.refs import (
     Kind,
     Ref,
 )
-from reconciler.kube.cluster import Cluster, Preconditions, Propagation
+from reconciler.kube.cluster import Cluster
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.eventually import eventually
 from tests.support.offers import Offer
 

@@ -20,8 +20,9 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from reconciler.core.errors import ClusterError, Expired, Unreachable
 from reconciler.core.manifest import Manifest, name_of, namespace_of, resource_version_of
@@ -34,10 +35,12 @@ from reconciler.kube.cache.store import (
     Trim,
     without_managed_fields,
 )
-from reconciler.kube.cluster import Listing, Pager, Reader, Watcher, WatchEvent
+from reconciler.kube.cluster import Port, WatchEvent
+from reconciler.kube.requests import ListQuery
 
 log = logging.getLogger(__name__)
 
+_PAGE_SIZE: Final = 500
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 30.0
 _LONGEST_REQUEST: Final = 300.0  # how long a server may ask to be left alone
@@ -47,10 +50,6 @@ _PATIENCE: Final = 3  # watches that break off before the first event
 _SILENCE: Final = 90.0
 _SOON: Final = 240.0  # seconds; a server that has no reason lets a watch last for longer
 _LATELY: Final = 10.0  # seconds for which a server may prune by the schema that it had
-
-
-class Source(Reader, Pager, Watcher, Protocol):
-    """Where objects come from."""
 
 
 class Informer:
@@ -64,7 +63,7 @@ class Informer:
 
     def __init__(  # noqa: PLR0913 - each is a parameter of the API
         self,
-        cluster: Source,
+        cluster: Port,
         kind: Kind,
         *,
         namespace: str = "",
@@ -79,7 +78,9 @@ class Informer:
         self.store = Store(kind, indexes, trim=trim)
         self.ref = Ref(cluster.name, kind, namespace, "")
         self._cluster = cluster
-        self._labels, self._fields, self._metadata_only = labels, fields, metadata_only
+        self._query = ListQuery(
+            labels=labels, fields=fields, limit=_PAGE_SIZE, metadata_only=metadata_only
+        )
         self._silence, self._deleted = silence, deleted
         self._trouble = ""
         self._synced = asyncio.Event()
@@ -122,7 +123,8 @@ class Informer:
         """
         versions: dict[ObjectKey, str] = {}
         version = ""
-        async with contextlib.aclosing(self._pages(metadata_only=True)) as pages:
+        query = replace(self._query, metadata_only=True)
+        async with contextlib.aclosing(self._cluster.pages(self.ref, query)) as pages:
             async for page in pages:
                 versions |= {
                     ObjectKey(namespace_of(one), name_of(one)): resource_version_of(one)
@@ -186,7 +188,7 @@ class Informer:
         A server ends the watches of a custom resource a second or more after its schema changed.
         What changes in between is told by the old schema, and never again.
         """
-        if self._metadata_only or "." not in self.ref.kind.group or self._opened is None:
+        if self._query.metadata_only or "." not in self.ref.kind.group or self._opened is None:
             return False
         now = time.monotonic()
         lately = self._changed is not None and now - self._changed < _LATELY
@@ -194,17 +196,16 @@ class Informer:
 
     async def _list(self) -> None:
         try:
-            await self._read()
+            await self._read(self._query)
         except Expired:
             # The pages outlived the server's history. One answer with all is slower and safe.
-            await self._read(page_size=0)
+            await self._read(replace(self._query, limit=0))
 
-    async def _read(self, **how: int) -> None:
+    async def _read(self, query: ListQuery) -> None:
         # Decoded, all pages would take more memory for a moment than the view does ever after.
         packed: Packed = {}
         version = ""
-        pages = self._pages(metadata_only=self._metadata_only, **how)
-        async with contextlib.aclosing(pages):
+        async with contextlib.aclosing(self._cluster.pages(self.ref, query)) as pages:
             async for page in pages:
                 packed |= self._packed(page.items)
                 version = page.resource_version
@@ -212,16 +213,6 @@ class Informer:
         self.store.take_over(packed)
         self._version = version
         self._synced.set()
-
-    def _pages(self, *, metadata_only: bool, **how: int) -> AsyncGenerator[Listing]:
-        return self._cluster.pages(
-            self.ref.kind,
-            namespace=self.ref.namespace,
-            labels=self._labels,
-            fields=self._fields,
-            metadata_only=metadata_only,
-            **how,
-        )
 
     def _packed(self, manifests: Sequence[Manifest]) -> Packed:
         try:
@@ -231,12 +222,9 @@ class Informer:
 
     async def _watch(self) -> None:
         watching = self._cluster.watch(
-            self.ref.kind,
-            namespace=self.ref.namespace,
+            self.ref,
+            self._query,
             resource_version=self._version,
-            labels=self._labels,
-            fields=self._fields,
-            metadata_only=self._metadata_only,
             read_timeout=self._silence,
         )
         async with watching as events:

@@ -13,7 +13,7 @@ from klutchctl.sandbox import crds
 from reconciler.core.errors import Rejected
 from reconciler.core.manifest import Manifest, get_map, get_maps, get_text, name_of, put, uid_of
 from reconciler.core.refs import CRD, Kind, Ref
-from reconciler.kube.cluster import Preconditions, Propagation
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.operated import SERVICES
 
 GROUP = "claims.example.com"

@@ -104,5 +104,5 @@ async def test_it_is_asked_at_once_when_somebody_else_had_an_answer(monkeypatch)
     plane = Plane()
     async with asking(plane):
         await become(plane, 1)
-        plane.connectivity.tell()
+        plane.connectivity.report()
         await become(plane, 1)

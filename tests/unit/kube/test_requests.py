@@ -8,8 +8,7 @@ import pytest
 from reconciler.core.errors import Rejected
 from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, NAMESPACE, Kind, Ref
 from reconciler.kube import requests
-from reconciler.kube.cluster import Preconditions, Propagation
-from reconciler.kube.requests import ListQuery
+from reconciler.kube.requests import ListQuery, Preconditions, Propagation
 
 EXPORT = Kind("klutch.anynines.com", "v1alpha1", "APIServiceExport", "apiserviceexports")
 

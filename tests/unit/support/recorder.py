@@ -3,33 +3,34 @@
 from contextlib import asynccontextmanager
 
 from reconciler.core.refs import CONFIG_MAP, Ref
-from reconciler.kube.cluster import WatchEvent
+from reconciler.kube.cluster import Cluster, Listing, WatchEvent
+from reconciler.kube.connectivity import Connectivity
 
 REF = Ref("here", CONFIG_MAP, "shop", "x")
 MANIFEST = {"metadata": {"namespace": "shop", "name": "x"}}
 
 
-class Recorder:
-    """Stands for a real cluster: notes what it is asked to do, and does nothing else."""
-
-    name = "here"
+class Recorder(Cluster):
+    """Notes what it is asked to do, and does nothing else."""
 
     def __init__(self):
+        self.name, self.connectivity = "here", Connectivity()
         self.done = []
         self.refusal = None
 
-    def __getattr__(self, method):
-        async def perform(*args, **kwargs):
-            self.done.append((method, args, kwargs))
-            if self.refusal is not None:
-                raise self.refusal
-            return f"answer to {method}"
+    async def send(self, request):
+        self.done.append(request)
+        if self.refusal is not None:
+            raise self.refusal
+        return {"metadata": {"name": request.ref.name}}
 
-        return perform
+    async def pages(self, ref, query):
+        self.done.append((ref, query))
+        yield Listing([], "1")
 
     @asynccontextmanager
-    async def watch(self, *args, **kwargs):
-        self.done.append(("watch", args, kwargs))
+    async def watch(self, ref, query=None, *, resource_version, read_timeout=None):
+        self.done.append((ref, query, resource_version, read_timeout))
 
         async def events():
             for number in range(5):
@@ -37,9 +38,12 @@ class Recorder:
 
         yield events()
 
+    async def close(self):
+        pass
+
     @property
-    def methods(self):
-        return [method for method, _, _ in self.done]
+    def verbs(self):
+        return [request.verb for request in self.done]
 
 
 async def apply(cluster, *, dry_run=False, name="x"):
@@ -49,7 +53,7 @@ async def apply(cluster, *, dry_run=False, name="x"):
 
 async def follow(cluster, seen):
     """Watch to the end; `seen` hears of each event, also where the end is an error."""
-    async with cluster.watch(CONFIG_MAP, resource_version="1") as events:
+    async with cluster.watch(REF, resource_version="1") as events:
         async for event in events:
             seen(event.object["number"])
 

@@ -1,15 +1,13 @@
 """A simulated crash leaves the world as a killed process does."""
 
 import asyncio
-from typing import cast
 
 import pytest
 
 from reconciler.core.refs import CONFIG_MAP
-from reconciler.kube.cluster import Cluster, Preconditions, Propagation
-from reconciler.kube.cluster_wrapper import Call
+from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.cues import AFTER, BEFORE, Gate
-from tests.support.faults import Crash, Faults, on, survives
+from tests.support.faults import Crash, Faults, is_write, on, survives
 from tests.support.faulty import FaultyCluster
 from tests.unit.support.recorder import REF, Recorder, apply, numbers
 
@@ -29,14 +27,14 @@ KILL_POINTS = [(write, at) for write in (1, 2, 3) for at in (BEFORE, AFTER)]
 
 def two_clusters():
     faults, reals = Faults(), (Recorder(), Recorder())
-    return faults, reals, [FaultyCluster(cast("Cluster", real), faults) for real in reals]
+    return faults, reals, [FaultyCluster(real, faults) for real in reals]
 
 
 async def test_clusters_that_share_faults_count_their_writes_together():
     faults, _, clusters = two_clusters()
     await three_writes(*clusters)
     assert faults.count_writes() == 3, "reads and dry runs are no kill points"
-    assert faults.calls[0] == Call("get", REF)
+    assert (faults.calls[0].verb, faults.calls[0].ref) == ("get", REF)
 
 
 @pytest.mark.parametrize(("write", "at"), KILL_POINTS)
@@ -44,12 +42,7 @@ async def test_a_crash_leaves_exactly_the_writes_before_it(write, at):
     faults, reals, clusters = two_clusters()
     faults.crash_at(write, at)
     assert not await survives(three_writes(*clusters))
-    done = [
-        method
-        for real in reals
-        for method, _, kwargs in real.done
-        if method in ("apply", "delete") and not kwargs["dry_run"]
-    ]
+    done = [request for real in reals for request in real.done if is_write(request)]
     assert len(done) == (write if at is AFTER else write - 1)
 
 
@@ -68,13 +61,13 @@ async def test_calls_in_flight_die_with_the_process_and_their_answers_are_not_he
     gate = Gate()
     faults.add(on("apply", name="slow"), gate, at=AFTER)
     faults.add(on("apply", name="fatal"), Crash())
-    async with other.watch(CONFIG_MAP, resource_version="1") as events:
+    async with other.watch(REF, resource_version="1") as events:
         slow = asyncio.create_task(survives(apply(one, name="slow")))
         await gate.reached.wait()
         assert not await survives(apply(other, name="fatal"))
         gate.open()
         assert not await slow
-        assert reals[0].methods == ["apply"]
+        assert reals[0].verbs == ["apply"]
         assert not await survives(anext(events))
 
 

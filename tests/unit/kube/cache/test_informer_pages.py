@@ -13,6 +13,7 @@ from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cluster import Listing, WatchEvent
 from reconciler.kube.connectivity import Connectivity
+from reconciler.kube.requests import ListQuery
 from tests.support.eventually import eventually
 
 ALL: Final = Ref("plane", CONFIG_MAP, "", "")
@@ -29,8 +30,8 @@ class Server:
         self.watched = ""
         self._forgets = forgets
 
-    async def pages(self, kind: Any, *, page_size: int = 1, **how: Any) -> AsyncGenerator[Listing]:
-        if not page_size:
+    async def pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:
+        if not query.limit:
             yield Listing(objects("a", "b", "c"), "8")
             return
         for name in "abc":
@@ -41,7 +42,7 @@ class Server:
 
     @asynccontextmanager
     async def watch(
-        self, kind: Any, *, resource_version: str, **how: Any
+        self, ref: Ref, query: ListQuery, *, resource_version: str, **how: Any
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         self.watched = resource_version
         await asyncio.Event().wait()

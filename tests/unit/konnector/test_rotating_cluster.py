@@ -4,9 +4,10 @@ import asyncio
 import weakref
 from typing import Any
 
-from konnector.switching import Switching
+from konnector.rotating_cluster import RotatingCluster
+from reconciler.core.errors import Missing
 from reconciler.core.refs import CONFIG_MAP, Ref
-from reconciler.kube.cluster import Listing
+from reconciler.kube.cluster import EVERYTHING, Listing
 from reconciler.kube.connectivity import Connectivity
 
 
@@ -25,10 +26,11 @@ class Server:
         self.closed = asyncio.Event()
         self.waits = asyncio.Event()
 
-    async def get(self, ref, *, metadata_only=False):
+    async def send(self, request):
         await self.waits.wait()
+        raise Missing("gone", ref=request.ref, verb=request.verb)
 
-    async def pages(self, kind, **how):
+    async def pages(self, ref, query):
         first = Items([{}])
         seen = weakref.ref(first)
         yield Listing(first, "1")
@@ -46,7 +48,7 @@ def server() -> Any:
 
 async def test_a_page_is_not_kept_while_the_next_is_read():
     real = server()
-    pages = Switching(real).pages(CONFIG_MAP)
+    pages = RotatingCluster(real).pages(Ref("plane", CONFIG_MAP, "", ""), EVERYTHING)
     versions = []
     async for page in pages:
         versions.append(page.resource_version)
@@ -57,25 +59,25 @@ async def test_a_page_is_not_kept_while_the_next_is_read():
 
 async def test_a_new_way_counts_as_a_recovery_and_the_old_one_no_more():
     old, new, told = server(), server(), []
-    cluster = Switching(old)
+    cluster = RotatingCluster(old)
     cluster.connectivity.follow(lambda: told.append("back"))
-    old.connectivity.tell()
+    old.connectivity.report()
     assert len(told) == 1
-    cluster.switch(new)
+    cluster.rotate(new)
     assert len(told) == 2
-    old.connectivity.tell()
+    old.connectivity.report()
     assert len(told) == 2
-    new.connectivity.tell()
+    new.connectivity.report()
     assert len(told) == 3
     await cluster.close()
 
 
 async def test_an_old_way_is_closed_when_the_last_call_over_it_has_ended():
     old, new = server(), server()
-    cluster = Switching(old)
+    cluster = RotatingCluster(old)
     call = asyncio.create_task(cluster.get(Ref("plane", CONFIG_MAP, "here", "one")))
     await asyncio.sleep(0)
-    cluster.switch(new)
+    cluster.rotate(new)
     await asyncio.sleep(0)
     assert not old.closed.is_set()
     old.waits.set()
@@ -88,10 +90,10 @@ async def test_an_old_way_is_closed_when_the_last_call_over_it_has_ended():
 
 async def test_closing_waits_for_no_call_over_an_old_way():
     old, new = server(), server()
-    cluster = Switching(old)
+    cluster = RotatingCluster(old)
     call = asyncio.create_task(cluster.get(Ref("plane", CONFIG_MAP, "here", "one")))
     await asyncio.sleep(0)
-    cluster.switch(new)
+    cluster.rotate(new)
     await asyncio.wait_for(cluster.close(), 5)
     assert (old.closed.is_set(), new.closed.is_set()) == (True, True)
     call.cancel()
