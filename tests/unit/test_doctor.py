@@ -1,6 +1,5 @@
-"""What `klutchctl doctor` prints, and its exit code."""
+"""What `klutchctl doctor --print` prints, and its exit code."""
 
-import json
 import shlex
 from pathlib import Path
 
@@ -10,9 +9,10 @@ import yaml
 from klutchctl import main
 from klutchctl.commands.doctor import exit_code
 from klutchctl.render import doctor
-from reconciler.doctor.diagnosis import Check, Examination, Finding, Level, Mend
+from reconciler.doctor.diagnosis import Check, Finding, Level, Mend
 from reconciler.doctor.rights import Side, Task
 from reconciler.kube import crds
+from tests.golden.values import examination
 
 EXAMPLE = Path(__file__).parents[2] / "fleet-example"
 FINE = Finding(Check.CONNECTION, Level.OK, "reached at https://x")
@@ -22,53 +22,8 @@ CRDS = Finding(Check.CRDS, Level.PROBLEM, "no CRDs", "Install them", Mend.CRDS)
 LOST = Finding(Check.CONNECTION, Level.PROBLEM, "it hung up", "Look at the network")
 
 
-def of(*findings, name="shop", side=Side.APP_CLUSTER, readable=True, **more):
-    return Examination(name, side, f"context/{name}", name, findings, readable=readable, **more)
-
-
-BOTH = (
-    of(FINE, CRDS, name="eu", side=Side.CONTROL_PLANE, user="alice"),
-    of(FINE, CLOCK, RIGHTS, user="alice"),
-    of(LOST, name="it's far", readable=False),
-)
-TEXT = """\
-Control plane eu  (context/eu, as alice)
-  ok       reached at https://x
-  problem  no CRDs
-           Install them
-           $ klutchctl doctor 'my fleet' --print control-plane-crds | \
-kubectl --context eu apply --server-side -f -
-
-Cluster shop  (context/shop, as alice)
-  ok       reached at https://x
-  warning  its clock is off
-           Set it
-  problem  no rights
-           Grant them
-           $ klutchctl doctor 'my fleet' --for plan --print app-cluster-rights | \
-kubectl --context shop apply -f -
-
-Cluster it's far  (context/it's far)
-  problem  it hung up
-           Look at the network
-
-Doctor: 3 clusters, 3 problems, 1 warning.
-"""
-
-
-def test_a_block_for_each_cluster_with_what_to_type():
-    assert doctor.text(BOTH, path="my fleet", task=Task.PLAN) == TEXT
-
-
-def test_colour_only_adds_to_it():
-    plain = doctor.text(BOTH, path="my fleet", task=Task.PLAN, color=True)
-    for code in ("0", "1", "31", "32", "33"):
-        plain = plain.replace(f"\x1b[{code}m", "")
-    assert plain == TEXT
-
-
 def test_names_cannot_become_commands():
-    nasty = of(RIGHTS, name="x; rm -rf $HOME `id`")
+    nasty = examination(RIGHTS, name="x; rm -rf $HOME `id`")
     (line,) = [
         line.strip()
         for line in doctor.text([nasty], path="-", task=Task.PLAN).splitlines()
@@ -78,34 +33,21 @@ def test_names_cannot_become_commands():
     assert words[words.index("--context") + 1] == nasty.context
 
 
-def test_what_others_wrote_cannot_act_on_the_terminal():
-    nasty = "\x1b[2J\u202eevil\nnext"
-    bad = Finding(Check.CRDS, Level.PROBLEM, nasty, nasty, Mend.CRDS)
-    text = doctor.text([of(bad, name=nasty, user=nasty)], path=nasty, task=Task.PLAN)
-    assert "\x1b" not in text
-    assert "\u202e" not in text
-    assert "\nnext" not in text
-
-
-def test_json_is_one_versioned_document():
-    document = json.loads(doctor.as_json(BOTH, path="my fleet", task=Task.PLAN))
-    assert (document["format"], document["version"]) == ("klutchctl.dev/doctor", "1.0")
-    plane, shop, far = document["clusters"]
-    assert (plane["kind"], plane["level"], plane["user"]) == ("control-plane", "problem", "alice")
-    assert shop["findings"][2]["command"] in TEXT
-    assert (far["readable"], far["findings"][0]["command"]) == (False, "")
-
-
+GONE = examination(LOST, readable=False)
 CASES = {
     # found, code, --allow-unreachable
     "no clusters": ((), 0, 0),
-    "all well": ((of(FINE),), 0, 0),
-    "a warning": ((of(CLOCK),), 0, 0),
-    "a problem": ((of(CRDS),), 6, 6),
-    "one of two not readable": ((of(FINE), of(LOST, readable=False)), 5, 0),
-    "a problem, and one not readable": ((of(CRDS), of(LOST, readable=False)), 6, 6),
-    "none readable": ((of(LOST, readable=False),), 1, 1),
-    "rights that a plan needs": ((of(FINE), of(RIGHTS, readable=False)), 5, 0),
+    "all well": ((examination(FINE),), 0, 0),
+    "a warning": ((examination(CLOCK),), 0, 0),
+    "a problem": ((examination(CRDS),), 6, 6),
+    "one of two not readable": ((examination(FINE), GONE), 5, 0),
+    "a problem, and one not readable": (
+        (examination(CRDS), GONE),
+        6,
+        6,
+    ),
+    "none readable": ((GONE,), 1, 1),
+    "rights that a plan needs": ((examination(FINE), examination(RIGHTS, readable=False)), 5, 0),
 }
 
 

@@ -1,0 +1,72 @@
+"""What people and programs see, to the byte."""
+
+from functools import partial
+
+import pytest
+
+from klutchctl.render import doctor, plan_json, plan_markdown, plan_text, report, status
+from reconciler.doctor.rights import Task
+from reconciler.planning import planfile
+from reconciler.planning.changes import Plan
+from tests.golden import values
+from tests.golden.plans import PLANS
+
+FORMATS = {
+    "txt": plan_text.render,
+    "color.txt": lambda plan: plan_text.render(plan, color=True, seconds=0.44),
+    "json": plan_json.render,
+    "md": plan_markdown.render,
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("extension", FORMATS)
+def test_a_plan(golden, name, extension):
+    golden(FORMATS[extension](PLANS[name]), f"{name}.{extension}")
+
+
+EMPTY = planfile.identified(Plan("acme", "", "", changes=(), sections={}, clusters_total=0))
+OF_PLANNER = {"path": "my fleet", "task": Task.PLAN}
+OUTPUTS = {
+    "status.txt": (values.board, status.text),
+    "status.color.txt": (values.board, partial(status.text, color=True)),
+    "status.json": (values.board, status.as_json),
+    "status.jsonl": (values.board, status.events),
+    "status.changes.txt": (values.board, lambda made: status.changes(values.nothing(), made)),
+    "report.txt": (values.report, report.text),
+    "report.color.txt": (values.report, partial(report.text, color=True)),
+    "report.short.txt": (values.report, partial(report.text, whole=False)),
+    "report.json": (values.report, report.as_json),
+    "report.xml": (values.report, report.junit),
+    "doctor.txt": (values.examinations, partial(doctor.text, **OF_PLANNER)),
+    "doctor.color.txt": (values.examinations, partial(doctor.text, color=True, **OF_PLANNER)),
+    "doctor.json": (values.examinations, partial(doctor.as_json, **OF_PLANNER)),
+    "pull-request.txt": (values.against, lambda made: plan_text.render(EMPTY, against=made)),
+    "pull-request.json": (values.against, lambda made: plan_json.render(EMPTY, against=made)),
+    "pull-request.md": (values.against, lambda made: plan_markdown.render(EMPTY, against=made)),
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_an_output(golden, name):
+    build, render = OUTPUTS[name]
+    golden(render(build()), name)
+
+
+@pytest.mark.parametrize("name", [name for name in OUTPUTS if "color" not in name])
+def test_what_others_wrote_cannot_act_on_a_terminal(name):
+    build, render = OUTPUTS[name]
+    shown = render(build(values.HOSTILE))
+    assert "evil" in shown
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown or name.endswith("json")
+    assert "\nnext" not in shown
+
+
+@pytest.mark.parametrize("name", [name for name in OUTPUTS if "color" in name])
+def test_colour_only_adds(name):
+    build, render = OUTPUTS[name]
+    plain, shown = OUTPUTS[name.replace("color.", "")][1](build()), render(build())
+    for code in ("0", "1", "31", "32", "33"):
+        shown = shown.replace(f"\x1b[{code}m", "")
+    assert shown == plain
