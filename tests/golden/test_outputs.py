@@ -1,6 +1,8 @@
 """What people and programs see, to the byte."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -26,8 +28,8 @@ def test_a_plan(golden, name, extension):
 
 
 EMPTY = planfile.identified(Plan("acme", "", "", changes=(), sections={}, clusters_total=0))
-OF_PLANNER = {"path": "my fleet", "task": Task.PLAN}
-OUTPUTS = {
+OF_PLANNER: dict[str, Any] = {"path": "my fleet", "task": Task.PLAN}
+OUTPUTS: dict[str, tuple[Callable[..., Any], Callable[[Any], str]]] = {
     "status.txt": (values.board, status.text),
     "status.color.txt": (values.board, partial(status.text, color=True)),
     "status.json": (values.board, status.as_json),

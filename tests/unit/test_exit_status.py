@@ -1,4 +1,4 @@
-"""The exit code of a plan, and which code wins."""
+"""The exit code of a plan and of an apply, and which code wins."""
 
 import itertools
 from dataclasses import replace
@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 
 from klutchctl.exit_codes import ExitCode
-from klutchctl.exit_status import PRECEDENCE, exit_code, first
+from klutchctl.exit_status import PRECEDENCE, apply_code, exit_code, first
+from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
 
+CHANGE = Change("shop", "db", Ref("shop", CONFIG_MAP, "ns", "a"), Action.CREATE, "")
 HELD = Held("max-deletes", "too many")
 
 
@@ -18,10 +20,7 @@ def plan(*actions, held=(), unseen=0, clusters=4):
         fleet="acme",
         revision="",
         digest="",
-        changes=tuple(
-            Change("shop", "db", Ref("shop", CONFIG_MAP, "ns", "a"), action, "")
-            for action in actions
-        ),
+        changes=tuple(replace(CHANGE, action=action) for action in actions),
         sections={f"edge-{index}": "eu" for index in range(clusters)},
         held=tuple(held),
         unseen=tuple(UnseenCluster(f"edge-{index}", "timeout") for index in range(unseen)),
@@ -47,22 +46,14 @@ CASES = {
     "an object that cannot be compared": (plan(Action.UNKNOWN), 5, 5, 0, 2),
     "every cluster unread": (plan(unseen=4), 1, 1, 1, 1),
     "every control plane unread, and there is nothing else": (
-        replace(plan(unseen=1, clusters=1), sections={}),
-        1,
-        1,
-        1,
-        1,
+        replace(plan(unseen=1, clusters=1), sections={}), 1, 1, 1, 1,
     ),
     "all unread but one, and a cluster that left unread too": (
-        replace(plan(unseen=4), sections={"edge-0": "eu", "shop": "eu"}),
-        5,
-        5,
-        0,
-        0,
+        replace(plan(unseen=4), sections={"edge-0": "eu", "shop": "eu"}), 5, 5, 0, 0,
     ),
     "a guard wins over what is unread": (plan(held=[HELD], unseen=1), 6, 6, 6, 6),
     "a guard wins over all unread": (plan(held=[HELD], unseen=4), 6, 6, 6, 6),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -74,6 +65,55 @@ def test_exit_code_of_a_plan(plan, codes):
         exit_code(plan, detailed=detailed, allow_unreachable=allowed) for detailed, allowed in flags
     ]
     assert found == list(codes)
+
+
+DONE, FAILED = ("shop", Status.DONE), ("web", Status.FAILED)
+WAITS = ("web", Status.HELD)
+LEFT_OUT = replace(plan(clusters=2), unseen=(UnseenCluster("web", "no route"),))
+
+
+def report(*statuses, of=None, **fields):
+    sections = {"shop": "eu", "web": "eu"}
+    outcomes = tuple(Outcome(replace(CHANGE, cluster=name), one) for name, one in statuses)
+    return Report(replace(of or plan(), sections=sections), outcomes, **fields)
+
+
+APPLIED = {
+    # what an apply came to, with options, and the code
+    "all done": (report(DONE), {}, 0),
+    "nothing to do": (report(), {}, 0),
+    "one cluster failed": (report(DONE, FAILED), {}, 5),
+    "the only change failed, and other clusters had none": (report(FAILED), {}, 5),
+    "all clusters failed": (report(("shop", Status.FAILED), FAILED), {}, 1),
+    "a stale line wins over a failed one": (report(("shop", Status.STALE), FAILED), {}, 7),
+    "a guard held": (report(DONE, WAITS), {}, 6),
+    "a guard held, and a cluster failed": (report(DONE, WAITS, FAILED), {}, 6),
+    "a unit is blocked": (report(DONE, of=plan(Action.BLOCKED)), {}, 6),
+    "a peer did not answer": (report(DONE, ("web", Status.UNCONFIRMED)), {}, 9),
+    "not Ready in time": (report(DONE, not_ready=(NotReady("shop/x", "Degraded"),)), {}, 9),
+    "a cluster was not read": (report(DONE, of=LEFT_OUT), {}, 5),
+    "a cluster was not read, and need not be": (
+        report(DONE, of=LEFT_OUT), {"allow_unreachable": True}, 0,
+    ),
+    "a line that is only reported, which is meant": (
+        Report(plan(), (Outcome(replace(CHANGE, held=("report",)), Status.HELD),)), {}, 0,
+    ),
+    "the lock was lost": (
+        report(DONE, ("web", Status.INTERRUPTED), ended="lost", lock_lost=True), {}, 8,
+    ),
+    "ended by SIGTERM, with all that is so": (
+        report(DONE, FAILED, ended="SIGTERM"), {"signalled": ExitCode.TERMINATED}, 143,
+    ),
+    "pruning is only reported, which is meant": (
+        report(of=plan(held=[Held("report", "shown, not done")])), {}, 0,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("found", "options", "code"), APPLIED.values(), ids=APPLIED.keys())
+def test_exit_code_of_an_apply(found, options, code):
+    given = {"allow_unreachable": False, "signalled": None} | options
+    assert apply_code(found, **given) == code
 
 
 def test_precedence_is_that_of_the_product():
