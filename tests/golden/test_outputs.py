@@ -1,5 +1,6 @@
 """What people and programs see, to the byte."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from klutchctl.render import doctor, plan_json, plan_markdown, plan_text, report, status
+from klutchctl.sandbox import report as sandbox
 from reconciler.doctor.rights import Task
 from reconciler.planning import planfile
 from reconciler.planning.changes import Plan
@@ -43,6 +45,8 @@ OUTPUTS: dict[str, tuple[Callable[..., Any], Callable[[Any], str]]] = {
     "doctor.txt": (values.examinations, partial(doctor.text, **OF_PLANNER)),
     "doctor.color.txt": (values.examinations, partial(doctor.text, color=True, **OF_PLANNER)),
     "doctor.json": (values.examinations, partial(doctor.as_json, **OF_PLANNER)),
+    "sandbox.txt": (values.sandbox, lambda made: sandbox.as_text(*made, now=1007.5)),
+    "sandbox.json": (values.sandbox, lambda made: sandbox.as_json(*made)),
     "pull-request.txt": (values.against, lambda made: plan_text.render(EMPTY, against=made)),
     "pull-request.json": (values.against, lambda made: plan_json.render(EMPTY, against=made)),
     "pull-request.md": (values.against, lambda made: plan_markdown.render(EMPTY, against=made)),
@@ -55,7 +59,7 @@ def test_an_output(golden, name):
     golden(render(build()), name)
 
 
-@pytest.mark.parametrize("name", [name for name in OUTPUTS if "color" not in name])
+@pytest.mark.parametrize("name", [name for name in OUTPUTS if not re.search("color|sandbox", name)])
 def test_what_others_wrote_cannot_act_on_a_terminal(name):
     build, render = OUTPUTS[name]
     shown = render(build(values.HOSTILE))

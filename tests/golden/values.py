@@ -1,7 +1,14 @@
 """What renderers print, built by hand: one of everything, with `said` in all free text."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+from klutchctl.sandbox import control_planes
+from klutchctl.sandbox.layout import Layout
+from klutchctl.sandbox.lifecycle import Health
+from klutchctl.sandbox.lifecycle import Status as SandboxStatus
+from klutchctl.sandbox.state import Member, Role
+from klutchctl.sandbox.state import State as SandboxState
 from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
 from reconciler.core.diff import FieldChange
 from reconciler.core.origin import Origin
@@ -44,6 +51,18 @@ def board(said="it hung up"):
         ),
         unread=(UnseenCluster("shop-3", said, "Look at the network"),),
     )
+
+
+def sandbox(said="control-plane"):
+    layout = Layout(Path("/state/default"))
+    state = SandboxState(20001, 20002, (Member(said, Role.CONTROL_PLANE, 20003),))
+    etcd, api_server, controllers = control_planes.servers(layout, state, control_planes.NORMAL)
+    healths = (
+        Health(etcd, 11, 1000.0, ready=True),
+        Health(api_server, 12, 880.0, ready=False),
+        Health(controllers, None, None, ready=False),
+    )
+    return layout, SandboxStatus(state, healths)
 
 
 def nothing():

@@ -86,15 +86,9 @@ def test_a_saved_plan_is_not_narrowed(capsys, home, tmp_path, option):
     assert "is a saved plan, which is applied as a whole" in capsys.readouterr().err
 
 
-INVALID = {
-    "a fleet that is not there": (["sandbox", "up", "--fleet", "/nowhere"], "/nowhere: cannot"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "says"), INVALID.values(), ids=INVALID.keys())
-def test_what_a_person_wrote_wrong_is_3(capsys, home, arguments, says):
-    assert main.run(arguments) == 3
-    assert says in capsys.readouterr().err
+def test_what_a_person_wrote_wrong_is_3(capsys, home):
+    assert main.run(["sandbox", "up", "--fleet", "/nowhere"]) == 3
+    assert "/nowhere: cannot" in capsys.readouterr().err
     assert not list(home.iterdir())
 
 
@@ -133,21 +127,17 @@ def test_version_names_packages_that_another_distribution_overwrites():
 
 
 ERRORS = {
-    "a configuration error": (ConfigError("no such context", where="kubeconfig:3:1"), 3),
-    "a host error": (HostError("no Go", hint="Install it"), 1),
-    "a file error": (PermissionError(errno.EACCES, "Permission denied", "/x"), 1),
-    "a defect": (KeyError("hunter2"), 1),
-    "several: the code that wins, not the largest wish": (
-        ExceptionGroup("x", [HostError("a"), ExceptionGroup("y", [ConfigError("b")])]),
-        3,
+    "a configuration error": (
+        ConfigError("no such context", where="file:3:1"), 3, "file:3:1: no such context",
     ),
-}
-SENTENCES = {
-    "a configuration error": ["Error: kubeconfig:3:1: no such context"],
-    "a host error": ["Error: no Go. Install it"],
-    "a file error": ["Error: Permission denied: /x"],
-    "several: the code that wins, not the largest wish": ["Error: a", "Error: b"],
-}
+    "a host error": (HostError("no Go", hint="Install it"), 1, "no Go. Install it"),
+    "a file error": (
+        PermissionError(errno.EACCES, "Permission denied", "/x"), 1, "Permission denied: /x",
+    ),
+    "several: the code that wins, not the largest wish": (
+        ExceptionGroup("x", [HostError("a"), ExceptionGroup("y", [ConfigError("b")])]), 3, "a|b",
+    ),
+}  # fmt: skip
 
 
 def failing(monkeypatch, error):
@@ -157,22 +147,19 @@ def failing(monkeypatch, error):
     monkeypatch.setattr(main, "app", fail)
 
 
-@pytest.mark.parametrize(("error", "code"), ERRORS.values(), ids=ERRORS.keys())
-def test_errors_are_sentences(capsys, monkeypatch, error, code):
+@pytest.mark.parametrize(("error", "code", "says"), ERRORS.values(), ids=ERRORS.keys())
+def test_errors_are_sentences(capsys, monkeypatch, error, code, says):
     failing(monkeypatch, error)
     assert main.run(["status"]) == code
-    lines = capsys.readouterr().err.splitlines()
-    name = next(name for name, row in ERRORS.items() if row[0] is error)
-    if name in SENTENCES:
-        assert lines == SENTENCES[name]
-    assert not any("Traceback" in line or "hunter2" in line for line in lines)
+    assert capsys.readouterr().err.splitlines() == [f"Error: {one}" for one in says.split("|")]
 
 
 def test_a_defect_tells_its_place_and_where_the_details_are(capsys, monkeypatch):
     failing(monkeypatch, KeyError("hunter2"))
-    main.run(["status"])
+    assert main.run(["status"]) == 1
     assert "unexpected KeyError at tests.unit.test_cli:" in (error := capsys.readouterr().err)
     assert "klutchctl -v" in error
+    assert not {"Traceback", "hunter2"} & set(error.split())
     main.run(["-v", "status"])
     assert "Traceback" in capsys.readouterr().err
 

@@ -103,44 +103,6 @@ def test_files_hold_no_anchors(kind):
     assert not [event for event in yaml.parse(text) if getattr(event, "anchor", None)]
 
 
-READY = ("Ready", "string", 0, '.status.conditions[?(@.type=="Ready")].status')
-ESTABLISHED = ("Established", "string", 5, '.status.conditions[?(@.type=="Established")].status')
-AGE = ("Age", "date", 0, ".metadata.creationTimestamp")
-COLUMNS = {
-    API_SERVICE_BINDING: [
-        ("Provider", "string", 0, ".status.providerPrettyName"),
-        (
-            "Resources",
-            "string",
-            1,
-            r".metadata.annotations.bind\.klutch.\anynines\.com/resources",
-        ),
-        READY,
-        ("Message", "string", 0, '.status.conditions[?(@.type=="Ready")].message'),
-        AGE,
-    ],
-    API_SERVICE_EXPORT: [ESTABLISHED, AGE],
-    API_SERVICE_EXPORT_REQUEST: [READY, AGE],
-    API_SERVICE_EXPORT_TEMPLATE: [ESTABLISHED, AGE],
-    API_SERVICE_NAMESPACE: [("Namespace", "string", 0, ".status.namespace"), AGE],
-    APP_CLUSTER_BINDING: [READY, AGE],
-    CLUSTER_BINDING: [
-        ("Konnector Version", "string", 0, ".status.konnectorVersion"),
-        ("Last Heartbeat", "date", 0, ".status.lastHeartbeatTime"),
-        READY,
-        AGE,
-    ],
-}
-
-
-@each_kind
-def test_printer_columns(kind):
-    columns = version(kind)["additionalPrinterColumns"]
-    assert [
-        (c["name"], c["type"], c.get("priority", 0), c["jsonPath"]) for c in columns
-    ] == COLUMNS[kind]
-
-
 # Schemas
 
 

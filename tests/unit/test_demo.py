@@ -45,23 +45,6 @@ def test_only_the_first_interruption_counts(first):
         assert process.wait() == 0
 
 
-GOING_ON = """
-import signal
-from tests.demo.program import interrupt_once
-
-signal.signal(signal.SIGHUP, signal.SIG_IGN)
-interrupt_once()
-signal.raise_signal(signal.SIGHUP)
-print("going on")
-"""
-
-
-def test_with_nohup_a_closed_terminal_does_not_interrupt():
-    command = (sys.executable, "-c", GOING_ON)
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert run.stdout == "going on\n"
-
-
 TAKING_DOWN = """
 import sys
 from tests.demo import program as demo
@@ -121,10 +104,6 @@ def test_a_demo_that_fails_is_taken_down_or_says_how_to(tmp_path, keep, kept):
     [
         ("assert False, 'it is not Ready'", "it is not Ready"),
         ("raise demo.psycopg.OperationalError('refused\\n')", "refused"),
-        (
-            "from reconciler.core.errors import HostError; raise HostError('no port', hint='Go')",
-            "no port. Go",
-        ),
     ],
 )
 def test_what_fails_is_told_in_a_sentence(tmp_path, step, told):

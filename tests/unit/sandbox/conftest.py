@@ -2,16 +2,18 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from klutchctl.sandbox.binaries import release
+from klutchctl.sandbox.binaries import release, sources
 from klutchctl.sandbox.binaries.sources import Cache, Sources
 from klutchctl.sandbox.binaries.sources import Workshop as Place
+from klutchctl.sandbox.control_planes import Program
 
 # Says what it was asked, and does what $FAKE_GO says instead of building.
 FAKE_GO = """\
@@ -63,6 +65,14 @@ class Workshop:
 
     home: Path
     environ: dict[str, str]
+    progress: Remembered = field(default_factory=Remembered)
+
+    def provide(self, **changes: Any) -> Mapping[Program, Path]:
+        return sources.provide(replace(self.sources, **changes), progress=self.progress)
+
+    @property
+    def notes(self) -> list[str]:
+        return self.progress.notes
 
     @property
     def sources(self) -> Sources:
@@ -88,11 +98,6 @@ class Workshop:
         script.write_text(FAKE_GO)
         script.chmod(script.stat().st_mode | stat.S_IXUSR)
         self.environ |= {"FAKE_GO": does, "FAKE_GO_VERSION": version}
-
-
-@pytest.fixture
-def progress() -> Remembered:
-    return Remembered()
 
 
 @pytest.fixture

@@ -30,10 +30,10 @@ def folder_with(folder: Path, *programs: Program) -> Path:
     return folder
 
 
-def test_a_build_is_made_once_and_then_found(workshop, progress):
+def test_a_build_is_made_once_and_then_found(workshop):
     workshop.go()
-    first = sources.provide(workshop.sources, progress=progress)
-    again = sources.provide(workshop.sources, progress=progress)
+    first = workshop.provide()
+    again = workshop.provide()
     assert first == again
     assert set(first) == set(Program)
     assert all(path.parent.name == ENTRY for path in first.values())
@@ -41,20 +41,20 @@ def test_a_build_is_made_once_and_then_found(workshop, progress):
     assert workshop.entries() == {ENTRY}
 
 
-def test_progress_tells_the_toolchain_the_modules_and_the_packages(workshop, progress):
+def test_progress_tells_the_toolchain_the_modules_and_the_packages(workshop):
     workshop.go()
-    sources.provide(workshop.sources, progress=progress)
-    told = "\n".join(progress.notes)
+    workshop.provide()
+    told = "\n".join(workshop.notes)
     assert "Building Kubernetes v1.36.3 and etcd v3.6.8 with go1.26.1" in told
     assert "1 modules downloaded" in told
     assert "1 packages compiled" in told
     assert f"from {workshop.home}/cache/{ENTRY}" in told
 
 
-def test_the_users_own_go_settings_do_not_change_the_result(workshop, progress):
+def test_the_users_own_go_settings_do_not_change_the_result(workshop):
     workshop.go('env > "$HOME/seen"')
     workshop.environ |= {"GOFLAGS": "-mod=mod", "GOOS": "plan9", "GOPROXY": "https://proxy.test"}
-    sources.provide(workshop.sources, progress=progress)
+    workshop.provide()
     seen = (workshop.home / "seen").read_text().splitlines()
     assert {
         "CGO_ENABLED=0",
@@ -81,21 +81,21 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("does", "says"), FAILURES.values(), ids=FAILURES.keys())
-def test_a_failed_build_says_why_and_leaves_nothing(workshop, progress, does, says):
+def test_a_failed_build_says_why_and_leaves_nothing(workshop, does, says):
     workshop.go(does)
     with pytest.raises(HostError, match=f"(?s){says}") as caught:
-        sources.provide(workshop.sources, progress=progress)
+        workshop.provide()
     assert caught.value.hint
     assert workshop.entries() == set()
     workshop.go()
-    sources.provide(workshop.sources, progress=progress)
+    workshop.provide()
     assert workshop.entries() == {ENTRY}
 
 
-def test_the_last_lines_of_a_long_failure_are_shown_without_package_names(workshop, progress):
+def test_the_last_lines_of_a_long_failure_are_shown_without_package_names(workshop):
     workshop.go('for i in 1 2 3; do echo k8s.io/x/$i; done; seq -f "line %g" 100; exit 1')
     with pytest.raises(HostError) as caught:
-        sources.provide(workshop.sources, progress=progress)
+        workshop.provide()
     assert "line 100" in str(caught.value)
     assert "line 85\n" not in str(caught.value)
     assert "k8s.io/x" not in str(caught.value)
@@ -109,18 +109,18 @@ TOOLCHAINS = {
 
 
 @pytest.mark.parametrize(("version", "says"), TOOLCHAINS.values(), ids=TOOLCHAINS.keys())
-def test_a_go_that_cannot_do_it_is_named(workshop, progress, version, says):
+def test_a_go_that_cannot_do_it_is_named(workshop, version, says):
     workshop.go(version=version)
     with pytest.raises(HostError, match=f"no Go toolchain of version 1.26 .*{says}") as caught:
-        sources.provide(workshop.sources, progress=progress)
+        workshop.provide()
     for remedy in ("'.[sandbox]'", "--download", "KUBEBUILDER_ASSETS"):
         assert remedy in caught.value.hint
 
 
-def test_no_go_at_all(workshop, progress):
+def test_no_go_at_all(workshop):
     workshop.environ["PATH"] = str(workshop.home / "bin")
     with pytest.raises(HostError, match=r"no Go toolchain of version 1\.26 or later"):
-        sources.provide(workshop.sources, progress=progress)
+        workshop.provide()
 
 
 def test_a_broken_go_gives_way_to_the_packaged_one(workshop):
@@ -148,30 +148,26 @@ ASSETS = {
 
 
 @pytest.mark.parametrize(("there", "used", "builds"), ASSETS.values(), ids=ASSETS.keys())
-def test_kubebuilder_assets(workshop, progress, there, used, builds):
+def test_kubebuilder_assets(workshop, there, used, builds):
     workshop.go()
     assets = folder_with(workshop.home / "assets", *there)
     workshop.environ["KUBEBUILDER_ASSETS"] = str(assets)
-    paths = sources.provide(workshop.sources, progress=progress)
+    paths = workshop.provide()
     assert {program for program, path in paths.items() if path.parent == assets} == used
     assert set(paths) == set(Program)
     assert workshop.builds == builds
-    assert any("KUBEBUILDER_ASSETS" in note for note in progress.notes)
+    assert any("KUBEBUILDER_ASSETS" in note for note in workshop.notes)
 
 
-async def test_two_runs_at_once_build_once_and_the_second_says_that_it_waits(workshop, progress):
+async def test_two_runs_at_once_build_once_and_the_second_says_that_it_waits(workshop):
     gate = workshop.home / "gate"
     workshop.go(f'while [ ! -e "{gate}" ]; do sleep 0.02; done')
-    other = type(progress)()
-    runs = [
-        threading.Thread(target=sources.provide, args=(workshop.sources,), kwargs={"progress": p})
-        for p in (progress, other)
-    ]
+    runs = [threading.Thread(target=workshop.provide) for _ in range(2)]
     for run in runs:
         run.start()
 
     def somebody_waits():
-        return any("waiting for another run" in note for note in progress.notes + other.notes)
+        return any("waiting for another run" in note for note in workshop.notes)
 
     try:
         await eventually(somebody_waits)
@@ -225,7 +221,7 @@ def scratch_of(workshop):
     return Path((workshop.home / "scratch").read_text().strip())
 
 
-async def test_a_killed_run_leaves_no_entry_and_its_draft_is_cleared_away(workshop, progress):
+async def test_a_killed_run_leaves_no_entry_and_its_draft_is_cleared_away(workshop):
     run, go = await building(workshop)
     run.kill()
     await run.communicate()
@@ -233,7 +229,7 @@ async def test_a_killed_run_leaves_no_entry_and_its_draft_is_cleared_away(worksh
     (draft,) = workshop.entries()
     assert draft != ENTRY
     workshop.go()
-    found = sources.provide(workshop.sources, progress=progress)
+    found = workshop.provide()
     assert workshop.entries() == {ENTRY}
     assert not scratch_of(workshop).exists()
     entry = next(iter(found.values())).parent
@@ -271,25 +267,25 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize(("spoil", "says"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_a_damaged_entry_is_noticed_and_replaced(workshop, progress, spoil, says):
+def test_a_damaged_entry_is_noticed_and_replaced(workshop, spoil, says):
     workshop.go()
-    sources.provide(workshop.sources, progress=progress)
+    workshop.provide()
     entry = workshop.home / "cache" / ENTRY
     spoil(entry)
     assert says in (sources.damage(entry, Program) or "")
-    sources.provide(workshop.sources, progress=progress)
-    assert any(says in note for note in progress.notes)
+    workshop.provide()
+    assert any(says in note for note in workshop.notes)
     assert sources.damage(entry, Program) is None
     assert workshop.entries() == {ENTRY}
 
 
-def test_a_damaged_entry_stays_where_nothing_can_replace_it(workshop, progress):
+def test_a_damaged_entry_stays_where_nothing_can_replace_it(workshop):
     workshop.go()
-    sources.provide(workshop.sources, progress=progress)
+    workshop.provide()
     truncate(workshop.home / "cache" / ENTRY)
     workshop.go("exit 1")
     with pytest.raises(HostError, match="go build failed"):
-        sources.provide(workshop.sources, progress=progress)
+        workshop.provide()
     assert workshop.entries() == {ENTRY}
 
 
@@ -308,12 +304,11 @@ def test_too_little_room_is_told_before_the_build(tmp_path):
         disk.require({tmp_path / "not" / "yet": (10**9, "XDG_CACHE_HOME")})
 
 
-def test_too_little_room_for_a_build_names_the_folder_that_stays(workshop, progress):
+def test_too_little_room_for_a_build_names_the_folder_that_stays(workshop):
     workshop.go()
     recipe = replace(RECIPE, space=replace(RECIPE.space, result=10**9))
-    places = replace(workshop.sources, release=replace(release.of(), recipe=recipe))
     with pytest.raises(HostError, match=rf"^{workshop.home}/cache has .*XDG_CACHE_HOME"):
-        sources.provide(places, progress=progress)
+        workshop.provide(release=replace(release.of(), recipe=recipe))
 
 
 REFUSING = {
@@ -324,11 +319,10 @@ REFUSING = {
 
 
 @pytest.mark.parametrize("folder", REFUSING.values(), ids=REFUSING.keys())
-def test_a_cache_that_cannot_be_made_names_its_variable(workshop, progress, folder):
+def test_a_cache_that_cannot_be_made_names_its_variable(workshop, folder):
     place = replace(workshop.sources.workshop, cache=Cache(Path(folder), "the control plane"))
-    places = replace(workshop.sources, workshop=place)
     with pytest.raises(HostError, match=rf"^{folder} cannot be used: .*XDG_CACHE_HOME"):
-        sources.provide(places, progress=progress)
+        workshop.provide(workshop=place)
 
 
 def test_needs_on_one_file_system_add_up(tmp_path):

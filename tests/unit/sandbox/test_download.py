@@ -7,11 +7,9 @@ import io
 import platform
 import tarfile
 import threading
-from dataclasses import replace
 
 import pytest
 
-from klutchctl.sandbox.binaries import sources
 from klutchctl.sandbox.binaries.download import Origins
 from klutchctl.sandbox.control_planes import Program
 from reconciler.core.errors import HostError
@@ -64,12 +62,8 @@ def origins(site):
         thread.join()
 
 
-def provide(workshop, origins, progress):
-    return sources.provide(replace(workshop.sources, downloads=origins), progress=progress)
-
-
-def test_all_programs_are_fetched_checked_and_kept(workshop, origins, progress):
-    paths = provide(workshop, origins, progress)
+def test_all_programs_are_fetched_checked_and_kept(workshop, origins):
+    paths = workshop.provide(downloads=origins)
     for program in Program:
         assert paths[program].read_text() == f"this is {program}"
         assert paths[program].stat().st_mode & 0o111
@@ -91,31 +85,29 @@ SPOILT = {
 
 
 @pytest.mark.parametrize(("file", "content", "says"), SPOILT.values(), ids=SPOILT.keys())
-def test_what_does_not_match_is_refused(  # noqa: PLR0917
-    workshop, site, origins, progress, file, content, says
-):
+def test_what_does_not_match_is_refused(workshop, site, origins, file, content, says):
     if content is None:
         (site / file).unlink()
     else:
         (site / file).write_bytes(content)
     with pytest.raises(HostError, match=says):
-        provide(workshop, origins, progress)
+        workshop.provide(downloads=origins)
     assert workshop.entries() == set()
 
 
-def test_an_archive_without_etcd(workshop, site, origins, progress):
+def test_an_archive_without_etcd(workshop, site, origins):
     publish_etcd(site, f"{ETCD}/README.md")
     with pytest.raises(HostError, match="holds no file"):
-        provide(workshop, origins, progress)
+        workshop.provide(downloads=origins)
 
 
-def test_no_network(workshop, site, progress):
+def test_no_network(workshop, site):
     nowhere = Origins(kubernetes="http://127.0.0.1:1", etcd="http://127.0.0.1:1")
     with pytest.raises(HostError, match=r"cannot be read: .*refused.*HTTPS_PROXY"):
-        provide(workshop, nowhere, progress)
+        workshop.provide(downloads=nowhere)
 
 
-def test_machines_without_official_binaries(workshop, site, monkeypatch, progress):
+def test_machines_without_official_binaries(workshop, site, monkeypatch):
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     with pytest.raises(HostError, match="no official server binaries for Darwin"):
-        provide(workshop, Origins(), progress)
+        workshop.provide(downloads=Origins())

@@ -39,24 +39,22 @@ def source(workshop):
         path.chmod(0o755)
 
 
-def provide(workshop, progress, recipe=RECIPE):
-    return sources.provide_built(workshop.sources.workshop, recipe, progress=progress)
+def provide(workshop, recipe=RECIPE):
+    return sources.provide_built(workshop.sources.workshop, recipe, progress=workshop.progress)
 
 
-def test_executables_bear_the_names_of_programs_and_the_crds_are_beside_them(
-    workshop, progress, source
-):
-    entry = provide(workshop, progress)
+def test_executables_bear_the_names_of_programs_and_the_crds_are_beside_them(workshop, source):
+    entry = provide(workshop)
     assert (entry / "provider-example").is_file()
     assert not (entry / "provider").exists()
     assert (entry / build.CRDS / "provider" / "a.yaml").is_file()
     assert sources.damage(entry, RECIPE.packages) is None
-    assert provide(workshop, progress) == entry
+    assert provide(workshop) == entry
     assert workshop.builds == 1
 
 
-def test_files_are_changed_for_the_build_alone(workshop, progress, source):
-    provide(workshop, progress)
+def test_files_are_changed_for_the_build_alone(workshop, source):
+    provide(workshop)
     used = workshop.home / "used"
     assert (used / "0" / "main.go").read_text() == "listen(127.0.0.1:80) listen(127.0.0.1:80) new"
     assert (used / "0" / "other.go").read_text() == "y"
@@ -70,26 +68,26 @@ def test_files_are_changed_for_the_build_alone(workshop, progress, source):
     assert (source / "main.go").read_text() == "listen(:80) listen(:80) old"
 
 
-def test_a_patch_that_fits_nowhere_is_a_mistake_of_ours(workshop, progress, source):
+def test_a_patch_that_fits_nowhere_is_a_mistake_of_ours(workshop, source):
     (source / "other.go").chmod(0o644)
     (source / "other.go").write_text("z")
     with pytest.raises(AssertionError, match=r"other\.go has nothing like 'x'"):
-        provide(workshop, progress)
+        provide(workshop)
     assert workshop.entries() == set()
 
 
-def test_lost_crds_are_damage(workshop, progress, source):
-    entry = provide(workshop, progress)
+def test_lost_crds_are_damage(workshop, source):
+    entry = provide(workshop)
     (entry / build.CRDS / "provider" / "a.yaml").unlink()
     assert "a.yaml" in (sources.damage(entry, RECIPE.packages) or "")
-    provide(workshop, progress)
+    provide(workshop)
     assert sources.damage(entry, RECIPE.packages) is None
 
 
-def test_a_module_that_cannot_be_fetched_is_explained_without_another_way(workshop, progress):
+def test_a_module_that_cannot_be_fetched_is_explained_without_another_way(workshop):
     workshop.go('echo "example.com: no such host"; exit 1')
     with pytest.raises(HostError, match=r"no such host.*GOPROXY$"):
-        provide(workshop, progress, replace(RECIPE, patches=()))
+        provide(workshop, replace(RECIPE, patches=()))
 
 
 def test_versions_are_those_of_the_module_and_the_id_knows_the_patches(monkeypatch):
