@@ -55,10 +55,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
             help="With a saved plan: where the fleet repository is, whatever the plan says.",
         ),
     ] = None,
-    output: Annotated[
-        list[str] | None,
-        outputs.option(FORMATS),
-    ] = None,
+    output: Annotated[list[str] | None, outputs.option(FORMATS)] = None,
     watch: Annotated[
         bool,
         typer.Option(
@@ -171,9 +168,9 @@ async def _run(asked: _Asked, options: ClusterOptions, settings: Settings) -> in
                 print(_NOT_APPROVED, file=sys.stderr)
                 return ExitCode.HELD_BACK
         report, signalled = await applying.applied(fleet, approved, clusters, options, asked.terms)
-    told = applying.show(report, asked.outputs, settings)
+    shown = applying.show(report, asked.outputs, settings)
     done = apply_code(report, allow_unreachable=options.allow_unreachable, signalled=signalled)
-    return done or told
+    return done or shown
 
 
 def _is_plan(target: Path) -> bool:

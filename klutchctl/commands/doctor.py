@@ -53,10 +53,7 @@ def doctor(
         Manifests | None,
         typer.Option("--print", help="Contact nothing; print manifests for kubectl apply."),
     ] = None,
-    output: Annotated[
-        list[str] | None,
-        outputs.option(_FORMATS),
-    ] = None,
+    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
 ) -> int:
     """Check connections, clocks, CRDs and rights. Prints what mends them, and changes nothing."""
     wanted = outputs.parse(output, known=_FORMATS)

@@ -28,10 +28,7 @@ def drift(
             help="Read the Secrets with kubeconfigs as well; needs the rights to apply.",
         ),
     ] = False,
-    output: Annotated[
-        list[str] | None,
-        outputs.option(FORMATS),
-    ] = None,
+    output: Annotated[list[str] | None, outputs.option(FORMATS)] = None,
 ) -> int:
     """Show what is ours and differs from the files; not what is new or leaves."""
     wanted = outputs.parse(output, known=FORMATS)

@@ -56,7 +56,7 @@ def run(path: Path, out: Path | None, options: ClusterOptions, settings: Setting
         print(f"Warning: {name} was not read: {reason}", file=sys.stderr)
     if made.imports.found:
         write_new(job.folder / target, made.text.encode())
-    typer.echo(_told(made, job.folder / target, whole=not unread), nl=False)
+    typer.echo(_summary(made, job.folder / target, whole=not unread), nl=False)
     if made.blind:
         return ExitCode.FAILED
     return ExitCode.PARTIAL if unread and not options.allow_unreachable else ExitCode.SUCCESS
@@ -178,7 +178,7 @@ def write_new(path: Path, content: bytes) -> None:
             Path(draft).unlink()
 
 
-def _told(made: _Made, path: Path, *, whole: bool) -> str:
+def _summary(made: _Made, path: Path, *, whole: bool) -> str:
     from klutchctl.render.plan_rows import plural
     from klutchctl.render.terminal import visible
     from reconciler.reports.import_documents import units_of

@@ -55,10 +55,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     detailed_exitcode: Annotated[
         bool, typer.Option("--detailed-exitcode", help="Exit with 2 where there are changes.")
     ] = False,
-    output: Annotated[
-        list[str] | None,
-        outputs.option(FORMATS),
-    ] = None,
+    output: Annotated[list[str] | None, outputs.option(FORMATS)] = None,
 ) -> int:
     """Show what would change on all clusters. Nothing is written to any of them."""
     wanted = outputs.parse(output, known=FORMATS)
@@ -90,10 +87,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
 def show(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="What `klutchctl plan --out` wrote.")],
-    output: Annotated[
-        list[str] | None,
-        outputs.option(FORMATS),
-    ] = None,
+    output: Annotated[list[str] | None, outputs.option(FORMATS)] = None,
 ) -> int:
     """Print a saved plan. Contacts no cluster."""
     wanted = outputs.parse(output, known=FORMATS)

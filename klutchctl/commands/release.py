@@ -41,10 +41,7 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option
     force: Annotated[
         bool, typer.Option("--force", help="Without the proof that sync has stopped.")
     ] = False,
-    output: Annotated[
-        list[str] | None,
-        outputs.option(applying.FORMATS),
-    ] = None,
+    output: Annotated[list[str] | None, outputs.option(applying.FORMATS)] = None,
 ) -> int:
     """Let go of bindings that the files name no more: sync stops, data and Secrets stay."""
     wanted = outputs.parse(output, known=applying.FORMATS)
@@ -108,6 +105,6 @@ class _Release:
             report, signalled = await applying.applied(
                 free, plan, clusters, self._options, self._terms
             )
-        told = applying.show(report, self._wanted, self._settings)
+        shown = applying.show(report, self._wanted, self._settings)
         allow = self._options.allow_unreachable
-        return apply_code(report, allow_unreachable=allow, signalled=signalled) or told
+        return apply_code(report, allow_unreachable=allow, signalled=signalled) or shown

@@ -24,10 +24,7 @@ def render(
         str | None,
         typer.Option("--ref", metavar="REF", help="The files in this branch, tag or commit."),
     ] = None,
-    output: Annotated[
-        list[str] | None,
-        outputs.option(_FORMATS),
-    ] = None,
+    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
 ) -> int:
     """Print the exact objects per cluster, as a first apply would make them. Contacts no cluster.
 

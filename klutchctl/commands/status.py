@@ -33,10 +33,7 @@ def status(
         float,
         typer.Option(min=1, max=86_400, metavar="SECONDS", help="With --watch: from look to look."),
     ] = 10.0,
-    output: Annotated[
-        list[str] | None,
-        outputs.option(_FORMATS),
-    ] = None,
+    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
 ) -> int:
     """Show clusters x bindings: state, age, reason. Exit code 9: some are not healthy."""
     wanted = outputs.parse(output, known=_WATCHED if watch else _FORMATS)

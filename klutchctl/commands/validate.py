@@ -36,10 +36,7 @@ def validate(
         str | None,
         typer.Option("--base", metavar="REF", help="As a pull request: by the Policies at REF."),
     ] = None,
-    output: Annotated[
-        list[str] | None,
-        outputs.option(_FORMATS),
-    ] = None,
+    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
 ) -> int:
     """Check a fleet repository. Contacts nothing. Exit code 3: invalid, 4: denied by a policy."""
     wanted = outputs.parse(output, known=_FORMATS)

@@ -33,10 +33,7 @@ def why(
         Path | None,
         typer.Option("--snapshot", metavar="FILE", help="By a snapshot; contact no cluster."),
     ] = None,
-    output: Annotated[
-        list[str] | None,
-        outputs.option(_FORMATS),
-    ] = None,
+    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
 ) -> int:
     """Show which lines of the files make a binding, what a plan does with it, and how it is."""
     wanted = outputs.parse(output, known=_FORMATS)

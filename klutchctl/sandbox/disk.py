@@ -17,7 +17,7 @@ HINT: Final = "Make room there, or choose another place with {variable}, and run
 
 
 @contextmanager
-def full_disk_told(folder: Path, *, variable: str) -> Iterator[None]:
+def full_disk_explained(folder: Path, *, variable: str) -> Iterator[None]:
     """Turn a full disk inside the block into a HostError.
 
     `variable` names the environment variable that moves `folder` elsewhere.
@@ -31,13 +31,13 @@ def full_disk_told(folder: Path, *, variable: str) -> Iterator[None]:
 
 
 @contextmanager
-def refusal_told(folder: Path, *, variable: str) -> Iterator[None]:
+def refusals_explained(folder: Path, *, variable: str) -> Iterator[None]:
     """Turn what the file system refuses inside the block, which makes `folder`, into a HostError.
 
-    A full disk is told as one. `variable` is as for `full_disk_told`.
+    A full disk is called one. `variable` is as for `full_disk_explained`.
     """
     try:
-        with full_disk_told(folder, variable=variable):
+        with full_disk_explained(folder, variable=variable):
             yield
     except OSError as error:
         raise HostError(

@@ -87,7 +87,7 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
     for a server that does not start.
     """
     with (
-        disk.full_disk_told(layout.root, variable=_VARIABLE),
+        disk.full_disk_explained(layout.root, variable=_VARIABLE),
         locked(layout, progress),
     ):
         known = load(layout)
@@ -159,7 +159,7 @@ def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
 
 def load(layout: Layout) -> State | None:
     """Return what the state file says, None where there is none."""
-    with disk.refusal_told(layout.root.parent, variable=_VARIABLE):
+    with disk.refusals_explained(layout.root.parent, variable=_VARIABLE):
         try:
             content = layout.state_file.read_bytes()
         except FileNotFoundError:
@@ -185,7 +185,7 @@ def connection(layout: Layout, member: Member) -> Connection:
 def locked(layout: Layout, progress: Progress) -> Iterator[None]:
     """Hold off other runs that work on this sandbox."""
     with ExitStack() as held:
-        with disk.refusal_told(layout.root.parent, variable=_VARIABLE):
+        with disk.refusals_explained(layout.root.parent, variable=_VARIABLE):
             files.private_folder(layout.root.parent)
             held.enter_context(files.exclusive(layout.lock_file, "this sandbox", progress))
         yield

@@ -57,8 +57,8 @@ class _Pending:
     deadline: float = field(init=False)
 
     def __post_init__(self) -> None:
-        patience = _START_DEADLINE if self.fresh else _RECOVERY_GRACE
-        self.deadline = time.monotonic() + patience
+        grace = _START_DEADLINE if self.fresh else _RECOVERY_GRACE
+        self.deadline = time.monotonic() + grace
 
 
 def ensure_running(
@@ -76,13 +76,13 @@ def ensure_running(
     """
     observed = processes.observe(layout)
     absent = [server for server in stage if processes.running(server, observed) is None]
-    with progress.step(_told(stage, absent)):
+    with progress.step(_step_text(stage, absent)):
         for server in absent:
             _start(server, programs)
         pending = [_Pending(server, fresh=server in absent) for server in stage]
         while pending := [p for p in pending if not _is_ready(p.server, observed)]:
             observed = processes.observe(layout)
-            pending = [_patient(p, observed, programs) for p in pending]
+            pending = [_waited(p, observed, programs) for p in pending]
             time.sleep(_POLL)
 
 
@@ -103,7 +103,7 @@ def _start(server: Server, programs: Mapping[str, Path]) -> None:
         processes.start(server, server.launch.executable)
 
 
-def _patient(
+def _waited(
     pending: _Pending, observed: Sequence[Observed], programs: Mapping[str, Path]
 ) -> _Pending:
     """Wait on, restart, or give up."""
@@ -125,7 +125,7 @@ def _patient(
     return _Pending(server, fresh=True)
 
 
-def _told(stage: Sequence[Server], absent: Sequence[Server]) -> str:
+def _step_text(stage: Sequence[Server], absent: Sequence[Server]) -> str:
     servers = absent or stage
     counts = Counter(server.program for server in servers)
     subject = ", ".join(f"{n} x {program}" if n > 1 else program for program, n in counts.items())

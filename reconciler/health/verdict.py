@@ -104,7 +104,7 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
     if beat is None:
         silent = "no konnector has sent a heartbeat yet: see that one runs"
         return _troubled(unit, _Fault("NoHeartbeat", silent, changed), changed, now)
-    fault = _told_fault(facts) or _definition_fault(unit, facts.definition)
+    fault = _reported_fault(facts) or _definition_fault(unit, facts.definition)
     stale = _stale(beat, now)
     if stale is not None:
         last = State.READY if fault is None else State.DEGRADED
@@ -122,7 +122,7 @@ def awaits_definition(unit: UnitKey, facts: UnitFacts) -> bool:
     return (
         _seen_fault(unit, facts) is None
         and beat_of(facts.cluster_binding) is not None
-        and _told_fault(facts) is None
+        and _reported_fault(facts) is None
     )
 
 
@@ -172,8 +172,8 @@ def _without_export(unit: UnitKey, facts: UnitFacts) -> _Fault:
         absent = f"the control plane has no APIServiceExport {unit.name}, and none is asked for"
         return _Fault("ExportMissing", absent)
     if get_text(facts.asked, "status", "phase") == "Failed":
-        told = get_text(facts.asked, "status", "terminalMessage") or "it does not say why"
-        return _Fault("RequestFailed", f"the export request failed: {told}")
+        why = get_text(facts.asked, "status", "terminalMessage") or "it does not say why"
+        return _Fault("RequestFailed", f"the export request failed: {why}")
     for one in _conditions(facts.asked):
         if one.status == FALSE and one.type != conditions.READY:
             return _fault_of(one)
@@ -181,17 +181,17 @@ def _without_export(unit: UnitKey, facts: UnitFacts) -> _Fault:
     return _Fault("ExportPending", waiting)
 
 
-def _told_fault(facts: UnitFacts) -> _Fault | None:
+def _reported_fault(facts: UnitFacts) -> _Fault | None:
     """Return what the konnector says is wrong. InformersSynced is not asked: see mapping.md 11."""
-    told = _conditions(facts.binding)
+    reported = _conditions(facts.binding)
     for needed in (reasons.SECRET_VALID, reasons.CONNECTED):
-        found = conditions.find(told, needed)
-        if found is None:
+        condition = conditions.find(reported, needed)
+        if condition is None:
             silent = f"the konnector has not reported {needed} yet"
             return _Fault(f"{needed}Missing", silent, _made(facts.binding))
-        if found.status != TRUE:
-            return _fault_of(found)
-    beating = conditions.find(told, reasons.HEARTBEATING)
+        if condition.status != TRUE:
+            return _fault_of(condition)
+    beating = conditions.find(reported, reasons.HEARTBEATING)
     return _fault_of(beating) if beating is not None and beating.status == FALSE else None
 
 
@@ -200,14 +200,14 @@ def _held(facts: UnitFacts) -> Condition | None:
     orphaned = conditions.find(_conditions(facts.binding), reasons.INSTANCES_IN_SYNC)
     if orphaned is not None and orphaned.reason == reasons.ORPHANED.reason:
         return orphaned
-    told = _conditions(facts.cluster_binding)
-    found = (conditions.find(told, one) for one in _HELD)
-    return next((one for one in found if one is not None and one.status == FALSE), None)
+    reported = _conditions(facts.cluster_binding)
+    held = (conditions.find(reported, condition) for condition in _HELD)
+    return next((one for one in held if one is not None and one.status == FALSE), None)
 
 
 def _fault_of(condition: Condition) -> _Fault:
     said = condition.message or f"{condition.type} is {condition.status}"
-    since = moment(condition.last_transition_time) if _tells_time(condition) else None
+    since = moment(condition.last_transition_time) if _has_own_time(condition) else None
     return _Fault(condition.reason or f"Not{condition.type}", said, since)
 
 
@@ -256,11 +256,11 @@ def _changes(facts: UnitFacts) -> Iterator[datetime]:
     for one in (facts.binding, facts.definition, facts.asked):
         for condition in _conditions(one):
             time = moment(condition.last_transition_time)
-            if time is not None and _tells_time(condition):
+            if time is not None and _has_own_time(condition):
                 yield time
 
 
-def _tells_time(condition: Condition) -> bool:
+def _has_own_time(condition: Condition) -> bool:
     """Ready repeats the others, and the restless ones have no time of their own."""
     return condition.type != conditions.READY and not (
         condition.status == FALSE and condition.reason in _RESTLESS

@@ -44,7 +44,7 @@ class Cache:
     def locked(self, progress: Progress) -> Iterator[None]:
         """Hold off other runs, and clear away what killed ones left."""
         with ExitStack() as held:
-            with disk.refusal_told(self.folder, variable="XDG_CACHE_HOME"):
+            with disk.refusals_explained(self.folder, variable="XDG_CACHE_HOME"):
                 self.folder.mkdir(parents=True, exist_ok=True)
                 lock = self.folder / ".lock"
                 held.enter_context(
@@ -167,7 +167,7 @@ def _ensured(
     if entry.exists() and damage(entry, recipe.packages) is None:
         return entry
     with (
-        disk.full_disk_told(where.cache.folder, variable="XDG_CACHE_HOME"),
+        disk.full_disk_explained(where.cache.folder, variable="XDG_CACHE_HOME"),
         where.cache.locked(progress),
     ):
         if entry.exists():

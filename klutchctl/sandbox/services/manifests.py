@@ -1,7 +1,7 @@
 """Apply objects to a cluster again and again, until each has stuck.
 
 Objects need others that come up meanwhile: a kind its CRD, a claim the controller that makes its
-CRD, an object its namespace. No order is needed for that, only patience.
+CRD, an object its namespace. No order is needed for that, only time.
 """
 
 import asyncio
@@ -83,12 +83,12 @@ async def apply(cluster: Cluster, objects: Sequence[Written]) -> None:
     start = changed = time.monotonic()
     pending = [_Pending(one) for one in objects]
     while True:
-        count, told = len(pending), [one.reason for one in pending]
+        count, reasons = len(pending), [one.reason for one in pending]
         pending = [one for one in pending if not await _sticks(cluster, kinds, one)]
         if not pending:
             return
         now = time.monotonic()
-        if len(pending) < count or told != [one.reason for one in pending]:
+        if len(pending) < count or reasons != [one.reason for one in pending]:
             changed = now
         hopeless = all(one.refused for one in pending) and now - changed > _REFUSED_DEADLINE
         if hopeless or now - start > _DEADLINE:

@@ -336,7 +336,7 @@ def test_needs_on_one_file_system_add_up(tmp_path):
 def test_a_disk_that_fills_up_is_told_as_such(tmp_path):
     with (
         pytest.raises(HostError, match=rf"no space left for {tmp_path}.*XDG_STATE_HOME"),
-        disk.full_disk_told(tmp_path, variable="XDG_STATE_HOME"),
+        disk.full_disk_explained(tmp_path, variable="XDG_STATE_HOME"),
     ):
         Path("/dev/full").write_text("x")
 
@@ -344,6 +344,6 @@ def test_a_disk_that_fills_up_is_told_as_such(tmp_path):
 def test_other_failures_of_the_disk_stay_what_they_are(tmp_path):
     with (
         pytest.raises(FileNotFoundError),
-        disk.full_disk_told(tmp_path, variable="XDG_STATE_HOME"),
+        disk.full_disk_explained(tmp_path, variable="XDG_STATE_HOME"),
     ):
         (tmp_path / "absent").read_text()
