@@ -30,7 +30,6 @@ from tests.support.fleets import app_cluster, claim, control_plane, fleet, unit
 
 BACKEND_MADE = [control_plane(mode=Mode.APP_CLUSTER_BINDING)]
 DEPLOYED = Konnector(deploy=True, image="registry.example/konnector:1.0.0")
-NAME = "databases.shop.example"
 SPACE = "cluster-2inszxysw5"
 
 

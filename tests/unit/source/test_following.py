@@ -11,9 +11,9 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.problems import InvalidRepository
 from reconciler.source import folder
 from reconciler.source.following import Folder, GitRef
+from tests.support.checkouts import commit_work_tree
 from tests.support.fleet_texts import GOOD
 
-PERSON = pygit2.Signature("t", "t@example.com", 1_700_000_000, 0)
 SELDOM = 3_600.0  # so that only news can be what ended a wait
 FILE = "bindings/db.yaml"
 
@@ -27,13 +27,8 @@ def root(tmp_path):
     return found
 
 
-def commit(root, ref="HEAD"):
-    repository = pygit2.init_repository(root, initial_head="main")
-    repository.index.add_all()
-    repository.index.write()
-    parents = [] if repository.head_is_unborn else [repository.head.target]
-    tree = repository.index.write_tree()
-    return str(repository.create_commit(ref, PERSON, PERSON, "x", tree, parents))
+def commit(root):
+    return commit_work_tree(pygit2.init_repository(root, initial_head="main"))
 
 
 @asynccontextmanager

@@ -1,7 +1,6 @@
 """A fleet in a Git commit: refs by name, files from the tree object, nothing else."""
 
 from pathlib import Path
-from typing import Any
 
 import pygit2
 import pytest
@@ -12,42 +11,10 @@ from reconciler.core.problems import InvalidRepository
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet.load import load
 from reconciler.source import gather, git
+from tests.support.checkouts import PERSON, commit_files, nested, tree_of
 from tests.support.fleet_texts import GOOD
 
-PERSON = pygit2.Signature("t", "t@example.com", 1_700_000_000, 0)
 FILES = {path: text.encode() for path, text in GOOD.items()}
-
-
-def tree_of(repository, files):
-    """Write a tree object; a value is bytes, (mode, id), or a mapping for a folder."""
-    builder = repository.TreeBuilder()
-    for name, value in files.items():
-        if isinstance(value, dict):
-            builder.insert(name, tree_of(repository, value), FileMode.TREE)
-        elif isinstance(value, bytes):
-            builder.insert(name, repository.create_blob(value), FileMode.BLOB)
-        else:
-            builder.insert(name, value[1], value[0])
-    return builder.write()
-
-
-def nested(files):
-    tree: dict[str, Any] = {}
-    for path, content in files.items():
-        *folders, name = path.split("/")
-        inner = tree
-        for one in folders:
-            inner = inner.setdefault(one, {})
-        inner[name] = content
-    return tree
-
-
-def commit(repository, files, ref="refs/heads/main"):
-    tree = tree_of(repository, nested(files))
-    parents = []
-    if ref in repository.references:
-        parents = [repository.references[ref].target]
-    return str(repository.create_commit(ref, PERSON, PERSON, "x", tree, parents))
 
 
 @pytest.fixture
@@ -60,7 +27,7 @@ def where(repository):
 
 
 def test_a_commit_is_read_without_a_checkout(repository):
-    head = commit(repository, FILES)
+    head = commit_files(repository, FILES)
     tree = git.read(where(repository), "main")
     assert (tree.files, tree.revision) == (FILES, head)
     fleet, problems = load(tree)
@@ -70,7 +37,7 @@ def test_a_commit_is_read_without_a_checkout(repository):
 
 
 def test_a_fleet_below_the_top(repository):
-    commit(repository, {f"deep/er/{path}": content for path, content in FILES.items()})
+    commit_files(repository, {f"deep/er/{path}": content for path, content in FILES.items()})
     tree = git.read(where(repository), "main", folder="deep/er/")
     assert (tree.files, tree.folder) == (FILES, "deep/er/")
     for folder in ("nowhere/", "deep/er/fleet.yaml"):
@@ -83,7 +50,7 @@ def test_a_fleet_below_the_top(repository):
 def checkout(tmp_path, files):
     """Make a repository with a work tree in which only a folder `kept` is left."""
     repository = pygit2.init_repository(tmp_path / "work", initial_head="main")
-    commit(repository, files)
+    commit_files(repository, files)
     (tmp_path / "work" / "kept").mkdir()
     (tmp_path / "work" / "kept" / "fleet.yaml").write_bytes(b"not what is committed")
     return tmp_path / "work"
@@ -106,7 +73,7 @@ def test_a_path_means_the_same_place_in_a_commit(tmp_path, path, folder, entry):
 
 
 def test_a_path_in_a_bare_repository(repository):
-    commit(repository, {f"deep/{path}": content for path, content in FILES.items()})
+    commit_files(repository, {f"deep/{path}": content for path, content in FILES.items()})
     assert git.read_at(where(repository) / "deep", "main").files == FILES
 
 
@@ -127,7 +94,7 @@ def test_a_first_file_that_is_a_link_in_the_commit(tmp_path):
     work = checkout(tmp_path, FILES)
     repository = pygit2.Repository(work)
     link = (FileMode.LINK, repository.create_blob(b"/etc/passwd"))
-    commit(repository, {**FILES, "x.yaml": link})
+    commit_files(repository, {**FILES, "x.yaml": link})
     _, problems = load(git.read_at(work / "x.yaml", "main"))
     assert [one.code for one in problems] == ["not-a-file"]
 
@@ -159,7 +126,7 @@ REFS = {
 
 @pytest.mark.parametrize("ref", REFS.values(), ids=REFS.keys())
 def test_refs_are_looked_up_by_name(repository, ref):
-    head = commit(repository, FILES)
+    head = commit_files(repository, FILES)
     for name in ("refs/heads/feature/x", "refs/tags/v1", "refs/remotes/origin/main"):
         repository.references.create(name, head)
     repository.create_tag("v2", head, pygit2.enums.ObjectType.COMMIT, PERSON, "x")
@@ -167,7 +134,7 @@ def test_refs_are_looked_up_by_name(repository, ref):
 
 
 def test_a_whole_commit_id(repository):
-    head = commit(repository, FILES)
+    head = commit_files(repository, FILES)
     assert git.read(where(repository), head).revision == head
 
 
@@ -180,7 +147,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("ref", REFUSED, ids=ascii)
 def test_the_language_of_revisions_is_not_spoken(repository, ref):
-    head = commit(repository, FILES)
+    head = commit_files(repository, FILES)
     with pytest.raises(ConfigError, match="ref: "):
         git.read(where(repository), ref)
     with pytest.raises(ConfigError, match="ref: "):
@@ -188,17 +155,17 @@ def test_the_language_of_revisions_is_not_spoken(repository, ref):
 
 
 def test_a_name_with_two_meanings(repository):
-    head = commit(repository, FILES)
+    head = commit_files(repository, FILES)
     repository.references.create("refs/tags/main", head)
     assert git.read(where(repository), "main").revision == head
-    commit(repository, {**FILES, "more": b""})
+    commit_files(repository, {**FILES, "more": b""})
     with pytest.raises(ConfigError, match="several meanings") as caught:
         git.read(where(repository), "main")
     assert caught.value.hint == "Write one of refs/heads/main, refs/tags/main"
 
 
 def test_a_tag_of_something_else(repository):
-    commit(repository, FILES)
+    commit_files(repository, FILES)
     blob = repository.create_blob(b"x")
     repository.references.create("refs/tags/blob", blob)
     with pytest.raises(ConfigError, match="is no commit"):
@@ -227,7 +194,7 @@ def strange(repository, mode):
 
 @pytest.mark.parametrize("mode", [FileMode.LINK, FileMode.COMMIT, FileMode.TREE], ids=str)
 def test_links_submodules_and_folders_are_no_files(repository, mode):
-    commit(repository, {**FILES, "bindings/x.yaml": strange(repository, mode)})
+    commit_files(repository, {**FILES, "bindings/x.yaml": strange(repository, mode)})
     _, problems = load(git.read(where(repository), "main"))
     assert [(one.origin.path, one.code) for one in problems] == [("bindings/x.yaml", "not-a-file")]
 
@@ -235,25 +202,30 @@ def test_links_submodules_and_folders_are_no_files(repository, mode):
 @pytest.mark.parametrize("mode", [FileMode.LINK, FileMode.COMMIT], ids=str)
 def test_nothing_is_read_behind_a_link_or_submodule(repository, mode):
     files = {path: content for path, content in FILES.items() if not path.startswith("bindings/")}
-    commit(repository, {**files, "bindings": strange(repository, mode)})
+    commit_files(repository, {**files, "bindings": strange(repository, mode)})
     assert "bindings/db.yaml" not in git.read(where(repository), "main").files
 
 
 def test_a_file_that_is_too_large_is_not_loaded(repository):
-    commit(repository, {**FILES, "bindings/x.yaml": b"#" * (MAX_BYTES + 1)})
+    commit_files(repository, {**FILES, "bindings/x.yaml": b"#" * (MAX_BYTES + 1)})
     _, problems = load(git.read(where(repository), "main"))
     assert [one.code for one in problems] == ["file-too-large"]
+
+
+def commit_raw(repository, raw):
+    """Commit a tree that no Git client would make."""
+    tree = repository.odb.write(pygit2.enums.ObjectType.TREE, raw)
+    person = "t <t@example.com> 1700000000 +0000"
+    text = f"tree {tree}\nauthor {person}\ncommitter {person}\n\nx\n".encode()
+    head = repository.odb.write(pygit2.enums.ObjectType.COMMIT, text)
+    repository.references.create("refs/heads/main", head)
 
 
 def test_an_object_that_is_missing(repository):
     missing = (FileMode.BLOB, pygit2.Oid(hex="1" * 40))
     builder = tree_of(repository, nested(FILES))
     raw = repository[builder].read_raw() + b"100644 zz.yaml\0" + missing[1].raw
-    tree = repository.odb.write(pygit2.enums.ObjectType.TREE, raw)
-    person = "t <t@example.com> 1700000000 +0000"
-    text = f"tree {tree}\nauthor {person}\ncommitter {person}\n\nx\n".encode()
-    head = repository.odb.write(pygit2.enums.ObjectType.COMMIT, text)
-    repository.references.create("refs/heads/main", head)
+    commit_raw(repository, raw)
     found = git.read(where(repository), "main", entry="zz.yaml")
     assert [one.code for one in found.unread.values()] == ["unreadable-file"]
 
@@ -266,12 +238,7 @@ def hostile_tree(repository, *names):
     written = repository.odb.write(pygit2.enums.ObjectType.TREE, inner)
     raw = repository[top].read_raw().replace(b"40000 bindings\0", b"40000 aindings\0")
     raw += b"40000 x\0" + written.raw
-    tree = repository.odb.write(pygit2.enums.ObjectType.TREE, raw)
-    person = "t <t@example.com> 1700000000 +0000"
-    text = f"tree {tree}\nauthor {person}\ncommitter {person}\n\nx\n".encode()
-    repository.references.create(
-        "refs/heads/main", repository.odb.write(pygit2.enums.ObjectType.COMMIT, text)
-    )
+    commit_raw(repository, raw)
 
 
 NAMES = [b"a/../../b.yaml", b"\x1b[31m.yaml", b"\xff.yaml", b"a\\b.yaml", b"/etc/x.yaml"]
@@ -292,7 +259,7 @@ def test_a_tree_of_trees_that_never_ends_is_left(repository, monkeypatch):
     for _ in range(40):
         tree = tree_of(repository, dict.fromkeys("ab", (FileMode.TREE, tree)))
     files = {"fleet.yaml": GOOD["fleet.yaml"].replace("*/*.yaml", "**/*.yaml").encode()}
-    commit(repository, {**files, "bomb": (FileMode.TREE, tree)})
+    commit_files(repository, {**files, "bomb": (FileMode.TREE, tree)})
     with pytest.raises(InvalidRepository) as caught:
         git.read(where(repository), "main")
     assert [one.code for one in caught.value.problems] == ["too-many-files"]
@@ -303,7 +270,7 @@ def test_a_deep_tree_is_left(repository):
     for _ in range(2000):
         tree = tree_of(repository, {"a": (FileMode.TREE, tree)})
     files = {"fleet.yaml": GOOD["fleet.yaml"].replace("*/*.yaml", "**/*.yaml").encode()}
-    commit(repository, {**files, "deep": (FileMode.TREE, tree)})
+    commit_files(repository, {**files, "deep": (FileMode.TREE, tree)})
     found = git.read(where(repository), "main")
     assert [one.code for one in found.unread.values()] == ["bad-path"]
 

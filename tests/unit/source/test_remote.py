@@ -13,29 +13,19 @@ from reconciler.core.errors import ConfigError
 from reconciler.source import git_url
 from reconciler.source.remote import Keys, Place, Remote, ssh_key
 from tests.support import git_server
+from tests.support.checkouts import PERSON, commit_files
 from tests.support.fleet_texts import GOOD
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("git") and shutil.which("ssh-keygen")), reason="needs git and ssh-keygen"
 )
-PERSON = pygit2.Signature("t", "t@example.com", 1_700_000_000, 0)
 TOKEN = "hunter2canary"
 LEVELS = (ConfigLevel.GLOBAL, ConfigLevel.XDG, ConfigLevel.SYSTEM, ConfigLevel.PROGRAMDATA)
 
 
-def commit(repository, text="x", ref="refs/heads/main"):
-    root = repository.TreeBuilder()
-    fleet = repository.TreeBuilder()
-    for path in GOOD:
-        top, _, name = path.rpartition("/")
-        builder = repository.TreeBuilder() if top else fleet
-        builder.insert(name or path, repository.create_blob(GOOD[path].encode()), 0o100644)
-        if top:
-            fleet.insert(top, builder.write(), 0o40000)
-    root.insert("fleets", fleet.write(), 0o40000)
-    root.insert("note", repository.create_blob(text.encode()), 0o100644)
-    parents = [repository.references[ref].target] if ref in repository.references else []
-    return str(repository.create_commit(ref, PERSON, PERSON, text, root.write(), parents))
+def commit(repository, note="x"):
+    fleet = {f"fleets/{path}": text.encode() for path, text in GOOD.items()}
+    return commit_files(repository, {**fleet, "note": note.encode()})
 
 
 @pytest.fixture
