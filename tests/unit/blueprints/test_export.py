@@ -5,15 +5,6 @@ from typing import Any
 import pytest
 
 from reconciler.blueprints import export as exports_of
-from reconciler.blueprints.export import (
-    Terms,
-    Unexportable,
-    first_template,
-    new_export,
-    offered_by,
-    scope_problem,
-    source_hash,
-)
 from reconciler.core.manifest import get, name_of
 from tests.support.space_objects import SPACE, crd, live_like, template, version
 
@@ -58,7 +49,7 @@ def exported(crd: Any) -> Any:
 @pytest.mark.parametrize(("spec", "want"), VERSIONS.values(), ids=VERSIONS.keys())
 def test_exactly_one_version_is_stored(spec, want):
     found = exported(crd(**spec))
-    assert not isinstance(found, Unexportable)
+    assert not isinstance(found, exports_of.Unexportable)
     assert [(one["name"], one["storage"]) for one in found["versions"]] == want
 
 
@@ -73,7 +64,7 @@ UNUSABLE = {
 @pytest.mark.parametrize(("versions", "want"), UNUSABLE.values(), ids=UNUSABLE.keys())
 def test_what_cannot_be_exported_says_why(versions, want):
     found = exported(crd(versions=versions))
-    assert isinstance(found, Unexportable)
+    assert isinstance(found, exports_of.Unexportable)
     assert found.why.startswith("CustomResourceDefinition databases.shop.example")
     assert want in found.why
 
@@ -93,9 +84,9 @@ def test_what_app_clusters_cannot_use_stays_behind():
 
 
 def test_an_export_has_an_isolation_exactly_if_it_is_cluster_scoped():
-    terms = Terms("Cluster", "None")
+    terms = exports_of.Terms("Cluster", "None")
     made: list[Any] = [
-        new_export(SPACE, exported(crd(scope=scope)), [], terms=terms)["spec"]
+        exports_of.new_export(SPACE, exported(crd(scope=scope)), [], terms=terms)["spec"]
         for scope in ("Namespaced", "Cluster")
     ]
     inside, outside = made
@@ -111,26 +102,29 @@ def test_an_export_has_an_isolation_exactly_if_it_is_cluster_scoped():
      ("Namespaced", "Namespaced", False), ("Namespaced", "Cluster", False)],
 )  # fmt: skip
 def test_the_scope_that_an_api_server_would_refuse_is_known_before(scope, informer_scope, refused):
-    assert bool(scope_problem(crd(scope=scope), informer_scope)) == refused
+    assert bool(exports_of.scope_problem(crd(scope=scope), informer_scope)) == refused
 
 
 def test_the_hash_is_that_of_the_content():
     one, other = exported(crd()), exported(crd(versions=[version("v2", storage=True)]))
-    assert source_hash(one) == source_hash(dict(reversed(one.items())))
-    assert source_hash(one) != source_hash(other)
+    assert exports_of.source_hash(one) == exports_of.source_hash(dict(reversed(one.items())))
+    assert exports_of.source_hash(one) != exports_of.source_hash(other)
     # Another hash would make every backend write every export anew.
-    assert source_hash({"group": "shop.example"}) == "bHPresnfgiklhO261sUF7T6s7QOrkPCqz4vsOw"
+    assert (
+        exports_of.source_hash({"group": "shop.example"})
+        == "bHPresnfgiklhO261sUF7T6s7QOrkPCqz4vsOw"
+    )
 
 
 def test_an_export_is_named_like_its_crd_and_bears_its_hash():
     spec = exported(crd())
-    made = new_export(SPACE, spec, [], terms=Terms())
-    assert name_of(made) == name_of(crd()) == offered_by(template())
+    made = exports_of.new_export(SPACE, spec, [], terms=exports_of.Terms())
+    assert name_of(made) == name_of(crd()) == exports_of.offered_by(template())
     annotations = get(made, "metadata", "annotations")
-    assert annotations == {"klutch.anynines.com/source-spec-hash": source_hash(spec)}
+    assert annotations == {"klutch.anynines.com/source-spec-hash": exports_of.source_hash(spec)}
 
 
 def test_of_several_templates_the_first_by_place_counts():
     first = live_like(template(name="z"), namespace="a")
-    assert first_template([template(name="b"), template(name="a"), first]) is first
-    assert first_template([]) is None
+    assert exports_of.first_template([template(name="b"), template(name="a"), first]) is first
+    assert exports_of.first_template([]) is None

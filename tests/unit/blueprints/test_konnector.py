@@ -8,9 +8,8 @@ import yaml
 
 from reconciler.blueprints import konnector, rbac
 from reconciler.blueprints.objects import UNMARKED, Marks
-from reconciler.core import names
+from reconciler.core import manifest, names
 from reconciler.core.defaults import with_defaults
-from reconciler.core.manifest import Manifest, covers, get, get_map, put
 from reconciler.core.normalize import normalize
 from reconciler.planning.compare import differences
 
@@ -27,7 +26,7 @@ OURS = {
 
 @pytest.mark.parametrize("kind", OURS)
 def test_a_taken_over_konnector_is_as_we_would_have_made_it(kind):
-    assert covers(normalize(ORIGINAL[kind]), normalize(with_defaults(OURS[kind])))
+    assert manifest.covers(normalize(ORIGINAL[kind]), normalize(with_defaults(OURS[kind])))
 
 
 def test_of_a_live_deployment_only_image_and_overrides_are_compared():
@@ -35,26 +34,26 @@ def test_of_a_live_deployment_only_image_and_overrides_are_compared():
     part = konnector.image_and_overrides(
         IMAGE, {"env": [{"name": "A", "value": "1"}]}, marks=UNMARKED
     )
-    assert get(part, "spec", "template", "spec", "containers") == [
+    assert manifest.get(part, "spec", "template", "spec", "containers") == [
         {"name": "konnector", "image": IMAGE, "env": [{"name": "A", "value": "1"}]}
     ]
-    assert not covers(normalize(scaled), normalize(part))
-    assert covers(
+    assert not manifest.covers(normalize(scaled), normalize(part))
+    assert manifest.covers(
         normalize(scaled), normalize(konnector.image_and_overrides(IMAGE, {}, marks=UNMARKED))
     )
 
 
 def test_labels_of_ours_stay_out_of_selector_and_pods():
     made = konnector.deployment(IMAGE, {}, marks=Marks({"fleet": "acme"}))
-    assert get(made, "metadata", "labels") == {"app": "konnector", "fleet": "acme"}
-    assert get(made, "spec", "selector", "matchLabels") == {"app": "konnector"}
-    assert get(made, "spec", "template", "metadata", "labels") == {"app": "konnector"}
+    assert manifest.get(made, "metadata", "labels") == {"app": "konnector", "fleet": "acme"}
+    assert manifest.get(made, "spec", "selector", "matchLabels") == {"app": "konnector"}
+    assert manifest.get(made, "spec", "template", "metadata", "labels") == {"app": "konnector"}
 
 
 def test_overrides_do_not_rename_the_container():
     made = konnector.deployment(IMAGE, {"name": "other", "image": "x"}, marks=UNMARKED)
-    container = get(made, "spec", "template", "spec", "containers", 0)
-    assert (get(container, "name"), get(container, "image")) == ("konnector", "x")
+    container = manifest.get(made, "spec", "template", "spec", "containers", 0)
+    assert (manifest.get(container, "name"), manifest.get(container, "image")) == ("konnector", "x")
 
 
 MANIFEST = Path(__file__).parents[3] / "konnector/deploy/minimal/deployment.yaml"
@@ -62,7 +61,7 @@ POD = ("spec", "template", "spec")
 
 
 def container_of(deployment) -> Any:
-    return get(deployment, *POD, "containers", 0)
+    return manifest.get(deployment, *POD, "containers", 0)
 
 
 def confined(overrides) -> Any:
@@ -73,7 +72,7 @@ def test_a_confined_one_is_protected_as_by_our_manifest():
     theirs = next(iter(yaml.safe_load_all(MANIFEST.read_text())))
     ours, want = container_of(confined({})), container_of(theirs)
     (port,) = want["ports"]
-    of_pod = get_map(theirs, *POD, "securityContext")
+    of_pod = manifest.get_map(theirs, *POD, "securityContext")
     assert ours["securityContext"] == {**of_pod, **want["securityContext"]}
     assert ours["resources"] == want["resources"]
     for name in ("startupProbe", "livenessProbe"):
@@ -81,7 +80,7 @@ def test_a_confined_one_is_protected_as_by_our_manifest():
         assert ours[name] == {**want[name], **handler}
     assert ours["env"] == want["env"]
     grace = (*POD, "terminationGracePeriodSeconds")
-    assert get(confined({}), *grace) == get(theirs, *grace)
+    assert manifest.get(confined({}), *grace) == manifest.get(theirs, *grace)
 
 
 PROTECTION = ("startupProbe", "livenessProbe", "resources", "securityContext")
@@ -125,12 +124,12 @@ def test_overrides_let_bindings_of_all_namespaces_be_served():
 def test_a_live_one_is_not_confined():
     """Neither the original's that is taken over, nor one that is there from before."""
     part = konnector.image_and_overrides(IMAGE, {}, marks=UNMARKED)
-    owned: Manifest = {
+    owned: manifest.Manifest = {
         "f:spec": {"f:replicas": {}, "f:template": {"f:spec": {"f:restartPolicy": {}}}}
     }
-    entry: Manifest = {"manager": "klutchctl", "operation": "Update", "fieldsV1": owned}
+    entry: manifest.Manifest = {"manager": "klutchctl", "operation": "Update", "fieldsV1": owned}
     for entries in ((), (entry,)):
-        live = put(ORIGINAL["Deployment"], entries, "metadata", "managedFields")
+        live = manifest.put(ORIGINAL["Deployment"], entries, "metadata", "managedFields")
         assert differences(live, part, whole=confined({})) == ()
 
 

@@ -1,9 +1,14 @@
-"""What konnectors may do on the control plane (protocol-bind.md B.5, F21)."""
+"""What konnectors may do: on the control plane (protocol-bind.md B.5, F21), and in app clusters."""
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from reconciler.blueprints import rbac
+from reconciler.blueprints.rbac import Claimed, minimal, minimal_inside
+from reconciler.core.manifest import get_texts
 from tests.support.space_objects import CONFIG_MAPS, SECRETS, SPACE, crd, export, space
 
 SHOP = "shop.example"
@@ -54,3 +59,93 @@ def test_a_konnector_may_handle_what_is_its_own_and_no_more():
         (own, "apiserviceexports/status"): {"get", "patch", "update"},
         (own, "apiservicenamespaces"): handle,
     }
+
+
+BOUND = [("shop.example", "databases"), ("shop.example", "queues"), ("b.example", "things")]
+CLAIMED = [
+    Claimed("", "secrets", down=True),
+    Claimed("", "configmaps", down=False),
+    Claimed("c.example", "keys", down=False),
+    Claimed("c.example", "keys", down=True),
+]
+
+
+def allowed(rules: Sequence[Any], verb, group, resource, name=""):
+    return any(
+        verb in rule["verbs"]
+        and group in rule["apiGroups"]
+        and resource in rule["resources"]
+        and ("resourceNames" not in rule or name in rule["resourceNames"])
+        for rule in rules
+    )
+
+
+CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
+OWN = "klutch.anynines.com"
+MAY = {
+    "watch namespaces": ("watch", "", "namespaces"),
+    "create a CRD": ("create", *CRDS),
+    "update its own CRDs": ("patch", *CRDS, "databases.shop.example"),
+    "create instances, where they are born on the control plane": (
+        "create", "shop.example", "databases",
+    ),
+    "finalize instances": ("patch", "b.example", "things"),
+    "write statuses": ("patch", "shop.example", "queues/status"),
+    "create what comes down": ("create", "", "secrets"),
+    "annotate what goes up": ("patch", "", "configmaps"),
+    "create what goes both ways": ("create", "c.example", "keys"),
+    "tell what happens": ("create", "events.k8s.io", "events"),
+    "install the CRD of bindings": ("patch", *CRDS, f"apiservicebindings.{OWN}"),
+    "write a binding's status": ("patch", OWN, "apiservicebindings/status"),
+    "drop its finalizer from a binding": ("patch", OWN, "apiservicebindings"),
+    "mirror the kubeconfig": ("patch", "", "secrets", "kubeconfig-abc"),
+    "make the kubeconfig again": ("create", "", "secrets", "kubeconfig-abc"),
+    "hold its lease": ("patch", "coordination.k8s.io", "leases", "klutch-bind"),
+}  # fmt: skip
+MAY_NOT = {
+    "write namespaces": ("patch", "", "namespaces"),
+    "delete another CRD": ("delete", *CRDS, "certificates.cert-manager.io"),
+    "delete what goes up": ("delete", "", "configmaps"),
+    "delete the CRD of bindings": ("delete", *CRDS, f"apiservicebindings.{OWN}"),
+    "delete bindings": ("delete", OWN, "apiservicebindings"),
+    "see another kind": ("get", "apps", "deployments"),
+    "take another lease": ("patch", "coordination.k8s.io", "leases", "kube-scheduler"),
+}
+
+
+@pytest.fixture
+def rules():
+    return [*minimal(BOUND, CLAIMED), *minimal_inside("kubeconfig-abc")]
+
+
+@pytest.mark.parametrize("right", MAY.values(), ids=MAY.keys())
+def test_may(rules, right):
+    assert allowed(rules, *right)
+
+
+@pytest.mark.parametrize("right", MAY_NOT.values(), ids=MAY_NOT.keys())
+def test_may_not(rules, right):
+    assert not allowed(rules, *right)
+
+
+def test_nothing_is_replaced_whole(rules):
+    assert not [rule for rule in rules if "update" in rule["verbs"]]
+
+
+def test_without_claims_no_secret_but_its_own_is_seen():
+    rules = [*minimal(BOUND, []), *minimal_inside("kubeconfig-abc")]
+    assert not allowed(rules, "get", "", "secrets", "anything")
+    assert not allowed(rules, "create", "", "secrets")
+
+
+def test_nothing_bound_is_nothing_written():
+    assert not any("delete" in get_texts(rule, "verbs") for rule in minimal([], []))
+
+
+def test_the_order_of_what_is_bound_does_not_matter():
+    made = {
+        str(minimal(bound, claimed))
+        for bound in itertools.permutations(BOUND)
+        for claimed in itertools.permutations(CLAIMED)
+    }
+    assert len(made) == 1

@@ -6,15 +6,7 @@ from reconciler.core.problems import Origin, Problem, Severity
 from reconciler.core.snapshot import Snapshot
 from reconciler.fleet.load import load
 from reconciler.fleet.wording import CODES
-from tests.support.bad_fleets import (
-    CANARY,
-    FILES,
-    FORMS,
-    INVALID,
-    REFERENCES,
-    binding,
-    other,
-)
+from tests.support import bad_fleets
 from tests.support.fleet_texts import CLUSTER, tree
 
 
@@ -22,7 +14,7 @@ def brief(problem):
     return f"{problem.origin} {problem.code}"
 
 
-@pytest.mark.parametrize("row", INVALID.values(), ids=INVALID.keys())
+@pytest.mark.parametrize("row", bad_fleets.INVALID.values(), ids=bad_fleets.INVALID.keys())
 def test_what_is_wrong_is_told_with_its_place(row):
     changes, *want = row
     loaded, problems = load(tree(changes))
@@ -30,7 +22,7 @@ def test_what_is_wrong_is_told_with_its_place(row):
     assert [brief(one) for one in problems] == want
     assert {one.severity for one in problems} == {Severity.INVALID}
     assert all(one.code in CODES for one in problems)
-    assert not any(CANARY in str(one) or "MIIB" in str(one) for one in problems)
+    assert not any(bad_fleets.CANARY in str(one) or "MIIB" in str(one) for one in problems)
 
 
 def test_a_file_that_was_not_read_is_told_once_and_nothing_is_called_unknown():
@@ -44,7 +36,7 @@ def test_a_file_that_was_not_read_is_told_once_and_nothing_is_called_unknown():
 def test_one_mistake_in_a_cluster_is_not_many():
     changes = {
         "clusters/shop.yaml": CLUSTER.replace("controlPlane", "controlPlan"),
-        "bindings/x.yaml": binding("{template: pg, clusters: {names: [shop]}}", "x"),
+        "bindings/x.yaml": bad_fleets.binding("{template: pg, clusters: {names: [shop]}}", "x"),
     }
     _, problems = load(tree(changes))
     assert [brief(one) for one in problems] == [
@@ -54,23 +46,25 @@ def test_one_mistake_in_a_cluster_is_not_many():
 
 
 def test_a_problem_that_many_clusters_have_is_told_once():
-    changes = {f"clusters/c{n}.yaml": other(f"c{n}", f"c{n}") for n in range(9)}
+    changes = {f"clusters/c{n}.yaml": bad_fleets.other(f"c{n}", f"c{n}") for n in range(9)}
     names = ", ".join(f"c{n}" for n in range(9))
     spec = f"template: pg, clusters: {{names: [{names}]}}"
-    changes["bindings/db.yaml"] = binding(f"{{{spec}, parameters: {{a: '${{cluster.labels.x}}'}}}}")
+    changes["bindings/db.yaml"] = bad_fleets.binding(
+        f"{{{spec}, parameters: {{a: '${{cluster.labels.x}}'}}}}"
+    )
     _, (problem,) = load(tree(changes))
     assert problem.message == "the cluster label x is missing in c0, c1, c2 and 6 more"
 
 
 HINTS = {
-    "the nearest key": (FORMS["an unknown key"], "Did you mean dependsOn?"),
-    "the nearest template": (REFERENCES["an unknown template"], "Known: pg"),
-    "the nearest cluster": (REFERENCES["an unknown cluster"], "Did you mean shop?"),
-    "the nearest kind": (FILES["an unknown kind"], "Did you mean Binding?"),
-    "the nearest value": (FORMS["none of the allowed values"], "Did you mean Direct?"),
-    "quotes": (FORMS["a number for text"], "Put it in quotes"),
+    "the nearest key": (bad_fleets.FORMS["an unknown key"], "Did you mean dependsOn?"),
+    "the nearest template": (bad_fleets.REFERENCES["an unknown template"], "Known: pg"),
+    "the nearest cluster": (bad_fleets.REFERENCES["an unknown cluster"], "Did you mean shop?"),
+    "the nearest kind": (bad_fleets.FILES["an unknown kind"], "Did you mean Binding?"),
+    "the nearest value": (bad_fleets.FORMS["none of the allowed values"], "Did you mean Direct?"),
+    "quotes": (bad_fleets.FORMS["a number for text"], "Put it in quotes"),
     "no value": (
-        FORMS["a null for a list"],
+        bad_fleets.FORMS["a null for a list"],
         "Leave the key out, or write [] or {} for nothing",
     ),
 }
@@ -98,5 +92,5 @@ ELSEWHERE = {
 
 
 def test_every_code_has_a_row():
-    shown = {want.split()[1] for _, *wants in INVALID.values() for want in wants}
+    shown = {want.split()[1] for _, *wants in bad_fleets.INVALID.values() for want in wants}
     assert CODES.keys() - shown == ELSEWHERE

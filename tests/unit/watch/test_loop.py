@@ -1,4 +1,4 @@
-"""The loop, with a clock that stands still unless the loop rests."""
+"""The loop, with a clock that stands still unless the loop rests; and when it is not well."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from reconciler.core.snapshot import Snapshot
 from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Action, Change, Plan
 from reconciler.source.following import SourceState
-from reconciler.watch import Clock, Terms, Watch
+from reconciler.watch import Clock, Signs, Terms, Watch, ailment
 
 DOCUMENTS = "apiVersion: fleet.klutchctl.dev/v1alpha1\nkind: "
 PLANE = (
@@ -206,3 +206,20 @@ async def test_a_stop_is_heard_while_the_source_is_slow(where):
     setattr(story, where, forever)
     await story.run()
     assert story.stop.is_set()
+
+
+AILMENTS = {
+    "well": (Signs(round_at=900), ""),
+    "a round ended three intervals ago": (Signs(round_at=700), ""),
+    "no round for longer": (Signs(round_at=699), "no round has ended for 301 s"),
+    "because there is no source": (
+        Signs(round_at=600, readable=False),
+        "no round has ended for 400 s: the source cannot be read",
+    ),
+    "a source that is gone for a moment": (Signs(round_at=900, readable=False), ""),
+}
+
+
+@pytest.mark.parametrize(("signs", "want"), AILMENTS.values(), ids=AILMENTS.keys())
+def test_ailment(signs, want):
+    assert ailment(signs, 1000.0, interval=100.0) == want

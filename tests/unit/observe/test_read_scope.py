@@ -1,17 +1,19 @@
-"""Of which control planes only a part is read, and which spaces are in it."""
+"""Of which control planes a part is read, which spaces are in it, and what a snapshot reads."""
 
 from dataclasses import replace
 
 import pytest
 
+from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.kubeconfig_facts import KubeconfigFacts, as_value
-from reconciler.core.live import Address, ClusterState, Unavailable
+from reconciler.core.live import Address, ClusterState, Live, Questions, Unavailable, instances
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import SECRET
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import Mode
 from reconciler.observe import read_scope
+from reconciler.observe.read_scope import follow_up_reads
 from tests.support import fleets
 
 DIRECT, OTHER = fleets.control_plane("eu"), fleets.control_plane("us")
@@ -115,3 +117,48 @@ SPACES = {
 @pytest.mark.parametrize(("namespaces", "live", "want"), SPACES.values(), ids=SPACES.keys())
 def test_spaces(namespaces, live, want):
     assert read_scope.spaces(FLEET, "shop", namespaces, live) == want
+
+
+SMALL = fleets.fleet()
+
+
+def named(*names: str) -> tuple[Manifest, ...]:
+    return tuple({"metadata": {"name": name, "namespace": "s"}} for name in names)
+
+
+def test_every_bound_service_is_counted_and_the_export_of_every_unit_is_read() -> None:
+    labels = {keys.FLEET: SMALL.name, keys.CLUSTER: "old"}
+    left: Manifest = {"metadata": {"labels": labels, "annotations": {keys.ACCESS: "context/old"}}}
+    plane = ClusterState(
+        "u",
+        Address("", ""),
+        {
+            API_SERVICE_EXPORT: named("databases.shop.example", "caches.shop.example"),
+            NAMESPACE: (left,),
+        },
+    )
+    app = ClusterState(
+        "v",
+        Address("", ""),
+        {
+            CRD: named("databases.shop.example", "queues.shop.example", "other.example"),
+            API_SERVICE_BINDING: named("queues.shop.example", "gone.shop.example"),
+        },
+    )
+
+    asked = follow_up_reads(SMALL, Live({"eu": plane}, {"shop": app}, {"old": app}))
+
+    databases, queues = (instances("shop.example", name) for name in ("databases", "queues"))
+    assert asked == Questions(
+        in_use=frozenset(
+            (cluster, kind) for cluster in ("shop", "old") for kind in (databases, queues)
+        ),
+        bodies=frozenset(
+            {Ref("control-plane/eu", API_SERVICE_EXPORT, "s", "databases.shop.example")}
+        ),
+    )
+
+
+def test_nothing_is_asked_of_what_is_unseen() -> None:
+    lost = Unavailable("no connection")
+    assert follow_up_reads(SMALL, Live({"eu": lost}, {"shop": lost})) == Questions()
