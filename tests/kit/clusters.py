@@ -1,0 +1,86 @@
+"""Models of clusters in place of the real ones of tests: the same handles, the same audit log."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from klutchctl.sandbox import crds
+from klutchctl.sandbox.state import Role
+from reconciler.core.secret import Secret
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.connection import Connection, Token
+from tests.kit import virtual_time
+from tests.kit.api_model import ApiModel, Written
+from tests.kit.wire import Wires
+from tests.support.clusters import AuditLog, LiveCluster
+
+_NOWHERE = Path("/nonexistent")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAudit(AuditLog):
+    """What the model was asked to write, told as an audit log tells it."""
+
+    model: ApiModel
+
+    def mark(self) -> int:
+        return len(self.model.writes)
+
+    def events_since(self, mark: int) -> list[Any]:
+        writes = enumerate(self.model.writes[mark:])
+        return [event for number, one in writes for event in _events(number, one)]
+
+
+def _events(number: int, written: Written) -> list[Any]:
+    group, plural = written.resource
+    target = {
+        "apiGroup": group,
+        "resource": plural,
+        "namespace": written.key.namespace,
+        "name": "" if written.verb == "create" else written.key.name,
+        **({"subresource": written.subresource} if written.subresource else {}),
+    }
+    event = {
+        "auditID": str(number),
+        "userAgent": written.agent,
+        "user": {"username": "somebody"},
+        "verb": written.verb,
+        "requestURI": "",
+        "objectRef": target,
+    }
+    code = {"code": written.status}
+    ended = {**event, "stage": "ResponseComplete", "responseStatus": code}
+    # A create names its object only once it is made, as real logs do.
+    if written.verb == "create" and written.status < 300:
+        ended["objectRef"] = {**target, "name": written.key.name}
+    return [{**event, "stage": "RequestReceived"}, ended]
+
+
+@contextlib.asynccontextmanager
+async def model_clusters() -> AsyncIterator[tuple[LiveCluster, LiveCluster, Wires]]:
+    """Yield a control plane and an app cluster with their CRDs, and how they are reached."""
+    wires = Wires()
+    with virtual_time.virtual_time(), wires.plugged():
+        async with (
+            live_model(wires, "control-plane", Role.CONTROL_PLANE) as plane,
+            live_model(wires, "app-cluster", Role.APP_CLUSTER) as app,
+        ):
+            yield plane, app, wires
+
+
+@contextlib.asynccontextmanager
+async def live_model(wires: Wires, name: str, role: Role) -> AsyncIterator[LiveCluster]:
+    """Yield one more model that is reached by its name."""
+    server = f"https://{name}.example:6443"
+    model = ApiModel(virtual_time.now)
+    wires.models[server] = model
+    way = Connection(name, server, Token(Secret("admin")), ca=_CA)
+    async with KubeCluster(way) as cluster:
+        await crds.install(cluster, role)
+        model.writes.clear()
+        yield LiveCluster(name, name, _NOWHERE, way, cluster, ModelAudit(_NOWHERE, model))
+
+
+_CA = Path(__file__).with_name("ca.pem").read_text()

@@ -1,0 +1,45 @@
+"""RFC 6902 as kube-apiserver takes it, which lets a `replace` add what is missing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.kit import answers
+from tests.kit.typed import ABSENT, same
+
+
+def patched(live: Any, operations: Sequence[Any]) -> Any:
+    """Patch an object in place, and return it. Raises Refused."""
+    for one in operations:
+        *above, last = [_unescaped(step) for step in one["path"].split("/")[1:]]
+        parent = live
+        for step in above:
+            parent = _get(parent, step)
+            if parent is ABSENT or not isinstance(parent, dict | list):
+                raise answers.unpatchable()
+        _do(one, parent, last)
+    return live
+
+
+def _unescaped(step: str) -> str:
+    return step.replace("~1", "/").replace("~0", "~")
+
+
+def _get(value: Any, step: str) -> Any:
+    if isinstance(value, list):
+        return value[int(step)] if step.isdigit() and int(step) < len(value) else ABSENT
+    return value.get(step, ABSENT) if isinstance(value, dict) else ABSENT
+
+
+def _do(operation: Any, parent: Any, last: str) -> None:
+    live = _get(parent, last)
+    match operation["op"]:
+        case "test" if not same(None if live is ABSENT else live, operation.get("value")):
+            raise answers.unpatchable()
+        case "remove" if live is ABSENT:
+            raise answers.unpatchable()
+        case "remove":
+            del parent[int(last) if isinstance(parent, list) else last]
+        case "add" if isinstance(parent, list):
+            parent.insert(len(parent) if last == "-" else int(last), operation["value"])
+        case "add" | "replace":
+            parent[int(last) if isinstance(parent, list) else last] = operation["value"]

@@ -1,0 +1,84 @@
+"""An event loop whose clock jumps: what waits for a minute goes on at once.
+
+Time passes only where nothing is left to do. Work in threads is waited for in real time.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from reconciler.controller.clock import SystemClock
+from reconciler.kube.connectivity import Connectivity
+
+_BEGINNING: Final = datetime.now(UTC)  # what tests say of the real time is true at first
+_START: Final = 1000.0
+_real: Final = time.monotonic
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Jumps to the next timer where real loops sleep until then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = _START
+        self._threads = 0
+        selector: Any = self._selector  # type: ignore[attr-defined]
+        self._wait: Callable[[float | None], Any] = selector.select
+        selector.select = self._select
+
+    def time(self) -> float:
+        return self._now
+
+    def run_in_executor(self, executor, func, *args):  # type: ignore[override]
+        self._threads += 1
+        future = super().run_in_executor(executor, func, *args)
+        future.add_done_callback(self._end_thread)
+        return future
+
+    def _end_thread(self, _: object) -> None:
+        self._threads -= 1
+
+    def _select(self, timeout: float | None = None) -> Any:
+        if timeout is None or self._threads:
+            return self._wait(timeout)
+        events = self._wait(0)
+        if not events:
+            self._now += max(timeout, 0.0)
+        return events
+
+
+def monotonic() -> float:
+    """Return the time of the running loop, where it is a virtual one."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return _real()
+    return loop.time() if isinstance(loop, VirtualLoop) else _real()
+
+
+def now() -> datetime:
+    """Return the time of day on a virtual loop."""
+    return _BEGINNING + timedelta(seconds=monotonic() - _START)
+
+
+@contextmanager
+def virtual_time() -> Iterator[None]:
+    """Let the product's clocks be those of the running virtual loop."""
+    clock, connectivity = _defaults(SystemClock), _defaults(Connectivity)
+    defaults, named = clock.__defaults__, dict(connectivity.__kwdefaults__)
+    time.monotonic = monotonic
+    clock.__defaults__ = (now,)
+    connectivity.__kwdefaults__["clock"] = monotonic
+    try:
+        yield
+    finally:
+        time.monotonic = _real
+        clock.__defaults__ = defaults
+        connectivity.__kwdefaults__.update(named)
+
+
+def _defaults(of: type) -> Any:
+    return vars(of)["__init__"]

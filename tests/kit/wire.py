@@ -1,0 +1,150 @@
+"""Models of API servers where the product's client looks for real ones.
+
+All of the product runs but for its HTTP: kubeconfigs, retries, errors, decoding.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from reconciler.core.refs import CRD
+from reconciler.kube import client
+from reconciler.kube.connection import Connection
+from reconciler.kube.credentials.source import Auth, CredentialSource
+from reconciler.kube.http.transport import Answer
+from reconciler.kube.http.transport_errors import NoAnswer
+from reconciler.kube.limits import Limits
+from reconciler.kube.requests import Request
+from tests.kit.answers import Refused
+from tests.kit.api_model import ApiModel, Call, Reply
+from tests.kit.api_store import Change
+
+_BOOKMARKS: Final = 60.0  # seconds between two of them
+
+
+@dataclass
+class Wires:
+    """The models that can be reached, by the URL of their server."""
+
+    models: dict[str, ApiModel] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def plugged(self) -> Iterator[None]:
+        """Let all clients that are made meanwhile reach the models, and nothing else."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(client, "Transport", self._transport)
+            yield
+
+    def _transport(
+        self, connection: Connection, *, credentials: CredentialSource, limits: Limits, agent: str
+    ) -> "ModelTransport":
+        return ModelTransport(self, connection.server, credentials, agent)
+
+
+@dataclass
+class ModelTransport:
+    """What the product's Transport is to a server, to a model."""
+
+    wires: Wires
+    server: str
+    credentials: CredentialSource
+    agent: str
+    _closed: bool = False
+    _streams: list[asyncio.Queue[dict[str, Any] | None]] = field(default_factory=list)
+
+    async def close(self) -> None:
+        self._closed = True
+        for lines in self._streams:
+            lines.put_nowait(None)
+
+    async def auth(self) -> Auth:
+        return await self.credentials.current()
+
+    async def renew(self, stale: Auth) -> Auth:
+        return await self.credentials.renew(stale)
+
+    async def send(self, request: Request, *, auth: Auth, within: float | None) -> Answer:
+        await asyncio.sleep(0)  # others may come first, as on a network
+        return _answer(self._model().answer(self._call(request)))
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, request: Request, *, auth: Auth, read_timeout: float | None
+    ) -> AsyncIterator[tuple[Answer | None, AsyncIterator[bytes]]]:
+        await asyncio.sleep(0)
+        model = self._model()
+        try:
+            watched = model.watched(self._call(request))
+        except Refused as error:
+            yield _answer(Reply(error.status, error.body())), _none()
+            return
+        lines: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+
+        def follow(change: Change) -> None:
+            for line in watched.lines(change):
+                lines.put_nowait(line)
+            if change.resource == (CRD.group, CRD.plural):
+                lines.put_nowait(None)  # it may be over now
+
+        for line in watched.backlog():
+            lines.put_nowait(line)
+        self._streams.append(lines)
+        with contextlib.ExitStack() as following:
+            following.callback(model.store.follow(follow))
+            following.callback(self._streams.remove, lines)
+            chunks = self._chunks(lines, lambda: watched.is_over, watched.bookmark)
+            async with contextlib.aclosing(chunks):
+                yield None, chunks
+
+    async def _chunks(
+        self,
+        lines: asyncio.Queue[dict[str, Any] | None],
+        is_over: Callable[[], bool],
+        bookmark: Callable[[], dict[str, Any]],
+    ) -> AsyncGenerator[bytes]:
+        while not (is_over() and lines.empty()):
+            try:
+                async with asyncio.timeout(_BOOKMARKS):
+                    line = await lines.get()
+            except TimeoutError:
+                line = bookmark()
+            if self._closed:
+                raise NoAnswer("the connection was closed by us", sent=True)
+            if line is not None:
+                yield orjson.dumps(line) + b"\n"
+                if line["type"] == "ERROR":
+                    return
+
+    def _model(self) -> ApiModel:
+        if self._closed:
+            raise NoAnswer("the connection was closed by us", sent=False, permanent=True)
+        model = self.wires.models.get(self.server)
+        if model is None:
+            raise NoAnswer("no connection: Connection refused", sent=False)
+        return model
+
+    def _call(self, request: Request) -> Call:
+        return Call(
+            request.method,
+            request.target,
+            request.body,
+            request.content_type,
+            request.accept,
+            self.agent,
+        )
+
+
+async def _none() -> AsyncIterator[bytes]:
+    nothing: tuple[bytes, ...] = ()
+    for chunk in nothing:
+        yield chunk
+
+
+def _answer(reply: Reply) -> Answer:
+    return Answer(reply.status, CIMultiDictProxy(CIMultiDict()), reply.content)
