@@ -2,14 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final
 
 from bind import app_cluster_binding
-from bind.controllers.acting import Acting, Queue
 from bind.controllers.app_cluster_bindings import AppClusterBindings
 from bind.controllers.binder_role import BinderRole
 from bind.controllers.cluster_bindings import ClusterBindings
@@ -23,7 +21,7 @@ from reconciler.controller import log_lines
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
 from reconciler.controller.elections import Elections
-from reconciler.controller.events import Recorder, Source
+from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.executor import Executor
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.leadership import Leadership
@@ -31,9 +29,10 @@ from reconciler.controller.lease import Again, Lease, Times, holder_here
 from reconciler.controller.manager import Manager
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.process import Liveness
+from reconciler.controller.reconciler import ObjectReconciler
 from reconciler.core import keys, names
 from reconciler.core.errors import NotServed
-from reconciler.core.refs import DEPLOYMENT, LEASE, Ref
+from reconciler.core.refs import DEPLOYMENT, LEASE, ObjectKey, Ref
 from reconciler.kube import kubeconfig
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
@@ -53,16 +52,6 @@ _WIDE: Final = (
     "--consumer-scope=Cluster gives every app cluster all exported and claimed kinds of the whole "
     "control plane, Secrets among them; it is meant for workspaces with one tenant only"
 )
-
-
-class Reconciler(Protocol):
-    """One of the controllers of this package."""
-
-    def subscribe(self, queue: Queue) -> None:
-        """Have the keys added that a change concerns."""
-
-    async def reconcile(self, key: str) -> timedelta | None:
-        """Look at one key, and do what follows."""
 
 
 def connection(settings: Settings, environ: Mapping[str, str], home: Path) -> Connection:
@@ -157,7 +146,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     """
     fence, metrics = WriteFence(), Metrics()
     holder = holder or holder_here()
-    recorder = Recorder(
+    recorder = EventRecorder(
         cluster,
         fence,
         source=Source(f"{keys.OWN_PREFIX}{_AGENT}", holder),
@@ -172,8 +161,13 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         quotas=settings.bounds.has_quotas,
         template_namespace=settings.template_namespace,
     )
-    executor = Executor({cluster.name: cluster}, fence, manager=keys.MANAGER_BACKEND, now=clock.now)
-    acting = Acting(cluster, executor, recorder, clock.now)
+    executor = Executor(
+        {cluster.name: cluster},
+        fence,
+        manager=keys.MANAGER_BACKEND,
+        recorder=recorder,
+        now=clock.now,
+    )
     lease = Lease(
         leases,
         Ref(leases.name, LEASE, lease_namespace, names.BACKEND_LEASE),
@@ -186,7 +180,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     leadership = Leadership(lease, fence, clock=clock, metrics=metrics)
     manager = Manager(
         views=world.informers,
-        workers=(*_controllers(settings, world, acting, clock, metrics), recorder),
+        workers=(*_controllers(settings, world, executor, clock, metrics), recorder),
         metrics=metrics,
         leadership=leadership if settings.leader_election else None,
         advice=ADVICE,
@@ -195,10 +189,10 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
 
 
 def _controllers(
-    settings: Settings, world: World, acting: Acting, clock: Clock, metrics: Metrics
-) -> Iterator[Controller]:
-    for name, reconciler in _reconcilers(settings, world, acting).items():
-        controller = Controller(
+    settings: Settings, world: World, executor: Executor, clock: Clock, metrics: Metrics
+) -> Iterator[Controller[Any]]:
+    for name, reconciler in _reconcilers(settings, world, executor).items():
+        controller: Controller[Any] = Controller(
             name,
             reconciler.reconcile,
             clock=clock,
@@ -211,23 +205,25 @@ def _controllers(
         yield controller
 
 
-def _space_of(key: str) -> str:
+def _space_of(key: Hashable) -> Hashable:
     """Return the namespace of a key: what many objects in one of them want waits for itself."""
-    return key.partition("/")[0]
+    return key.namespace if isinstance(key, ObjectKey) else key
 
 
-def _reconcilers(settings: Settings, world: World, acting: Acting) -> dict[str, Reconciler]:
+def _reconcilers(
+    settings: Settings, world: World, executor: Executor
+) -> dict[str, ObjectReconciler[Any, Any]]:
     scope, isolation = settings.consumer_scope, settings.isolation
     bounds, hashing = settings.bounds, settings.hashed_names
-    made: dict[str, Reconciler] = {
-        "binderrole": BinderRole(world, acting),
+    reconcilers: dict[str, ObjectReconciler[Any, Any]] = {
+        "binderrole": BinderRole(world, executor),
         "clusterbinding": ClusterBindings(
-            world, acting, scope=scope, limits=bounds, hashing=hashing
+            world, executor, scope=scope, limits=bounds, hashing=hashing
         ),
-        "serviceexportrequest": ExportRequests(world, acting, terms=Terms(scope, isolation)),
-        "serviceexport": Exports(world, acting, isolation=isolation, grace=settings.export_grace),
+        "serviceexportrequest": ExportRequests(world, executor, terms=Terms(scope, isolation)),
+        "serviceexport": Exports(world, executor, isolation=isolation, grace=settings.export_grace),
         "servicenamespace": ServiceNamespaces(
-            world, acting, scope=scope, bounds=bounds, hashing=hashing
+            world, executor, scope=scope, bounds=bounds, hashing=hashing
         ),
     }
     if settings.control_plane_mode:
@@ -238,5 +234,5 @@ def _reconcilers(settings: Settings, world: World, acting: Acting) -> dict[str, 
             all_overrides=settings.all_overrides,
             drain_deadline=settings.drain_deadline,
         )
-        made["appclusterbinding"] = AppClusterBindings(world, acting, terms=terms)
-    return made
+        reconcilers["appclusterbinding"] = AppClusterBindings(world, executor, terms=terms)
+    return reconcilers

@@ -40,6 +40,7 @@ from reconciler.core.refs import (
     SECRET,
     SERVICE_ACCOUNT,
     Kind,
+    ObjectKey,
 )
 from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cache.read_your_writes import ReadYourWrites
@@ -47,12 +48,11 @@ from reconciler.kube.cache.store import Index, Store, Trim, without_managed_fiel
 from reconciler.kube.cache.whole_objects import Bodies
 from reconciler.kube.cluster import Cluster
 
-# Names of indexes. Where a value is a place, it is `namespace/name`.
-SELF: Final = "place"
+# Names of indexes. Where a value is a place, it is an ObjectKey.
 NAME: Final = "name"
 SPACE: Final = "space"  # the namespace of an object, or of what an object is about
 RESOURCE: Final = "plural.group"
-WANTED: Final = "namespace/plural.group"
+WANTED: Final = "the place of an export"
 GRANTED: Final = "plural.group, exported or claimed"
 HOME: Final = "the place of an APIServiceNamespace"
 TARGET: Final = "service namespace"
@@ -89,11 +89,11 @@ class World:
         )
         self.exports = self._view(
             API_SERVICE_EXPORT,
-            {SELF: _place, SPACE: _space, NAME: _name, GRANTED: ever_exported.granted},
+            {SPACE: _space, NAME: _name, GRANTED: ever_exported.granted},
         )
         self.requests = self._view(
             API_SERVICE_EXPORT_REQUEST,
-            {SELF: _place, SPACE: _space, RESOURCE: resources, WANTED: _wanted},
+            {SPACE: _space, RESOURCE: resources, WANTED: _wanted},
             trim=trimming.request,
         )
         self.templates = self._view(
@@ -103,7 +103,7 @@ class World:
         )
         self.service_namespaces = self._view(
             API_SERVICE_NAMESPACE,
-            {SELF: _place, SPACE: _space, TARGET: _targets},
+            {SPACE: _space, TARGET: _targets},
             trim=trimming.service_namespace,
         )
         self.crds = self._view(CRD, {NAME: _name}, metadata_only=True)
@@ -122,7 +122,7 @@ class World:
         self.cluster_role_bindings = self._view(
             CLUSTER_ROLE_BINDING, {NAME: _name, SPACE: _space_of_role}
         )
-        indexes = {SELF: _place, SPACE: _own_space, SOURCE: _source, RESOURCE: _bound}
+        indexes = {SPACE: _own_space, SOURCE: _source, RESOURCE: _bound}
         if control_plane_mode:
             self.app_cluster_bindings = self._view(APP_CLUSTER_BINDING, indexes)
             self._serve_app_cluster_bindings()
@@ -133,9 +133,7 @@ class World:
         self.bindings = self._view(
             API_SERVICE_BINDING, {SPACE: _space, OWNER: _owner}, trim=trimming.binding
         )
-        self.secrets = self._view(
-            SECRET, {SELF: _place, SPACE: _space}, metadata_only=True, trim=trimming.marks
-        )
+        self.secrets = self._view(SECRET, {SPACE: _space}, metadata_only=True, trim=trimming.marks)
         self.accounts = self._view(
             SERVICE_ACCOUNT, {SPACE: _space}, fields=_NAMED.format(names.BINDER)
         )
@@ -177,7 +175,7 @@ class World:
             return None
         for one in self.cluster_bindings.by(SPACE, space):
             for owner in _owner(one):
-                live = self.app_cluster_bindings.get(*owner.split("/"))
+                live = self.app_cluster_bindings.get(*owner)
                 return frozenset(_bound(live) if live is not None and not is_deleting(live) else ())
         return None
 
@@ -211,10 +209,6 @@ class World:
         return informer.store
 
 
-def _place(live: Manifest) -> Iterable[str]:
-    return [f"{namespace_of(live)}/{name_of(live)}"]
-
-
 def _name(live: Manifest) -> Iterable[str]:
     return [name_of(live)]
 
@@ -223,14 +217,14 @@ def _space(live: Manifest) -> Iterable[str]:
     return [namespace_of(live)]
 
 
-def _wanted(request: Manifest) -> Iterable[str]:
-    return [f"{namespace_of(request)}/{one}" for one in resources(request)]
+def _wanted(request: Manifest) -> Iterable[ObjectKey]:
+    return [ObjectKey(namespace_of(request), resource) for resource in resources(request)]
 
 
-def _home(namespace: Manifest) -> Iterable[str]:
+def _home(namespace: Manifest) -> Iterable[ObjectKey]:
     mark = annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE, "")
     home = service_namespace.home_of(mark)
-    return [] if home is None else [home.mark]
+    return [] if home is None else [ObjectKey(home.space, home.name)]
 
 
 def _home_space(namespace: Manifest) -> Iterable[str]:
@@ -254,9 +248,9 @@ def _own_space(binding: Manifest) -> Iterable[str]:
     return [names.app_cluster_binding_space(namespace_of(binding), name_of(binding))]
 
 
-def _source(binding: Manifest) -> Iterable[str]:
+def _source(binding: Manifest) -> Iterable[ObjectKey]:
     ref = ("spec", "kubeconfigSecretRef")
-    return [f"{get_text(binding, *ref, 'namespace')}/{get_text(binding, *ref, 'name')}"]
+    return [ObjectKey(get_text(binding, *ref, "namespace"), get_text(binding, *ref, "name"))]
 
 
 def _bound(binding: Manifest) -> Iterable[str]:
@@ -266,8 +260,8 @@ def _bound(binding: Manifest) -> Iterable[str]:
     }
 
 
-def _owner(live: Manifest) -> Iterable[str]:
+def _owner(live: Manifest) -> Iterable[ObjectKey]:
     labels = labels_of(live)
     namespace = labels.get(keys.APP_CLUSTER_BINDING_NAMESPACE)
     name = labels.get(keys.APP_CLUSTER_BINDING_NAME)
-    return [f"{namespace}/{name}"] if namespace and name else []
+    return [ObjectKey(namespace, name)] if namespace and name else []

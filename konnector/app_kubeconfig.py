@@ -107,7 +107,7 @@ class AppKubeconfig:
             depends_on=(plane.connectivity,),
         )
         self._views = NamedViews(
-            plane, SECRET, tools.metrics, told=lambda _: controller.enqueue(_KEY)
+            plane, SECRET, tools.metrics, on_change=lambda _: controller.enqueue(_KEY)
         )
         self._views.need(_KEY, [self._place])
         self._supervisor = TaskSupervisor()
@@ -128,7 +128,7 @@ class AppKubeconfig:
         if fault != self.fault:
             self.fault = fault
             if fault:
-                fields = {"secret": "/".join(self._place), "error": fault}
+                fields = {"secret": str(self._place), "error": fault}
                 log.error("the app cluster's kubeconfig is not used", extra=fields)
             self._changed()
         return _AGAIN if fault else None
@@ -137,7 +137,7 @@ class AppKubeconfig:
         app, live = self._tools.app, self._views.get(self._place)
         found = "does not exist" if live is None else secret.content_of(live, self._mode.secret_key)
         if isinstance(found, str):
-            return f"Kubeconfig secret {'/'.join(self._place)} {found}"
+            return f"Kubeconfig secret {self._place} {found}"
         fingerprint = secret.fingerprint(found)
         if fingerprint == self._in_use.fingerprint or not isinstance(app, RotatingCluster):
             return ""
@@ -148,6 +148,6 @@ class AppKubeconfig:
             return "it leads to another cluster; restart the konnector if it shall serve that one"
         app.rotate(self._tools.connect(found, APP_CLUSTER))
         self._in_use = InUse(fingerprint, probed.uid)
-        fields = {"secret": "/".join(self._place)}
+        fields = {"secret": str(self._place)}
         log.info("the app cluster is reached with a new kubeconfig", extra=fields)
         return ""

@@ -1,21 +1,19 @@
 """The objects of one kind in the app cluster and in a space, and who is woken by a change.
 
-A key is `app namespace/name`, on either side. Refuses to know what is done about it.
+A key is that of the app cluster, on either side. Refuses to know what is done about it.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from konnector import service_views
 from konnector.link import Link
 from konnector.service_views import ClusterView, ServiceViews, Sort
 from reconciler.controller.supervisor import TaskSupervisor
-from reconciler.core.manifest import Manifest, name_of, namespace_of
+from reconciler.core.manifest import Manifest, name_of
+from reconciler.core.refs import ObjectKey
 from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cache.read_your_writes import ReadYourWrites
-
-_PLACE: Final = "place"
 
 
 class BothSides:
@@ -33,14 +31,13 @@ class BothSides:
         here: Sort,
         there: Sort,
         *,
-        wake: Callable[[str], None],
-        look: Callable[[str], None],
+        wake: Callable[[ObjectKey], None],
+        look: Callable[[ObjectKey], None],
         unmapped: bool,
     ) -> None:
         self._link, self._wake, self._look, self._unmapped = link, wake, look, unmapped
         kind = here.kind
-        indexes = {**here.indexes, _PLACE: _place}
-        self.view = Informer(link.app, kind, indexes=indexes, trim=here.trim)
+        self.view = Informer(link.app, kind, indexes=here.indexes, trim=here.trim)
         self.here = ReadYourWrites(self.view)
         self._there: ServiceViews | ClusterView
         if kind.namespaced:
@@ -56,7 +53,7 @@ class BothSides:
             self._there = ClusterView(
                 link.plane, there, link.metrics, wake=self._wake_one, ready=self.wake_all
             )
-        self.view.store.subscribe(_PLACE, self._woken)
+        self.view.store.subscribe_keys(self._woken)
         self._supervisor = TaskSupervisor()
         self._supervisor.start("here", self._follow)
         self._supervisor.start_worker("there", self._there)
@@ -95,7 +92,7 @@ class BothSides:
         for name in here ^ there:  # has come or gone
             self._wake_one(app_namespace, name)
         for name in here & there:
-            self._look(f"{app_namespace}/{name}")
+            self._look(ObjectKey(app_namespace, name))
 
     def wake_everything(self) -> None:
         """Have all looked at that was seen."""
@@ -125,21 +122,17 @@ class BothSides:
         await self.view.wait_synced()
         self.wake_everything()
 
-    def _woken(self, place: str) -> None:
-        if self._link.homes.service(place.partition("/")[0]):
+    def _woken(self, key: ObjectKey) -> None:
+        if self._link.homes.service(key.namespace):
             if self.view.synced:  # else all are looked at soon
-                self._wake(place)
+                self._wake(key)
         elif self._unmapped:
-            self._wake(place)
+            self._wake(key)
 
     def _wake_one(self, app_namespace: str, name: str) -> None:
-        self._wake(f"{app_namespace}/{name}")
+        self._wake(ObjectKey(app_namespace, name))
 
 
 def name(live: Manifest) -> Sequence[str]:
     """Return the name of an object, as an index does."""
     return (name_of(live),)
-
-
-def _place(live: Manifest) -> Sequence[str]:
-    return (f"{namespace_of(live)}/{name_of(live)}",)

@@ -39,27 +39,27 @@ class Deletions:
             del self._times[one]
         return False
 
-    def _changed(self, value: str) -> None:
-        time, namespace, name = value.split("/", 2)
-        place, since = ObjectKey(namespace, name), moment(time)
+    def _changed(self, value: tuple[str, ObjectKey]) -> None:
+        time, place = value
+        since = moment(time)
         if since is None:
             return
-        if self._claims.by(LEAVING, value):
+        if self._claims.has(LEAVING, value):
             self._times[place] = since
             self._gone.discard(place)
         elif self._times.get(place) == since:
             self._gone.add(place)
 
 
-def bound(claim: Manifest) -> tuple[str, ...]:
+def bound(claim: Manifest) -> tuple[ObjectKey, ...]:
     """Return the place of a claim that has, or had, a copy, as an index does."""
-    return ("/".join(identity_of(claim)),) if copies.is_managed(claim) else ()
+    return (ObjectKey(*identity_of(claim)),) if copies.is_managed(claim) else ()
 
 
-def leaving(claim: Manifest) -> tuple[str, ...]:
+def leaving(claim: Manifest) -> tuple[tuple[str, ObjectKey], ...]:
     """Return when such a claim was deleted while we hold it, and its place, as an index does."""
     held = copies.is_managed(claim) and keys.SYNCER in finalizers_of(claim)
     if not held or not is_deleting(claim):
         return ()
     time = get_text(claim, "metadata", "deletionTimestamp")
-    return ("/".join((time, *identity_of(claim))),)
+    return ((time, ObjectKey(*identity_of(claim))),)

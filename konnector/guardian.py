@@ -6,8 +6,6 @@ from datetime import datetime, timedelta
 from konnector.decisions import guard, orphans
 from konnector.decisions.guard import Confirmations, Held, Identity
 from konnector.decisions.orphans import Confirmation, Terms
-from konnector.homes import APP_NAMESPACE
-from konnector.provider_views import NAME
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.controller.metrics import Metrics
 from reconciler.core import keys, names
@@ -54,8 +52,8 @@ class Guardian:
         self._confirmed = Confirmations()
         self._confirmation: Confirmation | None = None
         self._wards: dict[str, Ward] = {}
-        mappings.subscribe(APP_NAMESPACE, self._mapping_changed)
-        cluster_bindings.view.store.subscribe(NAME, self._cluster_binding_changed)
+        mappings.subscribe_keys(self._mapping_changed)
+        cluster_bindings.view.store.subscribe_keys(self._cluster_binding_changed)
 
     async def look(self) -> None:
         """Read which clusters these are. Raises ClusterErrors, and keeps what was known then."""
@@ -93,7 +91,7 @@ class Guardian:
         live = await self._plane.get(ref)
         if live is not None:
             self._cluster_bindings.wrote(live)
-            self._cluster_binding_changed(names.CLUSTER_BINDING)
+            self._cluster_binding_changed(ObjectKey(self.space, names.CLUSTER_BINDING))
 
     @property
     def identity(self) -> Identity:
@@ -168,12 +166,12 @@ class Guardian:
             self._recorded = guard.recorded(self._mappings.all(), keys.APP_CLUSTER_UID)
         return self._recorded | self._space_records
 
-    def _mapping_changed(self, app_namespace: str) -> None:
-        del app_namespace
+    def _mapping_changed(self, key: ObjectKey) -> None:
+        del key
         self._recorded = None
 
-    def _cluster_binding_changed(self, name: str) -> None:
-        live = self._cluster_bindings.get(self.space, name)
+    def _cluster_binding_changed(self, key: ObjectKey) -> None:
+        live = self._cluster_bindings.get(*key)
         notes = {} if live is None else annotations_of(live)
         before = self._confirmed, self._confirmation
         self._confirmed = guard.confirmations_of(live)

@@ -1,17 +1,9 @@
 """Which service namespace on the control plane belongs to which app namespace, as it is now."""
 
 from collections.abc import Callable
-from typing import Final
 
-from reconciler.core.manifest import Manifest, get_text, is_deleting, name_of, namespace_of
+from reconciler.core.manifest import Manifest, get_text, is_deleting, namespace_of
 from reconciler.kube.cache.store import Store
-
-APP_NAMESPACE: Final = "app namespace"  # the index of the view of APIServiceNamespaces
-
-
-def app_namespace(mapping: Manifest) -> tuple[str]:
-    """Return the app namespace that an APIServiceNamespace is for."""
-    return (name_of(mapping),)
 
 
 class Homes:
@@ -27,7 +19,7 @@ class Homes:
         self._app: dict[str, str] = {}
         self._refused: dict[str, str] = {}  # by app namespace, what another has already
         self._followers: list[Callable[[str], None]] = []
-        mappings.subscribe(APP_NAMESPACE, self._look)
+        mappings.subscribe_keys(lambda key: self._look(key.name))
 
     def service(self, app_namespace: str) -> str:
         """Return the service namespace of an app namespace, "" while there is none."""

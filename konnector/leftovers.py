@@ -19,7 +19,7 @@ from reconciler.controller.tasks import unless
 from reconciler.core.decision import Decision, Task
 from reconciler.core.errors import ClusterError, Forbidden, KlutchError, NotServed
 from reconciler.core.manifest import is_deleting, name_of, uid_of
-from reconciler.core.refs import NAMESPACE, Ref
+from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
 from reconciler.kube.cache.informer import pause
 from reconciler.kube.cache.store import Store
 from reconciler.kube.cluster import Cluster
@@ -32,7 +32,7 @@ _LONGEST: Final = 60.0  # seconds between two attempts
 class Places(Protocol):
     """Which binding belongs to which provider."""
 
-    def of(self, key: str) -> Provider | None:
+    def of(self, key: ObjectKey) -> Provider | None:
         """Return the provider that a binding belongs to."""
         ...
 

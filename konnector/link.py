@@ -3,27 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 from konnector.decisions.reserved import is_reserved
 from konnector.guardian import Guardian
 from konnector.homes import Homes
 from reconciler.controller.clock import Clock
-from reconciler.controller.executor import Executor
+from reconciler.controller.executor import Executor, Recorder
 from reconciler.controller.metrics import Metrics
-from reconciler.core.decision import Note
-from reconciler.core.manifest import Manifest
-from reconciler.core.refs import Ref
+from reconciler.core.errors import ClusterError, Forbidden, Rejected
 from reconciler.kube.cache.store import Store
 from reconciler.kube.cluster import Cluster
-
-
-class Recorder(Protocol):
-    """Who tells Events in the app cluster."""
-
-    def tell(self, ref: Ref, live: Manifest, note: Note) -> None:
-        """Tell it, as soon as possible and as well as possible."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +48,15 @@ class Link:
     def now(self) -> datetime:
         """Return the time, aware and in UTC."""
         return self.clock.now()
+
+
+def is_refusal(error: ClusterError) -> bool:
+    """Tell whether a cluster looked at a write and did not take it, for developers to know (H17).
+
+    A webhook that fails, and a store that an object is too large for, are an API server's own
+    failures to it: 500. What only passes, such as 429 and 503, is none.
+    """
+    return isinstance(error, Rejected | Forbidden) or error.status == 500
 
 
 class Troubles:

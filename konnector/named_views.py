@@ -4,48 +4,50 @@ So it is with Secrets, of which a konnector needs those with kubeconfigs (H28).
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import Final
 
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.supervisor import TaskSupervisor
-from reconciler.core.manifest import Manifest, name_of
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cluster import Cluster
 
-_NAME: Final = "name"
-
 
 class NamedViews:
-    """The objects that somebody needs. `told(place)` is called when one is read or changes."""
+    """The objects that somebody needs. `on_change(place)` is called when one is read or changes."""
 
     def __init__(
-        self, cluster: Cluster, kind: Kind, metrics: Metrics, *, told: Callable[[ObjectKey], None]
+        self,
+        cluster: Cluster,
+        kind: Kind,
+        metrics: Metrics,
+        *,
+        on_change: Callable[[ObjectKey], None],
     ) -> None:
-        self._cluster, self._kind, self._metrics, self._told = cluster, kind, metrics, told
-        self._needs: dict[str, frozenset[ObjectKey]] = {}
+        self._cluster, self._kind, self._metrics = cluster, kind, metrics
+        self._on_change = on_change
+        self._needs: dict[Hashable, frozenset[ObjectKey]] = {}
         self._views: dict[ObjectKey, Informer] = {}
         self._supervisor = TaskSupervisor()
 
-    def need(self, by: str, places: Iterable[ObjectKey]) -> None:
+    def need(self, by: Hashable, places: Iterable[ObjectKey]) -> None:
         """Follow these places for somebody, and no others any more."""
         self._needs[by] = frozenset(place for place in places if all(place))
         wanted = frozenset().union(*self._needs.values())
         for place in self._views.keys() - wanted:
             del self._views[place]
-            self._supervisor.drop("/".join(place))
+            self._supervisor.drop(str(place))
         for place in wanted - self._views.keys():
             view = Informer(
                 self._cluster,
                 self._kind,
                 namespace=place.namespace,
                 fields=f"metadata.name={place.name}",
-                indexes={_NAME: lambda live: (name_of(live),)},
             )
             self._views[place] = view
-            self._supervisor.start("/".join(place), partial(self._follow, place, view))
+            self._supervisor.start(str(place), partial(self._follow, place, view))
 
     def knows(self, place: ObjectKey) -> bool:
         """Tell whether it was read what is at this place, or that nothing is."""
@@ -71,7 +73,7 @@ class NamedViews:
         await self._supervisor.run()
 
     async def _follow(self, place: ObjectKey, view: Informer) -> None:
-        view.store.subscribe(_NAME, lambda _: self._told(place))
+        view.store.subscribe_keys(self._on_change)
         uncounted = self._metrics.watch(view)
         greeting = asyncio.create_task(self._greet(place, view))
         try:
@@ -82,4 +84,4 @@ class NamedViews:
 
     async def _greet(self, place: ObjectKey, view: Informer) -> None:
         await view.wait_synced()
-        self._told(place)
+        self._on_change(place)

@@ -19,13 +19,12 @@ from konnector.named_views import NamedViews
 from konnector.providers import OneProvider, Providers, one_provider
 from konnector.rotating_cluster import RotatingCluster
 from konnector.settings import ControlPlaneMode, Settings
-from konnector.telling import Telling
 from konnector.tools import Connect, Tools
 from reconciler.controller import health_server, log_lines
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
 from reconciler.controller.elections import Elections
-from reconciler.controller.events import Recorder, Source
+from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.leadership import Leadership
 from reconciler.controller.lease import Again, Lease, Times
@@ -49,7 +48,6 @@ from reconciler.kube.networks import Networks
 log = logging.getLogger(__name__)
 
 _AGENT: Final = "konnector"
-_NAME: Final = binding_controller.NAME
 _DEBUG: Final = 4  # the verbosity from which on decisions are logged
 _IN_FLIGHT: Final = 512  # calls to one cluster; what waits for one kind must not hold up another
 
@@ -181,7 +179,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     crds = _view(app, CRD)
     view = _bindings(home, kind, settings)
     source = Source(f"{keys.OWN_PREFIX}{_AGENT}", settings.lease_identity)
-    recorder = Recorder(
+    recorder = EventRecorder(
         app, fence, source=source, manager=keys.MANAGER_KONNECTOR, clock=clock, metrics=metrics
     )
     tools = Tools(
@@ -191,7 +189,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         bodies=Bodies(app, crds.store),
         connect=partial(connect, limits=limits, networks=settings.networks),
         fence=fence,
-        recorder=Telling(recorder),
+        recorder=recorder,
         clock=clock,
         metrics=metrics,
         workers=settings.workers,
@@ -218,10 +216,7 @@ def _bindings(home: Cluster, kind: Kind, settings: Settings) -> Informer:
         home,
         kind,
         namespace=confined if mode is None else mode.space,
-        indexes={
-            binding_controller.PLACE: lambda live: (binding_controller.key_of(live),),
-            binding_controller.NAME: lambda live: (name_of(live),),
-        },
+        indexes={binding_controller.NAME: lambda live: (name_of(live),)},
     )
 
 
@@ -245,7 +240,9 @@ def _workers(
     in_use: InUse | None,
 ) -> list[Worker]:
     """Return what serves the bindings; they and their providers tell each other of news."""
-    secrets = NamedViews(home, SECRET, tools.metrics, told=lambda place: made.secret_changed(place))
+    secrets = NamedViews(
+        home, SECRET, tools.metrics, on_change=lambda place: made.secret_changed(place)
+    )
     providers: Providers | OneProvider
     workers: list[Worker] = [secrets]
     if mode is None or in_use is None:
@@ -278,7 +275,7 @@ def _workers(
         depends_on=(home.connectivity, tools.app.connectivity),
     )
     made.subscribe(controller)
-    tools.namespaces.subscribe(_NAME, lambda name: _tell(providers, name))
+    tools.namespaces.subscribe_keys(lambda key: _tell(providers, key.name))
     leftovers = Leftovers(
         tools, home, view.store, providers, space="" if mode is None else mode.space
     )
@@ -291,5 +288,4 @@ def _tell(providers: Providers | OneProvider, app_namespace: str) -> None:
 
 
 def _view(cluster: Cluster, kind: Kind) -> Informer:
-    indexes = {_NAME: lambda live: (name_of(live),)}
-    return Informer(cluster, kind, metadata_only=True, indexes=indexes)
+    return Informer(cluster, kind, metadata_only=True)

@@ -2,9 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from konnector.controllers.cluster_bindings import ClusterBindings
 from konnector.controllers.exports import Exports
@@ -12,15 +11,16 @@ from konnector.controllers.namespaces import Namespaces
 from konnector.decisions import binding, export
 from konnector.decisions.claimed import Rival
 from konnector.guardian import Guardian
-from konnector.homes import APP_NAMESPACE, Homes
+from konnector.homes import Homes
 from konnector.link import Link, Troubles
 from konnector.probing import Probed
-from konnector.provider_views import NAME, ProviderViews
+from konnector.provider_views import ProviderViews
 from konnector.reach import Reach
 from konnector.syncs import Syncs, Wanted
 from konnector.tools import Tools
 from reconciler.controller.controller import Controller
 from reconciler.controller.executor import Executor
+from reconciler.controller.reconciler import Reconciler
 from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core.decision import Note
 from reconciler.core.errors import ClusterError
@@ -28,14 +28,6 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.kube.cache.informer import pause
 from reconciler.kube.cluster import Cluster
-
-
-class Reconciler(Protocol):
-    """One of the controllers of this package."""
-
-    async def reconcile(self, key: str) -> timedelta | None:
-        """Look at one key, and do what follows."""
-
 
 LATE: Final = 150.0  # seconds after which what was not read yet is told (A.7)
 _HEART: Final = "cluster"
@@ -74,7 +66,7 @@ class Provider:
         self._began = tools.clock.monotonic()
         self._trouble = ""
         self._heartbeat: str | None = None
-        self.views = ProviderViews(plane, space, tools.metrics, told=lambda _: self.beat())
+        self.views = ProviderViews(plane, space, tools.metrics, on_change=lambda _: self.beat())
         self.guardian = Guardian(
             tools.app,
             plane,
@@ -127,11 +119,11 @@ class Provider:
             export=self.views.export(name),
         )
 
-    async def want(self, by: str, wanted: Wanted | None) -> None:
+    async def want(self, by: ObjectKey, wanted: Wanted | None) -> None:
         """Let a binding, by its key, have its sync, or end it."""
         if self._serving is not None:
             await self._serving.syncs.want(by, wanted)
-            self._serving.exports.enqueue(by.rpartition("/")[2])
+            self._serving.exports.enqueue(by.name)
 
     def has_told_the_end(self, name: str) -> bool:
         """Tell whether the control plane knows that nothing is synced for a binding of this name.
@@ -198,7 +190,7 @@ class Provider:
             self._around.changed("")
             await self._tools.clock.sleep(_GIVING_WAY)
         self._serving = _Serving(self, self._tools, self._around, outcome=self._has_beaten)
-        self._serving.start_worker(self._supervisor)
+        self._serving.start(self._supervisor)
         self._around.changed("")
 
     async def _look_at_space(self) -> tuple[float | None, str]:
@@ -236,7 +228,6 @@ class _Serving:
         self.syncs = Syncs(self.link, rival=around.rival, changed=partial(around.changed, ""))
         heart = ClusterBindings(
             tools,
-            plane,
             views,
             guardian,
             executor,
@@ -247,9 +238,7 @@ class _Serving:
             outcome=outcome,
             tell=around.tell,
         )
-        exports = Exports(
-            tools, plane, views, executor, binding=around.binding, syncs=self.syncs.wants
-        )
+        exports = Exports(tools, views, executor, binding=around.binding, syncs=self.syncs.wants)
         namespaces = Namespaces(
             tools,
             plane,
@@ -265,22 +254,22 @@ class _Serving:
         self.exports = self._controller("serviceexport", exports)
         self.namespaces = self._controller("servicenamespace", namespaces)
         self.reconciles_namespaces = namespaces
+        exports.subscribe(self.exports)
         self._subscribe(views, around)
 
     def _subscribe(self, views: ProviderViews, around: Surroundings) -> None:
-        views.cluster_bindings.subscribe(NAME, lambda _: self.heart.enqueue(_HEART))
-        views.cluster_bindings.subscribe(NAME, lambda _: around.changed(""))
-        views.exports.subscribe(NAME, self.exports.enqueue)
-        views.exports.subscribe(NAME, around.changed)
-        views.mappings.subscribe(APP_NAMESPACE, self.namespaces.enqueue)
+        views.cluster_bindings.subscribe_keys(lambda _: self.heart.enqueue(_HEART))
+        views.cluster_bindings.subscribe_keys(lambda _: around.changed(""))
+        views.exports.subscribe_keys(lambda key: around.changed(key.name))
+        views.mappings.subscribe_keys(lambda key: self.namespaces.enqueue(key.name))
 
-    def start_worker(self, supervisor: TaskSupervisor) -> None:
+    def start(self, supervisor: TaskSupervisor) -> None:
         """Begin to work."""
         supervisor.start_worker("syncs", self.syncs)
         for controller in (self.heart, self.exports, self.namespaces):
             supervisor.start_worker(controller.name, controller)
 
-    def _controller(self, name: str, reconciler: Reconciler) -> Controller:
+    def _controller(self, name: str, reconciler: Reconciler[str]) -> Controller[str]:
         tools = self._tools
         return Controller(
             name,

@@ -1,10 +1,8 @@
 """What a konnector follows in its space on the control plane, whatever is bound."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from konnector.decisions import guard
-from konnector.homes import APP_NAMESPACE, app_namespace
 from konnector.named_views import NamedViews
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
@@ -12,35 +10,34 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core import names
-from reconciler.core.manifest import Manifest, name_of
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, ObjectKey
 from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cache.read_your_writes import ReadYourWrites
 from reconciler.kube.cluster import Cluster
 
-NAME: Final = "name"
-
 
 class ProviderViews:
-    """The views of one space. `told` is called when a Secret in it was read or changes."""
+    """The views of one space. `on_change` is called when a Secret in it was read or changes."""
 
     def __init__(
-        self, cluster: Cluster, space: str, metrics: Metrics, *, told: Callable[[ObjectKey], None]
+        self,
+        cluster: Cluster,
+        space: str,
+        metrics: Metrics,
+        *,
+        on_change: Callable[[ObjectKey], None],
     ) -> None:
         self.space, self._metrics = space, metrics
-        by_name = {NAME: lambda live: (name_of(live),)}
-        mapped = {APP_NAMESPACE: app_namespace}
-        bindings = Informer(
-            cluster, CLUSTER_BINDING, namespace=space, indexes=by_name, trim=guard.trimmed
-        )
-        exports = Informer(cluster, API_SERVICE_EXPORT, namespace=space, indexes=by_name)
-        mappings = Informer(cluster, API_SERVICE_NAMESPACE, namespace=space, indexes=mapped)
+        bindings = Informer(cluster, CLUSTER_BINDING, namespace=space, trim=guard.trimmed)
+        exports = Informer(cluster, API_SERVICE_EXPORT, namespace=space)
+        mappings = Informer(cluster, API_SERVICE_NAMESPACE, namespace=space)
         self._informers = (bindings, exports, mappings)
         self.cluster_bindings = bindings.store
         self.recent_cluster_bindings = ReadYourWrites(bindings)
         self.recent_exports = ReadYourWrites(exports)
         self.exports, self.mappings = exports.store, mappings.store
-        self.secrets = NamedViews(cluster, SECRET, metrics, told=told)
+        self.secrets = NamedViews(cluster, SECRET, metrics, on_change=on_change)
         self._supervisor = TaskSupervisor()
         for view in self._informers:
             self._supervisor.start(view.ref.kind.kind, view.run)

@@ -49,10 +49,11 @@ class _Served:
 
     provider: Provider
     cluster: RotatingCluster
-    bindings: dict[str, ObjectKey] = field(default_factory=dict)  # where the Secret of each is
+    # Where the Secret of each binding is.
+    bindings: dict[ObjectKey, ObjectKey] = field(default_factory=dict)
     contents: dict[ObjectKey, str] = field(default_factory=dict)
 
-    def serve(self, key: str, place: ObjectKey, identity: str) -> None:
+    def serve(self, key: ObjectKey, place: ObjectKey, identity: str) -> None:
         """Serve a binding whose Secret holds this."""
         self.bindings[key] = place
         self.contents[place] = identity
@@ -64,7 +65,7 @@ class _Served:
             self.provider.space == space and bool(uid) and uid == self.provider.guardian.space_uid
         )
 
-    def leave(self, key: str) -> None:
+    def leave(self, key: ObjectKey) -> None:
         """Serve a binding no more."""
         del self.bindings[key]
         self._forget_secrets()
@@ -76,7 +77,7 @@ class _Served:
 
 
 class Providers:
-    """The providers of one app cluster. Bindings are known by keys of the caller's.
+    """The providers of one app cluster. Bindings are known by their keys.
 
     `secrets` are those of the app cluster, `binding(keys, name)` that binding of a name
     which is among those keys. `changed(keys, name)`: there is news for those of them that have the
@@ -88,8 +89,8 @@ class Providers:
         tools: Tools,
         *,
         secrets: NamedViews,
-        binding: Callable[[Iterable[str], str], Manifest | None],
-        changed: Callable[[Iterable[str], str], None],
+        binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
+        changed: Callable[[Iterable[ObjectKey], str], None],
     ) -> None:
         self._tools, self._secret, self._knows = tools, secrets.get, secrets.knows
         self._binding, self._changed = binding, changed
@@ -100,7 +101,7 @@ class Providers:
         self._turn = asyncio.Lock()
         self._trying: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def of(self, key: str) -> Provider | None:
+    def of(self, key: ObjectKey) -> Provider | None:
         """Return the provider that a binding belongs to."""
         found = self._of(key)
         return None if found is None else found.provider
@@ -109,7 +110,7 @@ class Providers:
         """Return all providers."""
         return [one.provider for one in self._served.values()]
 
-    async def assign(self, key: str, place: ObjectKey, judged: Judged) -> Judged:
+    async def assign(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> Judged:
         """Let a binding belong where its Secret leads; return the last word on that Secret.
 
         While it leads nowhere, the binding stays where it is.
@@ -129,7 +130,9 @@ class Providers:
                     return judged
         return await self.assign(key, place, judged)
 
-    async def _assigned(self, key: str, place: ObjectKey, judged: Judged, probed: Probed) -> bool:
+    async def _assigned(
+        self, key: ObjectKey, place: ObjectKey, judged: Judged, probed: Probed
+    ) -> bool:
         """Let a binding belong where its Secret leads; False where that has to be tried first."""
         now = self._of(key)
         if now is not None and (other := self._double_of(now)) is not None:
@@ -148,7 +151,7 @@ class Providers:
             return False
         return True
 
-    async def leave(self, key: str) -> None:
+    async def leave(self, key: ObjectKey) -> None:
         """Let a binding belong nowhere. A provider without bindings ends (H21)."""
         async with self._turn:
             await self._leave(key)
@@ -161,7 +164,7 @@ class Providers:
         """Serve until `stop`, and end what is under way."""
         await self._supervisor.run()
 
-    def _is_news(self, key: str, place: ObjectKey, judged: Judged) -> bool:
+    def _is_news(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> bool:
         """Tell whether a Secret holds something else than what its binding was served by."""
         now = self._of(key)
         return now is not None and now.contents.get(place) != judged.identity
@@ -180,7 +183,7 @@ class Providers:
         return probed
 
     async def _rotate(
-        self, now: _Served, key: str, place: ObjectKey, judged: Judged, probed: Probed
+        self, now: _Served, key: ObjectKey, place: ObjectKey, judged: Judged, probed: Probed
     ) -> None:
         if now.leads_to(judged.namespace, probed.uid):
             self._serve(now, key, place, judged)
@@ -190,7 +193,7 @@ class Providers:
         await self._leave(key)
         self._attach(key, place, judged, probed)
 
-    def _attach(self, key: str, place: ObjectKey, judged: Judged, probed: Probed) -> None:
+    def _attach(self, key: ObjectKey, place: ObjectKey, judged: Judged, probed: Probed) -> None:
         """Let a binding belong to whoever serves its space already, else to a new provider."""
         for one in self._served.values():
             if one.leads_to(judged.namespace, probed.uid):
@@ -201,14 +204,14 @@ class Providers:
                 return
         self._start(judged).serve(key, place, judged.identity)
 
-    def _serve(self, served: _Served, key: str, place: ObjectKey, judged: Judged) -> None:
+    def _serve(self, served: _Served, key: ObjectKey, place: ObjectKey, judged: Judged) -> None:
         """Serve a binding by the way that its Secret tells, and that was just seen to work."""
         served.serve(key, place, judged.identity)
         if served.provider.in_use != judged.identity:
             served.cluster.rotate(self._tools.connect(judged.content, CONTROL_PLANE))
             served.provider.in_use = judged.identity
 
-    def _is_another_way(self, key: str, judged: Judged) -> bool:
+    def _is_another_way(self, key: ObjectKey, judged: Judged) -> bool:
         """Tell whether a new binding's Secret may lead to a space that is served already.
 
         Two providers of one space would tell the opposite of each other.
@@ -241,7 +244,7 @@ class Providers:
         self._made += 1
         name = f"provider/{self._made}"
         cluster = RotatingCluster(self._tools.connect(judged.content, CONTROL_PLANE))
-        bindings: dict[str, ObjectKey] = {}
+        bindings: dict[ObjectKey, ObjectKey] = {}
         contents: dict[ObjectKey, str] = {}
 
         async def probe(content: bytes) -> Probed:
@@ -263,7 +266,7 @@ class Providers:
         self._look_again()
         return served
 
-    async def _leave(self, key: str) -> None:
+    async def _leave(self, key: ObjectKey) -> None:
         for name, served in list(self._served.items()):
             if key in served.bindings:
                 served.leave(key)
@@ -278,16 +281,15 @@ class Providers:
             if one.provider.syncs is not None:
                 one.provider.syncs.look_at_claimed()
 
-    def _of(self, key: str) -> _Served | None:
+    def _of(self, key: ObjectKey) -> _Served | None:
         return next((one for one in self._served.values() if key in one.bindings), None)
 
-    async def _is_wanted(self, place: ObjectKey, bindings: Mapping[str, ObjectKey]) -> bool:
+    async def _is_wanted(self, place: ObjectKey, bindings: Mapping[ObjectKey, ObjectKey]) -> bool:
         """Ask the app cluster whether one of these bindings still refers to a Secret."""
         for key in [key for key, one in bindings.items() if one == place]:
-            namespace, name = key.split("/", 1)
             # Rights to get one are not among a konnector's.
             found = await self._tools.app.list(
-                API_SERVICE_BINDING, namespace=namespace, fields=f"metadata.name={name}"
+                API_SERVICE_BINDING, namespace=key.namespace, fields=f"metadata.name={key.name}"
             )
             if any(secret.place(live) == place for live in found.items):
                 return True
@@ -315,10 +317,10 @@ class OneProvider:
     def __init__(
         self,
         provider: Provider,
-        bindings: set[str],
+        bindings: set[ObjectKey],
         *,
         fault: Callable[[], str],
-        changed: Callable[[Iterable[str], str], None],
+        changed: Callable[[Iterable[ObjectKey], str], None],
     ) -> None:
         self._provider, self._bindings = provider, bindings
         self._fault, self._changed = fault, changed
@@ -327,7 +329,7 @@ class OneProvider:
         """Have all bindings looked at."""
         self._changed(set(self._bindings), "")
 
-    def of(self, key: str) -> Provider | None:
+    def of(self, key: ObjectKey) -> Provider | None:
         """Return the provider that a binding belongs to."""
         return self._provider if key in self._bindings else None
 
@@ -335,13 +337,13 @@ class OneProvider:
         """Return the provider."""
         return [self._provider]
 
-    async def assign(self, key: str, place: ObjectKey, judged: Judged) -> Judged:
+    async def assign(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> Judged:
         """Let a binding be served. Its Secret leads to the app cluster, which is known already."""
         self._bindings.add(key)
         fault = self._fault()
         return _refused(place, fault) if judged.usable and fault else judged
 
-    async def leave(self, key: str) -> None:
+    async def leave(self, key: ObjectKey) -> None:
         """Let a binding be served no more."""
         self._bindings.discard(key)
 
@@ -360,11 +362,11 @@ def one_provider(
     space: str,
     *,
     fault: Callable[[], str],
-    binding: Callable[[Iterable[str], str], Manifest | None],
-    changed: Callable[[Iterable[str], str], None],
+    binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
+    changed: Callable[[Iterable[ObjectKey], str], None],
 ) -> OneProvider:
     """Return the provider of a konnector that runs beside the control plane."""
-    bindings: set[str] = set()
+    bindings: set[ObjectKey] = set()
 
     async def never(content: bytes) -> Probed:
         del content
@@ -391,20 +393,20 @@ def one_provider(
 def _tell(
     tools: Tools,
     home: Cluster,
-    keys: Iterable[str],
-    binding: Callable[[Iterable[str], str], Manifest | None],
+    keys: Iterable[ObjectKey],
+    binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
     note: Note,
 ) -> None:
     """Tell it of each of these bindings, which are in `home`."""
     for key in keys:
-        live = binding([key], key.rpartition("/")[2])
+        live = binding([key], key.name)
         if live is not None:
-            tools.recorder.tell(ref_of(home.name, API_SERVICE_BINDING, live), live, note)
+            tools.recorder.record(ref_of(home.name, API_SERVICE_BINDING, live), live, note)
 
 
 def _refused(place: ObjectKey, fault: str) -> Judged:
     message = (
-        f"Kubeconfig secret {'/'.join(place)} has a kubeconfig that does not work: "
+        f"Kubeconfig secret {place} has a kubeconfig that does not work: "
         f"{fault.rstrip('.')}. The konnector goes on with the last one that did."
     )
     return Judged(conditions.false(reasons.KUBECONFIG_SECRET_INVALID, message))

@@ -21,7 +21,7 @@ class Wanted:
     `by` is the binding's key. Bindings of one name differ in it, and only one of them owns the CRD.
     """
 
-    by: str
+    by: ObjectKey
     pair: Pair
     rules: Sequence[Rule] = ()
     say: Say = field(default_factory=Say)
@@ -44,12 +44,12 @@ class Syncs:
         self._supervisor = TaskSupervisor()
         self._turn = asyncio.Lock()
 
-    async def want(self, by: str, wanted: Wanted | None) -> None:
+    async def want(self, by: ObjectKey, wanted: Wanted | None) -> None:
         """Let a binding have its sync, or, with None, end it; what is under way ends first.
 
         It is not ended by another binding of that name.
         """
-        binding = by.rpartition("/")[2]
+        binding = by.name
         async with self._turn:
             held = self._wanted.get(binding)
             if held == wanted or (wanted is None and held is not None and held.by != by):
@@ -72,11 +72,6 @@ class Syncs:
     def wants(self, binding: str) -> bool:
         """Tell whether something is synced for a binding of this name."""
         return binding in self._wanted
-
-    def owner(self, binding: str) -> str:
-        """Return the key of the binding of this name for which something is synced, or ""."""
-        held = self._wanted.get(binding)
-        return "" if held is None else held.by
 
     def needs(self, app_namespace: str) -> bool:
         """Tell whether there are claims in an app namespace."""

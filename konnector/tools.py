@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
-from konnector.link import Recorder
 from reconciler.controller.clock import Clock
-from reconciler.controller.executor import Executor
+from reconciler.controller.executor import Executor, Recorder
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.metrics import Metrics
 from reconciler.core import keys
@@ -18,18 +17,6 @@ from reconciler.kube.cluster import Cluster
 # Opens a way with the kubeconfig in a Secret; `name` is what the cluster is called. It is not
 # used before the first call. Raises ConfigError.
 Connect: TypeAlias = Callable[[bytes, str], Cluster]
-
-
-class Queue(Protocol):
-    """Where keys wait for their controller."""
-
-    def enqueue(self, key: str) -> None:
-        """Let the key be looked at soon."""
-        ...
-
-    def enqueue_after(self, key: str, seconds: float) -> None:
-        """Let the key be looked at after so many seconds, or sooner."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,5 +45,10 @@ class Tools:
     def executor(self, *clusters: Cluster) -> Executor:
         """Return what carries decisions out in the app cluster and in these clusters."""
         reached = {cluster.name: cluster for cluster in (self.app, *clusters)}
-        manager = keys.MANAGER_KONNECTOR
-        return Executor(reached, self.fence, manager=manager, now=self.clock.now)
+        return Executor(
+            reached,
+            self.fence,
+            manager=keys.MANAGER_KONNECTOR,
+            recorder=self.recorder,
+            now=self.clock.now,
+        )

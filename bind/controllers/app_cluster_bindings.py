@@ -1,17 +1,17 @@
-"""AppClusterBindings. A key is `namespace/name` of one."""
+"""AppClusterBindings, by their places."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from bind import app_cluster_binding
 from bind.app_cluster_binding import Seen, Space, Terms
-from bind.controllers.acting import Acting, Queue
-from bind.controllers.waking import Waker
-from bind.world import NAME, OWNER, RESOURCE, SELF, SOURCE, SPACE, World
+from bind.world import NAME, OWNER, RESOURCE, SOURCE, SPACE, World
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.controller.executor import Executor, Observed, observed
+from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.core import names
-from reconciler.core.decision import preconditions_of
+from reconciler.core.decision import Decision, preconditions_of
 from reconciler.core.manifest import Manifest, get_text, is_deleting, ref_of
 from reconciler.core.refs import (
     CLUSTER_ROLE,
@@ -19,6 +19,7 @@ from reconciler.core.refs import (
     DEPLOYMENT,
     SECRET,
     Kind,
+    ObjectKey,
     Ref,
 )
 
@@ -26,21 +27,22 @@ _SOURCE: Final = ("spec", "kubeconfigSecretRef")
 _SOON: Final = timedelta(seconds=1)  # where the view lags, and its event is yet to come
 
 
-class AppClusterBindings:
+class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
     """The controller `appclusterbinding` of protocol-bind.md C.6."""
 
-    def __init__(self, world: World, acting: Acting, *, terms: Terms) -> None:
-        self._world, self._acting, self._terms = world, acting, terms
+    def __init__(self, world: World, executor: Executor, *, terms: Terms) -> None:
+        self._bindings = world.recent(world.app_cluster_bindings)
+        super().__init__(executor, self._bindings)
+        self._world, self._terms = world, terms
 
-    def subscribe(self, queue: Queue) -> None:
-        """Have the keys added that a change concerns."""
-        world, self._queue = self._world, queue
-        bindings = world.app_cluster_bindings
-        bindings.subscribe(SELF, queue.enqueue)
-        world.templates.subscribe(RESOURCE, Waker(bindings, RESOURCE, queue))
-        world.secrets.subscribe(SELF, Waker(bindings, SOURCE, queue))
+    def subscribe(self, queue: Queue[ObjectKey]) -> None:
+        """Have the keys enqueued that a change concerns."""
+        world, bindings = self._world, self._world.app_cluster_bindings
+        bindings.subscribe_keys(queue.enqueue)
+        world.templates.subscribe(RESOURCE, enqueue_mapped(queue, bindings, RESOURCE))
+        world.secrets.subscribe_keys(enqueue_mapped(queue, bindings, SOURCE))
         world.bindings.subscribe(OWNER, queue.enqueue)
-        in_space = Waker(bindings, SPACE, queue)
+        in_space = enqueue_mapped(queue, bindings, SPACE)
         world.namespaces.subscribe(NAME, in_space)
         for view in (
             world.cluster_bindings,
@@ -57,18 +59,21 @@ class AppClusterBindings:
         ):
             view.subscribe(SPACE, in_space)
 
-    async def reconcile(self, key: str) -> timedelta | None:
-        """Look at one AppClusterBinding, and do what follows. Raises ClusterErrors."""
-        namespace, _, name = key.partition("/")
-        bindings = self._world.recent(self._world.app_cluster_bindings)
-        live = bindings.get(namespace, name)
-        if live is None:
-            return None
-        seen = await self._look(live)
-        decision = app_cluster_binding.decide(seen, terms=self._terms, now=self._acting.now())
-        if decision.deletes and await self._has_changed(live):
-            return _SOON
-        return await self._acting.carry_out(live, bindings, decision)
+    async def look(self, key: ObjectKey) -> tuple[Observed, Seen] | None:
+        """Return one AppClusterBinding and all that concerns it. Raises ClusterErrors."""
+        live = self._bindings.get(*key)
+        return None if live is None else (observed(self._bindings, live), await self._look(live))
+
+    def decide(self, view: Seen, now: datetime) -> Decision:
+        """Return what follows."""
+        return app_cluster_binding.decide(view, terms=self._terms, now=now)
+
+    async def decided(self, view: Seen) -> Decision:
+        """Return what follows, unless that deletes and the view lags. Raises ClusterErrors."""
+        decision = await super().decided(view)
+        if decision.deletes and await self._has_changed(view.app_cluster_binding):
+            return Decision(again=_SOON)
+        return decision
 
     async def _has_changed(self, live: Manifest) -> bool:
         """Tell whether it says something else by now: others may have made what that asks for."""

@@ -1,27 +1,31 @@
 """The one ClusterRole of all konnectors in their binding spaces (protocol-bind.md B.5)."""
 
-from datetime import timedelta
+from datetime import datetime
 
 from bind import ever_exported, granting
-from bind.controllers.acting import Acting, Queue
 from bind.world import GRANTED, NAME, World
 from reconciler.blueprints import rbac
+from reconciler.controller.executor import Executor, Observed, observed
+from reconciler.controller.reconciler import ObjectReconciler, Queue
 from reconciler.core import names
 from reconciler.core.decision import Decision, Task
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CLUSTER_ROLE
 
 
-class BinderRole:
+class BinderRole(ObjectReconciler[str, Manifest | None]):
     """Keeps ClusterRole klutch-binder as it has to be, and its note of what was ever exported.
 
     It has one key, the role's name.
     """
 
-    def __init__(self, world: World, acting: Acting) -> None:
-        self._world, self._acting = world, acting
+    def __init__(self, world: World, executor: Executor) -> None:
+        self._roles = world.recent(world.cluster_roles)
+        super().__init__(executor, self._roles)
+        self._world = world
         self._granted = set[str]()  # resources, since this process runs
 
-    def subscribe(self, queue: Queue) -> None:
+    def subscribe(self, queue: Queue[str]) -> None:
         """Have the role looked at now, whenever it changes, and when more is exported."""
 
         def changed(name: str) -> None:
@@ -33,20 +37,19 @@ class BinderRole:
                 self._granted.add(resource)
                 queue.enqueue(names.BINDER)
 
-        self._queue = queue
         self._world.cluster_roles.subscribe(NAME, changed)
         self._world.exports.subscribe(GRANTED, granted)
         queue.enqueue(names.BINDER)
 
-    async def reconcile(self, name: str) -> timedelta | None:
-        """Look at the role, and do what follows. Raises ClusterErrors."""
-        wanted = rbac.binder_role()
-        roles = self._world.recent(self._world.cluster_roles)
-        live = roles.get("", name)
+    async def look(self, key: str) -> tuple[Observed, Manifest | None]:
+        """Return the role."""
+        live = self._roles.get("", key)
+        return observed(self._roles, live or rbac.binder_role()), live
+
+    def decide(self, view: Manifest | None, now: datetime) -> Decision:
+        """Return one step at a time: each is a patch of exactly what was seen."""
+        del now
         cluster = self._world.cluster.name
-        # One of them at a time: each is a patch of exactly what was seen.
-        steps = granting.role(cluster, CLUSTER_ROLE, live, wanted) or ever_exported.note(
-            cluster, live, self._granted
-        )
-        decision = Decision(tasks=(Task(steps),) if steps else ())
-        return await self._acting.carry_out(live or wanted, roles, decision)
+        steps = granting.role(cluster, CLUSTER_ROLE, view, rbac.binder_role())
+        steps = steps or ever_exported.note(cluster, view, self._granted)
+        return Decision(tasks=(Task(steps),) if steps else ())

@@ -1,30 +1,34 @@
 """Health and rights of binding spaces. A key is the name of a space."""
 
-from datetime import timedelta
+from datetime import datetime
 
 from bind import bounds, cluster_binding, service_namespace
 from bind.bounds import Bounds
-from bind.controllers.acting import Acting, Queue
 from bind.controllers.service_namespaces import counted, known
 from bind.world import NAME, SPACE, World
 from reconciler.blueprints.export import Scope
+from reconciler.controller.executor import Executor, Observed, observed
+from reconciler.controller.reconciler import ObjectReconciler, Queue
 from reconciler.core import names
 from reconciler.core.conditions import Cause
+from reconciler.core.decision import Decision
 from reconciler.core.manifest import name_of
 
 
-class ClusterBindings:
+class ClusterBindings(ObjectReconciler[str, cluster_binding.Seen]):
     """The controller `clusterbinding` of protocol-bind.md C.1."""
 
     def __init__(
-        self, world: World, acting: Acting, *, scope: Scope, limits: Bounds, hashing: bool
+        self, world: World, executor: Executor, *, scope: Scope, limits: Bounds, hashing: bool
     ) -> None:
-        self._world, self._acting = world, acting
+        self._cluster_bindings = world.recent(world.cluster_bindings)
+        super().__init__(executor, self._cluster_bindings)
+        self._world = world
         self._scope, self._limits, self._hashing = scope, limits, hashing
 
-    def subscribe(self, queue: Queue) -> None:
-        """Have the keys added that a change concerns."""
-        world, self._queue = self._world, queue
+    def subscribe(self, queue: Queue[str]) -> None:
+        """Have the keys enqueued that a change concerns."""
+        world = self._world
         for view in (
             world.cluster_bindings,
             world.exports,
@@ -38,11 +42,10 @@ class ClusterBindings:
             view.subscribe(SPACE, queue.enqueue)
         world.namespaces.subscribe(NAME, queue.enqueue)
 
-    async def reconcile(self, space: str) -> timedelta | None:
-        """Look at one space, and do what follows."""
-        world = self._world
-        cluster_bindings = world.recent(world.cluster_bindings)
-        binding = cluster_bindings.get(space, names.CLUSTER_BINDING)
+    async def look(self, key: str) -> tuple[Observed, cluster_binding.Seen] | None:
+        """Return the ClusterBinding of a space, and the space."""
+        space, world = key, self._world
+        binding = self._cluster_bindings.get(space, names.CLUSTER_BINDING)
         if binding is None:
             return None
         role = names.space_cluster_role(space)
@@ -55,13 +58,14 @@ class ClusterBindings:
             cluster_role=world.cluster_roles.get("", role),
             cluster_role_binding=world.cluster_role_bindings.get("", role),
             quota=world.quotas.get(space, names.QUOTA),
-            counted=counted(world, bounds.IN_SPACE, self._acting.now()),
+            counted=counted(world, bounds.IN_SPACE, self.executor.now()),
             obstacles=self._obstacles(space),
         )
-        decision = cluster_binding.decide(
-            seen, scope=self._scope, bounds=self._limits, now=self._acting.now()
-        )
-        return await self._acting.carry_out(binding, cluster_bindings, decision)
+        return observed(self._cluster_bindings, binding), seen
+
+    def decide(self, view: cluster_binding.Seen, now: datetime) -> Decision:
+        """Return what follows."""
+        return cluster_binding.decide(view, scope=self._scope, bounds=self._limits, now=now)
 
     def _obstacles(self, space: str) -> list[tuple[Cause, str]]:
         mappings = self._world.service_namespaces.inside(space)

@@ -1,41 +1,46 @@
-"""Requests for exports. A key is `namespace/name` of one."""
+"""Requests for exports, by their places."""
 
-from datetime import timedelta
+from datetime import datetime
 
 from bind import export_request
-from bind.controllers.acting import Acting, Queue
-from bind.controllers.waking import Waker
-from bind.world import NAME, RESOURCE, SELF, SPACE, WANTED, World
+from bind.world import NAME, RESOURCE, SPACE, WANTED, World
 from reconciler.blueprints.export import Terms, offered_by
+from reconciler.controller.executor import Executor, Observed, observed
+from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
+from reconciler.core.decision import Decision
 from reconciler.core.manifest import Manifest
+from reconciler.core.refs import ObjectKey
 from reconciler.kube.cache.store import Store
 
 
-class ExportRequests:
+class ExportRequests(ObjectReconciler[ObjectKey, export_request.Seen]):
     """The controller `serviceexportrequest` of protocol-bind.md C.2."""
 
-    def __init__(self, world: World, acting: Acting, *, terms: Terms) -> None:
-        self._world, self._acting, self._terms = world, acting, terms
+    def __init__(self, world: World, executor: Executor, *, terms: Terms) -> None:
+        self._requests = world.recent(world.requests)
+        super().__init__(executor, self._requests)
+        self._world, self._terms = world, terms
 
-    def subscribe(self, queue: Queue) -> None:
-        """Have the keys added that a change concerns."""
-        world, self._queue = self._world, queue
-        world.requests.subscribe(SELF, queue.enqueue)
-        world.exports.subscribe(SELF, self._waker(WANTED))
-        world.crds.subscribe(NAME, self._waker(RESOURCE))
-        world.templates.subscribe(RESOURCE, self._waker(RESOURCE))
-        world.app_cluster_bindings.subscribe(SPACE, self._waker(SPACE))
+    def subscribe(self, queue: Queue[ObjectKey]) -> None:
+        """Have the keys enqueued that a change concerns."""
+        world, requests = self._world, self._world.requests
+        by_resource = enqueue_mapped(queue, requests, RESOURCE)
+        requests.subscribe_keys(queue.enqueue)
+        world.exports.subscribe_keys(enqueue_mapped(queue, requests, WANTED))
+        world.crds.subscribe(NAME, by_resource)
+        world.templates.subscribe(RESOURCE, by_resource)
+        world.app_cluster_bindings.subscribe(SPACE, enqueue_mapped(queue, requests, SPACE))
 
-    async def reconcile(self, key: str) -> timedelta | None:
-        """Look at one request, and do what follows. Raises ClusterErrors."""
-        namespace, _, name = key.partition("/")
-        requests = self._world.recent(self._world.requests)
-        request = requests.get(namespace, name)
+    async def look(self, key: ObjectKey) -> tuple[Observed, export_request.Seen] | None:
+        """Return one request and all that concerns it. Raises ClusterErrors."""
+        request = self._requests.get(*key)
         if request is None:
             return None
-        seen = await self._look(namespace, request)
-        decision = export_request.decide(seen, terms=self._terms, now=self._acting.now())
-        return await self._acting.carry_out(request, requests, decision)
+        return observed(self._requests, request), await self._look(key.namespace, request)
+
+    def decide(self, view: export_request.Seen, now: datetime) -> Decision:
+        """Return what follows."""
+        return export_request.decide(view, terms=self._terms, now=now)
 
     async def _look(self, space: str, request: Manifest) -> export_request.Seen:
         world = self._world
@@ -52,9 +57,6 @@ class ExportRequests:
             offered=_offered(world.templates),
             listed=world.listed(space),
         )
-
-    def _waker(self, index: str) -> Waker:
-        return Waker(self._world.requests, index, self._queue)
 
 
 def _present(found: dict[str, Manifest | None]) -> dict[str, Manifest]:

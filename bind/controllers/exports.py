@@ -1,46 +1,49 @@
-"""Exports that follow their CRD and template. A key is `namespace/name` of one."""
+"""Exports that follow their CRD and template, by their places."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from bind import export
-from bind.controllers.acting import Acting, Queue
-from bind.controllers.waking import Waker
-from bind.world import NAME, RESOURCE, SELF, World
+from bind.export import Seen
+from bind.world import NAME, RESOURCE, World
 from reconciler.blueprints.export import Isolation
+from reconciler.controller.executor import Executor, Observed, observed
+from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
+from reconciler.core.decision import Decision
+from reconciler.core.refs import ObjectKey
 
 
-class Exports:
+class Exports(ObjectReconciler[ObjectKey, Seen]):
     """The controller `serviceexport` of protocol-bind.md C.3."""
 
     def __init__(
-        self, world: World, acting: Acting, *, isolation: Isolation, grace: timedelta
+        self, world: World, executor: Executor, *, isolation: Isolation, grace: timedelta
     ) -> None:
-        self._world, self._acting = world, acting
-        self._isolation, self._grace = isolation, grace
+        self._exports = world.recent(world.exports)
+        super().__init__(executor, self._exports)
+        self._world, self._isolation, self._grace = world, isolation, grace
 
-    def subscribe(self, queue: Queue) -> None:
-        """Have the keys added that a change concerns."""
-        world, self._queue = self._world, queue
-        world.exports.subscribe(SELF, queue.enqueue)
-        world.crds.subscribe(NAME, Waker(world.exports, NAME, queue))
-        world.templates.subscribe(RESOURCE, Waker(world.exports, NAME, queue))
-
-    async def reconcile(self, key: str) -> timedelta | None:
-        """Look at one export, and do what follows. Raises ClusterErrors."""
-        namespace, _, name = key.partition("/")
+    def subscribe(self, queue: Queue[ObjectKey]) -> None:
+        """Have the keys enqueued that a change concerns."""
         world = self._world
-        exports = world.recent(world.exports)
-        live = exports.get(namespace, name)
+        by_name = enqueue_mapped(queue, world.exports, NAME)
+        world.exports.subscribe_keys(queue.enqueue)
+        world.crds.subscribe(NAME, by_name)
+        world.templates.subscribe(RESOURCE, by_name)
+
+    async def look(self, key: ObjectKey) -> tuple[Observed, Seen] | None:
+        """Return one export and all that concerns it. Raises ClusterErrors."""
+        world, live = self._world, self._exports.get(*key)
         if live is None:
             return None
-        seen = export.Seen(
+        seen = Seen(
             world.cluster.name,
             live,
-            crd=await world.crd(name),
-            template=world.template(name),
+            crd=await world.crd(key.name),
+            template=world.template(key.name),
             unsure=world.trouble(world.crds, world.templates),
         )
-        decision = export.decide(
-            seen, isolation=self._isolation, grace=self._grace, now=self._acting.now()
-        )
-        return await self._acting.carry_out(live, exports, decision)
+        return observed(self._exports, live), seen
+
+    def decide(self, view: Seen, now: datetime) -> Decision:
+        """Return what follows."""
+        return export.decide(view, isolation=self._isolation, grace=self._grace, now=now)

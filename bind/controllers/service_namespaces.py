@@ -1,4 +1,4 @@
-"""Service namespaces of app namespaces. A key is `space/name` of an APIServiceNamespace.
+"""Service namespaces of app namespaces, by the places of their APIServiceNamespaces.
 
 A Namespace that says it belongs to one brings its key up, too: so those that were left behind
 while nobody looked are found at the start (protocol-bind.md F46).
@@ -6,55 +6,64 @@ while nobody looked are found at the start (protocol-bind.md F46).
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from bind import service_namespace
 from bind.bounds import Bounds, Countable, countable
-from bind.controllers.acting import Acting, Queue
 from bind.controllers.copied import Copied
-from bind.controllers.waking import Waker
 from bind.ever_exported import granted
 from bind.service_namespace import Contents, Home, Removal, Seen
-from bind.world import HOME, NAME, SELF, SPACE, TARGET, World
+from bind.world import HOME, NAME, SPACE, TARGET, World
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints.export import Scope
+from reconciler.controller.executor import Executor, Observed
+from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.core import keys, names
+from reconciler.core.decision import Decision
 from reconciler.core.errors import Forbidden, NotServed
-from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of, uid_of
-from reconciler.core.refs import CRD, Ref
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get_text,
+    name_of,
+    ref_of,
+    uid_of,
+)
+from reconciler.core.refs import CRD, NAMESPACE, ObjectKey, Ref
 
 
-class ServiceNamespaces:
+class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
     """The controller `servicenamespace` of protocol-bind.md C.4."""
 
     def __init__(
-        self, world: World, acting: Acting, *, scope: Scope, bounds: Bounds, hashing: bool
+        self, world: World, executor: Executor, *, scope: Scope, bounds: Bounds, hashing: bool
     ) -> None:
-        self._world, self._acting = world, acting
+        super().__init__(executor, world.recent(world.service_namespaces))
+        self._world = world
         self._scope, self._bounds, self._hashing = scope, bounds, hashing
         self._copied = Copied(world)
-        self._beside: dict[str, str] = {}  # of Namespaces that were seen beside their mapping: uids
+        # The uids of Namespaces that were seen beside their mapping.
+        self._beside: dict[ObjectKey, str] = {}
         self._granted: dict[str, Sequence[str]] = {}  # exports are large, and change seldom
 
-    def subscribe(self, queue: Queue) -> None:
-        """Have the keys added that a change concerns."""
-        world, self._queue = self._world, queue
-        by_target = Waker(world.service_namespaces, TARGET, queue)
-        world.service_namespaces.subscribe(SELF, queue.enqueue)
+    def subscribe(self, queue: Queue[ObjectKey]) -> None:
+        """Have the keys enqueued that a change concerns."""
+        world, mappings = self._world, self._world.service_namespaces
+        by_target = enqueue_mapped(queue, mappings, TARGET)
+        by_space = enqueue_mapped(queue, mappings, SPACE)
+        mappings.subscribe_keys(queue.enqueue)
         world.namespaces.subscribe(HOME, queue.enqueue)
         world.namespaces.subscribe(NAME, by_target)
-        world.namespaces.subscribe(NAME, Waker(world.service_namespaces, SPACE, queue))
+        world.namespaces.subscribe(NAME, by_space)
         world.role_bindings.subscribe(SPACE, by_target)
         world.quotas.subscribe(SPACE, by_target)
         world.exports.subscribe(SPACE, self._forget)
-        world.exports.subscribe(SPACE, Waker(world.service_namespaces, SPACE, queue))
+        world.exports.subscribe(SPACE, by_space)
 
-    async def reconcile(self, key: str) -> timedelta | None:
-        """Look at one app namespace, and do what follows. Raises ClusterErrors."""
-        space, _, name = key.partition("/")
-        now = self._acting.now()
-        granted_here = counted(self._world, self._grants(space), now)
-        seen = known(self._world, Home(space, name), hashing=self._hashing)
+    async def look(self, key: ObjectKey) -> tuple[Observed, Seen] | None:
+        """Return one app namespace, its mapping and where it leads. Raises ClusterErrors."""
+        granted_here = counted(self._world, self._grants(key.namespace), self.executor.now())
+        seen = known(self._world, Home(*key), hashing=self._hashing)
         seen = replace(seen, counted=granted_here)
         leaving = service_namespace.leaving(seen)
         seen = replace(seen, witnessed=self._witnessed(key, seen, leaving))
@@ -66,16 +75,19 @@ class ServiceNamespaces:
                 mapping = await self._mapping(seen.home)
                 removal = replace(seen.removal, contents=contents, mapping=mapping)
                 seen = replace(seen, removal=removal)
-        about, view = seen.mapping, self._world.service_namespaces
-        if about is None:
-            about, view = leaving, self._world.namespaces
-        if about is None:
-            return None
-        decision = service_namespace.decide(seen, scope=self._scope, bounds=self._bounds, now=now)
-        recent = self._world.recent(view)
-        return await self._acting.carry_out(about, recent, decision)
+        cluster = self._world.cluster.name
+        if seen.mapping is not None:
+            ref = ref_of(cluster, API_SERVICE_NAMESPACE, seen.mapping)
+            return Observed(ref, seen.mapping), seen
+        if leaving is not None:
+            return Observed(ref_of(cluster, NAMESPACE, leaving), leaving), seen
+        return None
 
-    def _witnessed(self, key: str, seen: Seen, leaving: Manifest | None) -> bool:
+    def decide(self, view: Seen, now: datetime) -> Decision:
+        """Return what follows."""
+        return service_namespace.decide(view, scope=self._scope, bounds=self._bounds, now=now)
+
+    def _witnessed(self, key: ObjectKey, seen: Seen, leaving: Manifest | None) -> bool:
         """Note a Namespace beside its mapping; tell whether one that is left was noted."""
         if leaving is not None:
             return self._beside.get(key) == uid_of(leaving)
@@ -143,7 +155,7 @@ def known(world: World, home: Home, *, hashing: bool) -> Seen:
     named = get_text(mapping, "status", "namespace")
     elsewhere = named if named and named != home.target else ""
     space = world.namespaces.get("", home.space)
-    ours = world.namespaces.by(HOME, home.mark)
+    ours = world.namespaces.by(HOME, ObjectKey(home.space, home.name))
     hashed = next((one for one in ours if service_namespace.is_hashed(one, home)), None)
     if hashed is None and (name := service_namespace.hashed_name(home, space)):
         hashed = world.namespaces.get("", name)

@@ -14,8 +14,9 @@ from konnector.decisions.secret import Judged
 from konnector.named_views import NamedViews
 from konnector.provider import Provider
 from konnector.syncs import Wanted
-from konnector.tools import Queue, Tools
-from reconciler.controller.executor import Observed
+from konnector.tools import Tools
+from reconciler.controller.executor import observed
+from reconciler.controller.reconciler import Queue
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Decision
 from reconciler.core.manifest import (
@@ -27,7 +28,6 @@ from reconciler.core.manifest import (
     is_deleting,
     name_of,
     namespace_of,
-    ref_of,
     uid_of,
 )
 from reconciler.core.refs import ObjectKey
@@ -35,7 +35,6 @@ from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cache.read_your_writes import ReadYourWrites
 from reconciler.kube.cluster import Cluster
 
-PLACE: Final = "place"
 NAME: Final = "name"
 _SOON: Final = timedelta(seconds=1)
 _PATIENCE: Final = 60.0  # seconds for which a binding that is gone keeps its provider
@@ -48,22 +47,22 @@ _WAIT: Final = timedelta(seconds=5)
 class Places(Protocol):
     """Which binding belongs to which provider."""
 
-    def of(self, key: str) -> Provider | None:
+    def of(self, key: ObjectKey) -> Provider | None:
         """Return the provider that a binding belongs to."""
         ...
 
-    async def assign(self, key: str, place: ObjectKey, judged: Judged) -> Judged:
+    async def assign(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> Judged:
         """Let a binding belong where its Secret leads; return the last word on that Secret."""
         ...
 
-    async def leave(self, key: str) -> None:
+    async def leave(self, key: ObjectKey) -> None:
         """Let a binding belong nowhere."""
 
 
 class Bindings:
-    """The controller of all APIServiceBindings, by `namespace/name`.
+    """The controller of all APIServiceBindings.
 
-    `home` is the cluster that they are in, `view` the view of them, by PLACE and NAME.
+    `home` is the cluster that they are in, `view` the view of them, by NAME.
     """
 
     def __init__(
@@ -77,22 +76,23 @@ class Bindings:
         self._tools, self._home, self._view = tools, home, view.store
         self._recent = ReadYourWrites(view)
         self._kind, self._secrets, self._providers = view.store.kind, secrets, providers
-        self._queue: Queue | None = None
-        self._gone_since: dict[str, float] = {}
-        self._last: dict[str, Manifest] = {}  # what was served, until that is undone
-        self._held: dict[str, tuple[str, str]] = {}  # uids of a binding, and of the CRD it owned
+        self._queue: Queue[ObjectKey] | None = None
+        self._gone_since: dict[ObjectKey, float] = {}
+        self._last: dict[ObjectKey, Manifest] = {}  # what was served, until that is undone
+        # The uids of a binding, and of the CRD that it owned.
+        self._held: dict[ObjectKey, tuple[str, str]] = {}
 
-    def subscribe(self, queue: Queue) -> None:
-        """Have the keys added that a change concerns."""
+    def subscribe(self, queue: Queue[ObjectKey]) -> None:
+        """Have the keys enqueued that a change concerns."""
         self._queue = queue
-        self._view.subscribe(PLACE, queue.enqueue)
-        self._tools.crds.subscribe(NAME, self._crd_changed)
+        self._view.subscribe_keys(queue.enqueue)
+        self._tools.crds.subscribe_keys(self._crd_changed)
 
-    def changed(self, keys_: Iterable[str], name: str) -> None:
+    def changed(self, keys_: Iterable[ObjectKey], name: str) -> None:
         """Look again at those of these bindings that have the name; "": all."""
         if self._queue is not None:
             for key in keys_:
-                if not name or key.rpartition("/")[2] == name:
+                if not name or key.name == name:
                     self._queue.enqueue(key)
 
     def secret_changed(self, place: ObjectKey) -> None:
@@ -103,19 +103,19 @@ class Bindings:
                 if provider := self._providers.of(key_of(live)):
                     provider.beat()
 
-    def find(self, keys_: Iterable[str], name: str) -> Manifest | None:
+    def find(self, keys_: Iterable[ObjectKey], name: str) -> Manifest | None:
         """Return the binding of a name among those of these keys; of several the CRD's owner."""
-        named = sorted(key for key in keys_ if key.rpartition("/")[2] == name)
-        found = [live for key in named if (live := self._recent.get(*key.split("/", 1)))]
+        named = sorted(key for key in keys_ if key.name == name)
+        found = [live for key in named if (live := self._recent.get(*key))]
         if len(found) < 2:
             return next(iter(found), None)
         owners = get_maps(self._tools.crds.get("", name), "metadata", "ownerReferences")
         uids = {get_text(one, "uid") for one in owners}
         return next((one for one in found if uid_of(one) in uids), found[0])
 
-    async def reconcile(self, key: str) -> timedelta | None:
+    async def reconcile(self, key: ObjectKey) -> timedelta | None:
         """Look at one binding, and do what follows."""
-        live = self._recent.get(*key.split("/", 1))
+        live = self._recent.get(*key)
         if live is None:
             return await self._gone(key)
         self._gone_since.pop(key, None)
@@ -176,15 +176,15 @@ class Bindings:
         mode = self._tools.control_plane_mode
         return secret.judge(live, held, control_plane_mode=mode)
 
-    async def _gone(self, key: str) -> timedelta | None:
+    async def _gone(self, key: ObjectKey) -> timedelta | None:
         """End the sync, have that told, and then let the provider go, and the Secret with it."""
-        provider, name = self._providers.of(key), key.rpartition("/")[2]
+        provider = self._providers.of(key)
         if provider is not None:
             await provider.want(key, None)
             again = None if _stranger(provider) else await self._release(key, provider)
             if again is not None:
                 return again
-            ended = self._has_namesake(key, provider) or provider.has_told_the_end(name)
+            ended = self._has_namesake(key, provider) or provider.has_told_the_end(key.name)
             if not ended and self._is_patient(key):
                 return _SOON
         self._gone_since.pop(key, None)
@@ -194,7 +194,7 @@ class Bindings:
         self._secrets.need(key, ())
         return None
 
-    async def _release(self, key: str, provider: Provider) -> timedelta | None:
+    async def _release(self, key: ObjectKey, provider: Provider) -> timedelta | None:
         """Release what a binding left that went without a drain; return when to go on with that.
 
         Only one that this process has served, and that its cluster says is gone.
@@ -221,21 +221,22 @@ class Bindings:
         kind = self._tools.crds.get("", self._kind.resource)
         return kind is None or is_deleting(kind)
 
-    async def _is_there(self, key: str) -> bool:
+    async def _is_there(self, key: ObjectKey) -> bool:
         """Ask whether a binding exists; by a list, for which the rights suffice."""
-        namespace, _, name = key.rpartition("/")
-        fields = f"metadata.name={name}"
         found = await self._home.list(
-            self._kind, namespace=namespace, fields=fields, metadata_only=True
+            self._kind,
+            namespace=key.namespace,
+            fields=f"metadata.name={key.name}",
+            metadata_only=True,
         )
         return bool(found.items)
 
-    def _has_namesake(self, key: str, provider: Provider) -> bool:
+    def _has_namesake(self, key: ObjectKey, provider: Provider) -> bool:
         """Tell whether a binding of the same name, of another namespace, is served here, too."""
-        found = map(key_of, self._view.by(NAME, key.rpartition("/")[2]))
-        return any(one != key and self._providers.of(one) is provider for one in found)
+        named = self._view.keys_by(NAME, key.name)
+        return any(other != key and self._providers.of(other) is provider for other in named)
 
-    def _is_patient(self, key: str, seconds: float = _PATIENCE) -> bool:
+    def _is_patient(self, key: ObjectKey, seconds: float = _PATIENCE) -> bool:
         now = self._tools.clock.monotonic()
         return now - self._gone_since.setdefault(key, now) < seconds
 
@@ -280,11 +281,8 @@ class Bindings:
 
     async def _write(self, live: Manifest, decision: Decision, provider: Provider | None) -> None:
         planes = [provider.plane] if provider is not None else []
-        ref = ref_of(self._home.name, self._kind, live)
-        for note in decision.notes:
-            self._tools.recorder.tell(ref, live, note)
         executor = self._tools.executor(*planes, self._home)
-        await executor.execute(decision, Observed(ref, live), recents=(self._recent,))
+        await executor.execute(decision, observed(self._recent, live), recents=(self._recent,))
 
     async def _is_unowned(self) -> bool:
         """Tell whether the app cluster's garbage collector would miss the owner of a CRD.
@@ -302,11 +300,11 @@ class Bindings:
             said += provider.syncs.problems(name_of(live))
         return said
 
-    def _crd_changed(self, name: str) -> None:
-        for live in self._view.by(NAME, name):
-            self.changed([key_of(live)], "")
-            if provider := self._providers.of(key_of(live)):
-                provider.look_at_export(name)
+    def _crd_changed(self, crd_key: ObjectKey) -> None:
+        for key in self._view.keys_by(NAME, crd_key.name):
+            self.changed([key], "")
+            if provider := self._providers.of(key):
+                provider.look_at_export(key.name)
 
 
 def _stranger(provider: Provider | None) -> str:
@@ -319,6 +317,6 @@ def _refusals(name: str, provider: Provider | None) -> Sequence[str]:
     return [f"{about}: {what}" for about, what in sorted(provider.troubles.of(name).items())]
 
 
-def key_of(live: Manifest) -> str:
+def key_of(live: Manifest) -> ObjectKey:
     """Return the key of a binding."""
-    return f"{namespace_of(live)}/{name_of(live)}"
+    return ObjectKey(namespace_of(live), name_of(live))

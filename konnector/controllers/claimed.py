@@ -15,9 +15,8 @@ from konnector.decisions.claimed import Rival, Seen
 from konnector.decisions.claims import Rule
 from konnector.decisions.copies import owner_of
 from konnector.decisions.sides import APP_CLUSTER
-from konnector.link import Link
+from konnector.link import Link, is_refusal
 from konnector.service_views import NAME, Sort
-from konnector.telling import is_refusal
 from reconciler.controller.controller import Controller
 from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core import keys
@@ -132,9 +131,8 @@ class Claimed:
         finally:
             self._ward.forget()
 
-    async def reconcile(self, key: str) -> timedelta | None:
+    async def reconcile(self, place: ObjectKey) -> timedelta | None:
         """Look at one name in one app namespace, and write what follows."""
-        place = ObjectKey(*key.split("/", 1))
         if self._link.guards.stranger():
             return _HELD
         there = self._sides.there(place.namespace)
@@ -279,7 +277,7 @@ class Claimed:
     def _tell(self, seen: Seen, note: Note) -> None:
         if seen.consumer is not None:
             ref = ref_of(self._link.app.name, seen.kind, seen.consumer)
-            self._link.recorder.tell(ref, seen.consumer, note)
+            self._link.recorder.record(ref, seen.consumer, note)
 
 
 def _trimmed(live: Manifest) -> Manifest:

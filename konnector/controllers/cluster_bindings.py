@@ -14,14 +14,12 @@ from konnector.guardian import Guardian
 from konnector.probing import Probed
 from konnector.provider_views import ProviderViews
 from konnector.tools import Tools
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.controller.executor import Executor, Observed
+from reconciler.controller.executor import Executor, observed
 from reconciler.core import names
 from reconciler.core.decision import Decision, Note
 from reconciler.core.errors import Conflict, KlutchError
-from reconciler.core.manifest import Manifest, ref_of
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import ObjectKey
-from reconciler.kube.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +39,6 @@ class ClusterBindings:
     def __init__(  # noqa: PLR0913 - each is known to another part of the program
         self,
         tools: Tools,
-        plane: Cluster,
         views: ProviderViews,
         guardian: Guardian,
         executor: Executor,
@@ -53,14 +50,14 @@ class ClusterBindings:
         outcome: Callable[[str], None],
         tell: Callable[[Note], None],
     ) -> None:
-        self._tools, self._plane, self._views = tools, plane, views
+        self._tools, self._views = tools, views
         self._guardian, self._executor = guardian, executor
         self._targets, self._is_wanted = targets, is_wanted
         self._in_use, self._outcome = in_use, outcome
         self._probe, self._tell = probe, tell
         self._verdict: tuple[str, str] = ("", "")  # a fingerprint, and what came of trying it
 
-    async def reconcile(self, key: str) -> timedelta | None:
+    async def reconcile(self, _: str) -> timedelta | None:
         """Look at the ClusterBinding, and write what follows."""
         live = self._views.cluster_binding
         if live is None:
@@ -84,11 +81,11 @@ class ClusterBindings:
         if tried is not None:
             seen = replace(seen, verdict=await self._verdict_on(tried))
         decision = self._decided(seen, live)
-        ref = ref_of(self._plane.name, CLUSTER_BINDING, live)
         for note in decision.notes:
             self._tell(note)
-        recents = (self._views.recent_cluster_bindings,)
-        await self._executor.execute(decision, Observed(ref, live), recents=recents)
+        recent = self._views.recent_cluster_bindings
+        unnoted = replace(decision, notes=())
+        await self._executor.execute(unnoted, observed(recent, live), recents=(recent,))
         if self._guardian.stranger():
             return decision.again
         await self._executor.execute(cluster_binding.mirror(await self._still_wanted(seen)))

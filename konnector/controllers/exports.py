@@ -1,19 +1,19 @@
 """Tells on the control plane how an APIServiceExport fares in the app cluster."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime
 
 from konnector.decisions import export
 from konnector.decisions.export import Seen
 from konnector.provider_views import ProviderViews
 from konnector.tools import Tools
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.controller.executor import Executor, Observed
-from reconciler.core.manifest import Manifest, is_deleting, ref_of
-from reconciler.kube.cluster import Cluster
+from reconciler.controller.executor import Executor, Observed, observed
+from reconciler.controller.reconciler import ObjectReconciler, Queue
+from reconciler.core.decision import Decision
+from reconciler.core.manifest import Manifest, is_deleting
 
 
-class Exports:
+class Exports(ObjectReconciler[str, Seen]):
     """The controller of a space's exports, by name.
 
     `binding` is that of the same name, if any; `syncs` tells whether something is synced for it.
@@ -22,19 +22,22 @@ class Exports:
     def __init__(
         self,
         tools: Tools,
-        plane: Cluster,
         views: ProviderViews,
         executor: Executor,
         *,
         binding: Callable[[str], Manifest | None],
         syncs: Callable[[str], bool],
     ) -> None:
-        self._tools, self._plane, self._views = tools, plane, views
-        self._executor = executor
+        super().__init__(executor, views.recent_exports)
+        self._tools, self._views = tools, views
         self._binding, self._syncs = binding, syncs
 
-    async def reconcile(self, key: str) -> timedelta | None:
-        """Look at one export, and write its status."""
+    def subscribe(self, queue: Queue[str]) -> None:
+        """Have the names enqueued of exports that change."""
+        self._views.exports.subscribe_keys(lambda key: queue.enqueue(key.name))
+
+    async def look(self, key: str) -> tuple[Observed, Seen] | None:
+        """Return one export, and what stands for it in the app cluster. Raises ClusterErrors."""
         live = self._views.export(key)
         if live is None:
             return None
@@ -44,9 +47,8 @@ class Exports:
         ending = binding is not None and is_deleting(binding)
         syncing = not ending or self._syncs(key)
         seen = Seen(export=live, binding=binding, crd=crd, syncing=syncing)
-        await self._executor.execute(
-            export.decide(seen, now=self._tools.clock.now()),
-            Observed(ref_of(self._plane.name, API_SERVICE_EXPORT, live), live),
-            recents=(self._views.recent_exports,),
-        )
-        return None
+        return observed(self._views.recent_exports, live), seen
+
+    def decide(self, view: Seen, now: datetime) -> Decision:
+        """Return what follows."""
+        return export.decide(view, now=now)

@@ -12,10 +12,9 @@ from konnector.decisions.copies import trimmed_copy
 from konnector.decisions.instance import Read, Seen
 from konnector.decisions.pair import Pair
 from konnector.deletions import Deletions
-from konnector.link import Link
+from konnector.link import Link, is_refusal
 from konnector.losses import Losses
 from konnector.service_views import NAME, Sort
-from konnector.telling import is_refusal
 from reconciler.controller.controller import Controller
 from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core.decision import Apply, Decision, Delete, Note
@@ -152,9 +151,8 @@ class Instances:
             self._ward.forget()
             self._link.troubles.forget(self.pair.kind.resource)
 
-    async def reconcile(self, key: str) -> timedelta | None:
+    async def reconcile(self, place: ObjectKey) -> timedelta | None:
         """Look at one claim and its copy, and write what follows."""
-        place = ObjectKey(*key.split("/", 1))
         if self._link.guards.stranger():
             return _HELD
         there = self._sides.there(place.namespace)
@@ -381,10 +379,10 @@ class Instances:
     def _tell(self, seen: Seen, note: Note) -> None:
         if seen.claim is not None:
             ref = ref_of(self._link.app.name, self.pair.kind, seen.claim)
-            self._link.recorder.tell(ref, seen.claim, note)
+            self._link.recorder.record(ref, seen.claim, note)
 
     def _say(self, seen: Seen, what: str) -> None:
-        self._link.troubles.say(self.pair.kind.resource, _key(seen.place), what)
+        self._link.troubles.say(self.pair.kind.resource, str(seen.place), what)
 
     def wake_everything(self) -> None:
         """Have all looked at that may have been held."""
@@ -413,7 +411,3 @@ def _deletes_copy(seen: Seen, decision: Decision) -> bool:
 
 def _denied(error: ClusterError) -> Note:
     return Note("SyncDenied", f"The control plane refused this claim: {error}", "Warning")
-
-
-def _key(place: ObjectKey) -> str:
-    return f"{place.namespace}/{place.name}"

@@ -7,10 +7,10 @@ import asyncio
 import logging
 import random
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from datetime import timedelta
 from pathlib import PurePath
-from typing import Final, TypeAlias
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from reconciler.controller.clock import Clock
 from reconciler.controller.fence import Stopped
@@ -21,9 +21,10 @@ from reconciler.kube.connectivity import Connectivity
 
 log = logging.getLogger(__name__)
 
+K = TypeVar("K", bound=Hashable)
 # Looks at what a key stands for, and does what follows. Returns when to look again though
 # nothing happens, None for never. Raises KlutchErrors, and Stopped where it may not write.
-Reconcile: TypeAlias = Callable[[str], Awaitable[timedelta | None]]
+Reconcile: TypeAlias = Callable[[K], Awaitable[timedelta | None]]
 
 WORKERS: Final = 4
 _AT_ONCE: Final = 3  # conflicts in a row that cost no pause
@@ -32,12 +33,12 @@ _FRAMES: Final = 12  # of a traceback: more tell no more
 _LONGEST_REQUEST: Final = 600.0  # how long a server may ask to be left alone
 
 
-def _one_party(key: str) -> str:
+def _one_party(key: Hashable) -> Hashable:
     del key
-    return ""
+    return None
 
 
-class Controller:
+class Controller(Generic[K]):
     """Calls `reconcile` for keys that were added, never for one key twice at a time.
 
     Keys may be added at any time; they wait until it runs. `name` is a word of ours, for logs
@@ -50,7 +51,7 @@ class Controller:
     def __init__(  # noqa: PLR0913 - each is chosen by another part of a program
         self,
         name: str,
-        reconcile: Reconcile,
+        reconcile: Reconcile[K],
         *,
         clock: Clock,
         metrics: Metrics,
@@ -58,13 +59,13 @@ class Controller:
         timeout: float = 20.0,
         jitter: Callable[[], float] = random.random,
         depends_on: Sequence[Connectivity] = (),
-        party: Callable[[str], str] = _one_party,
+        party: Callable[[K], Hashable] = _one_party,
     ) -> None:
         self.name = name
         self._depends_on = depends_on
         self._reconcile, self._clock, self._timeout = reconcile, clock, timeout
         self._metrics, self._activity = metrics.controller(name), metrics.activity
-        self._queue: WorkQueue[str] = WorkQueue(
+        self._queue: WorkQueue[K] = WorkQueue(
             clock, jitter=jitter, observer=self._metrics, party=party
         )
         self._free = asyncio.Semaphore(workers)
@@ -74,15 +75,15 @@ class Controller:
     def __repr__(self) -> str:
         return f"Controller({self.name!r})"
 
-    def enqueue(self, key: str) -> None:
+    def enqueue(self, key: K) -> None:
         """Let the key be worked on soon: what a subscription to a store calls."""
         self._queue.enqueue(key)
 
-    def enqueue_behind(self, key: str) -> None:
+    def enqueue_behind(self, key: K) -> None:
         """Let the key be worked on after those that were added: it is looked at anyway."""
         self._queue.enqueue_behind(key)
 
-    def enqueue_after(self, key: str, seconds: float) -> None:
+    def enqueue_after(self, key: K, seconds: float) -> None:
         """Let the key be worked on after so many seconds, or sooner."""
         self._queue.enqueue_after(key, seconds)
 
@@ -120,7 +121,7 @@ class Controller:
         self._working.discard(task)
         self._free.release()
 
-    async def _work(self, key: str) -> None:
+    async def _work(self, key: K) -> None:
         began = self._clock.monotonic()
         result = "stopped"
         try:
@@ -132,7 +133,7 @@ class Controller:
             self._retry(key, error)
         except Exception as error:  # a defect of ours must not end the work on other keys
             result = "error"
-            fields = {"controller": self.name, "key": key, "error": _place(error)}
+            fields = {"controller": self.name, "key": str(key), "error": _place(error)}
             log.error("a controller failed by a defect", extra=fields)
             self._queue.failed(key)
         else:
@@ -144,9 +145,9 @@ class Controller:
             self._queue.done(key)
             self._metrics.ended(result, self._clock.monotonic() - began)
 
-    def _retry(self, key: str, error: KlutchError) -> None:
+    def _retry(self, key: K, error: KlutchError) -> None:
         """Let the key come again when the same may succeed."""
-        fields = {"controller": self.name, "key": key, "error": str(error)}
+        fields = {"controller": self.name, "key": str(key), "error": str(error)}
         if error.retry is Retry.NOW:
             log.debug("a decision was made on old facts", extra=fields)
             self._queue.failed(key, at_once=_AT_ONCE)

@@ -23,7 +23,7 @@ from reconciler.core.decision import Note
 from reconciler.core.errors import AlreadyExists, ClusterError, Retry
 from reconciler.core.manifest import Manifest, name_of, namespace_of, uid_of
 from reconciler.core.refs import EVENT, Ref
-from reconciler.kube.cluster import Writer
+from reconciler.kube.cluster import Cluster
 from reconciler.kube.limits import TokenBucket
 
 log = logging.getLogger(__name__)
@@ -95,12 +95,15 @@ class _Said:
     tries: int = 0
 
 
-class Recorder:
-    """Writes Events in the background, in the order of telling, while it runs."""
+class EventRecorder:
+    """Writes Events in the background, in the order of their records, while it runs.
+
+    Events about objects of other clusters than its own are only logged: rights may end there.
+    """
 
     def __init__(
         self,
-        cluster: Writer,
+        cluster: Cluster,
         fence: WriteFence,
         *,
         source: Source,
@@ -116,8 +119,13 @@ class Recorder:
         self._bucket = TokenBucket(qps=_QPS, burst=_BURST, now=clock.monotonic, sleep=clock.sleep)
         self._stop = asyncio.Event()
 
-    def tell(self, about: Ref, live: Manifest, note: Note) -> None:
-        """Tell of something that concerns the object; returns at once and never fails."""
+    def record(self, about: Ref, live: Manifest, note: Note) -> None:
+        """Record an Event about the object; returns at once and never fails."""
+        if about.cluster != self._cluster.name:
+            level = logging.WARNING if note.type == "Warning" else logging.INFO
+            fields = {"ref": str(about), "reason": note.reason, "note": note.message}
+            log.log(level, "an Event in another cluster", extra=fields)
+            return
         key, now = (about, uid_of(live), note), self._clock.monotonic()
         said = self._said.get(key)
         if said is None or now - said.last_at > _SERIES_ENDS:

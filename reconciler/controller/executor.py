@@ -1,4 +1,4 @@
-"""Carries out decisions: steps become writes, and what came of them becomes status.
+"""Carries out decisions: notes become Events, steps writes, and what came of them status.
 
 Refuses to know why something was decided, and when to try again: where a task failed, its error
 says so, and the decision's `again` counts for nothing.
@@ -6,8 +6,8 @@ says so, and the decision's `again` counts for nothing.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, assert_never
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from reconciler.controller.fence import WriteFence
 from reconciler.core.decision import (
@@ -16,6 +16,7 @@ from reconciler.core.decision import (
     Decision,
     Delete,
     JsonPatch,
+    Note,
     Patch,
     Step,
     Task,
@@ -29,6 +30,7 @@ from reconciler.core.manifest import (
     identity_of,
     is_deleting,
     put,
+    ref_of,
     resource_version_of,
 )
 from reconciler.core.refs import Kind, Ref
@@ -46,6 +48,19 @@ class Observed:
 
     ref: Ref
     live: Manifest
+
+
+def observed(recent: ReadYourWrites, live: Manifest) -> Observed:
+    """Return an object of a view as what a decision is about."""
+    return Observed(ref_of(recent.view.ref.cluster, recent.view.ref.kind, live), live)
+
+
+class Recorder(Protocol):
+    """Where Events about objects are recorded."""
+
+    def record(self, about: Ref, live: Manifest, note: Note) -> None:
+        """Record an Event, as soon as possible and as well as possible."""
+        ...
 
 
 def any_step(step: Step) -> bool:
@@ -67,11 +82,12 @@ class Executor:
         fence: WriteFence,
         *,
         manager: str,
+        recorder: Recorder,
         now: Callable[[], datetime],
         allow: Callable[[Step], bool] = any_step,
     ) -> None:
         self.clusters, self.fence, self.manager = clusters, fence, manager
-        self.now, self.allow = now, allow
+        self.recorder, self.now, self.allow = recorder, now, allow
 
     async def execute(
         self,
@@ -79,12 +95,14 @@ class Executor:
         about: Observed | None = None,
         *,
         recents: Sequence[ReadYourWrites] = (),
-    ) -> None:
+    ) -> timedelta | None:
         """Attempt all tasks and write the status; then raise the first KlutchError that was met.
 
-        Steps on one object follow its resourceVersion from one to the next, and so does the status
-        of the object that the decision is about; without one, no status is written. The views of
-        `recents` take in what writes to their objects answered.
+        Returns when to look again. Events are about the object that the decision is about, and so
+        is the status; without one there is neither.
+
+        Steps on one object follow its resourceVersion from one to the next, and so does the status.
+        The views of `recents` take in what writes to their objects answered.
 
         The status is written also where a task failed (protocol-bind.md F5), with the condition of
         the task's Cause and the error as its message, but without `decision.fields`. A task that
@@ -92,6 +110,9 @@ class Executor:
         it is until the next look, which is at once. Raises Stopped as soon as nothing may be
         written any more.
         """
+        if about is not None:
+            for note in decision.notes:
+                self.recorder.record(about.ref, about.live, note)
         execution = _Execution(self, recents, about)
         for task in decision.tasks:
             await execution.attempt(task)
@@ -99,6 +120,7 @@ class Executor:
             await execution.write_status(about.ref, decision)
         if execution.errors:
             raise execution.errors[0]
+        return decision.again
 
 
 @dataclass(slots=True)

@@ -59,6 +59,9 @@ class ObjectKey(NamedTuple):
     namespace: str
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
 
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 SECRET = Kind("", "v1", "Secret", "secrets")

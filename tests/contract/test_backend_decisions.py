@@ -131,6 +131,9 @@ class Space:
         live = seen.namespace or {"metadata": {"name": home.target}}
         return self.ref(NAMESPACE, home.target, inside=False), live, decision
 
+    def record(self, *event: object) -> None:
+        """Record no Event."""
+
     async def settle(self, look: Look) -> int:
         """Decide and do until nothing is left; return in how many rounds something was done."""
         for done in range(6):
@@ -140,7 +143,11 @@ class Space:
                 return done
             clusters = {self.cluster.name: self.cluster}
             executor = Executor(
-                clusters, WriteFence(), manager=MANAGER, now=partial(datetime.now, UTC)
+                clusters,
+                WriteFence(),
+                manager=MANAGER,
+                recorder=self,
+                now=partial(datetime.now, UTC),
             )
             await executor.execute(decision, Observed(ref, live))
         raise AssertionError(f"never done: {decision}")

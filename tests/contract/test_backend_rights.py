@@ -19,7 +19,7 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import rbac
 from reconciler.blueprints.objects import build
-from reconciler.controller.events import Recorder, Source
+from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.metrics import Metrics
 from reconciler.core import keys, names
@@ -294,7 +294,7 @@ async def told_and_counted(stage: Stage) -> None:
     """Tell an Event twice, with a minute in between."""
     clock, metrics = FakeClock(), Metrics()
     async with KubeCluster(stage.way) as cluster:
-        recorder = Recorder(
+        recorder = EventRecorder(
             cluster,
             WriteFence(),
             source=Source("klutchctl.dev/tests", "tests-1"),
@@ -306,7 +306,7 @@ async def told_and_counted(stage: Stage) -> None:
         live: Manifest = {"metadata": {"uid": uuid.uuid4().hex}}
         running = asyncio.create_task(recorder.run())
         for result in ("sent", "counted"):
-            recorder.tell(about, live, Note("Tried", "the rights suffice"))
+            recorder.record(about, live, Note("Tried", "the rights suffice"))
             await clock.advance(61)
             await told(metrics, result)
         recorder.stop()

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.controller import events
 from reconciler.controller.clock import SystemClock
-from reconciler.controller.events import Recorder, Source
+from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.metrics import Metrics
 from reconciler.core.decision import Note
@@ -30,7 +30,7 @@ class Scene:
         self.real, self.namespace, self.clock = plane.cluster, namespace, clock
         self.cluster = FaultyCluster(plane.cluster)
         self.fence, self.metrics = WriteFence(), Metrics()
-        self.recorder = Recorder(
+        self.recorder = EventRecorder(
             self.cluster,
             self.fence,
             source=SOURCE,
@@ -43,7 +43,7 @@ class Scene:
         self.task = asyncio.create_task(self.recorder.run())
 
     def tell(self, note=NOTE):
-        self.recorder.tell(self.about, self.live, note)
+        self.recorder.record(self.about, self.live, note)
 
     async def events(self, number):
         """Return the Events of the namespace once there are so many."""
@@ -222,7 +222,7 @@ async def test_long_texts_and_odd_names_are_told_too(scene):
 async def test_an_object_without_a_namespace(scene):
     uid = f"uid-of-{scene.namespace}"
     about = Ref(scene.real.name, CLUSTER_ROLE, "", f"system:{scene.namespace}")
-    scene.recorder.tell(about, {"metadata": {"uid": uid}}, NOTE)
+    scene.recorder.record(about, {"metadata": {"uid": uid}}, NOTE)
     await scene.end()
     listing = await scene.real.list(EVENT, namespace="default")
     (event,) = [one for one in listing.items if get_text(one, "regarding", "uid") == uid]

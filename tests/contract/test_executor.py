@@ -1,6 +1,6 @@
 """What a decision does to a real API server when all goes well, and when parts of it fail."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -13,6 +13,7 @@ from reconciler.core.decision import (
     Create,
     Decision,
     Delete,
+    Note,
     Patch,
     Step,
     Task,
@@ -56,7 +57,7 @@ class Scene:
         self.faults = self.cluster.faults
         self.ref = Ref(plane.name, CLUSTER_BINDING, namespace, "cluster")
         self.fence = WriteFence()
-        self.live = {}
+        self.live, self.recorded = {}, []
 
     async def make(self):
         secret = {"kubeconfigSecretRef": {"name": "kubeconfig", "key": "kubeconfig"}}
@@ -72,9 +73,19 @@ class Scene:
     async def execute(self, *tasks, allow=any_step, **more):
         more = {"conditions": (conditions.true("Stored"),)} | more
         clusters = {self.real.name: self.cluster}
-        executor = Executor(clusters, self.fence, manager=MANAGER, now=lambda: NOW, allow=allow)
+        executor = Executor(
+            clusters,
+            self.fence,
+            manager=MANAGER,
+            recorder=self,
+            now=lambda: NOW,
+            allow=allow,
+        )
         decision = Decision(tasks=tasks, **more)
-        await executor.execute(decision, Observed(self.ref, self.live))
+        return await executor.execute(decision, Observed(self.ref, self.live))
+
+    def record(self, *event):
+        self.recorded.append(event)
 
     def config_map(self, name):
         return Ref(self.real.name, CONFIG_MAP, self.namespace, name)
@@ -109,12 +120,17 @@ async def scene(control_plane, namespace):
 async def test_all_that_was_decided_is_done_and_the_status_says_so(scene):
     old = await scene.real.create(config_map(scene.namespace, "old"), CONFIG_MAP, manager=MANAGER)
     delete = Delete(scene.config_map("old"), uid_of(old), resource_version_of(old))
-    await scene.execute(
+    note = Note("Stored", "it is stored")
+    again = await scene.execute(
         Task((scene.create("a"), scene.create("b"))),
         Task((Apply(CONFIG_MAP, config_map(scene.namespace, "c", x="1")),)),
         Task((delete,)),
         fields={"konnectorVersion": "v1.5.0"},
+        notes=(note,),
+        again=timedelta(minutes=1),
     )
+    assert again == timedelta(minutes=1)
+    assert scene.recorded == [(scene.ref, scene.live, note)]
     assert await scene.names() == {"a", "b", "c"}
     live = await scene.now()
     assert get_text(live, "status", "konnectorVersion") == "v1.5.0"

@@ -1,10 +1,10 @@
-"""The controllers: each looks at what concerns an object, has it judged, and has that done."""
+"""The reconcilers: each looks at what concerns an object, judges it, and does what follows."""
 
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Final, TypeAlias, assert_never
+from datetime import timedelta
+from typing import TypeAlias, assert_never
 
 from postgresql_operator import binding, instance, job
 from postgresql_operator.dumps import Dumps, password
@@ -28,11 +28,12 @@ from postgresql_operator.wire import (
     POSTGRESQL,
     RESTORE,
     database_of,
+    instance_key_of,
+    key_of,
     login_of,
     secret_of,
 )
 from postgresql_operator.world import World
-from reconciler.controller.events import Recorder
 from reconciler.controller.executor import Executor, Observed
 from reconciler.core.conditions import ERROR, Cause, false
 from reconciler.core.decision import Decision
@@ -45,24 +46,22 @@ from reconciler.core.manifest import (
     ref_of,
     uid_of,
 )
-from reconciler.core.refs import SECRET, Kind, Ref
+from reconciler.core.refs import SECRET, Kind, ObjectKey, Ref
 from reconciler.kube.cache.store import Store
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
-    """What all controllers act with."""
+class Context:
+    """What all reconcilers work with."""
 
     world: World
     postgres: Postgres
     dumps: Dumps
-    recorder: Recorder
     executor: Executor
-    now: Callable[[], datetime]
 
-    async def do(self, work: Work) -> None:
+    async def perform(self, work: Work) -> None:
         """Do it. Raises ServerTrouble and JobFailed."""
         self.executor.fence.check()
         match work:
@@ -83,81 +82,77 @@ class Hands:
             case _:
                 assert_never(work)
 
-    async def write(self, live: Manifest, kind: Kind, decision: Decision) -> None:
-        """Tell the Events, do the steps, write the status. Raises ClusterErrors."""
+    async def write(self, kind: Kind, live: Manifest, decision: Decision) -> timedelta | None:
+        """Carry a decision out, and log its Events; return when to look again."""
         ref = ref_of(self.world.cluster.name, kind, live)
         for note in decision.notes:
             level = logging.WARNING if note.type == "Warning" else logging.INFO
             fields = {"ref": ref.object, "reason": note.reason, "note": note.message}
-            log.log(level, "an object is told of", extra=fields)
-            self.recorder.tell(ref, live, note)
-        await self.executor.execute(decision, Observed(ref, live))
+            log.log(level, "an Event is recorded", extra=fields)
+        return await self.executor.execute(decision, Observed(ref, live))
 
 
-_INSTANCE_REF: Final = ("spec", "instanceRef")
 # Looks at what concerns an object, and has it judged. Raises ServerTrouble and ClusterErrors.
-Look: TypeAlias = Callable[[Hands, Manifest], Awaitable[Outcome]]
+Look: TypeAlias = Callable[[Context, Manifest], Awaitable[Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
-class Reconciler:
-    """Serves one kind; `condition` is the one that tells of troubles. A key is `namespace/name`."""
+class KindReconciler:
+    """Serves one kind; `condition` is the one that tells of troubles."""
 
     kind: Kind
     condition: str
     look: Look
     view: Store
-    hands: Hands
+    context: Context
 
-    async def reconcile(self, key: str) -> timedelta | None:
+    async def reconcile(self, key: ObjectKey) -> timedelta | None:
         """Look at one object, do what follows, and tell in its status what came of it.
 
         Raises ServerTrouble and ClusterErrors.
         """
-        namespace, _, name = key.partition("/")
-        live, hands = self.view.get(namespace, name), self.hands
+        live, context = self.view.get(*key), self.context
         if live is None:
             return None
         try:
-            outcome = await self.look(hands, live)
+            outcome = await self.look(context, live)
             for work in outcome.works:
-                await hands.do(work)
+                await context.perform(work)
         except JobFailed as error:
-            outcome = job.failed(str(error), hands.now())
+            outcome = job.failed(str(error), context.executor.now())
         except ServerTrouble as error:
             trouble = false(Cause(self.condition, ERROR, "ServerTrouble"), str(error))
-            await hands.write(live, self.kind, Decision(conditions=(trouble,)))
+            await context.write(self.kind, live, Decision(conditions=(trouble,)))
             raise
-        await hands.write(live, self.kind, outcome.decision)
-        return outcome.decision.again
+        return await context.write(self.kind, live, outcome.decision)
 
 
-def reconcilers(hands: Hands) -> dict[Kind, Reconciler]:
+def reconcilers(context: Context) -> dict[Kind, KindReconciler]:
     """Return what serves each kind."""
-    world = hands.world
+    world = context.world
     listed = (
-        Reconciler(POSTGRESQL, instance.PROVISIONED, _instance, world.instances, hands),
-        Reconciler(BINDING, binding.BOUND, _binding, world.bindings, hands),
-        Reconciler(BACKUP, job.DONE, _backup, world.backups, hands),
-        Reconciler(RESTORE, job.DONE, _restore, world.restores, hands),
+        KindReconciler(POSTGRESQL, instance.PROVISIONED, _instance, world.instances, context),
+        KindReconciler(BINDING, binding.BOUND, _binding, world.bindings, context),
+        KindReconciler(BACKUP, job.DONE, _backup, world.backups, context),
+        KindReconciler(RESTORE, job.DONE, _restore, world.restores, context),
     )
     return {one.kind: one for one in listed}
 
 
-async def _instance(hands: Hands, live: Manifest) -> Outcome:
-    cluster = hands.world.cluster
+async def _instance(context: Context, live: Manifest) -> Outcome:
+    cluster = context.world.cluster
     seen = instance.Seen(
         cluster.name,
         live,
-        place=hands.postgres.address().place,
-        exists=await hands.postgres.has_database(database_of(live)),
+        place=context.postgres.address().place,
+        exists=await context.postgres.has_database(database_of(live)),
     )
     if is_deleting(live):
         # As the API server knows now: a view may be old, and a database does not come back.
         now = await cluster.get(ref_of(cluster.name, POSTGRESQL, live))
         if now is None or uid_of(now) != uid_of(live):
             return Outcome()
-        bindings, backups = await _held(hands, live, BINDING), await _held(hands, live, BACKUP)
+        bindings, backups = await _held(context, live, BINDING), await _held(context, live, BACKUP)
         seen = replace(
             seen,
             instance=now,
@@ -167,49 +162,49 @@ async def _instance(hands: Hands, live: Manifest) -> Outcome:
     return instance.decide(seen)
 
 
-async def _held(hands: Hands, live: Manifest, kind: Kind) -> list[Manifest]:
+async def _held(context: Context, live: Manifest, kind: Kind) -> list[Manifest]:
     """Return what is about a Postgresql, and bears our finalizer."""
-    listing = await hands.world.cluster.list(kind, namespace=namespace_of(live))
-    mine = [one for one in listing.items if get_text(one, *_INSTANCE_REF) == name_of(live)]
+    listing = await context.world.cluster.list(kind, namespace=namespace_of(live))
+    mine = [one for one in listing.items if instance_key_of(one) == key_of(live)]
     return [one for one in mine if holds(one)]
 
 
-async def _binding(hands: Hands, live: Manifest) -> Outcome:
-    cluster = hands.world.cluster
+async def _binding(context: Context, live: Manifest) -> Outcome:
+    cluster = context.world.cluster
     seen = binding.Seen(
         cluster.name,
         live,
-        instance=_instance_of(hands, live),
-        place=hands.postgres.address().place,
-        role=await hands.postgres.role(login_of(live)),
+        instance=_instance_of(context, live),
+        place=context.postgres.address().place,
+        role=await context.postgres.role(login_of(live)),
         secret=await cluster.get(Ref(cluster.name, SECRET, namespace_of(live), secret_of(live))),
         fresh=password(),
     )
     return binding.decide(seen)
 
 
-async def _backup(hands: Hands, live: Manifest) -> Outcome:
+async def _backup(context: Context, live: Manifest) -> Outcome:
     seen = job.SeenBackup(
-        hands.world.cluster.name,
+        context.world.cluster.name,
         live,
-        instance=_instance_of(hands, live),
-        size=hands.dumps.size(uid_of(live)),
+        instance=_instance_of(context, live),
+        size=context.dumps.size(uid_of(live)),
     )
-    return job.decide_backup(seen, now=hands.now())
+    return job.decide_backup(seen, now=context.executor.now())
 
 
-async def _restore(hands: Hands, live: Manifest) -> Outcome:
-    source = hands.world.backups.get(namespace_of(live), get_text(live, "spec", "backupRef"))
+async def _restore(context: Context, live: Manifest) -> Outcome:
+    source = context.world.backups.get(namespace_of(live), get_text(live, "spec", "backupRef"))
     seen = job.SeenRestore(
-        hands.world.cluster.name,
+        context.world.cluster.name,
         live,
-        instance=_instance_of(hands, live),
+        instance=_instance_of(context, live),
         source=source,
-        readable=source is not None and hands.dumps.size(uid_of(source)) is not None,
-        done=hands.dumps.is_loaded(uid_of(live)),
+        readable=source is not None and context.dumps.size(uid_of(source)) is not None,
+        done=context.dumps.is_loaded(uid_of(live)),
     )
-    return job.decide_restore(seen, now=hands.now())
+    return job.decide_restore(seen, now=context.executor.now())
 
 
-def _instance_of(hands: Hands, live: Manifest) -> Manifest | None:
-    return hands.world.instances.get(namespace_of(live), get_text(live, *_INSTANCE_REF))
+def _instance_of(context: Context, live: Manifest) -> Manifest | None:
+    return context.world.instances.get(*instance_key_of(live))

@@ -19,10 +19,10 @@ from postgresql_operator.outcome import (
     told,
     waiting,
 )
-from postgresql_operator.wire import POSTGRESQL, database_of, phase_of, place_of
+from postgresql_operator.wire import POSTGRESQL, database_of, key_of, phase_of
 from reconciler.core.conditions import ERROR, Cause, false, true
 from reconciler.core.decision import Decision, Note
-from reconciler.core.manifest import Manifest, get_int, get_text, is_deleting, namespace_of
+from reconciler.core.manifest import Manifest, get_int, get_text, is_deleting
 
 PROVISIONED: Final = "Provisioned"
 RELEASED: Final = "Released"
@@ -70,7 +70,7 @@ def decide(seen: Seen) -> Outcome:
         lost = false(Cause(PROVISIONED, ERROR, "DatabaseLost"), _LOST.format(database))
         return told(lost, {"phase": FAILED})
     news = Note("Provisioned", f"the database {database} is there")
-    about = f"Postgresql {place_of(instance)}"
+    about = f"Postgresql {key_of(instance)}"
     return Outcome(
         works=(Provision(database, _connections(instance), about, new=not known),),
         decision=Decision(
@@ -114,13 +114,3 @@ def _stays(reason: str, why: str) -> Outcome:
 
 def _connections(instance: Manifest) -> int:
     return get_int(instance, "spec", "connections") or _CONNECTIONS
-
-
-def key_of(namespace: str, name: str) -> str:
-    """Return the key of the Postgresql that an object of this namespace refers to by name."""
-    return f"{namespace}/{name}"
-
-
-def instance_key(live: Manifest) -> str:
-    """Return the key of the Postgresql that a ServiceBinding, Backup or Restore is about."""
-    return key_of(namespace_of(live), get_text(live, "spec", "instanceRef"))

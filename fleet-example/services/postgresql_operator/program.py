@@ -13,7 +13,7 @@ from typing import Final
 
 import uvloop
 
-from postgresql_operator.controllers import Hands, reconcilers
+from postgresql_operator.controllers import Context, reconcilers
 from postgresql_operator.dumps import TOOLS, Dumps
 from postgresql_operator.postgres import Postgres
 from postgresql_operator.wire import MANAGER
@@ -21,7 +21,7 @@ from postgresql_operator.world import World
 from reconciler.controller import flags, log_lines
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
-from reconciler.controller.events import Recorder, Source
+from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.executor import Executor
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.lease import holder_here
@@ -87,7 +87,7 @@ def parse(arguments: Sequence[str]) -> Settings:
 def wired(settings: Settings, cluster: Cluster, *, clock: Clock) -> Manager:
     """Return an operator on this control plane that does not run yet. Raises ConfigError."""
     fence, metrics = WriteFence(), Metrics()
-    recorder = Recorder(
+    recorder = EventRecorder(
         cluster,
         fence,
         source=Source(_SOURCE, holder_here()),
@@ -97,11 +97,12 @@ def wired(settings: Settings, cluster: Cluster, *, clock: Clock) -> Manager:
     )
     world, postgres = World(cluster), Postgres(settings.postgresql)
     dumps = Dumps(_folder(settings.data), _tools(settings.binaries), postgres)
-    executor = Executor({cluster.name: cluster}, fence, manager=MANAGER, now=clock.now)
-    hands = Hands(world, postgres, dumps, recorder, executor, clock.now)
+    executor = Executor(
+        {cluster.name: cluster}, fence, manager=MANAGER, recorder=recorder, now=clock.now
+    )
     controllers = {
         kind: Controller(kind.resource, one.reconcile, clock=clock, metrics=metrics)
-        for kind, one in reconcilers(hands).items()
+        for kind, one in reconcilers(Context(world, postgres, dumps, executor)).items()
     }
     world.subscribe(controllers)
     return Manager(

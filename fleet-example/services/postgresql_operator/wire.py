@@ -7,7 +7,7 @@ another namespace or made anew, never finds what was another's.
 from typing import Final
 
 from reconciler.core.manifest import Manifest, get_text, name_of, namespace_of, uid_of
-from reconciler.core.refs import Kind
+from reconciler.core.refs import Kind, ObjectKey
 
 POSTGRESQL: Final = Kind("postgresql.anynines.com", "v1beta3", "Postgresql", "postgresqls")
 BINDING: Final = Kind(
@@ -53,9 +53,14 @@ def phase_of(live: Manifest | None) -> str:
     return get_text(live, "status", "phase")
 
 
-def place_of(live: Manifest) -> str:
-    """Return `namespace/name`."""
-    return f"{namespace_of(live)}/{name_of(live)}"
+def key_of(live: Manifest) -> ObjectKey:
+    """Return the key of an object."""
+    return ObjectKey(namespace_of(live), name_of(live))
+
+
+def instance_key_of(live: Manifest) -> ObjectKey:
+    """Return the key of the Postgresql that an object is about."""
+    return ObjectKey(namespace_of(live), get_text(live, "spec", "instanceRef"))
 
 
 def _hex(live: Manifest) -> str:

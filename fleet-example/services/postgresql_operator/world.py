@@ -1,35 +1,27 @@
-"""What the operator knows of its cluster: a view of each kind, and who is woken by what."""
+"""What the operator knows of its cluster: a view of each kind, and what a change concerns."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from postgresql_operator.instance import instance_key, key_of
 from postgresql_operator.wire import (
     BACKUP,
     BINDING,
     CREDENTIALS,
     POSTGRESQL,
     RESTORE,
-    place_of,
+    instance_key_of,
 )
+from reconciler.controller.reconciler import Queue, enqueue_mapped
 from reconciler.core.manifest import Manifest, get_maps, get_text, namespace_of
-from reconciler.core.refs import SECRET, Kind
+from reconciler.core.refs import SECRET, Kind, ObjectKey
 from reconciler.kube.cache.informer import Informer
-from reconciler.kube.cache.store import Index, Store
+from reconciler.kube.cache.store import NO_INDEXES, Index, Store
 from reconciler.kube.cluster import Cluster
 
-# Names of indexes; a value is `namespace/name`.
-SELF: Final = "its own place"
-INSTANCE: Final = "the place of a Postgresql"
-SOURCE: Final = "the place of a Backup"
-OWNER: Final = "the place of a ServiceBinding"
-
-
-class Queue(Protocol):
-    """Where keys wait for their controller."""
-
-    def enqueue(self, key: str) -> None:
-        """Let the key be looked at soon."""
+# Names of indexes; a value is the key of an object.
+INSTANCE: Final = "a Postgresql"
+SOURCE: Final = "a Backup"
+OWNER: Final = "a ServiceBinding"
 
 
 class World:
@@ -38,8 +30,8 @@ class World:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.informers: list[Informer] = []
-        about: Mapping[str, Index] = {SELF: _self, INSTANCE: _instance}
-        self.instances = self._view(POSTGRESQL, {SELF: _self})
+        about: Mapping[str, Index] = {INSTANCE: _instance}
+        self.instances = self._view(POSTGRESQL, NO_INDEXES)
         self.bindings = self._view(BINDING, about)
         self.backups = self._view(BACKUP, about)
         self.restores = self._view(RESTORE, {**about, SOURCE: _source})
@@ -49,13 +41,13 @@ class World:
         self.informers.append(secrets)
         self.secrets = secrets.store
 
-    def subscribe(self, queues: Mapping[Kind, Queue]) -> None:
-        """Have the keys added, to the queue of their kind, that a change concerns."""
+    def subscribe(self, queues: Mapping[Kind, Queue[ObjectKey]]) -> None:
+        """Have the keys enqueued, in the queue of their kind, that a change concerns."""
         for view in (self.instances, self.bindings, self.backups, self.restores):
-            view.subscribe(SELF, queues[view.kind].enqueue)
+            view.subscribe_keys(queues[view.kind].enqueue)
         for view in (self.bindings, self.backups, self.restores):
-            self.instances.subscribe(SELF, _waker(view, INSTANCE, queues[view.kind]))
-        self.backups.subscribe(SELF, _waker(self.restores, SOURCE, queues[RESTORE]))
+            self.instances.subscribe_keys(enqueue_mapped(queues[view.kind], view, INSTANCE))
+        self.backups.subscribe_keys(enqueue_mapped(queues[RESTORE], self.restores, SOURCE))
         for view in (self.bindings, self.backups):
             view.subscribe(INSTANCE, queues[POSTGRESQL].enqueue)
         self.secrets.subscribe(OWNER, queues[BINDING].enqueue)
@@ -66,29 +58,15 @@ class World:
         return informer.store
 
 
-def _waker(view: Store, index: str, queue: Queue) -> Callable[[str], None]:
-    """Return what adds the keys of those objects of a view that have the woken value."""
-
-    def wake(value: str) -> None:
-        for one in view.by(index, value):
-            queue.enqueue(place_of(one))
-
-    return wake
+def _instance(live: Manifest) -> Iterable[ObjectKey]:
+    return [instance_key_of(live)]
 
 
-def _self(live: Manifest) -> Iterable[str]:
-    return [place_of(live)]
+def _source(restore: Manifest) -> Iterable[ObjectKey]:
+    return [ObjectKey(namespace_of(restore), get_text(restore, "spec", "backupRef"))]
 
 
-def _instance(live: Manifest) -> Iterable[str]:
-    return [instance_key(live)]
-
-
-def _source(restore: Manifest) -> Iterable[str]:
-    return [key_of(namespace_of(restore), get_text(restore, "spec", "backupRef"))]
-
-
-def _owner(secret: Manifest) -> Iterable[str]:
+def _owner(secret: Manifest) -> Iterable[ObjectKey]:
     owners = get_maps(secret, "metadata", "ownerReferences")
     names = [get_text(one, "name") for one in owners if get_text(one, "kind") == BINDING.kind]
-    return [key_of(namespace_of(secret), name) for name in names]
+    return [ObjectKey(namespace_of(secret), name) for name in names]

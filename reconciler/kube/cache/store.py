@@ -10,19 +10,22 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import orjson
 
 from reconciler.core.manifest import Manifest, get_text, uid_of
 from reconciler.core.refs import Kind, ObjectKey
 
-Index: TypeAlias = Callable[[Manifest], Iterable[str]]
-Wake: TypeAlias = Callable[[str], None]
+Value: TypeAlias = Any  # hashable: a name, or an ObjectKey
+Index: TypeAlias = Callable[[Manifest], Iterable[Value]]
+OnChange: TypeAlias = Callable[[Value], None]
+OnObjectChange: TypeAlias = Callable[[ObjectKey], None]
 # Returns what of an object is kept; it must not change the object itself.
 Trim: TypeAlias = Callable[[Manifest], Manifest]
 
-_Values: TypeAlias = tuple[tuple[str, ...], ...]  # of each index in turn
+_Values: TypeAlias = tuple[tuple[Value, ...], ...]  # of each index in turn
+_Change: TypeAlias = tuple[_Values, _Values]  # before and after
 _Content: TypeAlias = bytes | Manifest
 # Content, resourceVersion, values. A bare tuple: it is made in no time, and garbage collection
 # does not look at it again.
@@ -64,10 +67,11 @@ class Store:
         self.trim = trim
         self._functions = tuple(indexes.values())
         self._positions = {name: position for position, name in enumerate(indexes)}
-        self._found: tuple[dict[str, _Holders], ...] = tuple({} for _ in indexes)
+        self._found: tuple[dict[Value, _Holders], ...] = tuple({} for _ in indexes)
         self._absent: _Values = ((),) * len(indexes)
         self._spaces: dict[str, dict[str, _Entry]] = {}
-        self._wakes: list[tuple[int, Wake]] = []
+        self._on_change: list[tuple[int, OnChange]] = []
+        self._on_object_change: list[OnObjectChange] = []
 
     def __repr__(self) -> str:  # objects may be Secrets
         return f"Store({self.kind}, {len(self)} objects)"
@@ -116,17 +120,21 @@ class Store:
         entries = self._spaces.get(namespace, {})
         return [_decoded(entries[name][0]) for name in sorted(entries)]
 
-    def by(self, index: str, value: str) -> list[Manifest]:
+    def by(self, index: str, value: Value) -> list[Manifest]:
         """Return the objects that have this value in this index, in the order of their keys."""
-        held = self._found[self._positions[index]].get(value, _NOBODY)
-        keys = sorted(held) if isinstance(held, dict) else [held]
+        keys = self.keys_by(index, value)
         return [_decoded(self._spaces[key.namespace][key.name][0]) for key in keys]
 
-    def values(self, index: str) -> list[str]:
+    def keys_by(self, index: str, value: Value) -> list[ObjectKey]:
+        """Return the keys of the objects that have this value in this index, in order."""
+        held = self._found[self._positions[index]].get(value, _NOBODY)
+        return sorted(held) if isinstance(held, dict) else [held]
+
+    def values(self, index: str) -> list[Value]:
         """Return the values that objects have in this index."""
         return list(self._found[self._positions[index]])
 
-    def has(self, index: str, value: str) -> bool:
+    def has(self, index: str, value: Value) -> bool:
         """Tell whether any object has this value in this index."""
         return value in self._found[self._positions[index]]
 
@@ -134,29 +142,35 @@ class Store:
         """Return how many values objects have in this index."""
         return len(self._found[self._positions[index]])
 
-    def subscribe(self, index: str, wake: Wake) -> None:
-        """Have `wake(value)` called, now for all values there are and then for each change.
+    def subscribe(self, index: str, on_change: OnChange) -> None:
+        """Have `on_change(value)` called, now for all values there are, then for each change.
 
         A change concerns the values that the object had before and those it has now, so that one
         that moves concerns both, and one that is deleted what it concerned. The same object in
-        the same resourceVersion is no change, as long as it says the same. `wake` must do no more
-        than note the value: the store calls it after it has taken in all that belongs to the
+        the same resourceVersion is no change, as long as it says the same. `on_change` must do no
+        more than note the value: the store calls it after it has taken in all that belongs to the
         change.
         """
         position = self._positions[index]
-        self._wakes.append((position, wake))
+        self._on_change.append((position, on_change))
         for value in list(self._found[position]):
-            wake(value)
+            on_change(value)
+
+    def subscribe_keys(self, on_change: OnObjectChange) -> None:
+        """Have `on_change(key)` called, now for all objects, then for each that changes or goes."""
+        self._on_object_change.append(on_change)
+        for key in self.keys():
+            on_change(key)
 
     def put(self, manifest: Manifest) -> None:
         """Take in one object as the server has it. Raises ValueError where it has no name."""
-        before, after = self._exchange(_key(manifest), self._made(manifest))
-        self._wake(before, after)
+        key = _key(manifest)
+        self._notify(key, self._exchange(key, self._made(manifest)))
 
     def remove(self, manifest: Manifest) -> None:
         """Take out one object; only its name counts. Raises ValueError where it has none."""
-        before, after = self._exchange(_key(manifest), None)
-        self._wake(before, after)
+        key = _key(manifest)
+        self._notify(key, self._exchange(key, None))
 
     def replace(self, manifests: Iterable[Manifest]) -> None:
         """Take in the list of all objects: what it does not name was deleted.
@@ -174,10 +188,10 @@ class Store:
 
     def take_over(self, packed: Packed) -> None:
         """Do as `replace`."""
-        changes = [self._exchange(key, None) for key in self.keys() if key not in packed]
-        changes += [self._exchange(key, entry) for key, entry in packed.items()]
-        for before, after in changes:
-            self._wake(before, after)
+        changes = [(key, self._exchange(key, None)) for key in self.keys() if key not in packed]
+        changes += [(key, self._exchange(key, entry)) for key, entry in packed.items()]
+        for key, change in changes:
+            self._notify(key, change)
 
     def _entry(self, namespace: str, name: str) -> _Entry | None:
         entries = self._spaces.get(namespace)
@@ -187,19 +201,19 @@ class Store:
         kept = self.trim(manifest)
         version = get_text(kept, "metadata", "resourceVersion")
         values = []
-        shared: dict[str, str] = {}  # of indexes that have the same to say
+        shared: dict[Value, Value] = {}  # of indexes that have the same to say
         for function in self._functions:
             value = tuple(shared.setdefault(one, one) for one in function(kept))
             values.append(value if len(value) < 2 else tuple(dict.fromkeys(value)))
         return _encoded(kept), version, tuple(values)
 
-    def _exchange(self, key: ObjectKey, new: _Entry | None) -> tuple[_Values, _Values]:
-        """Put one entry in the place of another, in the indexes too; return whom it concerns."""
+    def _exchange(self, key: ObjectKey, new: _Entry | None) -> _Change | None:
+        """Put one entry in the place of another, in the indexes too; return what that changes."""
         namespace, name = key
         entries = self._spaces.get(namespace)
         old = None if entries is None else entries.get(name)
         if old is not None and new is not None and old[1] == new[1] and _is_known(old, new):
-            return self._absent, self._absent
+            return None
         if new is not None:
             if entries is None:
                 entries = self._spaces[namespace] = {}
@@ -208,6 +222,8 @@ class Store:
             del entries[name]
             if not entries:
                 del self._spaces[namespace]
+        else:
+            return None
         before = self._absent if old is None else old[2]
         after = self._absent if new is None else new[2]
         if before != after:
@@ -223,18 +239,23 @@ class Store:
                 if value not in had:
                     _hold(found, value, key)
 
-    def _wake(self, before: _Values, after: _Values) -> None:
-        for position, wake in self._wakes:
+    def _notify(self, key: ObjectKey, change: _Change | None) -> None:
+        if change is None:
+            return
+        for on_object_change in self._on_object_change:
+            on_object_change(key)
+        before, after = change
+        for position, on_change in self._on_change:
             had, has = before[position], after[position]
             for value in had:
-                wake(value)
+                on_change(value)
             if has != had:
                 for value in has:
                     if value not in had:
-                        wake(value)
+                        on_change(value)
 
 
-def _hold(found: dict[str, _Holders], value: str, key: ObjectKey) -> None:
+def _hold(found: dict[Value, _Holders], value: Value, key: ObjectKey) -> None:
     held = found.get(value)
     if held is None:
         found[value] = key
@@ -244,7 +265,7 @@ def _hold(found: dict[str, _Holders], value: str, key: ObjectKey) -> None:
         found[value] = {held: None, key: None}
 
 
-def _let_go(found: dict[str, _Holders], value: str, key: ObjectKey) -> None:
+def _let_go(found: dict[Value, _Holders], value: Value, key: ObjectKey) -> None:
     held = found[value]
     if isinstance(held, dict) and len(held) > 1:
         del held[key]

@@ -7,14 +7,11 @@ import pytest
 
 from konnector.decisions import guard
 from konnector.guardian import Guardian
-from konnector.homes import APP_NAMESPACE, app_namespace
-from konnector.provider_views import NAME
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.controller.metrics import Metrics
 from reconciler.core import keys
 from reconciler.core.decision import Patch
-from reconciler.core.manifest import name_of
 from reconciler.core.refs import NAMESPACE, SECRET, ObjectKey
 from reconciler.core.times import format_time
 from reconciler.kube.cache.store import Store
@@ -59,9 +56,8 @@ class World:
         self.now, self.beats, self.released = NOW, 0, 0
         self.emptied: list[str] = []
         self.app, self.plane = cluster("app-cluster", "app"), cluster("control-plane", "space")
-        self.mappings = Store(API_SERVICE_NAMESPACE, {APP_NAMESPACE: app_namespace})
-        by_name = {NAME: lambda one: (name_of(one),)}
-        self.bindings = Store(CLUSTER_BINDING, by_name, trim=guard.trimmed)
+        self.mappings = Store(API_SERVICE_NAMESPACE)
+        self.bindings = Store(CLUSTER_BINDING, trim=guard.trimmed)
         self.secrets = [
             live(SECRET, "k", namespace="klutch-bind", metadata=marks(SPACE_UID="space"))
         ]

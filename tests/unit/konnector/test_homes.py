@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from konnector.homes import APP_NAMESPACE, Homes, app_namespace
+from konnector.homes import Homes
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.kube.cache.store import Store
 from tests.support.space_objects import SPACE, live_like, mapping
@@ -12,7 +12,7 @@ from tests.support.space_objects import SPACE, live_like, mapping
 
 class World:
     def __init__(self) -> None:
-        self.mappings = Store(API_SERVICE_NAMESPACE, {APP_NAMESPACE: app_namespace})
+        self.mappings = Store(API_SERVICE_NAMESPACE)
         self.homes = Homes(self.mappings, SPACE)
         self.told: list[str] = []
         self.homes.follow(self.told.append)

@@ -135,6 +135,19 @@ def test_each_subscriber_hears_of_its_index_alone(watched):
     assert heard == ["c"]
 
 
+def test_a_subscriber_to_keys_hears_of_each_change_of_an_object(watched):
+    heard: list[ObjectKey] = []
+    store = watched.store
+    store.subscribe_keys(heard.append)
+    assert heard == store.keys()
+    heard.clear()
+    store.put(made("c", version="3"))  # as it is
+    store.remove(made("never"))
+    assert heard == []
+    store.replace([made("c", version="4"), made("d", "red")])
+    assert [key.name for key in heard] == ["a", "b", "c", "d"]
+
+
 def test_whoever_is_woken_by_a_list_sees_all_of_it(watched):
     seen = []
     watched.store.subscribe("team", lambda _: seen.append(watched.store.keys()))
