@@ -93,7 +93,7 @@ async def applied(
     from reconciler import apply as applying
     from reconciler.controller.lease import holder_here
 
-    gate = applying.WriteFence()
+    fence = applying.WriteFence()
     options = applying.Options(
         holder=holder_here(),
         now=lambda: datetime.now(UTC),
@@ -103,10 +103,10 @@ async def applied(
         force=terms.force,
         break_lock=terms.break_lock,
     )
-    with ending(gate.close) as received, progress(sys.stderr) as shown:
+    with ending(fence.close) as received, progress(sys.stderr) as shown:
         observer = applying.Observer(outcome=shown.outcome, stage=shown.stage)
         report = await applying.apply(
-            fleet, approved, clusters, options=options, gate=gate, observer=observer
+            fleet, approved, clusters, options=options, fence=fence, observer=observer
         )
     return report, received[0] if received else None
 

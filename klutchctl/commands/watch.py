@@ -172,7 +172,7 @@ class Rounds:
             pace=options.pace(),
             wait_seconds=wait_seconds,
         )
-        self._gate: WriteFence | None = None
+        self._fence: WriteFence | None = None
         self._clusters: Registry | None = None
         self._why = ""
         self.stop = asyncio.Event()
@@ -181,8 +181,8 @@ class Rounds:
         """Let no further write start; those that were sent are waited for."""
         self._why = self._why or why
         self.stop.set()
-        if self._gate is not None:
-            self._gate.close(why)
+        if self._fence is not None:
+            self._fence.close(why)
 
     async def make(self, fleet: Fleet, scope: Scope) -> applying.Report:
         """Plan, and apply what no guard holds back. Raises Stopped, and what an apply raises."""
@@ -194,16 +194,16 @@ class Rounds:
         )
         if found is None:
             raise Stopped(self._why)
-        gate = self._gate = WriteFence()
+        fence = self._fence = WriteFence()
         observer = applying.Observer(
             outcome=progress.Lines(sys.stderr).outcome, stage=lambda _stage: None
         )
         try:
             return await applying.apply(
-                fleet, found.plan, clusters, options=self._options, gate=gate, observer=observer
+                fleet, found.plan, clusters, options=self._options, fence=fence, observer=observer
             )
         finally:
-            self._gate = None
+            self._fence = None
 
     async def close(self) -> None:
         """Give all connections back."""

@@ -11,15 +11,15 @@ from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.apply import credential_note, object_writer, service_objects, step_runner
-from reconciler.apply.backend_wait import BackendWait, Refused
-from reconciler.apply.gather_or_cancel import gather_or_cancel
-from reconciler.apply.object_writer import Clusters, Unfilled
+from reconciler.apply import kubeconfig_secrets, object_writer, patches, service_objects
+from reconciler.apply.cluster_writer import Clusters
+from reconciler.apply.kubeconfig_secrets import Unfilled
 from reconciler.apply.outcomes import GOOD, Outcome, Status
-from reconciler.apply.readiness import Readiness
-from reconciler.apply.step_runner import StepOptions, StepRunner, Unconfirmed
-from reconciler.apply.writes import Stale
+from reconciler.apply.patches import Stale
+from reconciler.apply.step_runner import StepOptions, StepRunner
+from reconciler.apply.waits import BackendWait, Readiness, Refused, Unconfirmed
 from reconciler.controller.fence import Stopped
+from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core.errors import KlutchError
 from reconciler.core.refs import CRD, Ref
 from reconciler.fleet.values import Mode, UnitKey
@@ -157,7 +157,7 @@ class _Worker:
 
     def skip(self, changes: Sequence[Change], reason: str) -> None:
         """Leave lines undone."""
-        stopped = self.job.readiness.gate.closed
+        stopped = self.job.readiness.fence.closed
         for change in changes:
             status = Status.INTERRUPTED if stopped else Status.SKIPPED
             self._tell(Outcome(change, Status.HELD if change.held else status, reason))
@@ -175,7 +175,7 @@ class _Worker:
         if change.held:
             return Outcome(change, Status.HELD, f"held back: {', '.join(change.held)}")
         try:
-            self.job.readiness.gate.check()
+            self.job.readiness.fence.check()
             return await self._do(change)
         except Stale as stale:
             return Outcome(change, Status.STALE, f"{stale}: plan again")
@@ -200,9 +200,9 @@ class _Worker:
         known = self.adopted.get(change.ref, change.before)
         outcome = await object_writer.do(replace(change, before=known), self.job.clusters)
         outcome = replace(outcome, change=change)
-        carrier = credential_note.carrier_after(change)
+        carrier = kubeconfig_secrets.carrier_after(change)
         if carrier is not None and outcome.status is Status.DONE:
-            await credential_note.note(self.job.clusters(carrier.cluster), carrier)
+            await kubeconfig_secrets.note(self.job.clusters(carrier.cluster), carrier)
         if change.action is Action.ADOPT:
             self.adopted[change.ref] = await object_writer.now(change, self.job.clusters)
         if change.ref.kind == CRD:
@@ -245,7 +245,8 @@ class _Worker:
         # The garbage collector would look for a cluster-scoped owner, and delete the CRD.
         astray = self.job.mode is not Mode.DIRECT and change.placement.bindings_cluster_scoped
         if made is not None and not astray:
-            await step_runner.own(self.job.clusters(self.job.name), name, made)
+            crd = Ref(self.job.name, CRD, "", name)
+            await self.job.clusters(self.job.name).change(crd, patches.own(made))
 
     def _backend_wait(self, change: Change) -> BackendWait:
         assert change.placement is not None, change
@@ -265,7 +266,7 @@ class _Worker:
         async def look() -> bool | None:
             return True if await service_objects.is_established(app, ref) else None
 
-        if await app.gate.until(look, seconds=_ESTABLISHED_WAIT) is None:
+        if await app.fence.until(look, seconds=_ESTABLISHED_WAIT) is None:
             raise Unconfirmed(f"{ref}: not Established after {_ESTABLISHED_WAIT:.0f} s")
         self.established.add(ref)
 

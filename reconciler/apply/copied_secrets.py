@@ -5,7 +5,8 @@ from contextlib import suppress
 
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.apply import service_objects
-from reconciler.apply.writes import Stale, Writes
+from reconciler.apply.cluster_writer import ClusterWriter
+from reconciler.apply.patches import Stale
 from reconciler.core import keys, names
 from reconciler.core.errors import Forbidden, NotServed
 from reconciler.core.manifest import (
@@ -24,7 +25,7 @@ from reconciler.kube.requests import Propagation
 _ANY = "*"
 
 
-async def delete(app: Writes, plane: Writes, placement: Placement) -> str:
+async def delete(app: ClusterWriter, plane: ClusterWriter, placement: Placement) -> str:
     """Delete the Secrets that the provider owns and no other live binding claims (mapping.md 9).
 
     Returns a sentence about those that may not be looked for, or "". Looks only into namespaces
@@ -47,18 +48,20 @@ async def delete(app: Writes, plane: Writes, placement: Placement) -> str:
     return f"no right to list Secrets in {places}: copies that came down may be left there"
 
 
-async def _bindings(app: Writes, plane: Writes, placement: Placement) -> list[Manifest]:
+async def _bindings(
+    app: ClusterWriter, plane: ClusterWriter, placement: Placement
+) -> list[Manifest]:
     """Return the live bindings of an app cluster: there, or in its space (mapping.md 8)."""
     place = "" if placement.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
     found: list[Manifest] = []
-    for writes, namespace in ((app, place), (plane, placement.space)):
+    for writer, namespace in ((app, place), (plane, placement.space)):
         # A cluster without the CRD of bindings has none.
         with suppress(NotServed):
-            found += (await writes.cluster.list(API_SERVICE_BINDING, namespace=namespace)).items
+            found += (await writer.cluster.list(API_SERVICE_BINDING, namespace=namespace)).items
     return found
 
 
-async def _remove(app: Writes, namespace: str, secret: Manifest) -> None:
+async def _remove(app: ClusterWriter, namespace: str, secret: Manifest) -> None:
     ref = Ref(app.cluster.name, SECRET, namespace, name_of(secret))
     try:
         await app.delete(ref, uid=uid_of(secret), propagation=Propagation.BACKGROUND)

@@ -55,16 +55,16 @@ class Lock:
         self._in_doubt = False  # whether a write of ours may have made it ours
 
     @asynccontextmanager
-    async def held(self, gate: WriteFence, *, break_it: bool) -> AsyncIterator[None]:
-        """Hold the lease for the length of the block; where it is lost, the gate closes.
+    async def held(self, fence: WriteFence, *, break_it: bool) -> AsyncIterator[None]:
+        """Hold the lease for the length of the block; where it is lost, the fence closes.
 
-        Raises Locked, and the ClusterErrors of the writes.
+        Raises Locked, and the ClusterErrors of the writer.
         """
         try:
             await self._take(break_it=break_it)
-            renewing = asyncio.create_task(self._keep(gate))
+            renewing = asyncio.create_task(self._keep(fence))
             try:
-                with gate.checking(self._lapsed):
+                with fence.checking(self._lapsed):
                     yield
             finally:
                 renewing.cancel()
@@ -72,8 +72,8 @@ class Lock:
         finally:
             await self._lease.release()
 
-    async def _keep(self, gate: WriteFence) -> None:
-        gate.lose_lock(self._lost(await self._lease.keep()))
+    async def _keep(self, fence: WriteFence) -> None:
+        fence.lose_lock(self._lost(await self._lease.keep()))
 
     def _lapsed(self) -> str:
         if not self._lease.lapsed:

@@ -4,63 +4,50 @@ The object is read again; where it is not what the plan saw, nothing is written 
 """
 
 import base64
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
+from reconciler.apply import kubeconfig_secrets
+from reconciler.apply.cluster_writer import Clusters, ClusterWriter
 from reconciler.apply.outcomes import Outcome, Status
-from reconciler.apply.writes import Stale, Writes
-from reconciler.blueprints import space as spaces
+from reconciler.apply.patches import Stale
 from reconciler.core import keys, names, server_side_apply
-from reconciler.core.errors import ConfigError
 from reconciler.core.field_set import created_to_applied
-from reconciler.core.kubeconfig_facts import CA_KEY, TOKEN_KEY
-from reconciler.core.live import Address
-from reconciler.core.manifest import Manifest, get_text, put, uid_of
+from reconciler.core.manifest import Manifest, put, uid_of
 from reconciler.core.refs import CRD
-from reconciler.core.secret import Secret
-from reconciler.fleet.wanted import KubeconfigSource, Rule, Wanted
+from reconciler.fleet.wanted import Rule, Wanted
 from reconciler.kube import crds
-from reconciler.kube.kubeconfig import from_secret
-from reconciler.kube.registry import address_of
 from reconciler.observe.objects import observed
 from reconciler.planning.changes import Action, Change
 from reconciler.planning.compare import before_digest, differences
-
-TOKEN_WAIT: Final = 10.0  # seconds until a token Secret is filled (mapping.md 3, row 4)
-
-Clusters = Callable[[str], Writes]  # by `Ref.cluster`
-
-
-class Unfilled(Exception):
-    """A service account token Secret stays empty, so there is no kubeconfig to write."""
 
 
 async def do(change: Change, clusters: Clusters) -> Outcome:
     """Create, adopt or update one object. Raises Stale, Unfilled, Stopped and ClusterErrors."""
     assert change.wanted is not None, change
-    writes = clusters(change.ref.cluster)
+    writer = clusters(change.ref.cluster)
     if change.action is Action.CREATE:
         made = await create(change, change.wanted, clusters)
         return Outcome(change, Status.DONE if made else Status.UNCHANGED)
-    return await _update(change, change.wanted, writes, clusters)
+    return await _update(change, change.wanted, writer, clusters)
 
 
 async def create(change: Change, wanted: Wanted, clusters: Clusters) -> Manifest | None:
     """Make an object; None where another has just made one that only had to be there."""
-    writes = clusters(change.ref.cluster)
+    writer = clusters(change.ref.cluster)
     manifest = await _complete(wanted, clusters, live=None)
-    made = await writes.create(manifest, change.ref.kind)
+    made = await writer.create(manifest, change.ref.kind)
     if made is None and wanted.rule is not Rule.CREATE_ONLY:
         raise Stale(f"{change.ref.object} was made by another since the plan")
     return made
 
 
-async def _update(change: Change, wanted: Wanted, writes: Writes, clusters: Clusters) -> Outcome:
+async def _update(
+    change: Change, wanted: Wanted, writer: ClusterWriter, clusters: Clusters
+) -> Outcome:
     ref = change.ref
 
     async def attempt() -> Outcome:
-        live = await writes.read(ref)
+        live = await writer.read(ref)
         if not _is_as_planned(change, wanted, live):
             if live is not None and not _differs(change, wanted, live):
                 return Outcome(change, Status.UNCHANGED, "it is so already")
@@ -69,14 +56,14 @@ async def _update(change: Change, wanted: Wanted, writes: Writes, clusters: Clus
         stated = await _stated(change, wanted, clusters, live)
         taken = created_to_applied(live, manager=keys.MANAGER_CLI)
         if taken is not None:
-            live = await writes.patch(ref, taken)
+            live = await writer.patch(ref, taken)
         # An adoption drops nothing, whatever we may have stated once.
         whole = live if change.action is Action.ADOPT else wanted.manifest
         body = server_side_apply.body(live, stated, whole=whole, manager=keys.MANAGER_CLI)
-        await writes.apply(body, ref.kind)
+        await writer.apply(body, ref.kind)
         return Outcome(change, Status.DONE)
 
-    return await writes.again(attempt, ref)
+    return await writer.again(attempt, ref)
 
 
 async def now(change: Change, clusters: Clusters) -> str:
@@ -134,38 +121,5 @@ async def _complete(wanted: Wanted, clusters: Clusters, *, live: Manifest | None
         return whole
     if wanted.kubeconfig is None:
         return wanted.manifest
-    token = await _token(wanted.kubeconfig, clusters)
-    address = wanted.kubeconfig.address(_held(live))
-    assert address is not None, wanted.kubeconfig
-    namespace = wanted.kubeconfig.token.namespace
-    content = spaces.kubeconfig(address, token, namespace=namespace).encode()
+    content = await kubeconfig_secrets.content(wanted.kubeconfig, clusters, live=live)
     return put(wanted.manifest, {names.KUBECONFIG: base64.b64encode(content).decode()}, "data")
-
-
-async def _token(source: KubeconfigSource, clusters: Clusters) -> Secret:
-    """Return the token once a controller of the cluster has filled the Secret."""
-    writes, ref = clusters(source.token.cluster), source.token
-
-    async def look() -> Secret | None:
-        found = await writes.read(ref)
-        token = get_text(found or {}, "data", TOKEN_KEY)
-        filled = token and get_text(found or {}, "data", CA_KEY)
-        return Secret(base64.b64decode(token).decode()) if filled else None
-
-    token = await writes.gate.until(look, seconds=TOKEN_WAIT)
-    if token is None:
-        raise Unfilled(
-            f"{ref}: no controller has filled it within {TOKEN_WAIT:.0f} s; does the "
-            "kube-controller-manager run there, with the service account token controller?"
-        )
-    return token
-
-
-def _held(live: Manifest | None) -> Address | None:
-    """Return where a live kubeconfig leads, or None where there is no readable one."""
-    encoded = get_text(live or {}, "data", names.KUBECONFIG)
-    try:
-        content = base64.b64decode(encoded)
-        return address_of(from_secret(content, name=names.KUBECONFIG, environ={}))
-    except (ConfigError, ValueError):
-        return None

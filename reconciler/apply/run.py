@@ -11,14 +11,14 @@ from typing import Final
 from reconciler import run
 from reconciler.apply import approval, cluster
 from reconciler.apply.cluster import Job
-from reconciler.apply.gather_or_cancel import gather_or_cancel
+from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.apply.lock import Lock
 from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
-from reconciler.apply.readiness import Readiness
 from reconciler.apply.shared_list_reader import SharedListReader
 from reconciler.apply.step_runner import StepOptions
-from reconciler.apply.writes import Writes
+from reconciler.apply.waits import Readiness
 from reconciler.controller.fence import Stopped, WriteFence
+from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core.errors import KlutchError, Locked
 from reconciler.core.live import Live, Unavailable
 from reconciler.core.refs import Ref
@@ -62,7 +62,7 @@ async def apply(
     clusters: Clusters,
     *,
     options: Options,
-    gate: WriteFence,
+    fence: WriteFence,
     observer: Observer,
 ) -> Report:
     """Do what was approved and still fits, and nothing else; return what became of each line.
@@ -71,7 +71,7 @@ async def apply(
     lock where no control plane gives its own. What fails for one cluster, or for those behind one
     control plane, is told in the report.
     """
-    work = _Run(fleet, approved, clusters, options, gate, observer)
+    work = _Run(fleet, approved, clusters, options, fence, observer)
     changing = approval.clusters_to_change(approved)
     asked = frozenset(approved.sections) if options.wait else changing
     if not changing:
@@ -100,11 +100,11 @@ class _Run:
         approved: Plan,
         clusters: Clusters,
         options: Options,
-        gate: WriteFence,
+        fence: WriteFence,
         observer: Observer,
     ) -> None:
         self._fleet, self._approved, self._clusters = fleet, approved, clusters
-        self._options, self._gate, self._observer = options, gate, observer
+        self._options, self._fence, self._observer = options, fence, observer
         self._step_options = StepOptions(
             wait=options.wait_seconds, force=options.force, now=options.now
         )
@@ -143,7 +143,7 @@ class _Run:
                     now=now,
                     again=reached.again,
                 )
-                held = lock.held(self._gate, break_it=options.break_lock)
+                held = lock.held(self._fence, break_it=options.break_lock)
                 await locks.enter_async_context(held)
             except Locked:
                 raise
@@ -206,8 +206,8 @@ class _Run:
             outcomes=tuple(outcomes),
             not_ready=tuple(late),
             ready=ready,
-            ended=self._gate.reason,
-            lock_lost=self._gate.lock_lost,
+            ended=self._fence.reason,
+            lock_lost=self._fence.lock_lost,
         )
 
     async def _waited(self, live: Live) -> tuple[Sequence[NotReady], int]:
@@ -228,7 +228,7 @@ class _Run:
         asked = sum(len(units) for name, units in self._units.items() if name in live.clusters)
         return late, asked - len(late)
 
-    def _shared_reader(self, name: str, plane: Writes) -> SharedListReader | None:
+    def _shared_reader(self, name: str, plane: ClusterWriter) -> SharedListReader | None:
         """Return the first look at a cluster's control plane, where many are behind that."""
         section = self._approved.sections[name]
         if self._behind[section] < _MANY:
@@ -253,21 +253,23 @@ class _Run:
     def _readiness(
         self,
         location: Location | None,
-        plane: Writes,
-        app: Writes,
+        plane: ClusterWriter,
+        app: ClusterWriter,
         shared_reader: SharedListReader | None = None,
     ) -> Readiness:
         return Readiness(
             location=location,
             control_plane=plane,
             app=app,
-            gate=self._gate,
+            fence=self._fence,
             now=self._options.now,
             shared_reader=shared_reader,
         )
 
     @asynccontextmanager
-    async def _reached(self, live: Live, name: str) -> AsyncIterator[tuple[Writes, Writes]]:
+    async def _reached(
+        self, live: Live, name: str
+    ) -> AsyncIterator[tuple[ClusterWriter, ClusterWriter]]:
         """Reach a cluster and its control plane, and give the cluster's connections back."""
         known = self._fleet.clusters.get(name)
         if known is None:
@@ -280,7 +282,7 @@ class _Run:
         plane = await self._clusters.control_plane(plane_name)
         app = await self._clusters.app_cluster(name, access, control_plane=plane_name)
         try:
-            yield Writes(plane.cluster, self._gate), Writes(app.cluster, self._gate)
+            yield ClusterWriter(plane.cluster, self._fence), ClusterWriter(app.cluster, self._fence)
         finally:
             await self._clusters.close(name)
 

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
-from reconciler.apply.gather_or_cancel import gather_or_cancel
-from reconciler.apply.writes import Stale, Writes
-from reconciler.core import keys
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE, released_kinds
+from reconciler.apply import patches
+from reconciler.apply.cluster_writer import ClusterWriter
+from reconciler.apply.patches import Stale
+from reconciler.controller.tasks import gather_or_cancel
+from reconciler.core import keys, names
 from reconciler.core.errors import NotServed
 from reconciler.core.manifest import (
-    JSON,
     Manifest,
     annotations_of,
     finalizers_of,
@@ -27,9 +30,7 @@ from reconciler.core.manifest import (
     namespace_of,
     uid_of,
 )
-from reconciler.core.patches import pointer
 from reconciler.core.refs import CRD, Kind, Ref
-from reconciler.core.times import format_time
 from reconciler.kube.requests import Propagation
 
 _AT_ONCE: Final = 8
@@ -44,13 +45,13 @@ class Service:
     uid: str
 
 
-async def served(writes: Writes, name: str) -> Service | None:
+async def served(writer: ClusterWriter, name: str) -> Service | None:
     """Return the service named `plural.group`, or None where the cluster has no such CRD.
 
     Raises NotServed where there is a CRD that serves no version: it may hold objects.
     """
-    ref = Ref(writes.cluster.name, CRD, "", name)
-    crd = await writes.read(ref)
+    ref = Ref(writer.cluster.name, CRD, "", name)
+    crd = await writer.read(ref)
     if crd is None:
         return None
     versions = [one for one in get_maps(crd, "spec", "versions") if get_bool(one, "served")]
@@ -67,34 +68,34 @@ async def served(writes: Writes, name: str) -> Service | None:
     return Service(kind, ref, uid_of(crd))
 
 
-async def is_established(writes: Writes, crd: Ref) -> bool:
+async def is_established(writer: ClusterWriter, crd: Ref) -> bool:
     """Tell whether the API server serves what a CRD defines."""
-    live = await writes.read(crd)
+    live = await writer.read(crd)
     found = get_maps(live or {}, "status", "conditions")
     return any(
         (get_text(one, "type"), get_text(one, "status")) == ("Established", "True") for one in found
     )
 
 
-async def count(writes: Writes, name: str) -> int:
+async def count(writer: ClusterWriter, name: str) -> int:
     """Return how many objects of a service there are now, of all namespaces."""
-    service = await served(writes, name)
+    service = await served(writer, name)
     if service is None:
         return 0
-    page = await writes.cluster.first_page(service.kind, limit=1, metadata_only=True)
+    page = await writer.cluster.first_page(service.kind, limit=1, metadata_only=True)
     if page.more and page.remaining is None:
-        return len((await writes.cluster.list(service.kind, metadata_only=True)).items)
+        return len((await writer.cluster.list(service.kind, metadata_only=True)).items)
     return len(page.items) + (page.remaining or 0)
 
 
-async def service_namespaces(plane: Writes, space: str) -> Mapping[str, str]:
+async def service_namespaces(plane: ClusterWriter, space: str) -> Mapping[str, str]:
     """Return the service namespaces of a space by the app namespaces that they stand for."""
     found = await plane.cluster.list(API_SERVICE_NAMESPACE, namespace=space)
     pairs = ((name_of(one), get_text(one, "status", "namespace")) for one in found.items)
     return {name: namespace for name, namespace in pairs if namespace}
 
 
-async def copies(plane: Writes, name: str, space: str) -> Sequence[tuple[Kind, Manifest]]:
+async def copies(plane: ClusterWriter, name: str, space: str) -> Sequence[tuple[Kind, Manifest]]:
     """Return the copies on a control plane that stand for instances of one app cluster."""
     service = await served(plane, name)
     if service is None:
@@ -115,45 +116,29 @@ async def copies(plane: Writes, name: str, space: str) -> Sequence[tuple[Kind, M
     return [(kind, one) for listing in found for one in listing.items]
 
 
-async def release_copies(plane: Writes, name: str, space: str, *, now: datetime) -> int:
+async def release_copies(plane: ClusterWriter, name: str, space: str, *, now: datetime) -> int:
     """Unbind the copies of one app cluster and mark them as released; return how many.
 
     A konnector deletes bound copies whose twin is gone, and adopts unbound ones (mapping.md 9).
     """
-
-    def unbind(live: Manifest) -> list[Manifest] | None:
-        annotations = annotations_of(live)
-        if keys.BOUND not in annotations:
-            return None
-        path = pointer("metadata", "annotations")
-        kept: dict[str, JSON] = {k: v for k, v in annotations.items() if k != keys.BOUND}
-        kept[keys.RELEASED] = format_time(now)
-        return [{"op": "replace", "path": path, "value": kept}]
-
     bound = [
         Ref(plane.cluster.name, kind, namespace_of(one), name_of(one))
         for kind, one in await copies(plane, name, space)
         if keys.BOUND in annotations_of(one)
     ]
-    await _each(bound, lambda ref: plane.change(ref, unbind))
+    await _each(bound, lambda ref: plane.change(ref, patches.unbind(now)))
     return len(bound)
 
 
-async def free_instances(app: Writes, name: str) -> int:
+async def free_instances(app: ClusterWriter, name: str) -> int:
     """Take the konnector's finalizer off all instances; return how many had it."""
-
-    def free(live: Manifest) -> list[Manifest] | None:
-        kept = [one for one in finalizers_of(live) if one != keys.SYNCER]
-        if len(kept) == len(finalizers_of(live)):
-            return None
-        return [{"op": "replace", "path": pointer("metadata", "finalizers"), "value": kept}]
-
     bound = [ref for ref, one in await _instances(app, name) if keys.SYNCER in finalizers_of(one)]
+    free = patches.without_finalizer(keys.SYNCER)
     await _each(bound, lambda ref: app.change(ref, free))
     return len(bound)
 
 
-async def delete_instances(app: Writes, name: str, at_most: int | None) -> None:
+async def delete_instances(app: ClusterWriter, name: str, at_most: int | None) -> None:
     """Ask for the deletion of all instances; the konnector carries it.
 
     Raises Stale where there are more than `at_most`, None for any number: nothing is deleted then.
@@ -173,12 +158,35 @@ async def delete_instances(app: Writes, name: str, at_most: int | None) -> None:
     await _each(uids, lambda ref: delete(ref, uids[ref]))
 
 
-async def finalizers(app: Writes, name: str) -> Sequence[str]:
+async def finalizers(app: ClusterWriter, name: str) -> Sequence[str]:
     """Return what holds instances of a service back from going."""
     return sorted({held for _, one in await _instances(app, name) for held in finalizers_of(one)})
 
 
-async def _instances(app: Writes, name: str) -> list[tuple[Ref, Manifest]]:
+async def what_is_left(plane: ClusterWriter, app: ClusterWriter, space: str) -> str:
+    """Return a sentence about what is still there, "" for nothing.
+
+    Looks for every service that the control plane offers, or exports to this space; and for those
+    of which a konnector has noted that copies were released here, offered or not.
+    """
+    offered = await plane.cluster.list(API_SERVICE_EXPORT_TEMPLATE)
+    exported = await plane.cluster.list(API_SERVICE_EXPORT, namespace=space, metadata_only=True)
+    mapped = await plane.cluster.list(API_SERVICE_NAMESPACE, namespace=space, metadata_only=True)
+    selector = ("spec", "APIServiceSelector")
+    known = {
+        names.resource_name(get_text(one, *selector, "resource"), get_text(one, *selector, "group"))
+        for one in offered.items
+    } | set(map(name_of, exported.items))
+    known = known.union(*map(released_kinds, mapped.items))
+    for name in sorted(known):
+        if found := await copies(plane, name, space):
+            return f"{len(found)} {name} are left on the control plane"
+        if instances := await count(app, name):
+            return f"{instances} {name} are left in the app cluster"
+    return ""
+
+
+async def _instances(app: ClusterWriter, name: str) -> list[tuple[Ref, Manifest]]:
     service = await served(app, name)
     if service is None:
         return []

@@ -8,43 +8,31 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.apply import copied_secrets, credential_note, service_objects, space_empty
-from reconciler.apply.object_writer import Clusters, create
-from reconciler.apply.writes import Patch, Stale, Writes, annotate
-from reconciler.core import conditions, field_set, keys, names
+from reconciler.apply import copied_secrets, kubeconfig_secrets, patches, service_objects
+from reconciler.apply.cluster_writer import Clusters, ClusterWriter
+from reconciler.apply.object_writer import create
+from reconciler.apply.waits import Unconfirmed
+from reconciler.core import conditions, keys, names
 from reconciler.core.heartbeat import beat_of
 from reconciler.core.live import SILENCE
 from reconciler.core.manifest import (
-    JSON,
     Manifest,
-    annotations_of,
     finalizers_of,
     get_list,
-    get_maps,
-    get_text,
-    is_deleting,
     labels_of,
     name_of,
     uid_of,
 )
-from reconciler.core.refs import CRD, SECRET, Ref
+from reconciler.core.refs import SECRET, Ref
 from reconciler.core.times import format_time
-from reconciler.fleet.values import DeletionPolicy, unit_policies_text
+from reconciler.fleet.values import DeletionPolicy
 from reconciler.fleet.wanted import Placement
 from reconciler.kube.requests import Propagation
-from reconciler.observe.objects import INSTALLERS
-from reconciler.planning import release_progress
-from reconciler.planning.app_cluster_bindings import policies_of
 from reconciler.planning.changes import Action, Change, Step, Verb
 
 _NOT_FOUND: Final = "APIServiceBindingNotFound"
-
-
-class Unconfirmed(Exception):
-    """What a step waits for did not happen in time. All before it is done; the next run goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +72,11 @@ class StepRunner:
         assert self.change.unit is not None, self.change
         return self.change.unit.name
 
-    def _at(self, step: Step) -> Writes:
+    def _at(self, step: Step) -> ClusterWriter:
         return self.clusters(step.ref.cluster)
 
     @property
-    def _plane(self) -> Writes:
+    def _plane(self) -> ClusterWriter:
         """The control plane, by the step that speaks of it."""
         return self.clusters(next(s.ref.cluster for s in self.change.steps if "/" in s.ref.cluster))
 
@@ -110,13 +98,13 @@ class StepRunner:
             await self._gone(step)
 
     async def _gone(self, step: Step) -> None:
-        writes = self._at(step)
+        writer = self._at(step)
 
         async def look() -> bool | None:
-            return True if await writes.read(step.ref) is None else None
+            return True if await writer.read(step.ref) is None else None
 
-        if await writes.gate.until(look, seconds=self.options.wait) is None:
-            held = finalizers_of(await writes.read(step.ref) or {})
+        if await writer.fence.until(look, seconds=self.options.wait) is None:
+            held = finalizers_of(await writer.read(step.ref) or {})
             raise Unconfirmed(
                 f"{step.ref} is still there after {self.options.wait:.0f} s{_held_by(held)}; the "
                 "next run goes on"
@@ -124,14 +112,14 @@ class StepRunner:
 
     async def _policy(self, step: Step) -> None:
         value = DeletionPolicy.RELEASE.value
-        await self._at(step).change(step.ref, annotate(keys.DELETION_POLICY, value))
+        await self._at(step).change(step.ref, patches.annotate(keys.DELETION_POLICY, value))
 
     async def _own(self, step: Step) -> None:
         assert self.change.wanted is not None, self.change
         bound = self.change.wanted.ref
         binding = await self.clusters(bound.cluster).read(bound)
         if binding is not None:
-            await own(self._at(step), step.ref.name, binding)
+            await self._at(step).change(step.ref, patches.own(binding))
 
     async def _remember(self, step: Step) -> None:
         deleting = self.change.action is Action.DELETE
@@ -142,18 +130,14 @@ class StepRunner:
         await self._note(step, {})
 
     async def _note(self, step: Step, now: Mapping[str, DeletionPolicy]) -> None:
-        def decide(live: Manifest) -> Patch | None:
-            known = dict(release_progress.remembered(live))
-            known.pop(self._name, None)
-            return annotate(keys.LEAVING, unit_policies_text({**known, **now}))(live)
-
-        await self._at(step).change(step.ref, decide, manager=keys.MANAGER_NOTES)
+        note = patches.remember(self._name, now)
+        await self._at(step).change(step.ref, note, manager=keys.MANAGER_NOTES)
 
     async def _await_stop(self, step: Step) -> None:
         bound = self._binding()
         app, plane = self.clusters(bound.cluster), self._at(step)
         if self.options.force:
-            await app.change(bound, _unheld)
+            await app.change(bound, patches.undrained)
             return
 
         async def look() -> str | None:
@@ -171,7 +155,7 @@ class StepRunner:
                 return f"the konnector does not answer (last heartbeat: {told})"
             return None
 
-        answer = await plane.gate.until(look, seconds=self.options.wait)
+        answer = await plane.fence.until(look, seconds=self.options.wait)
         if answer:
             raise Unconfirmed(f"sync stop not confirmed: {answer}; --force skips the proof")
         if answer is None:
@@ -204,7 +188,7 @@ class StepRunner:
         async def look() -> bool | None:
             return None if await service_objects.count(app, self._name) else True
 
-        if await app.gate.until(look, seconds=self.options.wait) is None:
+        if await app.fence.until(look, seconds=self.options.wait) is None:
             left = await service_objects.count(app, self._name)
             held = await service_objects.finalizers(app, self._name)
             raise Unconfirmed(
@@ -230,22 +214,11 @@ class StepRunner:
         return await copied_secrets.delete(self._at(step), self._plane, self._placement)
 
     async def _unlist(self, step: Step) -> None:
-        def decide(live: Manifest) -> Patch | None:
-            if uid_of(live) != self.change.uid:
-                raise Stale(f"{step.ref.object} was deleted and made again")
-            listed = get_maps(live, "spec", "apiExports")
-            kept: list[JSON] = [one for one in listed if _resource(one) != self._name]
-            if len(kept) == len(listed):
-                return None
-            said = dict(policies_of(live))
-            said.pop(self._name, None)
-            forgotten = annotate(keys.UNIT_POLICIES, unit_policies_text(said))(live) or []
-            return [{"op": "replace", "path": "/spec/apiExports", "value": kept}, *forgotten]
-
-        await self._at(step).change(step.ref, decide)
+        shorter = patches.unlist(step.ref, self._name, uid=self.change.uid)
+        await self._at(step).change(step.ref, shorter)
 
     async def _note_credential(self, step: Step) -> None:
-        await credential_note.note(self._at(step), step.ref)
+        await kubeconfig_secrets.note(self._at(step), step.ref)
 
     async def _revoke(self, step: Step) -> None:
         app, home = self._at(step), await self._plane.read(self.change.ref)
@@ -260,26 +233,12 @@ class StepRunner:
             await app.delete(ref, uid=uid_of(one), propagation=Propagation.BACKGROUND)
 
     async def _retire(self, step: Step) -> None:
-        released = annotate(keys.RELEASED, format_time(self.options.now()))
-
-        def decide(live: Manifest) -> Patch | None:
-            if uid_of(live) != self.change.uid:
-                raise Stale(f"{step.ref.object} was deleted and made again")
-            if keys.RELEASED in annotations_of(live):
-                return None
-            emptied: list[Manifest] = []
-            if step.ref.kind == APP_CLUSTER_BINDING:
-                emptied = [
-                    {"op": "add", "path": "/spec/apiExports", "value": []},
-                    {"op": "add", "path": "/spec/konnector/deploy", "value": False},
-                ]
-            return [*emptied, *(released(live) or [])]
-
-        await self._at(step).change(step.ref, decide)
+        released = patches.retire(step.ref, uid=self.change.uid, now=self.options.now())
+        await self._at(step).change(step.ref, released)
 
     async def _delete_empty(self, step: Step) -> None:
         plane, app = self._at(step), self.clusters(self.change.cluster)
-        left = await space_empty.what_is_left(plane, app, self._placement.space)
+        left = await service_objects.what_is_left(plane, app, self._placement.space)
         if left:
             raise Unconfirmed(f"{step.ref.object} stays: {left}")
         await plane.delete(step.ref, uid=self.change.uid, propagation=Propagation.BACKGROUND)
@@ -309,40 +268,6 @@ class StepRunner:
     }
 
 
-async def own(app: Writes, name: str, binding: Manifest) -> None:
-    """Make a binding the owner of its service's CRD, where a konnector had installed that.
-
-    A konnector calls a CRD foreign whose owner is another binding, also one of that name that
-    was deleted (protocol-konnector.md C.3, H15). A CRD that no konnector made stays as it is.
-    """
-    owner: Manifest = {
-        "apiVersion": API_SERVICE_BINDING.api_version,
-        "kind": API_SERVICE_BINDING.kind,
-        "name": name,
-        "uid": uid_of(binding),
-        "controller": True,
-    }
-
-    def decide(live: Manifest) -> Patch | None:
-        owners = get_maps(live, "metadata", "ownerReferences")
-        others: list[JSON] = [one for one in owners if not _is_binding(one)]
-        if not _from_konnector(live) or owner in owners:
-            return None
-        path = "/metadata/ownerReferences"
-        return [{"op": "add", "path": path, "value": [*others, owner]}]
-
-    await app.change(Ref(app.cluster.name, CRD, "", name), decide)
-
-
-def _unheld(binding: Manifest) -> Patch | None:
-    """Let a binding go for which a konnector that is gone had asked to be waited for."""
-    held = finalizers_of(binding)
-    if not is_deleting(binding) or keys.DRAIN not in held:
-        return None
-    rest = [one for one in held if one != keys.DRAIN]
-    return [{"op": "replace", "path": "/metadata/finalizers", "value": rest}]
-
-
 def _held_by(finalizers: Sequence[str]) -> str:
     return f", held by {', '.join(finalizers)}" if finalizers else ""
 
@@ -363,19 +288,3 @@ def _was_connected(export: Manifest | None) -> bool:
 def _connected(export: Manifest | None) -> conditions.Condition | None:
     found = conditions.parse(get_list(export, "status", "conditions"))
     return conditions.find(found, "Connected")
-
-
-def _resource(listed: Manifest) -> str:
-    group, resource = get_text(listed, "group").strip(), get_text(listed, "resource").strip()
-    return names.resource_name(resource, group)
-
-
-def _is_binding(owner: Manifest) -> bool:
-    group = get_text(owner, "apiVersion").partition("/")[0]
-    return (
-        group == API_SERVICE_BINDING.group and get_text(owner, "kind") == API_SERVICE_BINDING.kind
-    )
-
-
-def _from_konnector(crd: Manifest) -> bool:
-    return not field_set.managers_of(crd).isdisjoint(INSTALLERS)

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -21,6 +21,20 @@ async def ended(task: asyncio.Future[Any]) -> None:
             cancelled = error
     if cancelled is not None:
         raise cancelled
+
+
+async def gather_or_cancel(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Do all of it at once; return the results in order.
+
+    The first failure ends the rest, and is raised once the rest has ended: nothing writes any
+    more when the lock is given back.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:

@@ -150,10 +150,12 @@ def _space(app_cluster_binding: Manifest) -> str:
 
 def resources_of(app_cluster_binding: Manifest) -> frozenset[Resource]:
     """Return what an AppClusterBinding lists."""
-    return frozenset(
-        Resource(get_text(one, "group").strip(), get_text(one, "resource").strip())
-        for one in get_maps(app_cluster_binding, "spec", "apiExports")
-    )
+    return frozenset(map(resource_of, get_maps(app_cluster_binding, "spec", "apiExports")))
+
+
+def resource_of(entry: Manifest) -> Resource:
+    """Return what one entry of the list means."""
+    return Resource(get_text(entry, "group").strip(), get_text(entry, "resource").strip())
 
 
 def policies_of(app_cluster_binding: Manifest) -> Mapping[str, DeletionPolicy]:

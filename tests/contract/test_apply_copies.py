@@ -5,7 +5,7 @@ import pytest
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.apply import WriteFence, copied_secrets
-from reconciler.apply.writes import Writes
+from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, name_of
@@ -66,9 +66,11 @@ async def test_only_copies_that_no_live_binding_claims_go(
     placement = Placement(
         space=space, kubeconfig_namespace="", kubeconfig_name="", consumer_secret="", identity=""
     )
-    gate = WriteFence()
+    fence = WriteFence()
     told = await copied_secrets.delete(
-        Writes(app_cluster.cluster, gate), Writes(control_plane.cluster, gate), placement
+        ClusterWriter(app_cluster.cluster, fence),
+        ClusterWriter(control_plane.cluster, fence),
+        placement,
     )
     rest = await app_cluster.cluster.list(SECRET, namespace=app_namespace)
     assert (told, sorted(map(name_of, rest.items))) == ("", ["claimed", "of-the-app"])

@@ -331,18 +331,18 @@ class Theft:
     """Another run takes the lock, and this one gets time to notice."""
 
     scene: Scene
-    gate: WriteFence
+    fence: WriteFence
 
     async def perform(self, _call):
         await hold(self.scene, renewed=timedelta(0))
-        await eventually(lambda: self.gate.closed)
+        await eventually(lambda: self.fence.closed)
 
 
 async def test_a_run_that_lost_the_lock_starts_no_further_write(scene, runs):
-    gate, faults = WriteFence(), Faults()
-    faults.add(Deeds().nth(3), Theft(scene, gate))
+    fence, faults = WriteFence(), Faults()
+    faults.add(Deeds().nth(3), Theft(scene, fence))
     async with scene.peers():
-        report = await runs.run(faults, gate=gate)
+        report = await runs.run(faults, fence=fence)
     assert report.lock_lost
     assert "another run took the lock over" in report.ended
     done = [one for one in report.outcomes if one.status is Status.DONE]

@@ -13,8 +13,8 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.apply import credential_note
-from reconciler.apply.writes import Writes
+from reconciler.apply import kubeconfig_secrets
+from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.blueprints import space as spaces
 from reconciler.controller.fence import WriteFence
 from reconciler.core import keys, names
@@ -183,7 +183,7 @@ async def apply_creates(scene: Scene) -> None:
             manifest = put(manifest, content, "data", "kubeconfig")
         await make(live, manifest, kind, keys.MANAGER_CLI)
     carrier = Ref(scene.plane.name, CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
-    await credential_note.note(Writes(scene.plane.cluster, WriteFence()), carrier)
+    await kubeconfig_secrets.note(ClusterWriter(scene.plane.cluster, WriteFence()), carrier)
 
 
 async def kubeconfig_text(scene: Scene) -> str:

@@ -112,7 +112,7 @@ class Runs:
         self,
         faults: Faults | None = None,
         *,
-        gate: WriteFence | None = None,
+        fence: WriteFence | None = None,
         break_lock: bool = True,
         force: bool = False,
         wait: bool = False,
@@ -135,7 +135,7 @@ class Runs:
                 await _plan(fleet, clusters),
                 clusters,
                 options=options,
-                gate=gate or WriteFence(),
+                fence=fence or WriteFence(),
                 observer=Observer(outcome=self.heard.append, stage=self.heard.append),
             )
 

@@ -1,22 +1,29 @@
-"""Waits for what a backend makes: exports for requests, bindings for an AppClusterBinding.
-
-All units of a cluster wait for the same few lists, because a call for each would be too many.
-"""
+"""Waits for what others do: a backend that makes exports and bindings, units that become Ready."""
 
 import asyncio
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 from typing import Final
 
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.apply.step_runner import Unconfirmed
-from reconciler.apply.writes import Writes
+from reconciler.apply.cluster_writer import ClusterWriter
+from reconciler.apply.outcomes import NotReady
+from reconciler.controller.fence import WriteFence
 from reconciler.core import conditions
 from reconciler.core.manifest import Manifest, get_list, get_text, name_of
 from reconciler.core.refs import Kind
+from reconciler.fleet.values import UnitKey
+from reconciler.health import Location, health_of
+from reconciler.kube.cluster import Reader
 
 _FAILED: Final = "Failed"
 _PERIOD: Final = 0.25  # seconds from one list of a kind to the next
+
+
+class Unconfirmed(Exception):
+    """What a step waits for did not happen in time. All before it is done; the next run goes on."""
 
 
 class Refused(Exception):
@@ -24,9 +31,12 @@ class Refused(Exception):
 
 
 class BackendWait:
-    """What a backend has made so far in one binding space. `wait` is in seconds."""
+    """Waits for exports and bindings in one binding space. `wait` is in seconds.
 
-    def __init__(self, plane: Writes, space: str, *, wait: float) -> None:
+    All units of a cluster wait for the same few lists: a call for each would be too many.
+    """
+
+    def __init__(self, plane: ClusterWriter, space: str, *, wait: float) -> None:
         self._plane, self._space, self._wait = plane, space, wait
         self._listing: dict[Kind, asyncio.Task[dict[str, Manifest]]] = {}
         self._next: dict[Kind, float] = {}  # when a list may begin, in the loop's time
@@ -42,7 +52,7 @@ class BackendWait:
                 raise Refused(f"the request {name} has failed: {_told(request)}")
             return None
 
-        if await self._plane.gate.until(look, seconds=self._wait) is None:
+        if await self._plane.fence.until(look, seconds=self._wait) is None:
             request = (await self._listed(API_SERVICE_EXPORT_REQUEST)).get(name)
             raise Unconfirmed(
                 f"the backend has made no export {name} within {self._wait:.0f} s: "
@@ -55,7 +65,7 @@ class BackendWait:
         async def look() -> Manifest | None:
             return (await self._listed(API_SERVICE_BINDING)).get(name)
 
-        found = await self._plane.gate.until(look, seconds=self._wait)
+        found = await self._plane.fence.until(look, seconds=self._wait)
         if found is None:
             raise Unconfirmed(
                 f"the backend has made no APIServiceBinding {name} within {self._wait:.0f} s: "
@@ -77,6 +87,64 @@ class BackendWait:
         brief = kind == API_SERVICE_EXPORT
         found = await self._plane.cluster.list(kind, namespace=self._space, metadata_only=brief)
         return {name_of(one): one for one in found.items}
+
+
+class Readiness:
+    """Waits until units of one app cluster are Ready (mapping.md 11). `now` is the time in UTC.
+
+    The first look at the control plane is made through `shared_reader`, where there is one.
+    """
+
+    def __init__(
+        self,
+        *,
+        location: Location | None,
+        control_plane: ClusterWriter,
+        app: ClusterWriter,
+        fence: WriteFence,
+        now: Callable[[], datetime],
+        shared_reader: Reader | None = None,
+    ) -> None:
+        self.control_plane, self.fence = control_plane, fence
+        self._location, self._app, self._now = location, app, now
+        self._shared_reader = shared_reader
+        self._ready: set[UnitKey] = set()
+
+    async def wait(self, units: Collection[UnitKey], *, seconds: float) -> Sequence[NotReady]:
+        """Wait for all of the units; return those that were not Ready in time, and why.
+
+        Raises Stopped.
+        """
+        late: Sequence[NotReady] = ()
+
+        async def look() -> bool | None:
+            nonlocal late
+            late = await self._not_ready(units)
+            return None if late else True
+
+        await self.fence.until(look, seconds=seconds)
+        return late
+
+    async def _not_ready(self, units: Collection[UnitKey]) -> Sequence[NotReady]:
+        if self._location is None:
+            return [NotReady(str(one), "its cluster leaves the fleet") for one in units]
+        open_ = [one for one in units if one not in self._ready]
+        if not open_:
+            return ()
+        plane, self._shared_reader = self._shared_reader or self.control_plane.cluster, None
+        found = await health_of(
+            open_,
+            location=self._location,
+            control_plane=plane,
+            app=self._app.cluster,
+            now=self._now,
+        )
+        self._ready |= {unit for unit, health in found.items() if health.ready}
+        return [
+            NotReady(str(unit), f"{health.state.value}: {health.message}")
+            for unit, health in sorted(found.items())
+            if not health.ready
+        ]
 
 
 def _told(request: Manifest | None) -> str:

@@ -1,24 +1,23 @@
-"""Writes to one object that fit only the object as it was read (mapping.md 0, preconditions).
+"""Writes to single objects that fit them only as they were read (mapping.md 0, preconditions).
 
 Decides nothing about which object or what for; whoever calls says what must still be true.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias, TypeVar
 
+from reconciler.apply.patches import Patch, Stale
 from reconciler.controller.fence import WriteFence
 from reconciler.core import field_set, keys
 from reconciler.core.errors import AlreadyExists, Conflict, Missing, Replaced, Unreachable
 from reconciler.core.manifest import (
-    JSON,
     Manifest,
-    annotations_of,
     get,
     resource_version_of,
     uid_of,
 )
-from reconciler.core.patches import pointer
+from reconciler.core.patches import unchanged
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.requests import Preconditions, Propagation
@@ -28,18 +27,12 @@ T = TypeVar("T")
 _TRIES: Final = 5  # each with what was read anew (mapping.md 0)
 _PATIENCE: Final = (0.3, 1.0, 3.0)  # seconds before an unreachable cluster is tried again
 
-Patch = Sequence[Manifest]
 
+class ClusterWriter:
+    """Writes to one cluster while the fence is open. Raises Stopped besides what is told."""
 
-class Stale(Exception):
-    """The object is not what the plan saw. Nothing was written."""
-
-
-class Writes:
-    """One cluster, written to through the gate of this run. Raises Stopped besides what is told."""
-
-    def __init__(self, cluster: Cluster, gate: WriteFence) -> None:
-        self.cluster, self.gate = cluster, gate
+    def __init__(self, cluster: Cluster, fence: WriteFence) -> None:
+        self.cluster, self.fence = cluster, fence
 
     async def read(self, ref: Ref) -> Manifest | None:
         """Return an object as it is now."""
@@ -53,7 +46,7 @@ class Writes:
         ref = _ref(self.cluster.name, kind, manifest)
         for pause in (*_PATIENCE, None):
             try:
-                return await self.gate.write(
+                return await self.fence.write(
                     lambda: self.cluster.create(manifest, kind, manager=keys.MANAGER_CLI)
                 )
             except AlreadyExists:
@@ -63,7 +56,7 @@ class Writes:
                     return made if _made_by_us(made) else None
                 if pause is None:
                     raise
-            await self.gate.pause(pause)
+            await self.fence.pause(pause)
         raise AssertionError("the last try returns or raises")
 
     async def apply(self, body: Manifest, kind: Kind) -> Manifest:
@@ -134,37 +127,13 @@ class Writes:
         """Make a write that fits only one state of the object, so it may be sent twice."""
         for pause in _PATIENCE:
             try:
-                return await self.gate.write(call)
+                return await self.fence.write(call)
             except Unreachable:
-                await self.gate.pause(pause)
-        return await self.gate.write(call)
+                await self.fence.pause(pause)
+        return await self.fence.write(call)
 
 
-def unchanged(live: Manifest) -> dict[str, JSON]:
-    """Return the test that an object is still as it was read."""
-    return {
-        "op": "test",
-        "path": "/metadata/resourceVersion",
-        "value": resource_version_of(live),
-    }
-
-
-def annotate(key: str, value: str) -> Callable[[Manifest], Patch | None]:
-    """Return what sets one annotation, or takes it away for ""; nothing where it is so."""
-
-    def decide(live: Manifest) -> Patch | None:
-        held = annotations_of(live)
-        if held.get(key, "") == value:
-            return None
-        path = pointer("metadata", "annotations", key)
-        if not value:
-            return [{"op": "remove", "path": path}]
-        if not held:
-            whole = pointer("metadata", "annotations")
-            return [{"op": "add", "path": whole, "value": {key: value}}]
-        return [{"op": "add", "path": path, "value": value}]
-
-    return decide
+Clusters: TypeAlias = Callable[[str], ClusterWriter]  # by `Ref.cluster`
 
 
 def _made_by_us(live: Manifest) -> bool:

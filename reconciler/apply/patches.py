@@ -1,0 +1,174 @@
+"""What the steps of a line patch of an object, by what is read of it. Pure.
+
+Each returns operations of RFC 6902, or None where nothing is to be done.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import field_set, keys
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    finalizers_of,
+    get_maps,
+    get_text,
+    is_deleting,
+    name_of,
+    uid_of,
+)
+from reconciler.core.patches import pointer
+from reconciler.core.refs import Ref
+from reconciler.core.times import format_time
+from reconciler.fleet.values import DeletionPolicy, unit_policies_text
+from reconciler.observe.objects import INSTALLERS
+from reconciler.planning import release_progress
+from reconciler.planning.app_cluster_bindings import policies_of, resource_of
+
+Patch: TypeAlias = Sequence[Manifest]
+Decide: TypeAlias = Callable[[Manifest], Patch | None]
+
+
+class Stale(Exception):
+    """The object is not what the plan saw. Nothing was written."""
+
+
+def annotate(key: str, value: str) -> Decide:
+    """Return what sets one annotation, or takes it away for ""; nothing where it is so."""
+
+    def decide(live: Manifest) -> Patch | None:
+        held = annotations_of(live)
+        if held.get(key, "") == value:
+            return None
+        path = pointer("metadata", "annotations", key)
+        if not value:
+            return [{"op": "remove", "path": path}]
+        if not held:
+            whole = pointer("metadata", "annotations")
+            return [{"op": "add", "path": whole, "value": {key: value}}]
+        return [{"op": "add", "path": path, "value": value}]
+
+    return decide
+
+
+def remember(unit: str, policies: Mapping[str, DeletionPolicy]) -> Decide:
+    """Note how a unit is being let go, or that it is no longer, for no policy."""
+
+    def decide(live: Manifest) -> Patch | None:
+        known = dict(release_progress.remembered(live))
+        known.pop(unit, None)
+        return annotate(keys.LEAVING, unit_policies_text({**known, **policies}))(live)
+
+    return decide
+
+
+def unlist(ref: Ref, unit: str, *, uid: str) -> Decide:
+    """Take a unit out of an AppClusterBinding. Raises Stale for another uid."""
+
+    def decide(live: Manifest) -> Patch | None:
+        _check(ref, live, uid)
+        listed = get_maps(live, "spec", "apiExports")
+        kept: list[JSON] = [one for one in listed if resource_of(one).name != unit]
+        if len(kept) == len(listed):
+            return None
+        policies = dict(policies_of(live))
+        policies.pop(unit, None)
+        forgotten = annotate(keys.UNIT_POLICIES, unit_policies_text(policies))(live) or []
+        return [{"op": "replace", "path": "/spec/apiExports", "value": kept}, *forgotten]
+
+    return decide
+
+
+def retire(ref: Ref, *, uid: str, now: datetime) -> Decide:
+    """Mark what a cluster stood on as released, once. Raises Stale for another uid."""
+
+    def decide(live: Manifest) -> Patch | None:
+        _check(ref, live, uid)
+        if keys.RELEASED in annotations_of(live):
+            return None
+        emptied: list[Manifest] = []
+        if ref.kind == APP_CLUSTER_BINDING:
+            emptied = [
+                {"op": "add", "path": "/spec/apiExports", "value": []},
+                {"op": "add", "path": "/spec/konnector/deploy", "value": False},
+            ]
+        return [*emptied, *(annotate(keys.RELEASED, format_time(now))(live) or [])]
+
+    return decide
+
+
+def own(binding: Manifest) -> Decide:
+    """Make a binding the owner of its service's CRD, where a konnector had installed that.
+
+    A konnector calls a CRD foreign whose owner is another binding, also one of that name that
+    was deleted (protocol-konnector.md C.3, H15). A CRD that no konnector made stays as it is.
+    """
+    owner: Manifest = {
+        "apiVersion": API_SERVICE_BINDING.api_version,
+        "kind": API_SERVICE_BINDING.kind,
+        "name": name_of(binding),
+        "uid": uid_of(binding),
+        "controller": True,
+    }
+
+    def decide(live: Manifest) -> Patch | None:
+        owners = get_maps(live, "metadata", "ownerReferences")
+        others: list[JSON] = [one for one in owners if not _is_binding(one)]
+        if not _from_konnector(live) or owner in owners:
+            return None
+        path = "/metadata/ownerReferences"
+        return [{"op": "add", "path": path, "value": [*others, owner]}]
+
+    return decide
+
+
+def undrained(binding: Manifest) -> Patch | None:
+    """Let a binding go for which a konnector that is gone had asked to be waited for."""
+    return without_finalizer(keys.DRAIN)(binding) if is_deleting(binding) else None
+
+
+def without_finalizer(finalizer: str) -> Decide:
+    """Take a finalizer off."""
+
+    def decide(live: Manifest) -> Patch | None:
+        found = finalizers_of(live)
+        kept = [one for one in found if one != finalizer]
+        if len(kept) == len(found):
+            return None
+        return [{"op": "replace", "path": "/metadata/finalizers", "value": kept}]
+
+    return decide
+
+
+def unbind(now: datetime) -> Decide:
+    """Mark a copy as released in place of bound."""
+
+    def decide(live: Manifest) -> Patch | None:
+        annotations = annotations_of(live)
+        if keys.BOUND not in annotations:
+            return None
+        kept: dict[str, JSON] = {k: v for k, v in annotations.items() if k != keys.BOUND}
+        kept[keys.RELEASED] = format_time(now)
+        return [{"op": "replace", "path": "/metadata/annotations", "value": kept}]
+
+    return decide
+
+
+def _check(ref: Ref, live: Manifest, uid: str) -> None:
+    if uid_of(live) != uid:
+        raise Stale(f"{ref.object} was deleted and made again")
+
+
+def _is_binding(owner: Manifest) -> bool:
+    group = get_text(owner, "apiVersion").partition("/")[0]
+    return (
+        group == API_SERVICE_BINDING.group and get_text(owner, "kind") == API_SERVICE_BINDING.kind
+    )
+
+
+def _from_konnector(crd: Manifest) -> bool:
+    return not field_set.managers_of(crd).isdisjoint(INSTALLERS)
