@@ -1,18 +1,22 @@
 """Small fleets and what is live of them, for tests of what a plan must not do."""
 
+from typing import Any
+
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.kubeconfig_facts import KubeconfigFacts, as_value, ca_digest, token_digest
 from reconciler.core.manifest import JSON, Manifest, drop, get_text, name_of, put
 from reconciler.core.refs import Kind
 from reconciler.fleet.values import Fleet
-from reconciler.planning.changes import Action, Plan
+from reconciler.planning.changes import Action, Change, Plan
 from reconciler.planning.guards import PRUNING
 from tests.support.worlds import ADDRESS, POSTGRES, World, fleet_of, offering
 
 SEARCH = "searches.anynines.com"
 V1 = "apiVersion: fleet.klutchctl.dev/v1alpha1\n"
 GONE = "2026-11-21T00:00:00Z"
+PLANE = "control-plane/eu"
+DIRECT, ACB = MODES = ("Direct", "AppClusterBinding")
 WRITING = {Action.CREATE, Action.UPDATE, Action.ADOPT, *PRUNING}
 HELD = {Action.BLOCKED, Action.UNKNOWN, Action.NOOP}
 
@@ -23,7 +27,7 @@ def fleet_head(prune: str = "allowEmpty: true", name: str = "acme") -> str:
     return f"{V1}kind: Fleet\nmetadata: {{name: {name}}}\nspec: {spec}\n"
 
 
-def plane(name: str = "eu", mode: str = "Direct") -> str:
+def plane(name: str = "eu", mode: str = DIRECT) -> str:
     spec = f"{{access: {{kubeconfigContext: {name}}}, mode: {mode}}}"
     return f"---\n{V1}kind: ControlPlane\nmetadata: {{name: {name}}}\nspec: {spec}\n"
 
@@ -33,10 +37,12 @@ def cluster(name: str = "shop", at: str = "eu", more: str = "") -> str:
     return f"---\n{V1}kind: Cluster\nmetadata: {{name: {name}}}\nspec: {{{access}}}\n"
 
 
-def binding(plural: str = "postgresqlinstances", clusters: str = "shop", more: str = "") -> str:
+def binding(
+    plural: str = "postgresqlinstances", clusters: str = "shop", more: str = "", name: str = ""
+) -> str:
     spec = f"resources: [{{group: anynines.com, resource: {plural}}}]"
     spec += f", clusters: {{names: [{clusters}]}}{more}"
-    return f"---\n{V1}kind: Binding\nmetadata: {{name: {plural}}}\nspec: {{{spec}}}\n"
+    return f"---\n{V1}kind: Binding\nmetadata: {{name: {name or plural}}}\nspec: {{{spec}}}\n"
 
 
 def fleet(*documents: str, **head: str) -> Fleet:
@@ -44,11 +50,16 @@ def fleet(*documents: str, **head: str) -> Fleet:
     return fleet_of(fleet=fleet_head(**head) + "".join(documents))
 
 
-def applied(*bindings: str, mode: str = "Direct") -> World:
-    """Return a world in which a fleet with one cluster was applied."""
-    here = World(control_plane=offering(POSTGRES, SEARCH), clusters={"shop": []})
+def shop(*bindings: str, mode: str = DIRECT, more: str = "", **head: str) -> Fleet:
+    """Return a fleet of one cluster, with one Binding where none is given."""
     made = bindings or (binding(),)
-    here.apply(here.plan(fleet(plane(mode=mode), cluster(), *made)))
+    return fleet(plane(mode=mode), cluster(more=more), *made, **head)
+
+
+def applied(*bindings: str, mode: str = DIRECT, claims: list[Any] | None = None) -> World:
+    """Return a world in which a fleet of one cluster was applied, and these claims are offered."""
+    here = World(control_plane=offering(POSTGRES, SEARCH, claims=claims), clusters={"shop": []})
+    here.apply(here.plan(shop(*bindings, mode=mode)))
     return here
 
 
@@ -68,8 +79,13 @@ def space_of(here: World) -> str:
     return found
 
 
-def actions(plan: Plan) -> set[Action]:
-    return {one.action for one in plan.changes}
+def actions(plan: Plan, cluster: str = "") -> set[Action]:
+    """Return what is done, or is done in one cluster."""
+    return {one.action for one in plan.changes if cluster in ("", one.cluster)}
+
+
+def acting(plan: Plan) -> list[Change]:
+    return [one for one in plan.changes if one.acts]
 
 
 def guards(plan: Plan) -> list[str]:

@@ -11,7 +11,18 @@ from reconciler.core.refs import CRD
 from reconciler.observe.objects import observed
 from reconciler.planning import planner
 from reconciler.planning.changes import Action, Verb
-from tests.support.scenes import applied, binding, change, cluster, fleet, plane
+from tests.support.scenes import (
+    ACB,
+    MODES,
+    PLANE,
+    acting,
+    applied,
+    binding,
+    change,
+    fleet,
+    plane,
+    shop,
+)
 from tests.support.worlds import POSTGRES, crd
 
 ELSEWHERE = {"kind": API_SERVICE_BINDING.kind, "name": POSTGRES, "uid": "of-one-that-is-gone"}
@@ -21,7 +32,7 @@ PARAMETERS = ", parameters: {size: large}"
 
 def bound(mode="Direct"):
     here = applied(mode=mode)
-    place = "shop" if mode == "Direct" else "control-plane/eu"
+    place = "shop" if mode == "Direct" else PLANE
     live = next(one for one in here.objects(place) if one["kind"] == API_SERVICE_BINDING.kind)
     return here, live
 
@@ -35,20 +46,20 @@ def install(here, *owners, manager="konnector"):
 
 
 def request_says(here, parameters):
-    place, kind = "control-plane/eu", API_SERVICE_EXPORT_REQUEST
+    place, kind = PLANE, API_SERVICE_EXPORT_REQUEST
     change(here, place, kind, POSTGRES, parameters, "spec", "parameters")
 
 
 def planned(here, mode="Direct", more=""):
-    plan = here.plan(fleet(plane(mode=mode), cluster(), binding(more=more)))
-    return [one for one in plan.changes if one.acts]
+    plan = here.plan(shop(binding(more=more), mode=mode))
+    return acting(plan)
 
 
 def owner(live):
     return {"kind": API_SERVICE_BINDING.kind, "name": POSTGRES, "uid": uid_of(live)}
 
 
-@pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("owners", [[], [ELSEWHERE], [OTHER_KIND]], ids=["no", "old", "other"])
 def test_a_crd_whose_binding_was_made_again_gets_it_as_its_owner(mode, owners):
     here, _ = bound(mode)
@@ -59,7 +70,7 @@ def test_a_crd_whose_binding_was_made_again_gets_it_as_its_owner(mode, owners):
     assert (line.uid, line.before != "") == ("crd-uid", True)
 
 
-@pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_crd_of_the_live_binding_is_in_sync(mode):
     here, live = bound(mode)
     install(here, OTHER_KIND, owner(live))
@@ -81,13 +92,13 @@ def test_a_crd_of_another_live_binding_is_left_alone():
 
 
 def test_a_crd_gets_no_owner_where_the_garbage_collector_would_not_find_it():
-    here, _ = bound("AppClusterBinding")
+    here, _ = bound(ACB)
     install(here, ELSEWHERE)
-    wanted = fleet(plane(mode="AppClusterBinding"), cluster(), binding())
+    wanted = shop(mode=ACB)
     live = here.live(wanted)
-    shop = replace(live.clusters["shop"], bindings_cluster_scoped=True)
-    plan = planner.plan(wanted, replace(live, clusters={"shop": shop}))
-    assert not [one for one in plan.changes if one.acts]
+    app = replace(live.clusters["shop"], bindings_cluster_scoped=True)
+    plan = planner.plan(wanted, replace(live, clusters={"shop": app}))
+    assert not acting(plan)
 
 
 def test_a_binding_that_is_adopted_leaves_its_crd_as_it_is():
@@ -116,11 +127,11 @@ def test_parameters_that_were_asked_for_and_are_not_wanted_any_more_are_asked_fo
 def test_a_request_of_others_does_not_tell_what_was_asked_for():
     here, _ = bound()
     request_says(here, {"size": "large"})
-    change(here, "control-plane/eu", API_SERVICE_EXPORT_REQUEST, POSTGRES, {}, "metadata", "labels")
+    change(here, PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES, {}, "metadata", "labels")
     assert Action.REPLACE not in {one.action for one in planned(here)}
 
 
-@pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_cluster_that_is_to_be_deleted_is_not_marked_as_released_before(mode):
     """What is marked is not looked at again: who dies after the mark would leave it for ever."""
     here, _ = bound(mode)

@@ -8,17 +8,12 @@ from reconciler.core.kubeconfig_facts import KubeconfigFacts, note_of, noted, to
 from reconciler.core.manifest import drop
 from reconciler.planning.changes import Action
 from reconciler.reports import drift
-from tests.support.worlds import POSTGRES, World, fleet_of, offering
-from tests.unit.planning.test_proofs import BINDING, CLUSTER, FLEET, MODES, files
+from tests.support import scenes
+from tests.support.scenes import MODES, acting, applied, plane, shop
+from tests.support.worlds import POSTGRES, World, offering
 
 LOOKED_AT = "its credentials are looked at by apply"
 FACTS = KubeconfigFacts("https://a:1", "ca", "", "space", token_digest("a token"))
-
-
-def applied(mode):
-    here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
-    here.apply(here.plan(files(mode, shop="")))
-    return here
 
 
 def both(here, fleet):
@@ -42,10 +37,6 @@ def adopted_nowhere(here):
             objects[index] = drop(bare, "metadata", "annotations")
 
 
-def acting(plan):
-    return [one for one in plan.changes if one.acts]
-
-
 def done(approved, fresh):
     found = approval.match(approved, fresh)
     return [one.status.value for one in found.refused], found.lines
@@ -64,15 +55,15 @@ def test_a_note_tells_where_a_kubeconfig_leads_and_no_token_that_another_object_
 
 @pytest.mark.parametrize("mode", MODES)
 def test_both_find_nothing_to_do_where_all_is_noted(mode):
-    blind, seeing = both(applied(mode), files(mode, shop=""))
+    blind, seeing = both(applied(mode=mode), shop(mode=mode))
     assert acting(blind) == acting(seeing) == []
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_not_noted_is_left_to_apply_which_notes_it(mode):
-    here = applied(mode)
+    here = applied(mode=mode)
     unnoted(here)
-    blind, seeing = both(here, files(mode, shop=""))
+    blind, seeing = both(here, shop(mode=mode))
     assert [one.undecided for one in acting(blind)] == [True]
     assert all(LOOKED_AT in one.reason for one in blind.changes if one.unit)
     assert [one.only_notes for one in acting(seeing)] == [True]
@@ -87,7 +78,7 @@ def test_what_is_not_noted_is_left_to_apply_which_notes_it(mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_a_plan_of_a_new_cluster_is_the_same_to_both(mode):
     here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
-    blind, seeing = both(here, files(mode, shop=""))
+    blind, seeing = both(here, shop(mode=mode))
     assert blind.changes == seeing.changes
     refused, lines = done(blind, seeing)
     assert refused == []
@@ -95,9 +86,9 @@ def test_a_plan_of_a_new_cluster_is_the_same_to_both(mode):
 
 
 def test_a_take_over_is_decided_by_apply():
-    here = applied("Direct")
+    here = applied()
     adopted_nowhere(here)
-    blind, seeing = both(here, files("Direct", shop=""))
+    blind, seeing = both(here, shop())
     assert {one.action for one in blind.changes} == {Action.ADOPT}
     assert {one.reason for one in blind.changes} == {LOOKED_AT}
     refused, lines = done(blind, seeing)
@@ -106,24 +97,26 @@ def test_a_take_over_is_decided_by_apply():
 
 
 def test_what_apply_finds_in_a_take_over_beside_marks_is_stale():
-    here = applied("Direct")
+    here = applied()
     adopted_nowhere(here)
-    blind, _ = both(here, files("Direct", shop=""))
+    blind, _ = both(here, shop())
     here.control_plane[:] = [
         one for one in here.control_plane if one["kind"] not in ("Secret", "ClusterBinding")
     ]
     here.clusters["shop"] = []
-    refused, lines = done(blind, here.plan(files("Direct", shop="")))
+    refused, lines = done(blind, here.plan(shop()))
     assert "stale" in refused
     assert lines == {}
 
 
 def test_a_cluster_that_is_bound_and_reports_the_uid_of_a_former_one_is_blocked_by_apply():
-    here = applied("Direct")
+    here = applied()
     mine = here.clusters.pop("shop")
     here.clusters["store"] = [one for one in mine if one["kind"] != "Secret"]
     here.uids["store"] = "uid-shop"
-    blind, seeing = both(here, files("Direct", bound="store", store=""))
+    blind, seeing = both(
+        here, scenes.fleet(plane(), scenes.cluster("store"), scenes.binding(clusters="store"))
+    )
     assert all(one.undecided for one in blind.changes)
     assert {one.action for one in seeing.changes} == {Action.BLOCKED}
     refused, lines = done(blind, seeing)
@@ -133,12 +126,12 @@ def test_a_cluster_that_is_bound_and_reports_the_uid_of_a_former_one_is_blocked_
 
 @pytest.mark.parametrize("mode", MODES)
 def test_another_endpoint_in_the_files_is_planned_without_a_secret(mode):
-    here = applied(mode)
+    here = applied(mode=mode)
     said = "endpoint: https://elsewhere:6443"
-    fleet = files(mode, shop=said)
+    fleet = shop(mode=mode, more=f", {said}")
     if mode == "Direct":
-        head = FLEET.replace("mode: %s", f"mode: Direct, {said}")
-        fleet = fleet_of(fleet=head + CLUSTER % {"name": "shop", "more": ""} + BINDING % "shop")
+        elsewhere = plane(mode=f"{mode}, {said}")
+        fleet = scenes.fleet(elsewhere, scenes.cluster(), scenes.binding())
     blind, seeing = both(here, fleet)
     (line,) = acting(blind)
     assert (line.action, line.ref.kind.kind) == (Action.UPDATE, "Secret")

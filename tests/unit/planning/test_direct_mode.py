@@ -5,56 +5,29 @@ import pytest
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core.manifest import put
 from reconciler.planning.changes import Action
+from tests.support.scenes import (
+    PLANE,
+    applied,
+    binding,
+    change,
+    cluster,
+    fleet,
+    fleet_head,
+    guards,
+    plane,
+    shop,
+)
 from tests.support.worlds import POSTGRES, World, fleet_of, offering
 
-HEAD = """
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Fleet
-metadata: {name: acme}
-spec:
-  prune: {maxDeletePercent: 100}
----
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: ControlPlane
-metadata: {name: eu}
-spec:
-  access: {kubeconfigContext: cp-eu}
-  mode: Direct
----
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Cluster
-metadata: {name: shop, labels: {env: prod}}
-spec:
-  access: {kubeconfigContext: shop}
-  controlPlane: eu
-"""
-BINDING = """
----
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Binding
-metadata: {name: orders-db}
-spec:
-  resources: [{group: anynines.com, resource: postgresqlinstances}]
-  clusters: {names: [shop]}
-"""
+DB = "postgresqlinstances"
+REQUEST = API_SERVICE_EXPORT_REQUEST
 SECRETS = {"group": "", "resource": "secrets", "version": "v1"}
-CLAIMS = """
-  claims:
-    - {group: "", resource: secrets, version: v1, owner: Provider, names: [%s], state: Accepted}
-"""
 
 
-def world(claims=None):
-    return World(control_plane=offering(POSTGRES, claims=claims), clusters={"shop": []})
-
-
-def bound(binding=BINDING, claims=None):
-    """Return a world in which a fleet was applied, and that fleet."""
-    here, fleet = world(claims), fleet_of(fleet=HEAD + binding)
-    here.apply(here.plan(fleet))
-    return here, fleet
+def claiming(names):
+    claim = f"resource: secrets, version: v1, owner: Provider, names: [{names}], state: Accepted"
+    return binding(more=f', claims: [{{group: "", {claim}}}]')
 
 
 def lines(plan, *, noops=False):
@@ -65,8 +38,29 @@ def lines(plan, *, noops=False):
     ]
 
 
+def without(*kinds):
+    """Return what takes objects of the unit off the control plane."""
+
+    def edit(here):
+        for kind in kinds:
+            here.remove(PLANE, kind, POSTGRES)
+
+    return edit
+
+
+def without_export(status, key):
+    """Return what leaves a request without its export, with a status."""
+
+    def edit(here):
+        here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+        change(here, PLANE, REQUEST, POSTGRES, status, "status", key)
+
+    return edit
+
+
 def test_a_first_plan_creates_everything_in_the_order_of_application():
-    plan = world().plan(fleet_of(fleet=HEAD + BINDING))
+    here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
+    plan = here.plan(shop())
     assert lines(plan, noops=True) == [
         ("create", "cluster", "Namespace"),
         ("create", "space", "Namespace"),
@@ -76,43 +70,49 @@ def test_a_first_plan_creates_everything_in_the_order_of_application():
         ("create", "space", "Secret"),
         ("create", "cluster", "Secret"),
         ("create", "cluster", "CustomResourceDefinition"),
-        ("create", "orders-db", "APIServiceExportRequest"),
-        ("create", "orders-db", "APIServiceBinding"),
+        ("create", DB, "APIServiceExportRequest"),
+        ("create", DB, "APIServiceBinding"),
     ]
     assert not plan.held
 
 
-def test_what_was_applied_is_in_sync():
-    here, fleet = bound()
-    assert lines(here.plan(fleet)) == []
+LIVE = {
+    "what was applied": (without(), []),
+    "a request that the backend deleted, while its export is there": (without(REQUEST), []),
+    "neither request nor export": (
+        without(REQUEST, API_SERVICE_EXPORT),
+        [("create", DB, "APIServiceExportRequest")],
+    ),
+    "a request that succeeded without an export": (
+        without_export("Succeeded", "phase"),
+        [("replace", DB, "APIServiceExportRequest")],
+    ),
+    "a request that failed": (
+        without_export("Failed", "phase"),
+        [("replace", DB, "APIServiceExportRequest")],
+    ),
+    "an app cluster that was not read": (
+        lambda here: here.unseen.add("shop"),
+        [("unknown", DB, POSTGRES)],
+    ),
+    "a control plane that was not read": (
+        lambda here: here.unseen.add("eu"),
+        [("unknown", DB, POSTGRES)],
+    ),
+}
 
 
-def test_a_request_that_the_backend_deleted_is_in_sync_while_its_export_is_there():
-    here, fleet = bound()
-    here.remove("control-plane/eu", API_SERVICE_EXPORT_REQUEST, POSTGRES)
-    assert lines(here.plan(fleet)) == []
-
-
-def test_without_request_and_export_the_request_is_made_again():
-    here, fleet = bound()
-    here.remove("control-plane/eu", API_SERVICE_EXPORT_REQUEST, POSTGRES)
-    here.remove("control-plane/eu", API_SERVICE_EXPORT, POSTGRES)
-    assert lines(here.plan(fleet)) == [("create", "orders-db", "APIServiceExportRequest")]
-
-
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_request_that_ended_without_an_export_is_replaced(phase):
-    here, fleet = bound()
-    here.remove("control-plane/eu", API_SERVICE_EXPORT, POSTGRES)
-    request = here.remove("control-plane/eu", API_SERVICE_EXPORT_REQUEST, POSTGRES)
-    here.control_plane.append(put(request, phase, "status", "phase"))
-    assert lines(here.plan(fleet)) == [("replace", "orders-db", "APIServiceExportRequest")]
+@pytest.mark.parametrize(("edit", "expected"), LIVE.values(), ids=LIVE.keys())
+def test_what_is_live_is_compared(edit, expected):
+    here = applied()
+    edit(here)
+    plan = here.plan(shop())
+    assert lines(plan) == expected
+    assert {one.name for one in plan.unseen} >= here.unseen - {"eu"}
 
 
 def test_a_pending_request_is_waited_for_with_what_the_backend_says():
-    here, fleet = bound()
-    here.remove("control-plane/eu", API_SERVICE_EXPORT, POSTGRES)
-    request = here.remove("control-plane/eu", API_SERVICE_EXPORT_REQUEST, POSTGRES)
+    here = applied()
     condition = {
         "type": "ExportsReady",
         "status": "False",
@@ -120,86 +120,78 @@ def test_a_pending_request_is_waited_for_with_what_the_backend_says():
         "message": "no such CRD",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    here.control_plane.append(put(request, [condition], "status", "conditions"))
-    plan = here.plan(fleet)
+    without_export([condition], "conditions")(here)
+    plan = here.plan(shop())
     assert lines(plan) == []
-    (waiting,) = [one for one in plan.changes if one.ref.kind == API_SERVICE_EXPORT_REQUEST]
+    (waiting,) = [one for one in plan.changes if one.ref.kind == REQUEST]
     assert "CRDNotFound: no such CRD" in waiting.reason
 
 
-def test_a_resource_that_is_not_offered_blocks_its_unit_and_names_what_is():
-    here = World(control_plane=offering("searches.anynines.com"), clusters={"shop": []})
-    plan = here.plan(fleet_of(fleet=HEAD + BINDING))
+OFFERED = SECRETS | {"selector": {"names": ["creds"]}}
+BLOCKED = {
+    "a resource that is not offered, and what is": (
+        offering("searches.anynines.com"),
+        binding(),
+        "it offers searches.anynines.com",
+    ),
+    "a template without a CRD": (
+        offering(POSTGRES)[1:],
+        binding(),
+        f"the control plane has a template for {POSTGRES} and no CRD of that name",
+    ),
+    "a claim that nothing offers": (
+        offering(POSTGRES),
+        claiming("creds"),
+        f"offered by no resource of binding {DB}",
+    ),
+    "a claim wider than offered": (
+        offering(POSTGRES, claims=[OFFERED]),
+        claiming('"*"'),
+        "reaches further",
+    ),
+}
+
+
+@pytest.mark.parametrize(("offers", "wanted", "why"), BLOCKED.values(), ids=BLOCKED.keys())
+def test_what_blocks_a_unit(offers, wanted, why):
+    plan = World(control_plane=offers, clusters={"shop": []}).plan(shop(wanted))
     (blocked,) = [one for one in plan.changes if one.action is Action.BLOCKED]
-    assert blocked.subject == "orders-db"
-    assert "it offers searches.anynines.com" in blocked.reason
-
-
-def test_a_template_without_a_crd_blocks_its_unit():
-    here = World(control_plane=offering(POSTGRES)[1:], clusters={"shop": []})
-    plan = here.plan(fleet_of(fleet=HEAD + BINDING))
-    assert [one.reason for one in plan.changes if one.action is Action.BLOCKED] == [
-        f"the control plane has a template for {POSTGRES} and no CRD of that name"
-    ]
+    assert blocked.subject == DB
+    assert why in blocked.reason
 
 
 def test_parameters_that_change_replace_the_request_only():
-    here, _ = bound()
-    fleet = fleet_of(fleet=HEAD + BINDING + "  parameters: {size: big}\n")
-    plan = here.plan(fleet)
+    plan = applied().plan(shop(binding(more=", parameters: {size: big}")))
     assert lines(plan) == [
-        ("replace", "orders-db", "APIServiceExportRequest"),
-        ("update", "orders-db", "APIServiceBinding"),
+        ("replace", DB, "APIServiceExportRequest"),
+        ("update", DB, "APIServiceBinding"),
     ]
     assert "may ignore parameters" in plan.changes[-2].reason
     assert "big" not in plan.changes[-2].reason, "values are shown as digests"
 
 
 def test_a_renamed_binding_is_a_change_of_labels_only():
-    here, _ = bound()
-    fleet = fleet_of(fleet=HEAD + BINDING.replace("orders-db", "orders"))
-    plan = here.plan(fleet)
+    plan = applied().plan(shop(binding(name="orders")))
     assert lines(plan) == [("update", "orders", "APIServiceBinding")]
     assert plan.changes[-1].reason == "labels only"
 
 
 def test_a_moved_file_changes_nothing():
-    here, _ = bound()
-    include = HEAD.replace("spec:\n  prune", "spec:\n  include: [elsewhere/*.yaml]\n  prune", 1)
-    fleet = fleet_of(fleet=include, elsewhere__b=BINDING)
-    assert lines(here.plan(fleet)) == []
+    include = fleet_head().replace("spec: {", "spec: {include: [elsewhere/*.yaml], ", 1)
+    moved = fleet_of(fleet=include + plane() + cluster(), elsewhere__b=binding())
+    assert lines(applied().plan(moved)) == []
 
 
-def test_a_drift_by_hand_is_repaired():
-    here, fleet = bound(BINDING + CLAIMS % "creds", [SECRETS])
-    binding = here.remove("shop", API_SERVICE_BINDING, POSTGRES)
-    here.clusters["shop"].append(put(binding, [], "spec", "permissionClaims"))
-    plan = here.plan(fleet)
-    assert lines(plan) == [("update", "orders-db", "APIServiceBinding")]
-
-
-def test_a_widened_claim_is_shown_as_such():
-    here, _ = bound(BINDING + CLAIMS % "creds", [SECRETS])
-    fleet = fleet_of(fleet=HEAD + BINDING + CLAIMS % '"*"')
-    plan = here.plan(fleet)
+def test_claims_are_repaired_and_shown_where_they_widen():
+    narrow = claiming("creds")
+    here = applied(narrow, claims=[SECRETS])
+    plan = here.plan(shop(claiming('"*"')))
     (widened,) = plan.widened
-    assert (widened.binding, widened.claim) == ("orders-db", "secrets")
+    assert (widened.binding, widened.claim) == (DB, "secrets")
     assert (widened.before, widened.after) == ("names [creds]", "all")
-    assert here.plan(fleet_of(fleet=HEAD + BINDING + CLAIMS % "creds")).widened == ()
-
-
-def test_a_claim_that_nothing_offers_blocks_the_binding():
-    here = world(claims=[])
-    plan = here.plan(fleet_of(fleet=HEAD + BINDING + CLAIMS % "creds"))
-    (blocked,) = [one for one in plan.changes if one.action is Action.BLOCKED]
-    assert "offered by no resource of binding orders-db" in blocked.reason
-
-
-def test_a_claim_wider_than_offered_blocks_the_unit():
-    offered = SECRETS | {"selector": {"names": ["creds"]}}
-    plan = world([offered]).plan(fleet_of(fleet=HEAD + BINDING + CLAIMS % '"*"'))
-    (blocked,) = [one for one in plan.changes if one.action is Action.BLOCKED]
-    assert "reaches further" in blocked.reason
+    assert here.plan(shop(narrow)).widened == ()
+    change(here, "shop", API_SERVICE_BINDING, POSTGRES, [], "spec", "permissionClaims")
+    assert lines(here.plan(shop(narrow))) == [("update", DB, "APIServiceBinding")]
 
 
 COUNTS = {0: "0 instances stay", 1: "1 instance stays", 2: "2 instances stay"}
@@ -207,22 +199,13 @@ COUNTS = {0: "0 instances stay", 1: "1 instance stays", 2: "2 instances stay"}
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_the_instances_that_stay_are_counted(count):
-    here, _ = bound()
+    here = applied()
     here.in_use["shop"] = {POSTGRES: count}
-    plan = here.plan(fleet_of(fleet=HEAD.replace("maxDel", "allowEmpty: true, maxDel")))
-    (change,) = [one for one in plan.changes if one.action is not Action.NOOP]
-    assert f"{COUNTS[count]}, sync stops" in change.reason
-
-
-def test_a_removed_binding_is_released_with_its_steps():
-    here, _ = bound()
-    here.in_use["shop"] = {POSTGRES: 3}
-    plan = here.plan(fleet_of(fleet=HEAD.replace("maxDel", "allowEmpty: true, maxDel")))
-    (change,) = [one for one in plan.changes if one.action is not Action.NOOP]
-    assert change.action is Action.RELEASE
-    assert change.subject == "orders-db"
-    assert "3 instances stay" in change.reason
-    assert [step.verb for step in change.steps] == [
+    plan = here.plan(fleet(plane(), cluster()))
+    (released,) = [one for one in plan.changes if one.action is not Action.NOOP]
+    assert (released.action, released.subject) == (Action.RELEASE, DB)
+    assert f"{COUNTS[count]}, sync stops" in released.reason
+    assert [step.verb for step in released.steps] == [
         "remember",
         "set-deletion-policy",
         "delete-orphaning",
@@ -237,66 +220,45 @@ def test_a_removed_binding_is_released_with_its_steps():
 
 
 def test_an_empty_desired_state_never_releases_anything():
-    here, _ = bound()
-    plan = here.plan(fleet_of(fleet=HEAD))
-    assert [held.guard for held in plan.held] == ["allow-empty"]
-
-
-def test_an_app_cluster_that_was_not_read_is_unknown_and_nothing_else():
-    here, fleet = bound()
-    here.unseen.add("shop")
-    plan = here.plan(fleet)
-    assert lines(plan) == [("unknown", "orders-db", POSTGRES)]
-    assert [one.name for one in plan.unseen] == ["shop"]
-
-
-def test_an_unseen_control_plane_makes_its_clusters_unknown():
-    here, fleet = bound()
-    here.unseen.add("eu")
-    assert lines(here.plan(fleet)) == [("unknown", "orders-db", POSTGRES)]
+    plan = applied().plan(fleet(plane(), cluster(), prune="allowEmpty: false"))
+    assert guards(plan) == ["allow-empty"]
 
 
 def test_a_suspended_cluster_is_left_alone():
-    here, _ = bound()
+    here = applied()
     here.remove("shop", API_SERVICE_BINDING, POSTGRES)
-    fleet = fleet_of(
-        fleet=HEAD.replace("controlPlane: eu", "controlPlane: eu\n  suspend: {reason: moving}")
-        + BINDING
-    )
-    plan = here.plan(fleet)
+    plan = here.plan(shop(more=", suspend: {reason: moving}"))
     assert lines(plan) == []
     assert [one.reason for one in plan.changes] == ["suspended: moving"]
 
 
 def test_a_swapped_kubeconfig_is_refused():
-    here, fleet = bound()
+    here = applied()
     here.uids["shop"] = "another"
-    plan = here.plan(fleet)
+    plan = here.plan(shop())
     assert {one.action for one in plan.changes} == {Action.BLOCKED}
-    assert [held.guard for held in plan.held] == ["identity"]
+    assert guards(plan) == ["identity"]
 
 
 def test_the_same_state_gives_the_same_plan():
-    here, fleet = bound()
+    here = applied()
     again = World(control_plane=here.control_plane[::-1], clusters=here.clusters)
-    assert again.plan(fleet) == here.plan(fleet)
+    assert again.plan(shop()) == here.plan(shop())
 
 
 def test_a_kubeconfig_that_only_we_can_use_is_warned_of_once():
-    plan = world().plan(fleet_of(fleet=HEAD + BINDING))
-    (warning,) = plan.warnings
+    here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
+    (warning,) = here.plan(shop()).warnings
     assert "https://127.0.0.1:6443" in warning
     assert "spec.endpoint" in warning
-    elsewhere = HEAD.replace("mode: Direct", "mode: Direct\n  endpoint: https://cp.example:6443")
-    assert world().plan(fleet_of(fleet=elsewhere + BINDING)).warnings == ()
-    here, fleet = bound()
-    assert here.plan(fleet).warnings == (), "what is made already is no news"
+    elsewhere = plane(mode="Direct, endpoint: 'https://cp.example:6443'")
+    assert here.plan(fleet(elsewhere, cluster(), binding())).warnings == ()
+    assert applied().plan(shop()).warnings == (), "what is made already is no news"
 
 
 def test_a_blocked_unit_is_held_when_its_binding_has_left_the_files():
-    here, _ = bound(BINDING + "  deletionPolicy: Block\n")
-    plan = here.plan(fleet_of(fleet=HEAD.replace("maxDel", "allowEmpty: true, maxDel")))
-    (change,) = [one for one in plan.changes if one.action is not Action.NOOP]
-    assert change.action is Action.BLOCKED
-    assert "deletionPolicy is Block" in change.reason
-    assert change.steps == ()
+    plan = applied(binding(more=", deletionPolicy: Block")).plan(fleet(plane(), cluster()))
+    (held,) = [one for one in plan.changes if one.action is not Action.NOOP]
+    assert held.action is Action.BLOCKED
+    assert "deletionPolicy is Block" in held.reason
+    assert held.steps == ()

@@ -8,6 +8,7 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core.manifest import get_text
 from reconciler.planning.changes import Action
 from tests.support.scenes import (
+    PLANE,
     actions,
     applied,
     binding,
@@ -17,6 +18,7 @@ from tests.support.scenes import (
     guards,
     of_unit,
     plane,
+    shop,
 )
 from tests.support.worlds import POSTGRES, World, crd, offering
 
@@ -27,18 +29,18 @@ from tests.support.worlds import POSTGRES, World, crd, offering
 def test_guards_hold_a_cluster_that_leaves_without_any_unit(guard):
     here = applied()
     here.remove("shop", API_SERVICE_BINDING, POSTGRES)
-    here.remove("control-plane/eu", API_SERVICE_EXPORT_REQUEST, POSTGRES)
-    here.remove("control-plane/eu", API_SERVICE_EXPORT, POSTGRES)
+    here.remove(PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES)
+    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
     prune = "mode: report, allowEmpty: true" if guard == "report" else "allowEmpty: false"
     assert guards(here.plan(fleet(plane(), prune=prune))) == [guard]
 
 
 def test_report_does_not_hold_what_did_not_leave():
     here = applied()
-    here.remove("control-plane/eu", API_SERVICE_EXPORT, POSTGRES)
+    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
     path = ("status", "phase")
-    change(here, "control-plane/eu", API_SERVICE_EXPORT_REQUEST, POSTGRES, "Failed", *path)
-    plan = here.plan(fleet(plane(), cluster(), binding(), prune="mode: report"))
+    change(here, PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES, "Failed", *path)
+    plan = here.plan(shop(binding(), prune="mode: report"))
     assert Action.REPLACE in actions(plan)
     assert guards(plan) == []
 
@@ -69,7 +71,7 @@ def test_a_unit_in_use_is_deleted_only_where_both_say_so(policy, prune, count, h
 
 def test_a_replace_says_what_is_written_and_keeps_the_crd():
     here = applied()
-    plan = here.plan(fleet(plane(), cluster(), binding(more=", parameters: {size: big}")))
+    plan = here.plan(shop(binding(more=", parameters: {size: big}")))
     (request,) = [one for one in plan.changes if one.action is Action.REPLACE]
     assert get_text(request.after, "spec", "parameters", "size") == "big"
 
@@ -88,5 +90,5 @@ def test_a_claim_wider_than_a_field_selector_offers_blocks_its_unit():
     claim = (
         ', claims: [{group: "", resource: secrets, version: v1, owner: Provider, state: Accepted}]'
     )
-    plan = here.plan(fleet(plane(), cluster(), binding(more=claim)))
+    plan = here.plan(shop(binding(more=claim)))
     assert of_unit(plan) == {Action.BLOCKED}

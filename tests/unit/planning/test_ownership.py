@@ -14,9 +14,13 @@ from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.planning.changes import Action
 from reconciler.planning.guards import PRUNING
 from tests.support.scenes import (
+    ACB,
     GONE,
     HELD,
+    MODES,
+    PLANE,
     SEARCH,
+    acting,
     actions,
     applied,
     binding,
@@ -29,9 +33,25 @@ from tests.support.scenes import (
     of_unit,
     plane,
     secret_leading_to,
+    shop,
     space_of,
 )
 from tests.support.worlds import POSTGRES, World, offering
+
+BLOCKED = {Action.BLOCKED}
+MARKS = ("labels", "annotations")
+UID = "6f1c9c0e-5a4e-4c1a-9a7e-2f0b2d1f9f11"
+
+
+def unmark(here, where, kind, name, *fields):
+    for field in fields:
+        change(here, where, kind, name, None, "metadata", field)
+
+
+def fresh(*objects, of=World):
+    """Return a world in which nothing is bound; these objects are in the app cluster."""
+    return of(control_plane=offering(POSTGRES), clusters={"shop": [*objects]})
+
 
 # A cluster that moves (mapping.md 2).
 
@@ -47,17 +67,16 @@ class Planes(World):
 
 
 @pytest.mark.parametrize("documented", [True, False], ids=["from a known", "from a forgotten"])
-@pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_cluster_that_moves_while_a_unit_lives_is_blocked(mode, documented):
     here = applied()
     moving = Planes(control_plane=here.control_plane, clusters=here.clusters)
     planes = (plane(), plane("us", mode)) if documented else (plane("us", mode),)
     plan = moving.plan(fleet(*planes, cluster(at="us"), binding()))
-    assert actions(plan) == {Action.BLOCKED}
-    assert guards(plan) == ["moved"]
+    assert (actions(plan), guards(plan)) == (BLOCKED, ["moved"])
 
 
-@pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_cluster_that_another_document_binds_is_not_bound_again_where_that_was_not_read(mode):
     here = applied(mode=mode)
     here.clusters["twin"] = here.clusters["shop"]
@@ -65,22 +84,18 @@ def test_a_cluster_that_another_document_binds_is_not_bound_again_where_that_was
     here.unseen.add("shop")
     both = binding(clusters="shop, twin")
     plan = here.plan(fleet(plane(mode=mode), cluster(), cluster("twin"), both))
-    assert {one.action for one in plan.changes if one.cluster == "twin"} == {Action.BLOCKED}
+    assert actions(plan, "twin") == BLOCKED
     assert guards(plan) == ["foreign-space" if mode == "Direct" else "moved"]
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [("Direct", "AppClusterBinding"), ("AppClusterBinding", "Direct")]
-)
+@pytest.mark.parametrize(("before", "after"), [MODES, MODES[::-1]])
 def test_a_control_plane_that_changes_its_mode_blocks_what_lives(before, after):
-    plan = applied(mode=before).plan(fleet(plane(mode=after), cluster(), binding()))
-    assert actions(plan) == {Action.BLOCKED}
-    assert guards(plan) == ["moved"]
+    plan = applied(mode=before).plan(shop(mode=after))
+    assert (actions(plan), guards(plan)) == (BLOCKED, ["moved"])
 
 
 def test_a_cluster_without_a_unit_may_move():
-    moving = Planes(control_plane=offering(POSTGRES), clusters={"shop": []})
-    plan = moving.plan(fleet(plane(), plane("us"), cluster(at="us"), binding()))
+    plan = fresh(of=Planes).plan(fleet(plane(), plane("us"), cluster(at="us"), binding()))
     assert actions(plan) == {Action.CREATE}
 
 
@@ -88,66 +103,55 @@ def test_a_cluster_without_a_unit_may_move():
 
 
 def test_a_binding_of_another_that_leads_elsewhere_is_neither_replaced_nor_adopted():
-    here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
-    here.clusters["shop"] += [foreign_binding(), secret_leading_to("their-space", "them", "theirs")]
-    plan = here.plan(fleet(plane(), cluster(), binding()))
-    assert of_unit(plan) == {Action.BLOCKED}
+    here = fresh(foreign_binding(), secret_leading_to("their-space", "them", "theirs"))
+    assert of_unit(here.plan(shop())) == BLOCKED
 
 
 @pytest.mark.parametrize("kind", [API_SERVICE_BINDING, API_SERVICE_EXPORT_REQUEST])
 def test_an_object_of_another_fleet_is_not_taken_from_it(kind):
     here = applied()
-    where = "shop" if kind == API_SERVICE_BINDING else "control-plane/eu"
+    where = "shop" if kind == API_SERVICE_BINDING else PLANE
     change(here, where, kind, POSTGRES, "other", "metadata", "labels", keys.FLEET)
-    plan = here.plan(fleet(plane(), cluster(), binding()))
-    assert of_unit(plan) == {Action.BLOCKED}
+    assert of_unit(here.plan(shop())) == BLOCKED
 
 
 def test_a_space_of_another_fleet_is_not_taken_from_it():
     here = applied()
     here.clusters["mall"] = []  # by which the other is known here
-    mall = fleet(plane(), cluster("mall"), binding(clusters="mall"), name="other")
-    here.apply(here.plan(mall))
-    plan = here.plan(fleet(plane(), cluster(), binding(), name="other"))
-    assert {one.action for one in plan.changes if one.cluster == "shop"} == {Action.BLOCKED}
-    assert guards(plan) == ["foreign-space"]
+    here.apply(here.plan(fleet(plane(), cluster("mall"), binding(clusters="mall"), name="other")))
+    plan = here.plan(shop(name="other"))
+    assert (actions(plan, "shop"), guards(plan)) == (BLOCKED, ["foreign-space"])
 
 
 def test_two_clusters_that_lead_to_one_space_are_both_held():
     here = applied()
-    space = space_of(here)
-    change(here, "control-plane/eu", NAMESPACE, space, None, "metadata", "labels")
-    change(here, "control-plane/eu", NAMESPACE, space, None, "metadata", "annotations")
+    unmark(here, PLANE, NAMESPACE, space_of(here), *MARKS)
     here.clusters["copy"] = list(here.clusters["shop"])
     plan = here.plan(fleet(plane(), cluster(), cluster("copy"), binding(clusters="shop, copy")))
-    assert actions(plan) == {Action.BLOCKED}
-    assert set(guards(plan)) == {"shared-space"}
+    assert (actions(plan), set(guards(plan))) == (BLOCKED, {"shared-space"})
 
 
 def test_a_space_of_a_cluster_that_lives_is_not_given_to_another():
     here = applied()
-    change(here, "control-plane/eu", NAMESPACE, space_of(here), None, "metadata", "annotations")
+    unmark(here, PLANE, NAMESPACE, space_of(here), "annotations")
     here.clusters["copy"] = list(here.clusters["shop"])
     documents = (plane(), cluster(more=", suspend: {reason: x}"), cluster("copy"))
     plan = here.plan(fleet(*documents, binding(clusters="copy")))
-    assert {one.action for one in plan.changes if one.cluster == "copy"} == {Action.BLOCKED}
-    assert guards(plan) == ["foreign-space"]
+    assert (actions(plan, "copy"), guards(plan)) == (BLOCKED, ["foreign-space"])
 
 
 def test_what_nobody_adopted_is_listed_and_left_alone():
     here = applied()
     here.clusters["shop"].append(foreign_binding(SEARCH, consumer_secret(here)))
-    plan = here.plan(fleet(plane(), cluster(), binding()))
+    plan = here.plan(shop())
     assert actions(plan) == {Action.NOOP}
     assert plan.warnings == (f"shop: unmanaged, and left alone: {SEARCH}",)
 
 
 def test_an_adoption_writes_only_marks_and_the_rest_is_a_line_of_its_own():
     here = applied()
-    for field in ("labels", "annotations"):
-        change(here, "shop", API_SERVICE_BINDING, POSTGRES, None, "metadata", field)
-    fleet_ = fleet(plane(), cluster(), binding())
-    first, second = [one for one in here.plan(fleet_).changes if one.action is not Action.NOOP]
+    unmark(here, "shop", API_SERVICE_BINDING, POSTGRES, *MARKS)
+    first, second = acting(here.plan(shop()))
     assert first.action is Action.ADOPT
     assert {one.path.split("/")[2] for one in first.fields} == {"labels"}
     assert first.after is not None
@@ -157,55 +161,40 @@ def test_an_adoption_writes_only_marks_and_the_rest_is_a_line_of_its_own():
     assert [one.path for one in second.fields] == [
         "/metadata/annotations/klutchctl.dev~1deletion-policy"
     ]
-    here.apply(here.plan(fleet_))
-    assert actions(here.plan(fleet_)) == {Action.NOOP}
+    here.apply(here.plan(shop()))
+    assert actions(here.plan(shop())) == {Action.NOOP}
 
 
 def test_what_an_adopted_app_cluster_binding_lists_is_not_released():
-    here = applied(binding(), binding("searches"), mode="AppClusterBinding")
-    for field in ("managedFields", "labels", "annotations"):
-        change(here, "control-plane/eu", APP_CLUSTER_BINDING, "shop", None, "metadata", field)
-    fleet_ = fleet(plane(mode="AppClusterBinding"), cluster(), binding())
-    here.apply(here.plan(fleet_))
-    change(here, "control-plane/eu", APP_CLUSTER_BINDING, "shop", [], "metadata", "managedFields")
-    plan = here.plan(fleet_)
+    here = applied(binding(), binding("searches"), mode=ACB)
+    unmark(here, PLANE, APP_CLUSTER_BINDING, "shop", "managedFields", *MARKS)
+    here.apply(here.plan(shop(mode=ACB)))
+    change(here, PLANE, APP_CLUSTER_BINDING, "shop", [], "metadata", "managedFields")
+    plan = here.plan(shop(mode=ACB))
     assert actions(plan) == {Action.NOOP}
     assert plan.warnings == (f"shop: unmanaged, and left alone: {SEARCH}",)
-
-
-def test_what_left_our_own_app_cluster_binding_is_released():
-    here = applied(binding(), binding("searches"), mode="AppClusterBinding")
-    plan = here.plan(fleet(plane(mode="AppClusterBinding"), cluster(), binding()))
-    released = [one.unit for one in plan.changes if one.action is Action.RELEASE]
-    assert [unit.resource for unit in released if unit] == ["searches"]
 
 
 @pytest.mark.parametrize("labelled", [True, False], ids=["by labels", "by kubeconfigs"])
 def test_several_spaces_of_one_cluster_are_ambiguous(labelled):
     here = applied()
     space = space_of(here)
-    if not labelled:
-        for field in ("labels", "annotations"):
-            change(here, "control-plane/eu", NAMESPACE, space, None, "metadata", field)
+    unmark(here, PLANE, NAMESPACE, space, *(() if labelled else MARKS))
     inside = [one for one in here.control_plane if namespace_of(one) == space]
     (itself,) = [one for one in here.control_plane if name_of(one) == space]
     here.control_plane += [put(one, "second", "metadata", "namespace") for one in inside]
     here.control_plane.append(put(itself, "second", "metadata", "name"))
-    here.clusters["shop"] += [
-        foreign_binding(SEARCH, "theirs"),
-        secret_leading_to("second", space, "theirs"),
-    ]
-    plan = here.plan(fleet(plane(), cluster(), binding()))
-    assert guards(plan) == ["ambiguous-space"]
-    assert actions(plan) == {Action.BLOCKED}
+    theirs = secret_leading_to("second", space, "theirs")
+    here.clusters["shop"] += [foreign_binding(SEARCH, "theirs"), theirs]
+    plan = here.plan(shop())
+    assert (actions(plan), guards(plan)) == (BLOCKED, ["ambiguous-space"])
 
 
 def test_several_app_cluster_bindings_of_one_cluster_are_ambiguous():
-    here = applied(mode="AppClusterBinding")
-    live = here.remove("control-plane/eu", APP_CLUSTER_BINDING, "shop")
+    here = applied(mode=ACB)
+    live = here.remove(PLANE, APP_CLUSTER_BINDING, "shop")
     here.control_plane += [live, put(live, "second", "metadata", "name")]
-    plan = here.plan(fleet(plane(mode="AppClusterBinding"), cluster(), binding()))
-    assert guards(plan) == ["ambiguous-space"]
+    assert guards(here.plan(shop(mode=ACB))) == ["ambiguous-space"]
 
 
 def test_what_a_tenant_writes_into_its_own_namespace_means_nothing():
@@ -213,8 +202,7 @@ def test_what_a_tenant_writes_into_its_own_namespace_means_nothing():
     ours = {keys.FLEET: "acme", keys.CLUSTER: "shop"}
     theirs = foreign_binding(SEARCH, consumer_secret(here), ours)
     here.clusters["shop"].append(put(theirs, "tenant", "metadata", "namespace"))
-    plan = here.plan(fleet(plane(), cluster(), binding()))
-    assert actions(plan) == {Action.NOOP}
+    assert actions(here.plan(shop())) == {Action.NOOP}
 
 
 def test_two_documents_may_name_one_control_plane():
@@ -227,27 +215,24 @@ def test_two_documents_may_name_one_control_plane():
 
     here = applied()
     twice = Twice(control_plane=here.control_plane, clusters=here.clusters)
-    planes = (plane(), plane("eu-too", "AppClusterBinding"))
+    planes = (plane(), plane("eu-too", ACB))
     assert actions(twice.plan(fleet(*planes, cluster(), binding()))) == {Action.NOOP}
     left = twice.plan(fleet(*planes))
     assert [one.action for one in left.changes] == [Action.RELEASE, Action.RELEASE]
 
 
 def test_a_suspended_document_with_the_identity_of_another_blocks_that():
-    here, uid = applied(), "6f1c9c0e-5a4e-4c1a-9a7e-2f0b2d1f9f11"
-    here.uids["shop"] = uid
-    asleep = cluster("asleep", more=f", identity: {uid}, suspend: {{reason: x}}")
-    plan = here.plan(fleet(plane(), cluster(), asleep, binding()))
-    assert {one.action for one in plan.changes if one.cluster == "shop"} == {Action.BLOCKED}
+    here = applied()
+    here.uids["shop"] = UID
+    asleep = cluster("asleep", more=f", identity: {UID}, suspend: {{reason: x}}")
+    assert actions(here.plan(fleet(plane(), cluster(), asleep, binding())), "shop") == BLOCKED
 
 
 def test_a_space_that_is_also_that_of_another_app_cluster_binding_is_left_to_it():
-    here = applied(mode="AppClusterBinding")
+    here = applied(mode=ACB)
     other = keys.app_cluster_binding_labels("klutch", "fleet-shop")
-    path = ("metadata", "labels")
-    change(here, "control-plane/eu", API_SERVICE_BINDING, POSTGRES, other, *path)
-    plan = here.plan(fleet(plane(mode="AppClusterBinding"), cluster(), binding()))
-    assert of_unit(plan) == {Action.BLOCKED}
+    change(here, PLANE, API_SERVICE_BINDING, POSTGRES, other, "metadata", "labels")
+    assert of_unit(here.plan(shop(mode=ACB))) == BLOCKED
 
 
 # Objects that are being deleted.
@@ -256,12 +241,12 @@ def test_a_space_that_is_also_that_of_another_app_cluster_binding_is_left_to_it(
 @pytest.mark.parametrize(
     ("where", "kind", "name"),
     [
-        ("control-plane/eu", NAMESPACE, None),
-        ("control-plane/eu", CLUSTER_BINDING, names.CLUSTER_BINDING),
-        ("control-plane/eu", SECRET, names.BINDER),
-        ("control-plane/eu", SECRET, names.KUBECONFIG),
-        ("control-plane/eu", API_SERVICE_EXPORT_REQUEST, POSTGRES),
-        ("control-plane/eu", API_SERVICE_EXPORT, POSTGRES),
+        (PLANE, NAMESPACE, None),
+        (PLANE, CLUSTER_BINDING, names.CLUSTER_BINDING),
+        (PLANE, SECRET, names.BINDER),
+        (PLANE, SECRET, names.KUBECONFIG),
+        (PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES),
+        (PLANE, API_SERVICE_EXPORT, POSTGRES),
         ("shop", NAMESPACE, names.KLUTCH_NAMESPACE),
         ("shop", API_SERVICE_BINDING, POSTGRES),
     ],
@@ -270,26 +255,21 @@ def test_a_space_that_is_also_that_of_another_app_cluster_binding_is_left_to_it(
 def test_what_is_being_deleted_is_not_in_sync(where, kind, name):
     here = applied()
     change(here, where, kind, name or space_of(here), GONE, "metadata", "deletionTimestamp")
-    plan = here.plan(fleet(plane(), cluster(), binding()))
-    assert Action.BLOCKED in actions(plan)
-    assert actions(plan) <= HELD
+    plan = here.plan(shop())
+    assert BLOCKED <= actions(plan) <= HELD
     assert any("being deleted" in one.reason for one in plan.changes)
 
 
 # Secret K (mapping.md 3, row 5).
 
+SECRET_OF_BINDING = ("spec", "kubeconfigSecretRef", "name")
+
 
 def test_a_lost_consumer_secret_is_made_again_under_its_name():
     here = applied()
-    name = consumer_secret(here)
-    secret = here.remove("shop", SECRET, name)
-    here.clusters["shop"].append(put(secret, "odd", "metadata", "name"))
-    change(
-        here, "shop", API_SERVICE_BINDING, POSTGRES, "odd", "spec", "kubeconfigSecretRef", "name"
-    )
-    here.remove("shop", SECRET, "odd")
-    plan = here.plan(fleet(plane(), cluster(), binding()))
-    made = [(one.action, one.ref.name) for one in plan.changes if one.action is not Action.NOOP]
+    here.remove("shop", SECRET, consumer_secret(here))
+    change(here, "shop", API_SERVICE_BINDING, POSTGRES, "odd", *SECRET_OF_BINDING)
+    made = [(one.action, one.ref.name) for one in acting(here.plan(shop()))]
     assert made == [(Action.CREATE, "odd")]
 
 
@@ -297,10 +277,9 @@ def test_two_secrets_that_lead_to_the_space_cost_no_binding():
     here = applied(binding(), binding("searches"))
     space = space_of(here)
     here.clusters["shop"].append(secret_leading_to(space, space, "a-second"))
-    path = ("spec", "kubeconfigSecretRef", "name")
-    change(here, "shop", API_SERVICE_BINDING, SEARCH, "a-second", *path)
+    change(here, "shop", API_SERVICE_BINDING, SEARCH, "a-second", *SECRET_OF_BINDING)
     change(here, "shop", API_SERVICE_BINDING, SEARCH, {}, "metadata", "labels")
-    plan = here.plan(fleet(plane(), cluster(), binding(), binding("searches")))
+    plan = here.plan(shop(binding(), binding("searches")))
     assert not actions(plan) & PRUNING
     assert of_unit(plan) == {Action.NOOP, Action.ADOPT}
 
@@ -309,20 +288,13 @@ def test_a_secret_that_leads_to_such_a_space_elsewhere_is_not_used():
     here = applied()
     space = space_of(here)
     here.remove("shop", API_SERVICE_BINDING, POSTGRES)
-    here.clusters["shop"] += [
-        foreign_binding(SEARCH, "theirs"),
-        secret_leading_to(space, "another control plane", "theirs"),
-    ]
-    plan = here.plan(fleet(plane(), cluster(), binding()))
-    (bound,) = [one for one in plan.changes if one.ref.kind == API_SERVICE_BINDING]
-    used = get_text(bound.after, "spec", "kubeconfigSecretRef", "name")
-    assert used == names.kubeconfig_secret(space)
+    theirs = secret_leading_to(space, "another control plane", "theirs")
+    here.clusters["shop"] += [foreign_binding(SEARCH, "theirs"), theirs]
+    (bound,) = [one for one in here.plan(shop()).changes if one.ref.kind == API_SERVICE_BINDING]
+    assert get_text(bound.after, *SECRET_OF_BINDING) == names.kubeconfig_secret(space)
 
 
 def test_a_secret_in_the_place_of_ours_that_leads_elsewhere_holds_the_cluster():
-    here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
     name = names.kubeconfig_secret(names.direct_space("acme", "shop"))
-    here.clusters["shop"].append(secret_leading_to("their-space", "them", name))
-    plan = here.plan(fleet(plane(), cluster(), binding()))
-    assert actions(plan) == {Action.BLOCKED}
-    assert guards(plan) == ["foreign-secret"]
+    plan = fresh(secret_leading_to("their-space", "them", name)).plan(shop())
+    assert (actions(plan), guards(plan)) == (BLOCKED, ["foreign-secret"])

@@ -3,14 +3,16 @@
 import pytest
 
 from reconciler.blueprints.binding import Resource, export_request
-from reconciler.blueprints.objects import UNMARKED
+from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import keys, names
 from reconciler.core.live import Live
-from reconciler.core.manifest import Manifest, name_of, namespace_of, put
+from reconciler.core.manifest import name_of, namespace_of, put
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE
 from reconciler.planning import planner
 from reconciler.planning.changes import Action
 from tests.support.scenes import (
+    ACB,
+    PLANE,
     SEARCH,
     WRITING,
     actions,
@@ -23,11 +25,10 @@ from tests.support.scenes import (
     foreign_binding,
     plane,
     secret_leading_to,
+    shop,
     space_of,
 )
 from tests.support.worlds import World
-
-# Clusters that left, and those that seem so (mapping.md 2, 9).
 
 
 class Renamed(World):
@@ -41,15 +42,18 @@ class Renamed(World):
         return self._seen("shop", "uid-shop", self.clusters["store"])
 
 
-def renamed(world=Renamed, **changes):
+STORE = fleet(plane(), cluster("store"), binding(clusters="store"))
+OURS = {keys.FLEET: "acme", keys.CLUSTER: "shop"}
+
+
+def renamed():
     here = applied()
-    made = world(control_plane=here.control_plane, clusters={"store": here.clusters["shop"]})
-    made.uids["store"] = changes.get("uid", "uid-shop")
-    return made
+    clusters = {"store": here.clusters["shop"]}
+    return Renamed(here.control_plane, clusters, uids={"store": "uid-shop"})
 
 
 def test_a_renamed_cluster_that_is_still_reached_by_its_old_way_is_not_released():
-    plan = renamed().plan(fleet(plane(), cluster("store"), binding(clusters="store")))
+    plan = renamed().plan(STORE)
     assert actions(plan) == {Action.UPDATE, Action.NOOP}
     assert {one.cluster for one in plan.changes} == {"store"}
 
@@ -57,20 +61,17 @@ def test_a_renamed_cluster_that_is_still_reached_by_its_old_way_is_not_released(
 def test_a_renamed_cluster_whose_old_way_is_gone_leaves_nothing_unseen():
     here = renamed()
     here.unseen.add("shop")
-    plan = here.plan(fleet(plane(), cluster("store"), binding(clusters="store")))
-    assert plan.unseen == ()
+    assert here.plan(STORE).unseen == ()
 
 
 @pytest.mark.parametrize("more", ["", ", suspend: {reason: moving}"], ids=["unseen", "suspended"])
 def test_a_cluster_that_may_have_a_new_name_is_not_released_while_that_is_unread(more):
     here = renamed()
     here.clusters["new"] = []
-    documents = (plane(), cluster("new", more=more))
-    live = here.live(fleet(*documents))
-    blind = World(unseen={"new"}).live(fleet(*documents)).clusters
-    seen = {**live.clusters, **blind}
-    seen.pop("new", None)
-    plan = planner.plan(fleet(*documents), Live(live.control_planes, seen, live.leaving))
+    wanted = fleet(plane(), cluster("new", more=more))
+    live = here.live(wanted)
+    seen = {name: one for name, one in live.clusters.items() if name != "new"}
+    plan = planner.plan(wanted, Live(live.control_planes, seen, live.leaving))
     assert not actions(plan) & WRITING
     assert any("may be new under a former name" in one.reason for one in plan.changes)
 
@@ -79,24 +80,20 @@ def test_a_unit_that_leaves_with_a_renaming_is_still_found():
     here = applied(binding(), binding("searches"))
     here.clusters["store"] = here.clusters.pop("shop")
     here.uids["store"] = "uid-shop"
-    plan = here.plan(fleet(plane(), cluster("store"), binding(clusters="store")))
-    released = [one.unit for one in plan.changes if one.action is Action.RELEASE]
+    released = [one.unit for one in here.plan(STORE).changes if one.action is Action.RELEASE]
     assert [unit.resource for unit in released if unit] == ["searches"]
 
 
 def test_a_snapshot_that_is_older_than_the_files_releases_nothing_that_they_name():
     here = applied()
-    fleet_ = fleet(plane(), cluster(), binding())
-    live = here.live(fleet_)
-    plan = planner.plan(fleet_, Live(live.control_planes, live.clusters, dict(live.clusters)))
+    live = here.live(shop())
+    plan = planner.plan(shop(), Live(live.control_planes, live.clusters, dict(live.clusters)))
     assert actions(plan) == {Action.NOOP}
 
 
 def test_a_snapshot_that_names_a_cluster_that_left_since_plans_its_release():
     here = applied()
-    live = here.live(fleet(plane(), cluster(), binding()))
-    plan = planner.plan(fleet(plane()), live)
-    assert actions(plan) == {Action.RELEASE}
+    assert actions(planner.plan(fleet(plane()), here.live(shop()))) == {Action.RELEASE}
 
 
 def test_a_cluster_that_is_not_in_an_older_snapshot_was_not_read():
@@ -121,7 +118,7 @@ def test_with_pruning_off_a_cluster_that_left_is_not_looked_at():
 
 def test_a_space_that_does_not_say_whose_it_is_is_not_released():
     here = applied()
-    change(here, "control-plane/eu", NAMESPACE, space_of(here), None, "metadata", "annotations")
+    change(here, PLANE, NAMESPACE, space_of(here), None, "metadata", "annotations")
     assert actions(here.plan(fleet(plane()))) == {Action.BLOCKED}
 
 
@@ -139,14 +136,8 @@ def test_a_cluster_that_leaves_takes_no_secret_of_another_fleet_along():
 def test_what_nobody_adopted_keeps_its_access_and_its_konnector(rule):
     here = applied()
     here.clusters["shop"].append(foreign_binding(SEARCH, consumer_secret(here)))
-    ours = {keys.FLEET: "acme", keys.CLUSTER: "shop"}
-    metadata: Manifest = {
-        "name": names.KONNECTOR,
-        "namespace": names.KLUTCH_NAMESPACE,
-        "labels": ours,
-    }
-    typed: Manifest = {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind}
-    here.clusters["shop"].append({**typed, "metadata": metadata})
+    konnector = build(DEPLOYMENT, names.KONNECTOR, namespace=names.KLUTCH_NAMESPACE, marks=UNMARKED)
+    here.clusters["shop"].append(put(konnector, OURS, "metadata", "labels"))
     plan = here.plan(fleet(plane(), prune=f"allowEmpty: true, onClusterLeave: {rule}"))
     whole = plan.changes[-1]
     assert whole.action is (Action.RELEASE if rule == "Release" else Action.BLOCKED)
@@ -166,12 +157,11 @@ def test_a_cluster_that_left_two_spaces_is_let_go_by_a_person():
 )
 def test_a_request_by_another_name_stays_only_if_its_service_does(requested, whole):
     """The backend names its requests after the AppClusterBinding."""
-    mode = "AppClusterBinding"
-    here = applied(mode=mode)
-    (carrier,) = [one for one in here.control_plane if one["kind"] == mode]
+    here = applied(mode=ACB)
+    (carrier,) = [one for one in here.control_plane if one["kind"] == ACB]
     space = names.app_cluster_binding_space(namespace_of(carrier), name_of(carrier))
     resource = Resource("anynines.com", requested)
     request = export_request(space, resource, parameters={}, marks=UNMARKED)
     here.control_plane.append(put(request, "appclusterbinding-shop-1", "metadata", "name"))
-    wanted = fleet(plane(mode=mode), prune="allowEmpty: true, onClusterLeave: Delete")
+    wanted = fleet(plane(mode=ACB), prune="allowEmpty: true, onClusterLeave: Delete")
     assert here.plan(wanted).changes[-1].action is whole

@@ -14,7 +14,10 @@ from tests.support import scenes
 from tests.support.checkouts import Checkout
 from tests.support.fleet_texts import GOOD, tree
 from tests.support.scenes import (
+    ACB,
     HELD,
+    MODES,
+    PLANE,
     WRITING,
     applied,
     binding,
@@ -22,16 +25,17 @@ from tests.support.scenes import (
     cluster,
     fleet,
     plane,
+    shop,
     space_of,
 )
 from tests.support.worlds import World, offering
 
 
 def renamed(mode="Direct", name="beta"):
-    return fleet(plane(mode=mode), cluster(), binding(), name=name)
+    return shop(mode=mode, name=name)
 
 
-@pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_renamed_fleet_is_blocked(mode):
     here = applied(mode=mode)
     made = here.plan(renamed(mode))
@@ -60,7 +64,7 @@ ELSE = {
 @pytest.mark.parametrize("row", ELSE.values(), ids=ELSE.keys())
 def test_nobody_owns(row):
     here, (value, *path) = applied(), row
-    change(here, "control-plane/eu", NAMESPACE, space_of(here), value, "metadata", *path)
+    change(here, PLANE, NAMESPACE, space_of(here), value, "metadata", *path)
     assert "foreign-fleet" not in scenes.guards(here.plan(renamed()))
 
 
@@ -86,11 +90,11 @@ def test_two_fleets_share_a_cluster_where_the_files_say_so():
 
 
 def test_in_the_other_mode_another_name_says_so():
-    here = applied(mode="AppClusterBinding")
-    (held,) = here.plan(renamed("AppClusterBinding")).held
+    here = applied(mode=ACB)
+    (held,) = here.plan(renamed(ACB)).held
     assert "if both are to bind shop, give another name to its Cluster document" in held.message
     here.clusters["store"], here.uids["store"] = here.clusters["shop"], "uid-shop"
-    files = plane(mode="AppClusterBinding"), cluster("store"), binding(SEARCHES, clusters="store")
+    files = plane(mode=ACB), cluster("store"), binding(SEARCHES, clusters="store")
     made = here.plan(fleet(*files, name="beta"))
     assert scenes.guards(made) == []
     assert scenes.of_unit(made) == {Action.CREATE}

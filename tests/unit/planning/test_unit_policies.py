@@ -7,13 +7,21 @@ from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, get_maps, get_texts
 from reconciler.core.refs import CLUSTER_ROLE
 from reconciler.planning.changes import Action
-from tests.support.scenes import SEARCH, applied, binding, cluster, fleet, guards, plane
+from tests.support.scenes import (
+    ACB,
+    MODES,
+    SEARCH,
+    applied,
+    binding,
+    cluster,
+    fleet,
+    guards,
+    plane,
+    shop,
+)
 from tests.support.worlds import POSTGRES, crd
 
-MODES = ["Direct", "AppClusterBinding"]
-ACB = "AppClusterBinding"
 SEARCHES = "searches"
-TIGHT = "maxDeletes: 0"
 
 
 def says(policy):
@@ -36,7 +44,7 @@ def verbs(change):
 )
 def test_each_unit_leaves_as_its_own_binding_said(mode, policy, action):
     here = applied(binding(more=says(policy)), binding(SEARCHES), mode=mode)
-    plan = here.plan(fleet(plane(mode=mode), cluster(), binding(SEARCHES)))
+    plan = here.plan(shop(binding(SEARCHES), mode=mode))
     (left,) = [o for o in plan.changes if o.unit is not None and o.unit.name == POSTGRES]
     assert left.action is action
 

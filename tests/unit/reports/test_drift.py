@@ -12,6 +12,8 @@ from reconciler.planning import planfile
 from reconciler.planning.changes import Action
 from reconciler.reports.drift import drift
 from tests.support.scenes import (
+    MODES,
+    PLANE,
     applied,
     binding,
     change,
@@ -19,12 +21,12 @@ from tests.support.scenes import (
     consumer_secret,
     fleet,
     plane,
+    shop,
     space_of,
 )
 from tests.support.worlds import POSTGRES, World, crd, offering
 
-PLANE = "control-plane/eu"
-IN_SYNC = fleet(plane(), cluster(), binding())
+IN_SYNC = shop()
 
 
 def found(here, wanted=IN_SYNC):
@@ -110,7 +112,7 @@ def test_what_is_a_repair(make, lines):
 def test_what_is_new_or_leaves_is_none():
     here = applied()
     searches = binding("searches")
-    assert found(here, fleet(plane(), cluster(), binding(), searches)) == []
+    assert found(here, shop(binding(), searches)) == []
     assert found(here, fleet(plane(), cluster(), searches)) == []
     assert found(here, fleet(plane())) == []
     block = applied(binding(more=", deletionPolicy: Block"))
@@ -145,8 +147,8 @@ def test_an_object_that_cannot_be_changed_is_replaced():
 
 def test_a_budget_that_is_tripped_by_what_leaves_is_no_part_of_it():
     here = applied(binding(), binding("searches"))
-    here.apply(here.plan(fleet(plane(), cluster(), binding(), binding("searches"))))
-    made = here.plan(fleet(plane(), cluster(), binding(), prune="mode: report"))
+    here.apply(here.plan(shop(binding(), binding("searches"))))
+    made = here.plan(shop(binding(), prune="mode: report"))
     assert [one.guard for one in made.held] == ["report"]
     assert drift(made).held == ()
 
@@ -155,7 +157,7 @@ def test_what_widens_a_claim_only_where_it_is_repaired():
     claim = ", claims: [{resource: secrets, version: v1, owner: Provider}]"
     offered = [{"group": "", "resource": "secrets", "version": "v1", "selector": {}}]
     here = World(control_plane=offering(POSTGRES, claims=offered), clusters={"shop": []})
-    wanted = fleet(plane(), cluster(), binding(more=claim))
+    wanted = shop(binding(more=claim))
     here.apply(here.plan(wanted))
     change(here, "shop", API_SERVICE_BINDING, POSTGRES, [], "spec", "permissionClaims")
     assert [one.claim for one in drift(here.plan(wanted)).widened] == ["secrets"]
@@ -163,9 +165,9 @@ def test_what_widens_a_claim_only_where_it_is_repaired():
     assert drift(here.plan(wanted)).widened == ()
 
 
-@pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
+@pytest.mark.parametrize("mode", MODES)
 def test_what_was_not_read_or_is_blocked_stays_unknown(mode):
-    here, wanted = applied(mode=mode), fleet(plane(mode=mode), cluster(), binding())
+    here, wanted = applied(mode=mode), shop(mode=mode)
     here.unseen.add("shop")
     assert [one.action for one in drift(here.plan(wanted)).changes] == [Action.UNKNOWN]
     here.unseen.clear()
@@ -177,7 +179,7 @@ def test_what_was_not_read_or_is_blocked_stays_unknown(mode):
 
 def test_in_mode_app_cluster_binding():
     mode = "AppClusterBinding"
-    here, wanted = applied(mode=mode), fleet(plane(mode=mode), cluster(), binding())
+    here, wanted = applied(mode=mode), shop(mode=mode)
     assert found(here, wanted) == []
     change(here, PLANE, APP_CLUSTER_BINDING, "shop", [], "spec", "apiExports")
     assert found(here, wanted) == [("update", "AppClusterBinding")]
@@ -187,7 +189,7 @@ def test_in_mode_app_cluster_binding():
 
 def test_it_has_an_id_of_its_own_and_can_be_saved():
     here = edited()
-    whole = here.plan(fleet(plane(), cluster(), binding(), binding("searches")))
+    whole = here.plan(shop(binding(), binding("searches")))
     repairs = drift(whole)
     assert repairs.id not in ("", whole.id)
     assert repairs.warnings == ()

@@ -14,6 +14,8 @@ from reconciler.reports.import_documents import belongs, documents, place, units
 from reconciler.reports.imports import Import, Imports, imports, settled
 from tests.support.fleet_texts import TEMPLATE, document, tree
 from tests.support.scenes import (
+    MODES,
+    PLANE,
     SEARCH,
     applied,
     binding,
@@ -57,7 +59,7 @@ def foreign(*claims, clusters=("shop",)):
     named = [cluster(name) for name in clusters]
     wanted = fleet(plane(), *named, binding(clusters=", ".join(clusters), more=more))
     here.apply(here.plan(wanted))
-    for where in ("control-plane/eu", *clusters):
+    for where in (PLANE, *clusters):
         for one in list(here.objects(where)):
             here.objects(where).remove(one)
             bare = {
@@ -133,7 +135,7 @@ def test_files_that_lost_all_their_units_get_them_back():
     )
 
 
-@pytest.mark.parametrize("mode", ["Direct", "AppClusterBinding"])
+@pytest.mark.parametrize("mode", MODES)
 def test_what_left_the_files_is_let_go_and_not_imported(mode):
     made = found(applied(mode=mode), plane(mode=mode), cluster(), binding("searches"))
     assert made.found == ()
