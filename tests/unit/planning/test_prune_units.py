@@ -110,7 +110,7 @@ def test_an_export_that_only_we_can_have_asked_for_is_released_without_its_bindi
     here.remove("shop", API_SERVICE_BINDING, POSTGRES)
     here.remove(PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES)
     (line,) = acting(here.plan(EMPTY))
-    assert (line.action, line.unit.name) == (Action.RELEASE, POSTGRES)
+    assert (line.action, str(line.unit)) == (Action.RELEASE, f"shop/{POSTGRES}")
 
 
 def test_a_release_that_was_cut_short_goes_on_and_ends():
@@ -122,7 +122,7 @@ def test_a_release_that_was_cut_short_goes_on_and_ends():
     change(here, PLANE, NAMESPACE, space, f"{POSTGRES}=Delete", *note)
     here.in_use["shop"] = {POSTGRES: 0}
     (line,) = acting(here.plan(EMPTY))
-    assert (line.action, line.unit.name) == (Action.DELETE, POSTGRES)
+    assert (line.action, str(line.unit)) == (Action.DELETE, f"shop/{POSTGRES}")
     assert line.steps[-1].verb == "forget"
     (again, *rest) = acting(here.plan(shop()))
     assert again.action is Action.UPDATE, "what the files want again is not deleted"
@@ -135,4 +135,5 @@ def test_a_release_that_was_cut_short_goes_on_and_ends():
 def test_what_left_our_own_app_cluster_binding_is_released():
     mode = "AppClusterBinding"
     plan = applied(binding(), binding("searches"), mode=mode).plan(shop(mode=mode))
-    assert [one.unit.name for one in acting(plan) if one.action is Action.RELEASE] == [SEARCH]
+    released = [str(one.unit) for one in acting(plan) if one.action is Action.RELEASE]
+    assert released == [f"shop/{SEARCH}"]
