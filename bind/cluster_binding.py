@@ -22,14 +22,15 @@ from bind.bounds import (
     pod_security,
     quota,
 )
+from reconciler.api.cluster_binding import Liveness, heartbeat_of, liveness
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope
 from reconciler.core import conditions, reasons
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import NOTHING, Decision, Step, Task, deletion
-from reconciler.core.manifest import Manifest, get_list, get_text, is_deleting, name_of
+from reconciler.core.manifest import Manifest, get_list, is_deleting, name_of
 from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING
-from reconciler.core.times import format_duration, format_time, moment, parse_duration
+from reconciler.core.times import format_duration, format_time
 
 # So far a beat may come from the future before the clocks are said to differ (F2).
 DRIFT: Final = timedelta(seconds=10)
@@ -87,35 +88,27 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
 
 
 def _health(binding: Manifest, now: datetime) -> tuple[Condition, timedelta | None]:
-    beat = moment(get_text(binding, "status", "lastHeartbeatTime"))
+    beat = heartbeat_of(binding)
     if beat is None:
         pending = conditions.false(reasons.FIRST_HEARTBEAT_PENDING, "Waiting for first heartbeat")
         return pending, None
-    interval = _interval(binding)
-    if interval <= timedelta():
+    if beat.interval is None:
         message = "The konnector does not say how often it beats"
         return conditions.false(reasons.HEARTBEAT_INTERVAL_MISSING, message), None
-    age = now - beat
-    if age < -DRIFT:
-        message = (
-            f"The last heartbeat is of {format_time(beat)}, which is more than "
-            f"{format_duration(DRIFT)} ahead of the control plane's clock"
-        )
-        return conditions.false(reasons.HEARTBEAT_TIME_DRIFT, message), -DRIFT - age
-    if age >= _INTERVALS * interval:
-        message = (
-            f"No heartbeat since {format_time(beat)}; one is due every {format_duration(interval)}"
-        )
-        return conditions.false(reasons.HEARTBEAT_TIMEOUT, message), None
-    return conditions.true(reasons.HEALTHY), _INTERVALS * interval - age
-
-
-def _interval(binding: Manifest) -> timedelta:
-    """Return how often the konnector beats, zero where it does not say so."""
-    try:
-        return parse_duration(get_text(binding, "status", "heartbeatInterval"))
-    except ValueError:
-        return timedelta()
+    said, age = format_time(beat.time), now - beat.time
+    longest = beat.timeout - timedelta.resolution  # to the second, it is too old already (F3)
+    match liveness(beat, now, timeout=longest, ahead=DRIFT):
+        case Liveness.AHEAD:
+            message = (
+                f"The last heartbeat is of {said}, which is more than "
+                f"{format_duration(DRIFT)} ahead of the control plane's clock"
+            )
+            return conditions.false(reasons.HEARTBEAT_TIME_DRIFT, message), -DRIFT - age
+        case Liveness.SILENT:
+            due = format_duration(beat.interval)
+            message = f"No heartbeat since {said}; one is due every {due}"
+            return conditions.false(reasons.HEARTBEAT_TIMEOUT, message), None
+    return conditions.true(reasons.HEALTHY), beat.timeout - age
 
 
 def _tasks(seen: Seen, scope: Scope) -> tuple[Task, ...]:

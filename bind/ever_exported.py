@@ -8,7 +8,7 @@ anyway and that belongs to no tenant.
 
 from collections.abc import Sequence, Set
 
-from reconciler.blueprints.export import claims_of
+from reconciler.api.export import permission_claims_of
 from reconciler.core import keys
 from reconciler.core.decision import Patch, Step, preconditions_of
 from reconciler.core.manifest import (
@@ -30,7 +30,7 @@ def noted(role: Manifest | None) -> frozenset[str]:
 
 def granted(export: Manifest) -> Sequence[str]:
     """Return the resources to which an export gives rights: its own, and what it claims."""
-    return [name_of(export), *map(_claimed, claims_of(export))]
+    return [name_of(export), *map(_claimed, permission_claims_of(export))]
 
 
 def note(cluster: str, role: Manifest | None, resources: Set[str]) -> tuple[Step, ...]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export import API_SERVICE_EXPORT, permission_claims_of
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Isolation, Unexportable
 from reconciler.core import conditions, keys, reasons
@@ -53,7 +53,7 @@ _UNSURE: Final = timedelta(minutes=1)
 class Seen:
     """One APIServiceExport, the CRD of its name, and the template that counts for it.
 
-    Each is whole, None where it is not there (`blueprints.export.first_template` picks among
+    Each is whole, None where it is not there (`api.export_template.by_resource` picks among
     templates). `unsure` says why the view of CRDs or templates may be old, "" where it is not:
     then nothing follows from what is missing. `cluster` names the control plane in a Ref.
     """
@@ -145,8 +145,8 @@ def _new_offer(seen: Seen) -> Sequence[Manifest] | None:
     """Return the claims of the template where the export offers others, else None."""
     if seen.template is None:
         return None
-    claims = exports_of.claims_of(seen.template)
-    held = exports_of.claims_of(seen.export)
+    claims = permission_claims_of(seen.template)
+    held = permission_claims_of(seen.export)
     return None if _alike(claims) == _alike(held) else claims
 
 

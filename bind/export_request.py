@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bind.trimming import MOST_RESOURCES
-from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export import API_SERVICE_EXPORT, permission_claims_of
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Terms, Unexportable
@@ -40,7 +40,7 @@ class Seen:
     """A request, and what there is by the names that `resources` returns; what is not, is left out.
 
     `exports` are those in the request's namespace; `templates` the one that counts of each
-    resource (`blueprints.export.first_template`). `offered` are the resources of all templates,
+    resource (`api.export_template.by_resource`). `offered` are the resources of all templates,
     for the message that one is missing. `listed` are the resources that the AppClusterBinding of
     the space lists, None where it never had one: then whatever is offered may be had. `cluster`
     names the control plane in a Ref.
@@ -145,7 +145,7 @@ def _new_export(seen: Seen, crd: Manifest, template: Manifest, terms: Terms) -> 
     spec = exports_of.exported(crd)
     if isinstance(spec, Unexportable):
         return conditions.false(reasons.CRD_INVALID, spec.why)
-    space, claims = namespace_of(seen.request), exports_of.claims_of(template)
+    space, claims = namespace_of(seen.request), permission_claims_of(template)
     return Create(API_SERVICE_EXPORT, exports_of.new_export(space, spec, claims, terms=terms))
 
 

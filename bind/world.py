@@ -9,19 +9,21 @@ from typing import Final
 
 from bind import ever_exported, service_namespace, trimming
 from bind.export_request import resources
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resources
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.export_template import (
+    API_SERVICE_EXPORT_TEMPLATE,
+    by_resource,
+    offered_resource,
+)
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
-from reconciler.blueprints.export import first_template, offered_by
 from reconciler.core import keys, names
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
-    get_maps,
     get_text,
     is_deleting,
     labels_of,
@@ -39,6 +41,7 @@ from reconciler.core.refs import (
     ROLE_BINDING,
     SECRET,
     SERVICE_ACCOUNT,
+    GroupResource,
     Kind,
     ObjectKey,
 )
@@ -98,7 +101,7 @@ class World:
         )
         self.templates = self._view(
             API_SERVICE_EXPORT_TEMPLATE,
-            {RESOURCE: lambda one: [offered_by(one)]},
+            {RESOURCE: lambda template: [index_key(offered_resource(template))]},
             namespace=template_namespace,
         )
         self.service_namespaces = self._view(
@@ -162,7 +165,7 @@ class World:
 
     def template(self, resource: str) -> Manifest | None:
         """Return the template that counts for a resource."""
-        return first_template(self.templates.by(RESOURCE, resource))
+        return next(iter(by_resource(self.templates.by(RESOURCE, resource)).values()), None)
 
     def listed(self, space: str) -> frozenset[str] | None:
         """Return the resources (`plural.group`) that the AppClusterBinding of a space lists.
@@ -253,11 +256,13 @@ def _source(binding: Manifest) -> Iterable[ObjectKey]:
     return [ObjectKey(get_text(binding, *ref, "namespace"), get_text(binding, *ref, "name"))]
 
 
+def index_key(resource: GroupResource) -> str:
+    """Return a resource as the index RESOURCE has it: with a dot at the end for the core group."""
+    return f"{resource.plural}.{resource.group}"
+
+
 def _bound(binding: Manifest) -> Iterable[str]:
-    listed = get_maps(binding, "spec", "apiExports")
-    return {
-        f"{get_text(one, 'resource').strip()}.{get_text(one, 'group').strip()}" for one in listed
-    }
+    return map(index_key, listed_resources(binding))
 
 
 def _owner(live: Manifest) -> Iterable[ObjectKey]:

@@ -12,11 +12,11 @@ from typing import Final
 
 from bind.app_cluster.part import Part
 from bind.app_cluster.seen import Space, Terms
+from reconciler.api.cluster_binding import Liveness, heartbeat_of, liveness
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import conditions, keys, reasons
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import Patch, Task, preconditions_of
-from reconciler.core.heartbeat import beat_of
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -51,8 +51,9 @@ def lives(space: Space, now: datetime) -> bool:
     It writes time and interval itself: neither a beat of the future nor a long interval lets it
     count as living for ever.
     """
-    beat = beat_of(space.cluster_binding)
-    return beat is not None and -_AHEAD <= now - beat.time <= min(beat.patience, _LONGEST)
+    beat = heartbeat_of(space.cluster_binding)
+    timeout = _LONGEST if beat is None else min(beat.timeout, _LONGEST)
+    return liveness(beat, now, timeout=timeout, ahead=_AHEAD) is Liveness.ALIVE
 
 
 def let_go(live: Manifest, how: Parting, terms: Terms) -> Part:

@@ -5,19 +5,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from reconciler.blueprints.binding import Resource
+from reconciler.api.app_cluster_binding import listed_resources
 from reconciler.core import keys, names
 from reconciler.core.decision import Delete, deletion
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     get_bool,
-    get_maps,
     get_text,
     name_of,
     namespace_of,
 )
-from reconciler.core.refs import Kind, Ref
+from reconciler.core.refs import GroupResource, Kind, Ref
 
 DELETE: Final = "Delete"
 RELEASE: Final = "Release"
@@ -79,13 +78,9 @@ class Seen:
         return keys.app_cluster_binding_labels(*self.place)
 
     @property
-    def resources(self) -> tuple[Resource, ...]:
+    def resources(self) -> tuple[GroupResource, ...]:
         """What spec.apiExports lists: trimmed, sorted, each once."""
-        listed = {
-            Resource(get_text(one, "group").strip(), get_text(one, "resource").strip())
-            for one in get_maps(self.app_cluster_binding, "spec", "apiExports")
-        }
-        return tuple(sorted(listed))
+        return tuple(sorted(listed_resources(self.app_cluster_binding)))
 
     @property
     def deploys(self) -> bool:

@@ -16,8 +16,8 @@ from bind.app_cluster.seen import RELEASE, Seen, Space, Terms
 from bind.app_cluster.tenancy import is_ours
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import by_resource
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.blueprints.binding import Resource
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import conditions, keys, names, reasons
 from reconciler.core.decision import Create, Patch, Step, Task, preconditions_of
@@ -30,12 +30,11 @@ from reconciler.core.manifest import (
     get_map,
     get_maps,
     get_text,
-    identity_of,
     is_deleting,
     labels_of,
     name_of,
 )
-from reconciler.core.refs import Kind
+from reconciler.core.refs import GroupResource, Kind
 from reconciler.core.times import created, moment
 
 # A request that is done is replaced only if its export is still not there after so long: the
@@ -63,7 +62,7 @@ def requested(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part:
     """Return the part that requests what is listed, offered and not exported yet (F43)."""
     exported = {name_of(one) for one in space.exports}
     live = {name_of(one): one for one in space.requests}
-    asked: dict[str, tuple[Resource, Manifest]] = {}
+    asked: dict[str, tuple[GroupResource, Manifest]] = {}
     for resource, template in sorted(templates(seen).items(), key=lambda pair: pair[0]):
         if resource.name not in exported:
             # Templates of one name in two namespaces share a request: one after the other.
@@ -112,19 +111,18 @@ def _slow(seen: Seen, names_: list[str]) -> str:
     )
 
 
-def templates(seen: Seen) -> Mapping[Resource, Manifest]:
-    """Return the template of each listed resource that has one; the first by namespace and name."""
-    listed, found = set(seen.resources), dict[Resource, Manifest]()
-    for one in sorted(seen.templates, key=identity_of):
-        selector = get_map(one, "spec", "APIServiceSelector")
-        resource = Resource(get_text(selector, "group"), get_text(selector, "resource"))
-        if resource in listed and not is_deleting(one):
-            found.setdefault(resource, one)
-    return found
+def templates(seen: Seen) -> Mapping[GroupResource, Manifest]:
+    """Return the template of each listed resource that has one."""
+    counting = by_resource(seen.templates)
+    return {resource: counting[resource] for resource in seen.resources if resource in counting}
 
 
 def _bound(
-    seen: Seen, terms: Terms, resource: Resource, live: Manifest | None, template: Manifest | None
+    seen: Seen,
+    terms: Terms,
+    resource: GroupResource,
+    live: Manifest | None,
+    template: Manifest | None,
 ) -> Part:
     if template is None:
         message = f"No APIServiceExportTemplate offers {resource.name}."
@@ -189,7 +187,7 @@ def _secret_ref(seen: Seen) -> Manifest:
     }
 
 
-def _request(seen: Seen, name: str, resource: Resource, template: Manifest) -> Manifest:
+def _request(seen: Seen, name: str, resource: GroupResource, template: Manifest) -> Manifest:
     item: dict[str, JSON] = {**resource.wire}
     claims = get_maps(template, *_CLAIMS)
     if claims:
@@ -243,9 +241,9 @@ def _making(*steps: Step) -> Part:
     return Part(tasks=(Task(steps, own_causes.EXPORT_FAILED),))
 
 
-def _resources_of(request: Manifest) -> list[Resource]:
+def _resources_of(request: Manifest) -> list[GroupResource]:
     return [
-        Resource(get_text(one, "group"), get_text(one, "resource"))
+        GroupResource(get_text(one, "group"), get_text(one, "resource"))
         for one in get_maps(request, "spec", "resources")
     ]
 

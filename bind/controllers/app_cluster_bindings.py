@@ -6,7 +6,7 @@ from typing import Final
 
 from bind import app_cluster_binding
 from bind.app_cluster_binding import Seen, Space, Terms
-from bind.world import NAME, OWNER, RESOURCE, SOURCE, SPACE, World
+from bind.world import NAME, OWNER, RESOURCE, SOURCE, SPACE, World, index_key
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
@@ -93,7 +93,7 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
             templates=[
                 one
                 for resource in seen.resources
-                for one in world.templates.by(RESOURCE, f"{resource.plural}.{resource.group}")
+                for one in world.templates.by(RESOURCE, index_key(resource))
             ],
             space=await self._space(seen),
             deployments_served=world.deployments_served,

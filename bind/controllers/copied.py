@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from bind import ever_exported
 from bind.world import World
-from reconciler.blueprints.export import claims_of, offered_by
+from reconciler.api.crd import kind_of, preferred_version, served_versions
+from reconciler.api.export import permission_claims_of
+from reconciler.api.export_template import offered_resource
 from reconciler.core import names
 from reconciler.core.manifest import (
     Manifest,
-    get_maps,
     get_text,
     name_of,
     resource_version_of,
@@ -42,10 +43,11 @@ class Copied:
         """Return them. Raises ClusterErrors where the CRDs cannot be read."""
         world, defined = self._world, await self._crds()
         offers = [*world.exports.all(), *world.templates.all()]
-        claimed = {one.resource: one for offer in offers for one in map(_claimed, claims_of(offer))}
+        claims = [claim for offer in offers for claim in permission_claims_of(offer)]
+        claimed = {kind.resource: kind for kind in map(_claimed, claims)}
         known = {one.resource: one for one in (CONFIG_MAP, SECRET)}
-        named = {offered_by(one) for one in world.templates.all()}
-        named |= {name_of(one) for one in world.exports.all()}
+        named = {offered_resource(template).name for template in world.templates.all()}
+        named |= {name_of(export) for export in world.exports.all()}
         role = world.cluster_roles.get("", names.BINDER)
         return Kinds(
             all=frozenset({**claimed, **known, **defined}.values()),
@@ -65,17 +67,9 @@ def _stamps(crds: Iterable[Manifest]) -> frozenset[tuple[str, str]]:
 
 
 def _kinds(crd: Manifest) -> Iterable[Kind]:
-    if get_text(crd, "spec", "scope") != "Namespaced":
-        return
-    for version in get_maps(crd, "spec", "versions"):
-        if version.get("served"):
-            yield Kind(
-                get_text(crd, "spec", "group"),
-                get_text(version, "name"),
-                get_text(crd, "spec", "names", "kind"),
-                get_text(crd, "spec", "names", "plural"),
-            )
-            return
+    version = preferred_version(served_versions(crd))
+    if version and get_text(crd, "spec", "scope") == "Namespaced":
+        yield kind_of(crd, version)
 
 
 def _claimed(claim: Manifest) -> Kind:

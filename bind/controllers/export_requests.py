@@ -3,8 +3,9 @@
 from datetime import datetime
 
 from bind import export_request
-from bind.world import NAME, RESOURCE, SPACE, WANTED, World
-from reconciler.blueprints.export import Terms, offered_by
+from bind.world import NAME, RESOURCE, SPACE, WANTED, World, index_key
+from reconciler.api.export_template import by_resource
+from reconciler.blueprints.export import Terms
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.core.decision import Decision
@@ -64,4 +65,4 @@ def _present(found: dict[str, Manifest | None]) -> dict[str, Manifest]:
 
 
 def _offered(templates: Store) -> list[str]:
-    return sorted({offered_by(one) for one in templates.all()})
+    return sorted(map(index_key, by_resource(templates.all())))

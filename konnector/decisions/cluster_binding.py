@@ -13,11 +13,11 @@ from typing import Final, Literal, TypeAlias
 from konnector.decisions import secret
 from konnector.decisions.sides import APP_CLUSTER
 from konnector.decisions.version import UNKNOWN
+from reconciler.api.cluster_binding import INTERVAL
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys, reasons
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import Apply, Decision, Patch, Step, Task, preconditions_of
-from reconciler.core.heartbeat import INTERVAL
 from reconciler.core.manifest import (
     JSON,
     Manifest,

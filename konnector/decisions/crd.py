@@ -5,12 +5,13 @@ spec, taken over from a binding of the same name that is gone (H15), and left al
 anybody else's. Refuses to know what is synced, and what conditions say of all this.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from konnector.decisions import crd_form
 from konnector.decisions.sides import APP_CLUSTER
+from reconciler.api.crd import kind_of, preferred_version, served_versions
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys
@@ -22,7 +23,6 @@ from reconciler.core.manifest import (
     canonical,
     fill,
     get,
-    get_bool,
     get_list,
     get_map,
     get_maps,
@@ -147,7 +147,7 @@ def problem(export: Manifest) -> str:
     )
     if own_name != name:
         return f"APIServiceExport {name} is of {own_name}: they have to be named alike."
-    if not any(get_bool(one, "served") for one in versions):
+    if not served_versions(export):
         return f"APIServiceExport {name} serves no version."
     for version in versions:
         if not get_map(version, "schema", "openAPIV3Schema"):
@@ -172,30 +172,25 @@ def isolation_problem(export: Manifest) -> str:
 def synced_version(export: Manifest, live: Manifest | None = None) -> str:
     """Return the version in which instances are synced, "" where none is served.
 
-    The storage version if it is served, since nothing is lost in it (H14), else the first. With
-    the CRD of the app cluster, only what that serves, too: until it has followed an export that
-    serves other versions, one that both know, or at least the one that it was synced in.
+    The preferred one (H14). With the CRD of the app cluster, only what that serves, too: until it
+    has followed an export that serves other versions, one that both know, or at least the one that
+    it was synced in.
     """
-    offered = _served(export)
-    best = _best(offered)
+    offered = served_versions(export)
+    best = preferred_version(offered)
     if live is None:
         return best
-    there = _served(live)
+    there = served_versions(live)
     if any(get_text(one, "name") == best for one in there):
         return best
     known = {get_text(one, "name") for one in offered}
-    return _best([one for one in there if get_text(one, "name") in known] or there)
+    both = [one for one in there if get_text(one, "name") in known]
+    return preferred_version(both or there)
 
 
 def instance_kind(export: Manifest, live: Manifest | None = None) -> Kind:
     """Return what an export's instances are, on both sides, in the version that is synced."""
-    return Kind(
-        get_text(export, "spec", "group"),
-        synced_version(export, live),
-        get_text(export, "spec", "names", "kind"),
-        get_text(export, "spec", "names", "plural"),
-        namespaced=get_text(export, "spec", "scope") == "Namespaced",
-    )
+    return kind_of(export, synced_version(export, live))
 
 
 def has_status(said: Manifest, version: str) -> bool:
@@ -214,7 +209,7 @@ def lossy_versions(export: Manifest) -> tuple[str, ...]:
     """
     schemas = {
         get_text(one, "name"): canonical(crd_form.plain(one).get("schema"))
-        for one in _served(export)
+        for one in served_versions(export)
     }
     synced = schemas.get(synced_version(export))
     return tuple(name for name, schema in schemas.items() if schema != synced)
@@ -263,15 +258,6 @@ def _condition(live: Manifest, condition_type: str) -> str:
 
 def _conditions(live: Manifest) -> conditions.Conditions:
     return conditions.parse(get_list(live, "status", "conditions"))
-
-
-def _served(said: Manifest) -> list[Manifest]:
-    return [one for one in get_maps(said, "spec", "versions") if get_bool(one, "served")]
-
-
-def _best(served: Sequence[Manifest]) -> str:
-    stored = [one for one in served if get_bool(one, "storage")]
-    return get_text((stored or served or [{}])[0], "name")
 
 
 def _kept(live: Manifest, offered: Set[str]) -> list[Manifest]:

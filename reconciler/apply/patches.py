@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resource
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import field_set, keys
 from reconciler.core.manifest import (
@@ -27,7 +27,7 @@ from reconciler.core.times import format_time
 from reconciler.fleet.values import DeletionPolicy, unit_policies_text
 from reconciler.observe.objects import INSTALLERS
 from reconciler.planning import release_progress
-from reconciler.planning.app_cluster_bindings import policies_of, resource_of
+from reconciler.planning.app_cluster_bindings import policies_of
 
 Patch: TypeAlias = Sequence[Manifest]
 Decide: TypeAlias = Callable[[Manifest], Patch | None]
@@ -72,7 +72,7 @@ def unlist(ref: Ref, unit: str, *, uid: str) -> Decide:
     def decide(live: Manifest) -> Patch | None:
         _check(ref, live, uid)
         listed = get_maps(live, "spec", "apiExports")
-        kept: list[JSON] = [one for one in listed if resource_of(one).name != unit]
+        kept: list[JSON] = [one for one in listed if listed_resource(one).name != unit]
         if len(kept) == len(listed):
             return None
         policies = dict(policies_of(live))

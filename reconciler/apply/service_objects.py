@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from reconciler.api.crd import kind_of, preferred_version, served_versions
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE, released_kinds
@@ -23,7 +24,6 @@ from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     finalizers_of,
-    get_bool,
     get_maps,
     get_text,
     name_of,
@@ -54,18 +54,10 @@ async def served(writer: ClusterWriter, name: str) -> Service | None:
     crd = await writer.read(ref)
     if crd is None:
         return None
-    versions = [one for one in get_maps(crd, "spec", "versions") if get_bool(one, "served")]
-    if not versions:
+    version = preferred_version(served_versions(crd))
+    if not version:
         raise NotServed("the CRD serves no version", ref=ref, verb="list")
-    stored = next((one for one in versions if get_bool(one, "storage")), versions[0])
-    kind = Kind(
-        get_text(crd, "spec", "group"),
-        get_text(stored, "name"),
-        get_text(crd, "spec", "names", "kind"),
-        get_text(crd, "spec", "names", "plural"),
-        namespaced=get_text(crd, "spec", "scope") != "Cluster",
-    )
-    return Service(kind, ref, uid_of(crd))
+    return Service(kind_of(crd, version), ref, uid_of(crd))
 
 
 async def is_established(writer: ClusterWriter, crd: Ref) -> bool:

@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
 
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.cluster_binding import (
+    CLUSTER_BINDING,
+    SILENCE,
+    Liveness,
+    heartbeat_of,
+    liveness,
+)
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.apply import copied_secrets, kubeconfig_secrets, patches, service_objects
 from reconciler.apply.cluster_writer import Clusters, ClusterWriter
 from reconciler.apply.object_writer import create
 from reconciler.apply.waits import Unconfirmed
 from reconciler.core import conditions, keys, names
-from reconciler.core.heartbeat import beat_of
-from reconciler.core.live import SILENCE
 from reconciler.core.manifest import (
     Manifest,
     finalizers_of,
@@ -147,10 +151,10 @@ class StepRunner:
             export = await plane.read(step.ref)
             if binding is None and (export is None or _has_stopped(export)):
                 return ""
-            beat = beat_of(await plane.read(self._heart(step)))
+            beat = heartbeat_of(await plane.read(self._heart(step)))
             if binding is None and beat is None and not _was_connected(export):
                 return ""  # no konnector has ever come to this space
-            if beat is None or self.options.now() - beat.time > SILENCE:
+            if liveness(beat, self.options.now(), timeout=SILENCE) is not Liveness.ALIVE:
                 told = "never" if beat is None else format_time(beat.time)
                 return f"the konnector does not answer (last heartbeat: {told})"
             return None

@@ -5,7 +5,6 @@ Refuses to decide which claims are accepted.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
@@ -14,30 +13,13 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import names
 from reconciler.core.manifest import JSON, Manifest, digest
+from reconciler.core.refs import GroupResource
 
 _DIGEST_LENGTH: Final = 8
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Resource:
-    """What is bound, by group and plural."""
-
-    group: str
-    plural: str
-
-    @property
-    def name(self) -> str:
-        """The name of its request, export, binding and CRD."""
-        return names.resource_name(self.plural, self.group)
-
-    @property
-    def wire(self) -> Manifest:
-        """The GroupResource of protocol-bind.md A.1.1."""
-        return {"group": self.group, "resource": self.plural}
-
-
 def export_request(
-    space: str, resource: Resource, *, parameters: Manifest, marks: Marks
+    space: str, resource: GroupResource, *, parameters: Manifest, marks: Marks
 ) -> Manifest:
     """Return the request for an export. Neither field of its spec can be changed."""
     spec: dict[str, JSON] = {"resources": [resource.wire]}
@@ -52,7 +34,7 @@ def parameters_digest(parameters: Manifest) -> str:
 
 
 def service_binding(
-    resource: Resource,
+    resource: GroupResource,
     *,
     namespace: str,
     secret: tuple[str, str],
@@ -80,7 +62,7 @@ def app_cluster_binding(
     place: tuple[str, str],
     *,
     secret: tuple[str, str],
-    resources: Iterable[Resource],
+    resources: Iterable[GroupResource],
     konnector: Manifest,
     marks: Marks,
 ) -> Manifest:

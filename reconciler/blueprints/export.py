@@ -6,10 +6,11 @@ exports exist and whether a template is still there.
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from reconciler.api.crd import served_versions
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys
@@ -19,9 +20,7 @@ from reconciler.core.manifest import (
     canonical,
     get_bool,
     get_map,
-    get_maps,
     get_text,
-    identity_of,
     name_of,
 )
 
@@ -66,12 +65,10 @@ def exported(crd: Manifest) -> Manifest | Unexportable:
     a version that goes not along, it is the one that Kubernetes ranks first (F25).
     """
     name, spec = name_of(crd), get_map(crd, "spec")
-    served = [
-        candidate for candidate in get_maps(spec, "versions") if get_bool(candidate, "served")
-    ]
+    served = served_versions(crd)
     if not served:
         return Unexportable(f"CustomResourceDefinition {name} serves no version")
-    stored = next((candidate for candidate in served if get_bool(candidate, "storage")), None)
+    stored = next((version for version in served if get_bool(version, "storage")), None)
     storage = get_text(stored or max(served, key=_rank), "name")
     if get_text(spec, "conversion", "strategy") == "Webhook":
         served = [candidate for candidate in served if get_text(candidate, "name") == storage]
@@ -114,22 +111,6 @@ def new_export(space: str, spec: Manifest, claims: Sequence[Manifest], *, terms:
         marks=Marks(annotations={keys.SOURCE_SPEC_HASH: source_hash(spec)}),
         spec={**spec, **more},
     )
-
-
-def claims_of(template: Manifest) -> Sequence[Manifest]:
-    """Return the permission claims that a template, or an export, offers."""
-    return get_maps(template, "spec", "permissionClaims")
-
-
-def offered_by(template: Manifest) -> str:
-    """Return what a template lets be exported, as CRDs are named: `plural.group`."""
-    selector = get_map(template, "spec", "APIServiceSelector")
-    return f"{get_text(selector, 'resource')}.{get_text(selector, 'group')}"
-
-
-def first_template(templates: Iterable[Manifest]) -> Manifest | None:
-    """Return the one of several templates for a resource that counts: the first by place (B.3)."""
-    return min(templates, key=identity_of, default=None)
 
 
 def _base62(data: bytes) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.blueprints.export import claims_of
+from reconciler.api.export import permission_claims_of
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import names
 from reconciler.core.keys import KLUTCH_GROUP
@@ -100,7 +100,7 @@ def space_rules(exports: Iterable[Manifest]) -> Sequence[Manifest]:
     for export in exports:
         plural = get_text(export, "spec", "names", "plural")
         kinds.add((get_text(export, "spec", "group"), plural))
-        for claim in claims_of(export):
+        for claim in permission_claims_of(export):
             kinds.add((get_text(claim, "group"), get_text(claim, "resource")))
     return [_rule(group, [plural], _EVERYTHING) for group, plural in sorted(kinds)]
 

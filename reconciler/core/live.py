@@ -5,15 +5,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Final
 
 from reconciler.core.manifest import Manifest
 from reconciler.core.names import resource_name
 from reconciler.core.refs import Kind, Ref
-
-# After so long without a heartbeat nobody counts on a konnector any more (mapping.md 3, 9).
-SILENCE: Final = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +31,8 @@ class ClusterState:
     resourceVersion. `in_use` counts the instances of a kind by `instances`, where planning asked
     for it, and `bodies` holds exports without their versions, likewise.
     `silent` are the spaces of a control plane whose konnector had sent no heartbeat for longer
-    than `SILENCE` when they were read, or never. `bindings_cluster_scoped` is the scope of the
-    live CRD `apiservicebindings` of an app cluster.
+    than `cluster_binding.SILENCE` when they were read, or never. `bindings_cluster_scoped` is the
+    scope of the live CRD `apiservicebindings` of an app cluster.
     """
 
     uid: str

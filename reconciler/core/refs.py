@@ -53,6 +53,24 @@ class Ref:
         return f"{self.kind} {path}"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class GroupResource:
+    """A resource type without its version, as requests and bindings name it. `group` may be ""."""
+
+    group: str
+    plural: str
+
+    @property
+    def name(self) -> str:
+        """The name of its request, export, binding and CRD; the bare plural for core."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def wire(self) -> dict[str, str]:
+        """The GroupResource of protocol-bind.md A.1.1."""
+        return {"group": self.group, "resource": self.plural}
+
+
 class ObjectKey(NamedTuple):
     """An object among those of its kind. `namespace` is "" for cluster-scoped kinds."""
 

@@ -19,7 +19,6 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
-from reconciler.blueprints.binding import Resource
 from reconciler.blueprints.rbac import Claimed
 from reconciler.core import names
 from reconciler.core.refs import (
@@ -34,6 +33,7 @@ from reconciler.core.refs import (
     NAMESPACE,
     SECRET,
     SERVICE_ACCOUNT,
+    GroupResource,
     Kind,
 )
 from reconciler.fleet import common_manifests
@@ -85,7 +85,7 @@ class Scope:
     """
 
     fleet: str
-    services: frozenset[Resource] = frozenset()
+    services: frozenset[GroupResource] = frozenset()
     modes: frozenset[Mode] = frozenset()
     kubeconfigs: frozenset[tuple[str, str]] = frozenset()
     secrets: frozenset[str] = frozenset()
@@ -111,7 +111,7 @@ def scope_of(
     accesses = (one.access.secret for one in chosen.values())
     return Scope(
         fleet=fleet.name,
-        services=frozenset(Resource(unit.key.group, unit.key.resource) for unit in units),
+        services=frozenset(GroupResource(unit.key.group, unit.key.resource) for unit in units),
         modes=modes,
         kubeconfigs=frozenset(
             (chosen[name].app_cluster_binding[0], names.app_cluster_kubeconfig_secret(name))

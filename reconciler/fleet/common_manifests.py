@@ -6,12 +6,11 @@ Translates fleet values into what blueprints take. Refuses to know which objects
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from reconciler.blueprints import rbac, space
-from reconciler.blueprints.binding import Resource
 from reconciler.blueprints.objects import Marks, ownership_labels
 from reconciler.blueprints.rbac import Claimed
 from reconciler.core import keys
 from reconciler.core.manifest import JSON, KNOWN_AFTER_APPLY, Manifest
-from reconciler.core.refs import Ref
+from reconciler.core.refs import GroupResource, Ref
 from reconciler.fleet.values import (
     AppCluster,
     Claim,
@@ -59,9 +58,9 @@ def policies_of_units(units: Mapping[str, DeletionPolicy]) -> dict[str, str]:
     return {keys.UNIT_POLICIES: unit_policies_text(special)} if special else {}
 
 
-def resource(unit: Unit) -> Resource:
+def resource(unit: Unit) -> GroupResource:
     """Return what the unit binds."""
-    return Resource(unit.key.group, unit.key.resource)
+    return GroupResource(unit.key.group, unit.key.resource)
 
 
 def kubeconfig_source(

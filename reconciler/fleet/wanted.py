@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from reconciler.blueprints.binding import Resource
 from reconciler.core import names
 from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest, name_of, namespace_of
 from reconciler.core.problems import Origin
-from reconciler.core.refs import Kind, Ref
+from reconciler.core.refs import GroupResource, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Mode, Unit, UnitKey
 
@@ -141,7 +140,7 @@ class Placement:
     # AppClusterBinding mode: every unit accepts all that its template offers (mapping.md 8).
     accepts_all_offered: bool = False
     # AppClusterBinding mode: what a live one lists, the files do not, and stays (mapping.md 4).
-    unmanaged: frozenset[Resource] = frozenset()
+    unmanaged: frozenset[GroupResource] = frozenset()
     # What the Bindings of these said, by `plural.group`; what is not named is Release.
     policies: Mapping[str, DeletionPolicy] = field(default_factory=dict)
 

@@ -10,9 +10,8 @@ from datetime import datetime
 from typing import TypeAlias
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING, heartbeat_of
 from reconciler.core import keys, names, times
-from reconciler.core.heartbeat import beat_of
 from reconciler.core.live import ClusterState, Live, Unavailable, control_plane_ref_name
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
 from reconciler.core.refs import NAMESPACE
@@ -241,7 +240,9 @@ def _last_beat(view: FleetView, cluster: AppCluster) -> datetime | None:
         for one in plane.labelled(NAMESPACE, keys.CLUSTER).get(cluster.name, ())
         if labels_of(one).get(keys.FLEET) == view.fleet.name
     } or {default_placement(view.fleet, cluster).space}
-    beats = (beat_of(plane.get(CLUSTER_BINDING, space, names.CLUSTER_BINDING)) for space in spaces)
+    beats = (
+        heartbeat_of(plane.get(CLUSTER_BINDING, space, names.CLUSTER_BINDING)) for space in spaces
+    )
     return max((one.time for one in beats if one is not None), default=None)
 
 

@@ -7,18 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resources
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.blueprints.binding import Resource
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, name_of
-from reconciler.core.refs import SECRET, Kind
+from reconciler.core.refs import SECRET, GroupResource, Kind
 from reconciler.fleet.values import Mode, UnitKey
 from reconciler.health.verdict import UnitFacts
-from reconciler.planning import app_cluster_bindings, placement
+from reconciler.planning import placement
 from reconciler.planning.units import Site
 
 Inside: TypeAlias = Callable[[Kind, str], Sequence[Manifest]]
@@ -96,20 +95,20 @@ class LiveUnits:
         self._bindings = _by_name(holder(API_SERVICE_BINDING, location.bindings_namespace))
         self._requests: Mapping[str, Manifest] = {}
         self._app_cluster_binding: Manifest | None = None
-        self._listed: frozenset[Resource] = frozenset()
+        self._listed: frozenset[GroupResource] = frozenset()
         if direct:
             self._requests = _by_name(on_plane(API_SERVICE_EXPORT_REQUEST, location.space))
         else:
             namespace, name = location.app_cluster_binding
             self._app_cluster_binding = _by_name(on_plane(APP_CLUSTER_BINDING, namespace)).get(name)
         if self._app_cluster_binding is not None:
-            self._listed = app_cluster_bindings.resources_of(self._app_cluster_binding)
+            self._listed = listed_resources(self._app_cluster_binding)
         cluster_bindings = _by_name(on_plane(CLUSTER_BINDING, location.space))
         self._cluster_binding = cluster_bindings.get(names.CLUSTER_BINDING)
 
     def facts(self, unit: UnitKey, definition: Manifest | None = None) -> UnitFacts:
         """Return what is live of a unit; `definition` is its CRD, where that was read."""
-        listed = Resource(unit.group, unit.resource) in self._listed
+        listed = GroupResource(unit.group, unit.resource) in self._listed
         return UnitFacts(
             secret=self.location.kept.get(unit.name, self.location.secret),
             export=self._exports.get(unit.name),

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from reconciler.api.cluster_binding import Heartbeat, Liveness, heartbeat_of, liveness
 from reconciler.core import conditions, reasons, times
 from reconciler.core.conditions import FALSE, TRUE, Condition, Conditions
-from reconciler.core.heartbeat import Beat, beat_of
 from reconciler.core.manifest import Manifest, get_list, get_text, is_deleting
 from reconciler.core.times import moment
 from reconciler.fleet.values import UnitKey
@@ -19,7 +19,6 @@ from reconciler.planning import placement
 
 PROGRESSING_FOR: Final = timedelta(minutes=2)
 # The konnector's constant (protocol-konnector.md B), where a ClusterBinding does not say it.
-HEARTBEAT_INTERVAL: Final = timedelta(minutes=5)
 
 # The original's konnector sets these anew, with a new time, at each pass (protocol-konnector.md
 # C.2): by that time a unit that will never be Ready would look as if it had just changed.
@@ -100,7 +99,7 @@ def judge(unit: UnitKey, facts: UnitFacts, *, now: datetime) -> UnitHealth:
     fault = _seen_fault(unit, facts)
     if fault is not None:
         return _troubled(unit, fault, changed, now)
-    beat = beat_of(facts.cluster_binding)
+    beat = heartbeat_of(facts.cluster_binding)
     if beat is None:
         silent = "no konnector has sent a heartbeat yet: see that one runs"
         return _troubled(unit, _Fault("NoHeartbeat", silent, changed), changed, now)
@@ -121,20 +120,20 @@ def awaits_definition(unit: UnitKey, facts: UnitFacts) -> bool:
     """Tell whether only the CRD in the app cluster can say more about a unit."""
     return (
         _seen_fault(unit, facts) is None
-        and beat_of(facts.cluster_binding) is not None
+        and heartbeat_of(facts.cluster_binding) is not None
         and _reported_fault(facts) is None
     )
 
 
-def _stale(beat: Beat, now: datetime) -> _Fault | None:
-    age, limit = now - beat.time, beat.patience
+def _stale(beat: Heartbeat, now: datetime) -> _Fault | None:
     said = times.format_time(beat.time)
-    if age > limit:
-        message = f"the konnector's last heartbeat was at {said}: see whether it runs"
-        return _Fault("HeartbeatTooOld", message)
-    if age < -limit:
-        message = f"the konnector's last heartbeat is from the future, {said}: a clock is wrong"
-        return _Fault("HeartbeatInFuture", message)
+    match liveness(beat, now, timeout=beat.timeout, ahead=beat.timeout):
+        case Liveness.SILENT:
+            message = f"the konnector's last heartbeat was at {said}: see whether it runs"
+            return _Fault("HeartbeatTooOld", message)
+        case Liveness.AHEAD:
+            message = f"the konnector's last heartbeat is from the future, {said}: a clock is wrong"
+            return _Fault("HeartbeatInFuture", message)
     return None
 
 

@@ -11,19 +11,23 @@ from datetime import UTC, datetime
 from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.cluster_binding import (
+    CLUSTER_BINDING,
+    SILENCE,
+    Liveness,
+    heartbeat_of,
+    liveness,
+)
+from reconciler.api.crd import preferred_version, served_versions
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.errors import NotServed
-from reconciler.core.heartbeat import beat_of
-from reconciler.core.live import SILENCE, ClusterState
+from reconciler.core.live import ClusterState
 from reconciler.core.manifest import (
     Manifest,
-    get_bool,
-    get_maps,
     get_text,
     labels_of,
     name_of,
@@ -211,7 +215,7 @@ def _silent_spaces(reading: Reading) -> frozenset[str]:
     return frozenset(
         namespace_of(binding)
         for binding in reading.of(CLUSTER_BINDING)
-        if (beat := beat_of(binding)) is None or now - beat.time > SILENCE
+        if liveness(heartbeat_of(binding), now, timeout=SILENCE) is not Liveness.ALIVE
     )
 
 
@@ -239,7 +243,7 @@ async def _count(reading: Reading, kind: Kind) -> int:
     crd = await _definition(reading, kind)
     if crd is None:
         return 0
-    kind = Kind(kind.group, _served_version(crd), kind.kind, kind.plural)
+    kind = Kind(kind.group, preferred_version(served_versions(crd)), kind.kind, kind.plural)
     ref = Ref(cluster.name, kind, "", "")
     if not kind.version:
         raise NotServed("the CRD serves no version", ref=ref, verb="list")
@@ -309,12 +313,3 @@ def _by_app_cluster_bindings(
             namespace = get_text(binding, "spec", "kubeconfigSecretRef", "namespace")
             if secret and namespace:
                 yield namespace, secret
-
-
-def _served_version(crd: Manifest) -> str:
-    """Return the stored version where it is served, else the first that is, else ""."""
-    served = [
-        version for version in get_maps(crd, "spec", "versions") if get_bool(version, "served")
-    ]
-    served.sort(key=lambda version: not get_bool(version, "storage"))
-    return get_text(served[0], "name") if served else ""

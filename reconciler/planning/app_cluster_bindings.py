@@ -7,22 +7,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resources
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.blueprints.binding import Resource
 from reconciler.core import field_set, keys, names
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
-    get_maps,
     get_text,
     identity_of,
     labels_of,
     name_of,
     namespace_of,
 )
-from reconciler.core.refs import Ref
+from reconciler.core.refs import GroupResource, Ref
 from reconciler.fleet.compile import unit_objects
 from reconciler.fleet.values import (
     AppCluster,
@@ -88,7 +86,7 @@ def place(
     foreign = belongs_to_another(f"AppClusterBinding {name_of(live)}", live, app)
     if foreign is not None:
         return foreign
-    listed = resources_of(live)
+    listed = listed_resources(live)
     wanted = {(one.group, one.resource) for one in fleet.units if one.cluster == cluster.name}
     unmanaged = frozenset(one for one in listed if (one.group, one.plural) not in wanted)
     said = policies_of(live)
@@ -148,16 +146,6 @@ def _space(app_cluster_binding: Manifest) -> str:
     return names.app_cluster_binding_space(*identity_of(app_cluster_binding))
 
 
-def resources_of(app_cluster_binding: Manifest) -> frozenset[Resource]:
-    """Return what an AppClusterBinding lists."""
-    return frozenset(map(resource_of, get_maps(app_cluster_binding, "spec", "apiExports")))
-
-
-def resource_of(entry: Manifest) -> Resource:
-    """Return what one entry of the list means."""
-    return Resource(get_text(entry, "group").strip(), get_text(entry, "resource").strip())
-
-
 def policies_of(app_cluster_binding: Manifest) -> Mapping[str, DeletionPolicy]:
     """Return what the Bindings of listed units said; what is not named is Release."""
     return read_unit_policies(annotations_of(app_cluster_binding).get(keys.UNIT_POLICIES, ""))
@@ -181,7 +169,8 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
         return UnitPlan((blocked(unit, wanted.ref, reason),))
     cluster = site.fleet.clusters[unit.key.cluster]
     held = live_of(site.fleet, cluster, cp, site.app)
-    listed = held is not None and Resource(unit.key.group, unit.key.resource) in resources_of(held)
+    resource = GroupResource(unit.key.group, unit.key.resource)
+    listed = held is not None and resource in listed_resources(held)
     draft = draft_of(unit, wanted, live)
     if listed and live is None:
         reason = "waiting: the backend has not made the binding yet"
@@ -217,14 +206,14 @@ def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
     live = _live(site, cluster)
     if live is None or not is_of(live, site.fleet, cluster):
         return ()
-    listed = resources_of(live) if _listed_by_us(live) else frozenset()
+    listed = listed_resources(live) if _listed_by_us(live) else frozenset()
     return tuple(
         one for one in prunes_of(site, cluster, live, listed) if one.key not in site.fleet.units
     )
 
 
 def prunes_of(
-    site: Site, cluster: str, live: Manifest, listed: Collection[Resource]
+    site: Site, cluster: str, live: Manifest, listed: Collection[GroupResource]
 ) -> Iterator[Prune]:
     """Yield how each of the `listed` units of an AppClusterBinding leaves, and what it remembers.
 
@@ -249,7 +238,7 @@ def interrupted(site: Site, cluster: str) -> tuple[Prune, ...]:
     live = _live(site, cluster)
     if live is None or not is_of(live, site.fleet, cluster):
         return ()
-    listed = {one.name for one in resources_of(live)}
+    listed = {one.name for one in listed_resources(live)}
     return tuple(
         replace(one, release=steps if one.key.name not in listed else steps[-1:])
         for one in prunes_of(site, cluster, live, ())
@@ -263,7 +252,7 @@ def unmanaged_warning(site: Site, cluster: str) -> set[str]:
     live = _live(site, cluster)
     if live is None or _listed_by_us(live):
         return set()
-    keys_of = (UnitKey(cluster, one.group, one.plural) for one in resources_of(live))
+    keys_of = (UnitKey(cluster, one.group, one.plural) for one in listed_resources(live))
     found = sorted(key.name for key in keys_of if key not in site.fleet.units)
     return {f"{cluster}: unmanaged, and left alone: {', '.join(found)}"} if found else set()
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.export import API_SERVICE_EXPORT, permission_claims_of
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE, by_resource
 from reconciler.core.live import ClusterState
-from reconciler.core.manifest import Manifest, get_maps, get_text, name_of, namespace_of
+from reconciler.core.manifest import Manifest, namespace_of
 from reconciler.core.normalize import normalize_claim
-from reconciler.core.refs import CRD, Ref
+from reconciler.core.refs import CRD, GroupResource, Ref
 from reconciler.fleet.values import ControlPlane, Unit
 from reconciler.planning.index import Index
 
@@ -43,14 +43,14 @@ def offer_of(control_plane: Index, space: str, unit: Unit) -> Offer:
     cp, key = control_plane, unit.key
     export = Ref(cp.name, API_SERVICE_EXPORT, space, key.name)
     offered = cp.once("offers", _by_resource)
-    claims = offered.get((key.group, key.resource))
+    claims = offered.get(GroupResource(key.group, key.resource))
     if cp.at(export) is not None:
         body = cp.seen.bodies.get(export)
         if body is not None:
             return Offer(_claims(body))
         return Offer(claims or (), bodies=frozenset({export}) if unit.claims else frozenset())
     if claims is None:
-        listed = ", ".join(sorted(_name(*one) for one in offered)) or "nothing"
+        listed = ", ".join(sorted(resource.name for resource in offered)) or "nothing"
         problem = f"the control plane offers no template for {key.name}; it offers {listed}"
         return Offer((), problem=problem)
     if cp.get(CRD, "", key.name) is None:
@@ -59,23 +59,11 @@ def offer_of(control_plane: Index, space: str, unit: Unit) -> Offer:
     return Offer(claims)
 
 
-def _by_resource(control_plane: Index) -> Mapping[tuple[str, str], Sequence[Manifest]]:
-    """Return what each template offers; the first by name where several offer one resource."""
+def _by_resource(control_plane: Index) -> Mapping[GroupResource, Sequence[Manifest]]:
+    """Return what each template that counts offers."""
     templates = control_plane.all(API_SERVICE_EXPORT_TEMPLATE)
-    found: dict[tuple[str, str], Sequence[Manifest]] = {}
-    for one in sorted(templates, key=lambda each: (namespace_of(each), name_of(each))):
-        found.setdefault(_selects(one), _claims(one))
-    return found
-
-
-def _selects(template: Manifest) -> tuple[str, str]:
-    selector = ("spec", "APIServiceSelector")
-    return get_text(template, *selector, "group"), get_text(template, *selector, "resource")
+    return {resource: _claims(template) for resource, template in by_resource(templates).items()}
 
 
 def _claims(offering: Manifest) -> Sequence[Manifest]:
-    return [normalize_claim(one) for one in get_maps(offering, "spec", "permissionClaims")]
-
-
-def _name(group: str, resource: str) -> str:
-    return f"{resource}.{group}" if group else resource
+    return [normalize_claim(claim) for claim in permission_claims_of(offering)]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resources
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys, names
@@ -220,7 +220,7 @@ def _is_of_cluster(site: Site, carrier: Manifest, *, proved: bool) -> bool:
 
 def _lives(home: _Home) -> bool:
     if home.ref.kind == APP_CLUSTER_BINDING:
-        return bool(app_cluster_bindings.resources_of(home.live))
+        return bool(listed_resources(home.live))
     kinds = (API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST)
     return any(home.plane.inside(kind, home.ref.name) for kind in kinds)
 

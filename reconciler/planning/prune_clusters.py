@@ -6,7 +6,7 @@ Mapping.md 9, "Cluster leaves". The space, or the AppClusterBinding, stays: it h
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resources
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
@@ -36,7 +36,7 @@ from reconciler.core.refs import (
 from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode
 from reconciler.fleet.wanted import Placement
 from reconciler.planning import prune_units
-from reconciler.planning.app_cluster_bindings import prunes_of, resources_of
+from reconciler.planning.app_cluster_bindings import prunes_of
 from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.compare import before_digest, is_ours
 from reconciler.planning.index import Index
@@ -212,7 +212,7 @@ def _app_cluster_bindings(
         ref = plane.ref(APP_CLUSTER_BINDING, one)
         space = names.app_cluster_binding_space(ref.namespace, ref.name)
         site = Site(fleet, _placement(space, plane, app), plane, app)
-        found = tuple(prunes_of(site, name, one, resources_of(one)))
+        found = tuple(prunes_of(site, name, one, listed_resources(one)))
         yield ClusterPrune(name, APP_CLUSTER_BINDING, one, site, _by_rule(fleet, found))
 
 

@@ -6,6 +6,7 @@ What is not ours of it is listed and never touched; `klutchctl import` writes fi
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from reconciler.api.app_cluster_binding import listed_resources
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core.live import ClusterState, Live, control_plane_ref_name
@@ -96,7 +97,7 @@ def _listed(fleet: Fleet, cluster: str, site: Site) -> Iterator[UnnamedBinding]:
     if live is None:
         return
     ours = {one.key for one in app_cluster_bindings.prunes(site, cluster)}
-    for resource in app_cluster_bindings.resources_of(live):
+    for resource in listed_resources(live):
         unit = UnitKey(cluster, resource.group, resource.plural)
         if unit not in fleet.units:
             bound = site.control_plane.get(API_SERVICE_BINDING, site.placement.space, unit.name)

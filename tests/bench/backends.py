@@ -25,11 +25,11 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.blueprints import space as spaces_of
-from reconciler.blueprints.binding import Resource, export_request
+from reconciler.blueprints.binding import export_request
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import conditions, names, reasons
 from reconciler.core.manifest import Manifest, get_list, get_text, name_of, ref_of, uid_of
-from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SERVICE_ACCOUNT, Kind
+from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SERVICE_ACCOUNT, GroupResource, Kind
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import Preconditions, Propagation
@@ -110,7 +110,7 @@ class _Bench:
         )
         await self._create(CLUSTER_BINDING, binding)
         for plural in _PLURALS:
-            resource = Resource(GROUP, plural)
+            resource = GroupResource(GROUP, plural)
             made = export_request(space, resource, parameters={}, marks=UNMARKED)
             await self._create(API_SERVICE_EXPORT_REQUEST, made)
 

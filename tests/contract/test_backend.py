@@ -10,14 +10,13 @@ from typing import Any
 
 from bind import export_request
 from bind.settings import Settings
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING, INTERVAL
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import keys, names
-from reconciler.core.heartbeat import INTERVAL
 from reconciler.core.manifest import (
     annotations_of,
     get_maps,
@@ -34,6 +33,7 @@ from reconciler.core.refs import (
     NAMESPACE,
     ROLE_BINDING,
     SECRET,
+    GroupResource,
 )
 from reconciler.core.times import created, moment
 from tests.support.backend import backend, idle
@@ -58,7 +58,7 @@ from tests.support.offers import define_again, offered, publish_template
 GRACE = Settings().export_grace
 
 
-async def ask(scene: Scene, resource: blueprint.Resource) -> None:
+async def ask(scene: Scene, resource: GroupResource) -> None:
     made = blueprint.export_request(scene.space, resource, parameters={}, marks=UNMARKED)
     await scene.plane.cluster.create(made, API_SERVICE_EXPORT_REQUEST, manager=MANAGER)
 
@@ -130,7 +130,7 @@ async def test_a_request_waits_for_crd_and_template_and_says_so(
 async def test_one_resource_that_nobody_offers_does_not_stop_another_request(scene: Scene) -> None:
     async with scene.backend():
         await scene.make_space()
-        nowhere = blueprint.Resource("nowhere.example", "things")
+        nowhere = GroupResource("nowhere.example", "things")
         await ask(scene, nowhere)
         await scene.request()
         await in_phase(scene, "Succeeded")

@@ -12,10 +12,13 @@ from bind import cluster_binding, export, export_request, service_namespace
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.export_template import (
+    API_SERVICE_EXPORT_TEMPLATE,
+    by_resource,
+    offered_resource,
+)
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import binding
-from reconciler.blueprints import export as exports_of
 from reconciler.blueprints import space as spaces_of
 from reconciler.blueprints.export import Scope, Terms
 from reconciler.blueprints.objects import UNMARKED, build
@@ -67,13 +70,13 @@ class Space:
 
     async def templates(self) -> Sequence[Manifest]:
         found = (await self.cluster.list(API_SERVICE_EXPORT_TEMPLATE)).items
-        return [one for one in found if exports_of.offered_by(one) == self.offer.name]
+        return [one for one in found if offered_resource(one).name == self.offer.name]
 
     async def request(self) -> tuple[Ref, Manifest, Decision]:
         kind, name = API_SERVICE_EXPORT_REQUEST, self.offer.name
         crd = await self.get(CRD, name, inside=False)
         made = await self.get(API_SERVICE_EXPORT, name)
-        template = exports_of.first_template(await self.templates())
+        template = next(iter(by_resource(await self.templates()).values()), None)
         seen = export_request.Seen(
             self.cluster.name,
             await self.get(kind, name),
@@ -89,7 +92,7 @@ class Space:
             self.cluster.name,
             await self.get(API_SERVICE_EXPORT, self.offer.name),
             crd=await self.get(CRD, self.offer.name, inside=False),
-            template=exports_of.first_template(await self.templates()),
+            template=next(iter(by_resource(await self.templates()).values()), None),
         )
         decision = export.decide(seen, isolation="Prefixed", grace=GRACE, now=datetime.now(UTC))
         return self.ref(API_SERVICE_EXPORT, self.offer.name), seen.export, decision

@@ -10,11 +10,10 @@ import pytest
 
 from bind.app_cluster.draining import PATIENCE
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING, INTERVAL
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys
-from reconciler.core.heartbeat import INTERVAL
 from reconciler.core.manifest import annotations_of, is_deleting, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
 from tests.support.backend import USUAL

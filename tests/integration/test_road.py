@@ -27,9 +27,8 @@ from klutchctl import settings
 from klutchctl.exit_codes import ExitCode
 from klutchctl.sandbox import lifecycle, processes
 from klutchctl.sandbox.layout import named
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING, heartbeat_of
 from reconciler.core import keys
-from reconciler.core.heartbeat import beat_of
 from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
 from reconciler.core.refs import SECRET, Kind, Ref
 from reconciler.core.times import format_time
@@ -336,9 +335,9 @@ async def age_the_heartbeat(road: Road, context: str) -> None:
     """Let the last heartbeat of an app cluster be as old as if nobody had sent one since."""
     space = Ref(road.plane.name, CLUSTER_BINDING, space_of(context), "cluster")
     live = await road.plane.get(space)
-    beat = beat_of(live)
+    beat = heartbeat_of(live)
     assert beat is not None
-    old = beat.time - beat.patience - timedelta(seconds=1)
+    old = beat.time - beat.timeout - timedelta(seconds=1)
     body: Manifest = {"status": {"lastHeartbeatTime": format_time(old)}}
     await road.plane.merge_patch(space, body, manager="tests", subresource="status")
 

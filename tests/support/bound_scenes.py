@@ -36,6 +36,7 @@ from reconciler.core.refs import (
     NAMESPACE,
     SECRET,
     SERVICE_ACCOUNT,
+    GroupResource,
     Kind,
     Ref,
 )
@@ -241,7 +242,7 @@ class Managed:
             made = {**made, "data": {"kubeconfig": b64(content)}}
         await self.plane.cluster.create(made, SECRET, manager=MANAGER)
 
-    async def apply(self, *resources: blueprint.Resource) -> None:
+    async def apply(self, *resources: GroupResource) -> None:
         made = blueprint.app_cluster_binding(
             (self.namespace, "shop"),
             secret=(self.namespace, "shop-kubeconfig"),

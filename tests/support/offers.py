@@ -8,11 +8,10 @@ from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.blueprints.binding import Resource
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import Missing, NotServed
 from reconciler.core.manifest import Manifest, ref_of
-from reconciler.core.refs import CRD, Kind, Ref
+from reconciler.core.refs import CRD, GroupResource, Kind, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.observing import established
@@ -44,8 +43,8 @@ class Offer:
     scope: _Scope
 
     @property
-    def resource(self) -> Resource:
-        return Resource(self.group, "databases")
+    def resource(self) -> GroupResource:
+        return GroupResource(self.group, "databases")
 
     @property
     def name(self) -> str:

@@ -9,10 +9,9 @@ from typing import Any, Final
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE, offered_resource
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import binding
-from reconciler.blueprints import export as exports_of
 from reconciler.blueprints import space as spaces_of
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import keys, names
@@ -191,7 +190,7 @@ async def gone(cluster: Cluster, ref: Ref) -> None:
 async def claim(cluster: Cluster, offer: Offer, claims: Sequence[Manifest]) -> None:
     """Let the template of a service claim this from now on."""
     found = (await cluster.list(API_SERVICE_EXPORT_TEMPLATE)).items
-    (template,) = [one for one in found if exports_of.offered_by(one) == offer.name]
+    (template,) = [one for one in found if offered_resource(one).name == offer.name]
     ref = ref_of(cluster.name, API_SERVICE_EXPORT_TEMPLATE, template)
     await cluster.merge_patch(ref, {"spec": {"permissionClaims": list(claims)}}, manager=MANAGER)
 

@@ -16,9 +16,12 @@ from bind.service_namespace import Home
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.export_template import (
+    API_SERVICE_EXPORT_TEMPLATE,
+    by_resource,
+    offered_resource,
+)
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
-from reconciler.blueprints import export as exports_of
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope, Terms
 from reconciler.core import conditions, keys, names
@@ -132,9 +135,9 @@ def template_for(capture, resource):
     found = [
         manifest
         for (kind, *_), manifest in recorded(capture).items()
-        if kind == API_SERVICE_EXPORT_TEMPLATE and exports_of.offered_by(manifest) == resource
+        if kind == API_SERVICE_EXPORT_TEMPLATE and offered_resource(manifest).name == resource
     ]
-    return exports_of.first_template(found)
+    return next(iter(by_resource(found).values()), None)
 
 
 def creations(decision):

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.export_template import by_resource, offered_resource
 from reconciler.blueprints import export as exports_of
-from reconciler.core.manifest import get, name_of
+from reconciler.core.manifest import get, name_of, put
 from tests.support.space_objects import SPACE, crd, live_like, template, version
 
 WEBHOOK: Any = {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {}}}}
@@ -119,12 +120,16 @@ def test_the_hash_is_that_of_the_content():
 def test_an_export_is_named_like_its_crd_and_bears_its_hash():
     spec = exported(crd())
     made = exports_of.new_export(SPACE, spec, [], terms=exports_of.Terms())
-    assert name_of(made) == name_of(crd()) == exports_of.offered_by(template())
+    assert name_of(made) == name_of(crd()) == offered_resource(template()).name
     annotations = get(made, "metadata", "annotations")
     assert annotations == {"klutch.anynines.com/source-spec-hash": exports_of.source_hash(spec)}
 
 
-def test_of_several_templates_the_first_by_place_counts():
+def test_of_several_templates_the_first_by_place_counts_that_is_not_being_deleted():
     first = live_like(template(name="z"), namespace="a")
-    assert exports_of.first_template([template(name="b"), template(name="a"), first]) is first
-    assert exports_of.first_template([]) is None
+    going = put(
+        live_like(template(name="a"), namespace="a"), "now", "metadata", "deletionTimestamp"
+    )
+    counting = by_resource([template(name="b"), template(name="a"), first, going])
+    assert list(counting.values()) == [first]
+    assert by_resource([going]) == {}

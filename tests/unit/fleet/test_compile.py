@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from reconciler.blueprints.binding import Resource
 from reconciler.core import keys
 from reconciler.core.live import Address
 from reconciler.core.manifest import (
@@ -22,6 +21,7 @@ from reconciler.core.manifest import (
     labels_of,
 )
 from reconciler.core.names import label_problem
+from reconciler.core.refs import GroupResource
 from reconciler.core.secret import Secret
 from reconciler.fleet.compile import cluster_objects, desired, unit_objects
 from reconciler.fleet.values import DeletionPolicy, Guards, Konnector, Mode, Rbac
@@ -214,7 +214,7 @@ def test_claims_have_one_order_and_say_which_are_required(of):
 
 
 def test_what_the_files_do_not_name_stays_listed():
-    found = objects_with(delegated(), unmanaged=frozenset({Resource("a.example", "zebras")}))
+    found = objects_with(delegated(), unmanaged=frozenset({GroupResource("a.example", "zebras")}))
     assert get(one(found, "AppClusterBinding"), "spec", "apiExports") == [
         {"group": "a.example", "resource": "zebras"},
         {"group": "shop.example", "resource": "databases"},

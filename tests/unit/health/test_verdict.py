@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.heartbeat import beat_of
+from reconciler.api.cluster_binding import heartbeat_of
 from reconciler.core.manifest import drop, put
 from reconciler.core.times import format_time
 from reconciler.fleet.values import UnitKey
@@ -346,4 +346,4 @@ def test_no_object_that_anyone_can_write_breaks_it_or_is_ready(export, held, ask
 
 
 def test_an_absent_cluster_binding_has_no_beat():
-    assert beat_of(None) is None
+    assert heartbeat_of(None) is None

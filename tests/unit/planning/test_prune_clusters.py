@@ -2,12 +2,12 @@
 
 import pytest
 
-from reconciler.blueprints.binding import Resource, export_request
+from reconciler.blueprints.binding import export_request
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import keys, names
 from reconciler.core.live import Live
 from reconciler.core.manifest import name_of, namespace_of, put
-from reconciler.core.refs import DEPLOYMENT, NAMESPACE
+from reconciler.core.refs import DEPLOYMENT, NAMESPACE, GroupResource
 from reconciler.planning import planner
 from reconciler.planning.changes import Action
 from tests.support.scenes import (
@@ -160,7 +160,7 @@ def test_a_request_by_another_name_stays_only_if_its_service_does(requested, who
     here = applied(mode=ACB)
     (carrier,) = [one for one in here.control_plane if one["kind"] == ACB]
     space = names.app_cluster_binding_space(namespace_of(carrier), name_of(carrier))
-    resource = Resource("anynines.com", requested)
+    resource = GroupResource("anynines.com", requested)
     request = export_request(space, resource, parameters={}, marks=UNMARKED)
     here.control_plane.append(put(request, "appclusterbinding-shop-1", "metadata", "name"))
     wanted = fleet(plane(mode=ACB), prune="allowEmpty: true, onClusterLeave: Delete")
