@@ -7,7 +7,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/klutchctl
 # What programs import is compiled once, not at each of their many starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo again test check bench soak lock audit
+.PHONY: demo again test check bench soak mutants lock audit
 
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
@@ -39,6 +39,10 @@ SEEDS ?= 20
 soak: $(STAMP)
 	SEEDS=$(SEEDS) CHURN_SECONDS=600 IDLE_SECONDS=600 $(PYTEST) \
 	  --hypothesis-profile=soak --timeout=0 $(ARGS)
+
+# Defects of the product, one at a time, that the tests have to notice.
+mutants: $(STAMP)
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 COMPILE := uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \
   --python-version 3.11

@@ -116,3 +116,10 @@ def terminating(kind: Kind, name: str, namespace: str) -> Refused:
         "field": "metadata.namespace",
     }
     return Refused(403, "Forbidden", message, {**about(kind, name), "causes": [cause]})
+
+
+def exceeded(kind: Kind, name: str, quota: str, counted: str) -> Refused:
+    message = (
+        f'{kind.resource} "{name}" is forbidden: exceeded quota: {quota}, requested: {counted}=1'
+    )
+    return Refused(403, "Forbidden", message, about(kind, name))

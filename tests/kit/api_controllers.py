@@ -1,7 +1,7 @@
 """What the controllers of a cluster do, at once: CRDs, the end of namespaces, garbage."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -27,6 +27,7 @@ class Controllers:
 
     store: Store
     served: Callable[[Resource], Served | None]
+    kinds: Callable[[], Iterable[Served]]
     now: Callable[[], datetime]
 
     def settle(self, since: int) -> None:
@@ -108,14 +109,12 @@ class Controllers:
         place = uids.get(owner["uid"])
         if place is not None and place.namespace in ("", of.namespace):
             return True
+        known = (one.kind for one in self.kinds())
         group, _, _ = owner["apiVersion"].rpartition("/")
-        kinds = {
-            resource: kind.kind
-            for resource, _, _ in self.store.everything()
-            if (kind := self.served(resource)) and kind.kind.group == group
+        namespaced = {
+            one.namespaced for one in known if (one.group, one.kind) == (group, owner["kind"])
         }
-        known = [one for one in kinds.values() if one.kind == owner["kind"]]
-        return bool(known and known[0].namespaced and not of.namespace)
+        return not of.namespace and True in namespaced
 
     def _delete_all(self, resource: Resource, keys: list[ObjectKey]) -> bool:
         worked = False
@@ -152,9 +151,6 @@ def _may_end_others(change: Change) -> bool:
 
 def _status_of(crd: Mapping[str, Any]) -> Object:
     spec, status = crd["spec"], crd.get("status", {})
-    names = spec["names"]
-    accepted = {**names, "listKind": names.get("listKind", f"{names['kind']}List")}
-    accepted.setdefault("singular", names["kind"].lower())
     since = {one["type"]: one["lastTransitionTime"] for one in status.get("conditions", ())}
     created = crd["metadata"]["creationTimestamp"]
     conditions = [
@@ -169,7 +165,7 @@ def _status_of(crd: Mapping[str, Any]) -> Object:
     ]
     stored = [one["name"] for one in spec["versions"] if one.get("storage")]
     versions = [*dict.fromkeys([*status.get("storedVersions", ()), *stored])]
-    return {"acceptedNames": accepted, "conditions": conditions, "storedVersions": versions}
+    return {"acceptedNames": spec["names"], "conditions": conditions, "storedVersions": versions}
 
 
 def kinds_of(store: Store) -> dict[tuple[str, str, str], Served]:

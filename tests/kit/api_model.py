@@ -105,7 +105,9 @@ class ApiModel:
         self._built_in = {
             (one.kind.group, one.kind.version, one.kind.plural): one for one in built_in()
         }
-        self._controllers = Controllers(self.store, self._served, self.now)
+        self._controllers = Controllers(
+            self.store, self._served, lambda: self.kinds.values(), self.now
+        )
         for name in ("default", "kube-system"):
             self._begin_with("/api/v1/namespaces", name)
 

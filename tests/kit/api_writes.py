@@ -152,8 +152,6 @@ class Write:
         if self.served.kind == NAMESPACE:
             labels = made["metadata"].setdefault("labels", {})
             labels["kubernetes.io/metadata.name"] = self.key.name
-        if self.served.kind == SECRET:
-            made.setdefault("type", "Opaque")
         made = self._tidy(self.served.completed(made))
         managed = owned(made)
         if self.served.has_status:
@@ -164,6 +162,7 @@ class Write:
         self._validate(made)
         if self.live is not None:
             raise answers.exists(self.served.kind, self.key.name)
+        self._check_quotas()
         metadata = made["metadata"]
         for key in ("resourceVersion", "deletionTimestamp", "managedFields"):
             metadata.pop(key, None)
@@ -232,6 +231,15 @@ class Write:
         if "deletionTimestamp" in namespace["metadata"]:
             raise answers.terminating(kind, self.key.name, self.key.namespace)
 
+    def _check_quotas(self) -> None:
+        """Refuse what a ResourceQuota has no room for, where it counts objects of this kind."""
+        counted = f"count/{self.served.kind.resource}"
+        used = len(self.store.all(self.served.resource, self.key.namespace))
+        for key, quota in self.store.all(("", "resourcequotas"), self.key.namespace):
+            limit = quota.get("status", {}).get("hard", {}).get(counted)
+            if limit is not None and used >= int(limit):
+                raise answers.exceeded(self.served.kind, self.key.name, key.name, counted)
+
     def _check_finalizers(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         more = set(new.get("finalizers") or ()) - set(old.get("finalizers") or ())
         if more and "deletionTimestamp" in old:
@@ -239,9 +247,13 @@ class Write:
             raise answers.invalid(self.served.kind, self.key.name, [("metadata.finalizers", why)])
 
     def _check_immutable(self, live: Object, made: Object) -> None:
-        if self.served.kind == SECRET and made.get("type", "Opaque") != live.get("type"):
-            why = "Invalid value: field is immutable"
-            raise answers.invalid(self.served.kind, self.key.name, [("type", why)])
+        fixed = ["type"] if self.served.kind == SECRET else []
+        if live.get("immutable") is True and self.served.schema is None:
+            fixed += ["data", "binaryData", "immutable"]
+        why = "Forbidden: field is immutable"
+        wrong = [(key, why) for key in fixed if not same(made.get(key), live.get(key))]
+        if wrong:
+            raise answers.invalid(self.served.kind, self.key.name, wrong)
 
     def _validate(self, made: Object) -> None:
         mistakes = self.served.mistakes(made)

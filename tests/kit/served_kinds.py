@@ -1,13 +1,15 @@
 """Which kinds the model of an API server serves, and what it knows of their objects."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from jsonschema import Draft4Validator
 
 from reconciler.core.refs import (
+    ADMISSION_POLICY,
+    ADMISSION_POLICY_BINDING,
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     CONFIG_MAP,
@@ -64,6 +66,8 @@ _BUILT_IN: Final[Mapping[Kind, Mapping[str, Type]]] = {
     ROLE_BINDING: {"roleRef": ATOMIC, "subjects": DEDUCED},
     CLUSTER_ROLE: {"rules": DEDUCED},
     CLUSTER_ROLE_BINDING: {"roleRef": ATOMIC, "subjects": DEDUCED},
+    ADMISSION_POLICY: {},  # is stored, and holds nobody
+    ADMISSION_POLICY_BINDING: {},
     DEPLOYMENT: {"spec": Type(fields={"template": _TEMPLATE, "selector": ATOMIC}, element=DEDUCED)},
     CRD: {
         "spec": Type(fields={"names": _FREE, "versions": DEDUCED, "group": DEDUCED}, element=_FREE),
@@ -92,7 +96,8 @@ class Served:
     def completed(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Prune what a CRD's schema does not know, and default what is missing."""
         if self.schema is None:
-            return manifest
+            default = _DEFAULTS.get(self.kind)
+            return manifest if default is None else default(manifest)
         kept = {key: manifest[key] for key in ("apiVersion", "kind", "metadata") if key in manifest}
         rest = {key: value for key, value in manifest.items() if key not in kept}
         made = _defaulted(self.schema, _pruned(self.schema, rest))
@@ -104,6 +109,23 @@ class Served:
             return []
         found = Draft4Validator(self.schema).iter_errors(manifest)
         return [(".".join(map(str, one.absolute_path)), one.message) for one in found]
+
+
+def _typed_secret(secret: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "Opaque", **secret}
+
+
+def _named_crd(crd: dict[str, Any]) -> dict[str, Any]:
+    spec = crd["spec"]
+    kind = spec["names"]["kind"]
+    names = {"singular": kind.lower(), "listKind": f"{kind}List", **spec["names"]}
+    return {**crd, "spec": {"conversion": {"strategy": "None"}, **spec, "names": names}}
+
+
+_DEFAULTS: Final[Mapping[Kind, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    SECRET: _typed_secret,
+    CRD: _named_crd,
+}
 
 
 def built_in() -> Iterator[Served]:

@@ -1,4 +1,4 @@
-"""Instances between two real API servers: what each side gets, and with how many writes."""
+"""Claims between two API servers: what each side gets, and with how many writes."""
 
 from functools import partial
 from typing import Any
@@ -16,7 +16,6 @@ from tests.support.konnector_scenes import (
     Story,
     equals,
     event,
-    mutated,
     redefine,
     refusal,
     sides,
@@ -235,23 +234,6 @@ async def test_a_copy_is_kept_whose_instance_went_while_nobody_looked(scene: Sce
         async with working(scene) as told:
             await until(lambda: losses.says(scene, "InstancesInSync", "Orphaned"))
             assert await told.writes() == ["patch there orders"]
-
-
-async def test_what_a_provider_puts_back_is_no_war(scene: Scene) -> None:
-    """H26: an admission policy of the control plane knows better, whatever is applied."""
-    async with story(scene) as told, mutated(scene, "/spec/size", "5Gi"):
-        await told.settle()
-        await until(lambda: equals(told.there.spec(), {"size": "5Gi"}))
-        await told.writes()
-        for phase in ("Pending", "Ready"):
-            await told.begin()
-            await told.there.patch({"status": {"phase": phase}}, subresource="status")
-            await until(partial(told.here.has_status, {"phase": phase}))
-            assert await told.writes() == ["patch/status here orders"]
-        await told.begin()
-        await told.here.patch({"spec": {"size": "2Gi", "note": "n"}})
-        await until(lambda: equals(told.there.spec(), {"size": "5Gi", "note": "n"}))
-        assert await told.writes() == ["patch there orders"]
 
 
 def narrow(version: dict[str, Any]) -> None:

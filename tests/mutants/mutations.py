@@ -1,0 +1,305 @@
+"""Defects that the tests have to notice: each is one change of one place in the product.
+
+A mutation names its package and the text, so that it survives when modules are renamed.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_UNIT: Final = "tests/unit/konnector"
+_MODEL: Final = "tests/model/test_konnector_"
+_BIND: Final = "tests/unit/bind"
+_NEVER: Final = "if False:"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """`old` is a regular expression with one place in the package; `tests` have to fail."""
+
+    name: str
+    package: str
+    old: str
+    new: str
+    breaks: str
+    tests: tuple[str, ...]
+
+
+def _guard(
+    name: str, package: str, condition: str, breaks: str, *tests: str, then: str = ""
+) -> Mutation:
+    """Return the mutation that takes a condition away, with all that depends on it.
+
+    `then` is what follows the condition, where there are others like it.
+    """
+    following = rf"(?=\s+{then})" if then else ""
+    return Mutation(name, package, rf"if {condition}:{following}", _NEVER, breaks, tests)
+
+
+def places(mutation: Mutation, root: Path) -> Sequence[tuple[Path, str]]:
+    """Return the files with the text of a mutation, and each of them mutated."""
+    return [
+        (file, re.sub(mutation.old, mutation.new, text))
+        for file in sorted((root / mutation.package).rglob("*.py"))
+        for text in [file.read_text()]
+        for _ in re.finditer(mutation.old, text)
+    ]
+
+
+CLAIMS: Final = (
+    _guard(
+        "lost-claim-unread",
+        "konnector",
+        r"not seen\.claim_gone",
+        "a copy counts as an orphan because a view is behind",
+        f"{_UNIT}/test_instance.py",
+        f"{_UNIT}/claim",
+    ),
+    _guard(
+        "finalizer-of-others",
+        "konnector",
+        r"keys\.SYNCER not in held",
+        "a claim without our finalizer is written while it goes",
+        f"{_UNIT}/test_instance.py",
+        f"{_UNIT}/claim",
+        then="return NOTHING",
+    ),
+    _guard(
+        "mass-deletion",
+        "konnector",
+        r"seen\.deletes_held",
+        "copies go with a CRD that somebody deletes",
+        f"{_MODEL}instances.py",
+    ),
+    _guard(
+        "recreation",
+        "konnector",
+        r"copies\.is_managed\(claim\) and seen\.creates_held",
+        "a lost service is replaced by an empty one",
+        f"{_UNIT}/test_instance.py",
+        f"{_UNIT}/claim",
+    ),
+    _guard(
+        "name-taken",
+        "konnector",
+        r"seen\.taken",
+        "a copy is made over an object of another space",
+        f"{_MODEL}cluster_scoped.py",
+    ),
+    _guard(
+        "copies-held",
+        "konnector",
+        r"is_deleting\(copy\)",
+        "nothing tells a claim how the end of its copy goes",
+        f"{_MODEL}instances.py",
+        then=r"return _decision\(_status_down\(pair, claim, copy\)\)",
+    ),
+    Mutation(
+        "status-up",
+        "konnector",
+        r"merge_diff\(before, after\)",
+        "merge_diff(after, before)",
+        "the status is not the copy's",
+        (f"{_MODEL}instances.py",),
+    ),
+    Mutation(
+        "copy-before-finalizer",
+        "konnector",
+        r"\*_finalized\(pair, claim\), made_there",
+        "made_there",
+        "a claim may go while its copy is made",
+        (f"{_MODEL}instances.py",),
+    ),
+    _guard(
+        "space-of-copy",
+        "konnector",
+        r"annotations_of\(copy\)\.get\(keys\.CLUSTER_NAMESPACE\) != self\.space",
+        "an object of another space whose name begins alike counts as a copy",
+        f"{_UNIT}/test_pair.py",
+        f"{_UNIT}/claim",
+    ),
+)
+PERMISSION_CLAIMS: Final = (
+    _guard(
+        "provider-owned-goes-up",
+        "konnector",
+        r'owner not in \("", _CONSUMER\)',
+        "a copy that came down goes up again as the developer's own",
+        f"{_UNIT}/test_claimed.py",
+        f"{_UNIT}/permission_claim",
+    ),
+    Mutation(
+        "nobody-uses-it",
+        "konnector",
+        r"        and rule\.binding in seen\.living\n",
+        "",
+        "credentials come to namespaces that use no service",
+        (f"{_UNIT}/test_claimed.py", f"{_UNIT}/permission_claim"),
+    ),
+    Mutation(
+        "own-tokens",
+        "konnector",
+        r'get_text\(origin, "type"\) in _OF_ONE_CLUSTER\n        or',
+        "",
+        "tokens of the app cluster go up",
+        (f"{_UNIT}/test_claimed.py", f"{_UNIT}/permission_claim"),
+    ),
+    _guard(
+        "copies-of-another-space",
+        "konnector",
+        r"_is_of_another_space\(seen, copy\)",
+        "a provider collects what another one brought",
+        f"{_UNIT}/test_claimed.py",
+        f"{_UNIT}/permission_claim",
+        then=r"return \w+\.LEAVE",
+    ),
+    Mutation(
+        "deleted-by-developer",
+        "konnector",
+        r"known = seen\.deleted_at == resource_version_of\(origin\)",
+        "known = False",
+        "what a developer deleted comes back although the claim says that it does not",
+        (f"{_MODEL}claims.py", f"{_UNIT}/test_claimed.py", f"{_UNIT}/permission_claim"),
+    ),
+    _guard(
+        "orphans-go-at-once",
+        "konnector",
+        r"not orphans\.is_orphan\(copy\)",
+        "what is gone from the app cluster takes the provider's copy along",
+        f"{_UNIT}/test_claimed.py",
+        f"{_UNIT}/permission_claim",
+        then=r"return \w+\.ORPHAN",
+    ),
+)
+NAMESPACES: Final = (
+    _guard(
+        "mapping-of-released",
+        "konnector",
+        r"removal\.released",
+        "data that were released go with their service namespace",
+        f"{_UNIT}/test_namespace.py",
+        f"{_UNIT}/namespace",
+    ),
+    _guard(
+        "mapping-while-there",
+        "konnector",
+        r"not removal\.gone",
+        "a service namespace goes because a view is behind",
+        f"{_UNIT}/test_namespace.py",
+        f"{_UNIT}/namespace",
+    ),
+    Mutation(
+        "mapping-unmarked",
+        "konnector",
+        r"if not meant and not orphans\.is_orphan\(mapping\):",
+        _NEVER,
+        "a mapping goes unconfirmed with a namespace that nobody saw go",
+        (f"{_UNIT}/test_namespace.py", f"{_UNIT}/namespace"),
+    ),
+)
+GUARDS: Final = (
+    Mutation(
+        "confirmed-for-ever",
+        "konnector",
+        r"return time is not None and -SKEW <= now - time < HONOURED",
+        "return time is not None",
+        "a confirmation holds longer than its hour",
+        (f"{_UNIT}/test_guard.py", f"{_UNIT}/mass_loss"),
+    ),
+    Mutation(
+        "many-at-once",
+        "konnector",
+        r"most = max\(FEW, total // 2\)",
+        "most = total + FEW",
+        "any number of deletions at once counts as meant",
+        (f"{_UNIT}/test_guard.py", f"{_UNIT}/mass_loss"),
+    ),
+    _guard(
+        "stranger",
+        "konnector",
+        r"not others or \(live and confirmed == live\)",
+        "another app cluster than was recorded counts as the same",
+        f"{_UNIT}/test_guard.py",
+        f"{_UNIT}/mass_loss",
+    ),
+)
+DRAIN: Final = (
+    _guard(
+        "drain-beside-sync",
+        "konnector",
+        r"seen\.syncing",
+        "instances are let go while they are still synced",
+        f"{_UNIT}/test_drain.py",
+        f"{_UNIT}/binding",
+    ),
+    _guard(
+        "drain-unsure",
+        "konnector",
+        r"seen\.unsure",
+        "a binding is let go on half a view",
+        f"{_UNIT}/test_drain.py",
+        f"{_UNIT}/binding",
+    ),
+)
+SHARED: Final = (
+    Mutation(
+        "preconditions",
+        "reconciler/core",
+        r'return \{"uid": uid_of\(live\), "resourceVersion": resource_version_of\(live\)\}',
+        "return {}",
+        "patches apply to whatever is there by now",
+        (f"{_UNIT}/test_instance_fields.py", f"{_UNIT}/claim", "tests/unit/core"),
+    ),
+)
+BACKEND: Final = (
+    _guard(
+        "taken-space-is-cleaned",
+        "bind",
+        r"standing is \w+\.TAKEN",
+        "the deletion of one AppClusterBinding empties the space of another",
+        _BIND,
+        then=r"return _let_go",
+    ),
+    _guard(
+        "found-space-goes",
+        "bind",
+        r"tenancy\.was_found\(seen, space\) and not is_deleting\(namespace\)",
+        "a Namespace goes that was there before it became a binding space",
+        _BIND,
+    ),
+    Mutation(
+        "unconfirmed-exports",
+        "bind",
+        r" if one not in unconfirmed\]",
+        "]",
+        "rights go while a konnector still syncs",
+        (_BIND,),
+    ),
+    Mutation(
+        "future-heartbeats",
+        "bind",
+        r"-_AHEAD <= now - beat\.time <= min\(beat\.(\w+), _LONGEST\)",
+        r"now - beat.time <= beat.\1",
+        "a konnector that lies about time is waited for, for ever",
+        (_BIND,),
+    ),
+    Mutation(
+        "request-of-others",
+        "bind",
+        r"requests = \[one for one in space\.requests if tenancy\.is_ours\(one, seen\)\]",
+        "requests = list(space.requests)",
+        "requests go that others made",
+        (_BIND,),
+    ),
+)
+ALL: Final = (
+    *CLAIMS,
+    *PERMISSION_CLAIMS,
+    *NAMESPACES,
+    *GUARDS,
+    *DRAIN,
+    *SHARED,
+    *BACKEND,
+)
