@@ -1,4 +1,4 @@
-"""A plan that somebody approves, applied: for every command that writes to clusters."""
+"""Asks for the approval of a plan and applies it, for every command that writes to clusters."""
 
 import signal
 import sys
@@ -40,9 +40,9 @@ def is_approved(
     auto_approve: bool,
     color: bool,
 ) -> bool:
-    """Show what would be done, and ask where there is somebody to ask.
+    """Show what would be done, and ask for approval where there is a terminal.
 
-    A plan in which nothing would be done needs nobody.
+    A plan in which nothing would be done needs none.
     """
     if not any(one.acts and not one.held for one in plan.changes):
         return True
@@ -85,7 +85,7 @@ async def applied(
     cluster_options: ClusterOptions,
     terms: Terms,
 ) -> "tuple[Report, ExitCode | None]":
-    """Apply a plan, and show how far it is; a signal that ended it is told by its exit code.
+    """Apply a plan, and show how far it is; return also the exit code of a signal that ended it.
 
     Raises Locked.
     """
@@ -114,7 +114,7 @@ async def applied(
 def show(report: "Report", wanted: tuple[outputs.Output, ...], settings: Settings) -> "ExitCode":
     """Print what was done, in the formats that were asked for; FAILED where one cannot be had.
 
-    On standard output, text leaves out what went well: each step was told when it was done.
+    On standard output, text leaves out what went well: each step was printed when it was done.
     """
     from klutchctl.exit_codes import ExitCode
     from klutchctl.render import report as rendering

@@ -1,4 +1,4 @@
-"""An approved plan becomes the state of the clusters: each write guarded, each outcome told."""
+"""Applies an approved plan: each write has its precondition, each line its outcome."""
 
 from reconciler.apply.outcomes import Outcome, Report, Status
 from reconciler.apply.run import Observer, Options, apply

@@ -1,4 +1,4 @@
-"""Which lines of a fresh plan are those that were approved, and which are not any more. Pure.
+"""Matches the lines of a fresh plan with those that were approved. Pure.
 
 Lines of one unit belong together, and so do those of what a cluster needs once: if one of them
 is not as it was approved, none of them is done (mapping.md 0, Staleness).
@@ -20,7 +20,7 @@ Group: TypeAlias = tuple[str, UnitKey | None]  # an app cluster, and a unit or w
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """What may be done, by app cluster and in the order of the plan, and what may not."""
+    """The lines that may be done, by app cluster and in the order of the plan, and the others."""
 
     lines: Mapping[str, Sequence[Change]]
     refused: tuple[Outcome, ...]
@@ -28,14 +28,14 @@ class Approved:
 
 def clusters_to_change(plan: Plan) -> frozenset[str]:
     """Return the app clusters for which an apply of this plan would write anything."""
-    return frozenset(one.cluster for one in plan.changes if one.acts and not one.held)
+    return frozenset(change.cluster for change in plan.changes if change.acts and not change.held)
 
 
 def match(approved: Plan, fresh: Plan) -> Approved:
-    """Hold a plan that somebody approved against one made a moment ago, under the lock."""
+    """Match the approved plan with a fresh one, which was made under the lock."""
     now = _groups(fresh)
     blocked = {(o.cluster, o.unit): o.reason for o in fresh.changes if o.action is Action.BLOCKED}
-    unseen = {one.name: one.reason for one in fresh.unseen}
+    unseen = {cluster.name: cluster.reason for cluster in fresh.unseen}
     places = {id(change): place for place, change in enumerate(fresh.changes)}
     lines: dict[str, list[tuple[int, Change]]] = defaultdict(list)
     refused: list[Outcome] = []
@@ -45,39 +45,39 @@ def match(approved: Plan, fresh: Plan) -> Approved:
         lost = not found and (bool(since) or group[0] in unseen)
         same = not lost and _is_covered(wanted, found)
         if same and (more := _more_instances(wanted, found)):
-            refused += (Outcome(one, Status.STALE, more) for one in wanted)
+            refused += (Outcome(line, Status.STALE, more) for line in wanted)
         elif same:
             # Also what is held: what stands beside it has to know that it does not leave.
-            known = {(one.ref, one.action): one for one in wanted}
+            known = {(line.ref, line.action): line for line in wanted}
             lines[group[0]] += (
-                (places[id(one)], _held_as(one, known.get((one.ref, one.action), one)))
-                for one in found
+                (places[id(line)], _held_as(line, known.get((line.ref, line.action), line)))
+                for line in found
             )
             refused += (
-                Outcome(one, Status.UNCHANGED, "looked at")
-                for one in wanted
-                if one.undecided and not one.held
+                Outcome(line, Status.UNCHANGED, "looked at")
+                for line in wanted
+                if line.undecided and not line.held
             )
-        elif all(one.held for one in wanted):
-            refused += (Outcome(one, Status.HELD, _held(one)) for one in wanted)
+        elif all(line.held for line in wanted):
+            refused += (Outcome(line, Status.HELD, _held(line)) for line in wanted)
         elif group[0] in unseen:
-            told = f"it cannot be read any more: {unseen[group[0]]}"
-            refused += (Outcome(one, Status.FAILED, told) for one in wanted)
+            why = f"it cannot be read any more: {unseen[group[0]]}"
+            refused += (Outcome(line, Status.FAILED, why) for line in wanted)
         elif since:
-            refused += (Outcome(one, Status.STALE, f"blocked since: {since}") for one in wanted)
+            refused += (Outcome(line, Status.STALE, f"blocked since: {since}") for line in wanted)
         elif not found:
             done = "it is so already"
-            refused += (Outcome(one, Status.UNCHANGED, done) for one in wanted)
+            refused += (Outcome(line, Status.UNCHANGED, done) for line in wanted)
         else:
-            refused += (Outcome(one, Status.STALE, _difference(wanted, found)) for one in wanted)
-    staying = {one.change.cluster for one in refused if one.change.leaves}
+            refused += (Outcome(line, Status.STALE, _difference(wanted, found)) for line in wanted)
+    staying = {outcome.change.cluster for outcome in refused if outcome.change.leaves}
     ordered: dict[str, list[Change]] = {}
     for name in sorted(lines):
         mine = [one for _, one in sorted(lines[name], key=_place)]
         # Its konnector still needs the rights that it has.
-        kept = [one for one in mine if name in staying and one.changes_rights]
-        refused += (Outcome(one, Status.SKIPPED, "not all leaves that was to") for one in kept)
-        ordered[name] = [one for one in mine if one not in kept]
+        kept = [line for line in mine if name in staying and line.changes_rights]
+        refused += (Outcome(line, Status.SKIPPED, "not all leaves that was to") for line in kept)
+        ordered[name] = [line for line in mine if line not in kept]
     return Approved(ordered, tuple(refused))
 
 
@@ -112,8 +112,8 @@ def _is_covered(wanted: Sequence[Change], found: Sequence[Change]) -> bool:
     its kubeconfig is may be noted, and where he left the rest to an apply, that may take over
     what is there, and make Secrets that are lacking: it changes nothing that is in force.
     """
-    left_open = any(one.undecided for one in wanted)
-    now = {one.ref for one in found}
+    left_open = any(line.undecided for line in wanted)
+    now = {line.ref for line in found}
 
     def is_open(one: Change) -> bool:
         return one.only_notes or (left_open and _is_harmless(one))
@@ -122,19 +122,19 @@ def _is_covered(wanted: Sequence[Change], found: Sequence[Change]) -> bool:
         secret = one.ref.kind == SECRET and one.action is Action.CREATE
         return secret and not one.unit and one.ref not in now
 
-    # Of a kubeconfig he knows what is noted of it; whoever applies has read it anew.
-    unread = {one.ref for one in wanted if one.ref.kind == SECRET and not one.uid}
-    return [_said(one, known=one.ref not in unread) for one in found if not is_open(one)] == [
-        _said(one, known=one.ref not in unread)
-        for one in wanted
-        if not is_open(one) and not is_there(one)
+    # A plan knows the note of a kubeconfig only; the apply has read the Secret itself.
+    unread = {line.ref for line in wanted if line.ref.kind == SECRET and not line.uid}
+    return [_said(line, known=line.ref not in unread) for line in found if not is_open(line)] == [
+        _said(line, known=line.ref not in unread)
+        for line in wanted
+        if not is_open(line) and not is_there(line)
     ]
 
 
 def _is_harmless(change: Change) -> bool:
     if change.action is Action.CREATE:
         return change.ref.kind == SECRET
-    marks = all(one.path.startswith("/metadata/") for one in change.fields)
+    marks = all(field.path.startswith("/metadata/") for field in change.fields)
     return change.action is Action.ADOPT or (
         change.action is Action.UPDATE and marks and not change.steps
     )
@@ -155,12 +155,12 @@ def _said(change: Change, *, known: bool = True) -> bytes:
 
 def _more_instances(wanted: Sequence[Change], found: Sequence[Change]) -> str:
     """Tell of instances that would be deleted and were not there when it was approved."""
-    known = {one.ref: one for one in found}
-    for one in wanted:
-        other = known.get(one.ref, one)
-        if one.held or other.held:
+    known = {line.ref: line for line in found}
+    for line in wanted:
+        other = known.get(line.ref, line)
+        if line.held or other.held:
             continue  # nothing is deleted
-        then, now = one.instances, other.instances
+        then, now = line.instances, other.instances
         if then is not None and (now is None or now > then):
             counted = "an unknown number" if now is None else now
             return f"instances to delete: {then} when it was approved, {counted} now; plan again"
@@ -168,11 +168,11 @@ def _more_instances(wanted: Sequence[Change], found: Sequence[Change]) -> str:
 
 
 def _difference(wanted: Sequence[Change], found: Sequence[Change]) -> str:
-    known = {one.ref: one for one in found}
-    for one in wanted:
-        other = known.get(one.ref)
+    known = {line.ref: line for line in found}
+    for line in wanted:
+        other = known.get(line.ref)
         if other is None:
-            return f"{one.ref.object} is not as the plan saw it: plan again"
-        if _said(one) != _said(other):
-            return f"{one.ref.object} has changed since the plan: plan again"
+            return f"{line.ref.object} is not as the plan saw it: plan again"
+        if _said(line) != _said(other):
+            return f"{line.ref.object} has changed since the plan: plan again"
     return "more would have to be done than was approved: plan again"

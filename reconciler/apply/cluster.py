@@ -1,4 +1,4 @@
-"""The lines of one app cluster, done in their order: what comes once, its units, its leaving.
+"""Does the lines of one app cluster in order: shared objects, units, then what leaves.
 
 A line that fails stops what builds upon it and nothing else: a unit its own later lines, what a
 cluster needs once all its units.
@@ -37,8 +37,8 @@ _ESTABLISHED_WAIT: Final = 30.0  # seconds
 class Job:
     """One app cluster's share of an apply.
 
-    `depends_on` are the units that have to be Ready before a unit, all of this cluster. `told`
-    hears each outcome as soon as it is known.
+    `depends_on` are the units that have to be Ready before a unit, all of this cluster.
+    `on_outcome` is called with each outcome as soon as it is known.
     """
 
     name: str
@@ -54,27 +54,27 @@ class Job:
 async def run(job: Job) -> list[Outcome]:
     """Do all lines of one app cluster, and return what became of each.
 
-    A defect of klutchctl that one cluster brings out is told for it, and holds back no other.
+    A defect of klutchctl fails the lines of the cluster that triggers it, and of no other.
     """
     worker = _Worker(job)
     try:
         await _all(worker)
     except Exception as error:
-        known = {id(one.change) for one in worker.outcomes}
-        rest = [one for one in job.lines if id(one) not in known]
+        known = {id(outcome.change) for outcome in worker.outcomes}
+        rest = [line for line in job.lines if id(line) not in known]
         worker.fail(rest, unseen.defect(error).reason)
     return worker.outcomes
 
 
 async def _all(worker: "_Worker") -> None:
     job = worker.job
-    once = [one for one in job.lines if one.unit is None and not one.leaves]
+    once = [line for line in job.lines if line.unit is None and not line.leaves]
     # With the bindings there before it, the backend finds them and keeps their claims.
-    last = [one for one in once if worker.makes_app_cluster_binding and _is_whole(one)]
+    last = [line for line in once if worker.makes_app_cluster_binding and _is_whole(line)]
     # What leaves needs its rights until it has left.
-    leaving = any(one.unit is not None and one.leaves for one in job.lines)
-    rights = [one for one in once if leaving and one.changes_rights]
-    first = [one for one in once if one not in last and one not in rights]
+    leaving = any(line.unit is not None and line.leaves for line in job.lines)
+    rights = [line for line in once if leaving and line.changes_rights]
+    first = [line for line in once if line not in last and line not in rights]
     units = _by_unit(job.lines)
     if await worker.chain(first):
         # What is new comes before what leaves: its turn is over when that begins.
@@ -83,9 +83,9 @@ async def _all(worker: "_Worker") -> None:
             await gather_or_cancel(worker.unit(key, units[key]) for key in turn)
         await worker.chain(last)
     else:
-        told = "what the cluster needs first was not done"
-        worker.skip([one for found in units.values() for one in found] + last, told)
-    whole = [one for one in job.lines if one.unit is None and one.leaves]
+        why = "what the cluster needs first was not done"
+        worker.skip([one for found in units.values() for one in found] + last, why)
+    whole = [line for line in job.lines if line.unit is None and line.leaves]
     if worker.all_good:
         await worker.chain([*rights, *whole])
     else:
@@ -104,16 +104,16 @@ class _Worker:
     adopted: dict[Ref, str] = field(default_factory=dict)  # digests, as `Change.before`
 
     def __post_init__(self) -> None:
-        self.done = {one.unit: asyncio.Event() for one in self.job.lines if one.unit is not None}
+        self.done = {line.unit: asyncio.Event() for line in self.job.lines if line.unit is not None}
 
     @property
     def makes_app_cluster_binding(self) -> bool:
-        return any(_is_whole(one) and one.action is Action.CREATE for one in self.job.lines)
+        return any(_is_whole(line) and line.action is Action.CREATE for line in self.job.lines)
 
     @property
     def all_good(self) -> bool:
         """Whether nothing has failed, or was left undone, so far."""
-        return all(one.status in GOOD for one in self.outcomes)
+        return all(outcome.status in GOOD for outcome in self.outcomes)
 
     async def unit(self, key: UnitKey, changes: Sequence[Change]) -> None:
         """Do the lines of one unit, after all that it depends on."""
@@ -149,7 +149,7 @@ class _Worker:
         """Do lines one after another, up to the first that fails; tell whether none did."""
         for place, change in enumerate(changes):
             outcome = await self._line(change)
-            self._tell(outcome)
+            self._add(outcome)
             if outcome.status not in GOOD:
                 self.skip(changes[place + 1 :], f"after {change.ref.object}, which was not done")
                 return False
@@ -160,14 +160,14 @@ class _Worker:
         stopped = self.job.readiness.fence.closed
         for change in changes:
             status = Status.INTERRUPTED if stopped else Status.SKIPPED
-            self._tell(Outcome(change, Status.HELD if change.held else status, reason))
+            self._add(Outcome(change, Status.HELD if change.held else status, reason))
 
     def fail(self, changes: Sequence[Change], reason: str) -> None:
         """Tell that lines have failed."""
         for change in changes:
-            self._tell(Outcome(change, Status.FAILED, reason))
+            self._add(Outcome(change, Status.FAILED, reason))
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _add(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
         self.job.on_outcome(outcome)
 

@@ -1,6 +1,6 @@
 """Writes to single objects that fit them only as they were read (mapping.md 0, preconditions).
 
-Decides nothing about which object or what for; whoever calls says what must still be true.
+Decides nothing about which object or what for; the caller says what must still be true.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from reconciler.kube.requests import Preconditions, Propagation
 T = TypeVar("T")
 
 _TRIES: Final = 5  # each with what was read anew (mapping.md 0)
-_PATIENCE: Final = (0.3, 1.0, 3.0)  # seconds before an unreachable cluster is tried again
+_RETRY_PAUSES: Final = (0.3, 1.0, 3.0)  # seconds before an unreachable cluster is tried again
 
 
 class ClusterWriter:
-    """Writes to one cluster while the fence is open. Raises Stopped besides what is told."""
+    """Writes to one cluster while the fence is open. Every write may raise Stopped."""
 
     def __init__(self, cluster: Cluster, fence: WriteFence) -> None:
         self.cluster, self.fence = cluster, fence
@@ -44,7 +44,7 @@ class ClusterWriter:
         A write without an answer may have happened: then what is there now is returned as made.
         """
         ref = _ref(self.cluster.name, kind, manifest)
-        for pause in (*_PATIENCE, None):
+        for pause in (*_RETRY_PAUSES, None):
             try:
                 return await self.fence.write(
                     lambda: self.cluster.create(manifest, kind, manager=keys.MANAGER_CLI)
@@ -61,13 +61,13 @@ class ClusterWriter:
 
     async def apply(self, body: Manifest, kind: Kind) -> Manifest:
         """Server-side apply by force. Raises Conflict, and Replaced for another uid."""
-        return await self._patiently(
+        return await self._retried(
             lambda: self.cluster.apply(body, kind, manager=keys.MANAGER_CLI, force=True)
         )
 
     async def patch(self, ref: Ref, patch: Patch, *, manager: str = keys.MANAGER_CLI) -> Manifest:
         """RFC 6902. Raises Missing, and Conflict where a test in it fails."""
-        return await self._patiently(lambda: self.cluster.json_patch(ref, patch, manager=manager))
+        return await self._retried(lambda: self.cluster.json_patch(ref, patch, manager=manager))
 
     async def change(
         self,
@@ -106,7 +106,7 @@ class ClusterWriter:
             if uid and uid_of(live) != uid:
                 raise Stale(f"{ref.object} was deleted and made again")
             known = Preconditions(uid_of(live), resource_version_of(live))
-            return await self._patiently(
+            return await self._retried(
                 lambda: self.cluster.delete(ref, preconditions=known, propagation=propagation)
             )
 
@@ -123,9 +123,9 @@ class ClusterWriter:
                 await asyncio.sleep(0)
         raise Stale(f"others keep writing to {ref.object}")
 
-    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a write that fits only one state of the object, so it may be sent twice."""
-        for pause in _PATIENCE:
+        for pause in _RETRY_PAUSES:
             try:
                 return await self.fence.write(call)
             except Unreachable:

@@ -1,4 +1,4 @@
-"""Secrets that came down into an app cluster with a service, when that service is deleted."""
+"""Deletes the Secrets that a service brought into an app cluster, when it is deleted."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -31,7 +31,9 @@ async def delete(app: ClusterWriter, plane: ClusterWriter, placement: Placement)
     Returns a sentence about those that may not be looked for, or "". Looks only into namespaces
     that hold, or held, instances.
     """
-    claims = [claim for one in await _bindings(app, plane, placement) for claim in _down(one)]
+    claims = [
+        claim for binding in await _bindings(app, plane, placement) for claim in _down(binding)
+    ]
     unread = []
     for namespace in sorted(await service_objects.service_namespaces(plane, placement.space)):
         try:
@@ -65,7 +67,7 @@ async def _remove(app: ClusterWriter, namespace: str, secret: Manifest) -> None:
     ref = Ref(app.cluster.name, SECRET, namespace, name_of(secret))
     try:
         await app.delete(ref, uid=uid_of(secret), propagation=Propagation.BACKGROUND)
-    except Stale:  # it was made again by somebody: that one is not ours
+    except Stale:  # deleted and created again by another: that one is not ours
         return
 
 

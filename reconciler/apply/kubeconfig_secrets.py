@@ -1,7 +1,7 @@
-"""Kubeconfigs of ours: their content, and the note of what they are.
+"""Makes the content of kubeconfigs, and notes what they are.
 
-Whoever writes the kubeconfig that a ClusterBinding or AppClusterBinding names notes there what it
-is, for those who may not read Secrets (trust.md T2).
+The note is on the ClusterBinding or AppClusterBinding that names the kubeconfig, for those
+without the right to read Secrets (trust.md T2).
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""One run at a time per fleet and control plane: a Lease (mapping.md 0, Lock).
+"""Locks a fleet on a control plane with a Lease: one run at a time (mapping.md 0, Lock).
 
 The times are 15/10/2 s: a lease lives 15 s after its last renewal, is renewed every 2 s, and
 counts as lost by its holder when that has failed for 10 s.
@@ -26,13 +26,13 @@ from reconciler.kube.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
-_PATIENCE: Final = (0.3, 1.0, 3.0)  # seconds before an unreachable control plane is asked again
+_RETRY_PAUSES: Final = (0.3, 1.0, 3.0)  # seconds before an unreachable control plane is asked again
 # A living holder renews within this time, whatever our clock and its clock say.
 _ONE_RENEWAL: Final = 2 * TIMES.period
 
 
 class Lock:
-    """The lease of one control plane. `now` is the time in UTC, `again` as in `Lease`."""
+    """Locks one control plane by a Lease. `now` is the time in UTC, `again` as in `Lease`."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Lock:
         return f"{self._cluster.name}: {how_lost[how]}"
 
     async def _take(self, *, break_it: bool) -> None:
-        for pause in _PATIENCE:
+        for pause in _RETRY_PAUSES:
             try:
                 await self._try_to_take(break_it=break_it)
             except Unreachable as error:
@@ -113,7 +113,7 @@ class Lock:
         except Conflict as error:
             raise await self._locked() from error
         if holder and break_it:
-            await self._tell(live, holder)
+            await self._record_takeover(live, holder)
 
     async def _make(self) -> None:
         namespace = Ref(self._cluster.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
@@ -150,17 +150,17 @@ class Lock:
         since = moment(get_text(live, "spec", "acquireTime")) or self._now()
         return Locked(self._cluster.name, holder, self._now() - since)
 
-    async def _tell(self, lease: Manifest, holder: str) -> None:
+    async def _record_takeover(self, lease: Manifest, holder: str) -> None:
         """Record that the lock was taken from another, if that can be: it is ours already."""
-        told = f"{self._holder} took the lock over from {holder}"
+        message = f"{self._holder} took the lock over from {holder}"
         event = event_of(
             self._lease.ref,
             uid_of(lease),
-            Note("LockBroken", told, "Warning", "BreakLock"),
+            Note("LockBroken", message, "Warning", "BreakLock"),
             source=Source("klutchctl.dev/klutchctl", self._holder),
             now=self._now(),
         )
-        log.warning(told, extra={"lease": str(self._lease.ref)})
+        log.warning(message, extra={"lease": str(self._lease.ref)})
         try:
             await self._cluster.create(event, EVENT, manager=keys.MANAGER_CLI)
         except ClusterError as error:

@@ -1,4 +1,4 @@
-"""One line of a plan that makes or changes one object, done.
+"""Does one line of a plan that creates or changes one object.
 
 The object is read again; where it is not what the plan saw, nothing is written (mapping.md 0).
 """

@@ -1,4 +1,4 @@
-"""What an apply did, line by line. Values only."""
+"""Holds the outcome of an apply, line by line. Values only."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from reconciler.planning.changes import Change, Plan
 
 
 class Status(StrEnum):
-    """What became of one line; the values are the words that people read."""
+    """The end of one line; the values are the words that people read."""
 
     DONE = "done"
     UNCHANGED = "unchanged"  # it was so already when its turn came
@@ -41,7 +41,7 @@ class NotReady:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that a run did, in the order of the plan.
+    """The outcomes of a run, in the order of the plan.
 
     `ended` tells why the run stopped before its end, "" where it did not: a signal, or the lock
     that was lost. `ready` counts the units that were waited for and became Ready.

@@ -1,4 +1,4 @@
-"""What the steps of a line patch of an object, by what is read of it. Pure.
+"""Decides the patches of steps by the live object. Pure.
 
 Each returns operations of RFC 6902, or None where nothing is to be done.
 """
@@ -72,7 +72,9 @@ def unlist(ref: Ref, unit: str, *, uid: str) -> Decide:
     def decide(live: Manifest) -> Patch | None:
         _check(ref, live, uid)
         listed = get_maps(live, "spec", "apiExports")
-        kept: list[JSON] = [one for one in listed if listed_resource(one).name != unit]
+        kept: list[JSON] = [
+            resource for resource in listed if listed_resource(resource).name != unit
+        ]
         if len(kept) == len(listed):
             return None
         policies = dict(policies_of(live))
@@ -117,7 +119,7 @@ def own(binding: Manifest) -> Decide:
 
     def decide(live: Manifest) -> Patch | None:
         owners = get_maps(live, "metadata", "ownerReferences")
-        others: list[JSON] = [one for one in owners if not _is_binding(one)]
+        others: list[JSON] = [other for other in owners if not _is_binding(other)]
         if not _from_konnector(live) or owner in owners:
             return None
         path = "/metadata/ownerReferences"

@@ -1,4 +1,4 @@
-"""A whole apply: lock, look again, hold against what was approved, do it, wait, tell."""
+"""Applies a plan: lock, plan again, match with the approved plan, write, wait, report."""
 
 import asyncio
 from collections import Counter
@@ -34,7 +34,7 @@ _MANY: Final = 32  # clusters of one control plane: one look at all it holds cos
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How an apply is done. `wait_seconds` bounds each wait for a peer, and for Ready.
+    """Settings of an apply. `wait_seconds` bounds each wait for a peer, and for Ready.
 
     `wait`: end only when all units are Ready, or late. `holder` names this run in the lock.
     """
@@ -50,7 +50,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observer:
-    """Who hears of what happens, as it happens."""
+    """Callbacks for each outcome and stage, at once."""
 
     outcome: Callable[[Outcome], None]
     stage: Callable[[str], None]
@@ -69,7 +69,7 @@ async def apply(
 
     Writes nothing at all where the plan holds nothing to do. Raises Locked, and the error of the
     lock where no control plane gives its own. What fails for one cluster, or for those behind one
-    control plane, is told in the report.
+    control plane, stands in the report.
     """
     work = _Run(fleet, approved, clusters, options, fence, observer)
     changing = approval.clusters_to_change(approved)
@@ -92,7 +92,7 @@ async def apply(
 
 
 class _Run:
-    """What all parts of one apply share."""
+    """The state of one apply."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class _Run:
                 )
                 return await cluster.run(job)
         except KlutchError as error:  # the way to it is gone since it was read
-            failed = [Outcome(one, Status.FAILED, str(error)) for one in lines]
+            failed = [Outcome(line, Status.FAILED, str(error)) for line in lines]
             for outcome in failed:
                 self._observer.outcome(outcome)
             return failed
@@ -194,13 +194,13 @@ class _Run:
         late, ready = ((), 0) if live is None else await self._waited(live)
         by_line = {_line(one.change): one for one in done}
         outcomes = [
-            by_line.get(_line(one)) or _held(one)
-            for one in self._approved.changes
-            if one.acts and (one.held or _line(one) in by_line)
+            by_line.get(_line(change)) or _held(change)
+            for change in self._approved.changes
+            if change.acts and (change.held or _line(change) in by_line)
         ]
-        told = {_line(one) for one in self._approved.changes}
+        planned = {_line(change) for change in self._approved.changes}
         # What an apply found where the plan had left it to that (trust.md T2).
-        outcomes += [one for line, one in by_line.items() if line not in told]
+        outcomes += [one for line, one in by_line.items() if line not in planned]
         return Report(
             plan=self._approved,
             outcomes=tuple(outcomes),
@@ -216,7 +216,7 @@ class _Run:
         self._observer.stage("waiting until all is ready")
         locations = _locations(self._fleet, live)
         awake = {
-            name: [one.key for one in units]
+            name: [unit.key for unit in units]
             for name, units in self._units.items()
             if name in live.clusters and self._fleet.clusters[name].suspended is None
         }
@@ -240,15 +240,15 @@ class _Run:
     ) -> Sequence[NotReady]:
         if location is None:
             return [
-                NotReady(str(one), "its cluster could not be read, or is held back")
-                for one in units
+                NotReady(str(unit), "its cluster could not be read, or is held back")
+                for unit in units
             ]
         try:
             async with self._slots, self._reached(live, name) as (plane, app):
                 readiness = self._readiness(location, plane, app, self._shared_reader(name, plane))
                 return await readiness.wait(units, seconds=self._options.wait_seconds)
         except (KlutchError, Stopped) as error:
-            return [NotReady(str(one), str(error)) for one in units]
+            return [NotReady(str(unit), str(error)) for unit in units]
 
     def _readiness(
         self,
@@ -293,14 +293,16 @@ def _locations(fleet: Fleet, live: Live) -> Mapping[str, Location]:
 
 
 def _without(plan: Plan, names: Collection[str]) -> Plan:
-    return replace(plan, changes=tuple(one for one in plan.changes if one.cluster not in names))
+    return replace(
+        plan, changes=tuple(change for change in plan.changes if change.cluster not in names)
+    )
 
 
 def _barred(plan: Plan, barred: Mapping[str, str]) -> list[Outcome]:
     return [
-        Outcome(one, Status.FAILED, barred[one.cluster])
-        for one in plan.changes
-        if one.acts and not one.held and one.cluster in barred
+        Outcome(change, Status.FAILED, barred[change.cluster])
+        for change in plan.changes
+        if change.acts and not change.held and change.cluster in barred
     ]
 
 

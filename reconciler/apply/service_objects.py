@@ -1,4 +1,4 @@
-"""The objects of a service: instances in an app cluster, copies on its control plane.
+"""Finds the objects of a service: instances in an app cluster, copies on the control plane.
 
 Finds them in whichever version the cluster serves, and counts, frees, releases and deletes them.
 Decides nothing about when.
@@ -83,7 +83,7 @@ async def count(writer: ClusterWriter, name: str) -> int:
 async def service_namespaces(plane: ClusterWriter, space: str) -> Mapping[str, str]:
     """Return the service namespaces of a space by the app namespaces that they stand for."""
     found = await plane.cluster.list(API_SERVICE_NAMESPACE, namespace=space)
-    pairs = ((name_of(one), get_text(one, "status", "namespace")) for one in found.items)
+    pairs = ((name_of(item), get_text(item, "status", "namespace")) for item in found.items)
     return {name: namespace for name, namespace in pairs if namespace}
 
 
@@ -96,16 +96,16 @@ async def copies(plane: ClusterWriter, name: str, space: str) -> Sequence[tuple[
     if not kind.namespaced:
         everything = await plane.cluster.list(kind, metadata_only=True)
         return [
-            (kind, one)
-            for one in everything.items
-            if annotations_of(one).get(keys.CLUSTER_NAMESPACE) == space
+            (kind, item)
+            for item in everything.items
+            if annotations_of(item).get(keys.CLUSTER_NAMESPACE) == space
         ]
     namespaces = sorted(set((await service_namespaces(plane, space)).values()))
     found = [
         await plane.cluster.list(kind, namespace=namespace, metadata_only=True)
         for namespace in namespaces
     ]
-    return [(kind, one) for listing in found for one in listing.items]
+    return [(kind, item) for listing in found for item in listing.items]
 
 
 async def release_copies(plane: ClusterWriter, name: str, space: str, *, now: datetime) -> int:
@@ -166,8 +166,10 @@ async def what_is_left(plane: ClusterWriter, app: ClusterWriter, space: str) -> 
     mapped = await plane.cluster.list(API_SERVICE_NAMESPACE, namespace=space, metadata_only=True)
     selector = ("spec", "APIServiceSelector")
     known = {
-        names.resource_name(get_text(one, *selector, "resource"), get_text(one, *selector, "group"))
-        for one in offered.items
+        names.resource_name(
+            get_text(item, *selector, "resource"), get_text(item, *selector, "group")
+        )
+        for item in offered.items
     } | set(map(name_of, exported.items))
     known = known.union(*map(released_kinds, mapped.items))
     for name in sorted(known):
@@ -184,8 +186,8 @@ async def _instances(app: ClusterWriter, name: str) -> list[tuple[Ref, Manifest]
         return []
     found = await app.cluster.list(service.kind, metadata_only=True)
     return [
-        (Ref(app.cluster.name, service.kind, namespace_of(one), name_of(one)), one)
-        for one in found.items
+        (Ref(app.cluster.name, service.kind, namespace_of(item), name_of(item)), item)
+        for item in found.items
     ]
 
 

@@ -1,6 +1,6 @@
-"""One look at a control plane for many who ask at the same time: whole lists, made once.
+"""Reads whole lists of a control plane once, for many readers at the same time.
 
-Refuses to look twice; whoever wants to know what changed has to ask the cluster itself.
+Refuses to look twice; to learn what changed, ask the cluster itself.
 """
 
 import asyncio

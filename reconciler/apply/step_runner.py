@@ -1,6 +1,6 @@
-"""The steps of a release, replace or delete, each done so that it may be done twice.
+"""Runs the steps of a release, replace or delete. Each step is idempotent.
 
-Whoever dies between two of them leaves a state from which the next plan goes on (mapping.md 9).
+A run that ends between two of them leaves a state from which the next plan goes on (mapping.md 9).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -41,9 +41,9 @@ _NOT_FOUND: Final = "APIServiceBindingNotFound"
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """How the steps of one run are done. `wait` is in seconds, `now` the time in UTC.
+    """Settings for the steps of one run. `wait` is in seconds, `now` the time in UTC.
 
-    `force`: nobody has to prove that the sync has stopped.
+    `force`: go on without the proof that the sync has stopped.
     """
 
     wait: float
@@ -155,8 +155,8 @@ class StepRunner:
             if binding is None and beat is None and not _was_connected(export):
                 return ""  # no konnector has ever come to this space
             if liveness(beat, self.options.now(), timeout=SILENCE) is not Liveness.ALIVE:
-                told = "never" if beat is None else format_time(beat.time)
-                return f"the konnector does not answer (last heartbeat: {told})"
+                last = "never" if beat is None else format_time(beat.time)
+                return f"the konnector does not answer (last heartbeat: {last})"
             return None
 
         answer = await plane.fence.until(look, seconds=self.options.wait)
@@ -232,9 +232,9 @@ class StepRunner:
             return  # whose they are is known by its labels alone
         place = step.ref.namespace
         found = await app.cluster.list(SECRET, namespace=place, labels=ours, metadata_only=True)
-        for one in found.items:
-            ref = Ref(app.cluster.name, SECRET, place, name_of(one))
-            await app.delete(ref, uid=uid_of(one), propagation=Propagation.BACKGROUND)
+        for item in found.items:
+            ref = Ref(app.cluster.name, SECRET, place, name_of(item))
+            await app.delete(ref, uid=uid_of(item), propagation=Propagation.BACKGROUND)
 
     async def _retire(self, step: Step) -> None:
         released = patches.retire(step.ref, uid=self.change.uid, now=self.options.now())

@@ -1,4 +1,4 @@
-"""Waits for what others do: a backend that makes exports and bindings, units that become Ready."""
+"""Waits for exports and bindings of a backend, and for units that become Ready."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
@@ -23,7 +23,7 @@ _PERIOD: Final = 0.25  # seconds from one list of a kind to the next
 
 
 class Unconfirmed(Exception):
-    """What a step waits for did not happen in time. All before it is done; the next run goes on."""
+    """Something did not happen in time. The steps before it are done; the next run goes on."""
 
 
 class Refused(Exception):
@@ -49,14 +49,14 @@ class BackendWait:
                 return True
             request = (await self._listed(API_SERVICE_EXPORT_REQUEST)).get(name)
             if request is not None and get_text(request, "status", "phase") == _FAILED:
-                raise Refused(f"the request {name} has failed: {_told(request)}")
+                raise Refused(f"the request {name} has failed: {_answer_to(request)}")
             return None
 
         if await self._plane.fence.until(look, seconds=self._wait) is None:
             request = (await self._listed(API_SERVICE_EXPORT_REQUEST)).get(name)
             raise Unconfirmed(
                 f"the backend has made no export {name} within {self._wait:.0f} s: "
-                f"{_told(request)}; the next run goes on"
+                f"{_answer_to(request)}; the next run goes on"
             )
 
     async def binding(self, name: str) -> Manifest:
@@ -86,7 +86,7 @@ class BackendWait:
         self._next[kind] = loop.time() + _PERIOD
         brief = kind == API_SERVICE_EXPORT
         found = await self._plane.cluster.list(kind, namespace=self._space, metadata_only=brief)
-        return {name_of(one): one for one in found.items}
+        return {name_of(item): item for item in found.items}
 
 
 class Readiness:
@@ -127,8 +127,8 @@ class Readiness:
 
     async def _not_ready(self, units: Collection[UnitKey]) -> Sequence[NotReady]:
         if self._location is None:
-            return [NotReady(str(one), "its cluster leaves the fleet") for one in units]
-        open_ = [one for one in units if one not in self._ready]
+            return [NotReady(str(unit), "its cluster leaves the fleet") for unit in units]
+        open_ = [unit for unit in units if unit not in self._ready]
         if not open_:
             return ()
         plane, self._shared_reader = self._shared_reader or self.control_plane.cluster, None
@@ -147,7 +147,7 @@ class Readiness:
         ]
 
 
-def _told(request: Manifest | None) -> str:
+def _answer_to(request: Manifest | None) -> str:
     """Return what the backend says of a request."""
     if request is None:
         return "the request is gone"

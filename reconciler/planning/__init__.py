@@ -1,1 +1,1 @@
-"""From what is wanted and what is there to what would change, and why. Pure."""
+"""Compares the fleet in the files with the live clusters, and decides the changes. Pure."""

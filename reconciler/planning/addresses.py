@@ -1,4 +1,4 @@
-"""Addresses that lead nowhere from another cluster (protocol-bind.md F13)."""
+"""Warns of addresses that lead nowhere from another cluster (protocol-bind.md F13)."""
 
 import ipaddress
 from urllib.parse import urlsplit

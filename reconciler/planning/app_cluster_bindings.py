@@ -1,6 +1,7 @@
-"""AppClusterBinding mode: one object holds all units of a cluster, the backend does the rest.
+"""Plans AppClusterBinding mode: one object holds all units of a cluster (mapping.md 8, 9).
 
-Where such a cluster stands, what its units come to, and which of them left (mapping.md 8, 9).
+Places such a cluster, and decides about its units and about those that left. The backend does the
+rest.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -87,8 +88,10 @@ def place(
     if foreign is not None:
         return foreign
     listed = listed_resources(live)
-    wanted = {(one.group, one.resource) for one in fleet.units if one.cluster == cluster.name}
-    unmanaged = frozenset(one for one in listed if (one.group, one.plural) not in wanted)
+    wanted = {(key.group, key.resource) for key in fleet.units if key.cluster == cluster.name}
+    unmanaged = frozenset(
+        resource for resource in listed if (resource.group, resource.plural) not in wanted
+    )
     said = policies_of(live)
     secret = ("spec", "kubeconfigSecretRef")
     return replace(
@@ -117,25 +120,25 @@ def _candidates(
     if cluster.adopt:
         return _adopted(cluster, everything)
     labelled = [o for o in everything if is_ours(o, fleet=fleet.name, cluster=cluster.name)]
-    current = [one for one in labelled if keys.RELEASED not in annotations_of(one)]
+    current = [binding for binding in labelled if keys.RELEASED not in annotations_of(binding)]
     if current:
         return sorted(current, key=identity_of)
     named = control_plane.get(APP_CLUSTER_BINDING, *cluster.app_cluster_binding)
     former = labelled or [
-        one
-        for one in everything
-        if is_of(one, fleet, cluster.name)
-        and (one is named or recorded(one) in {app.seen.uid, cluster.identity} - {""})
+        binding
+        for binding in everything
+        if is_of(binding, fleet, cluster.name)
+        and (binding is named or recorded(binding) in {app.seen.uid, cluster.identity} - {""})
     ]
     former.sort(key=identity_of)
-    given = [one for one in former if is_claimed(cluster, one, _space(one))]
+    given = [binding for binding in former if is_claimed(cluster, binding, _space(binding))]
     if former and not given:
         return unproved(cluster, former[0], _space(former[0]))
     return given or ([] if named is None else [named])
 
 
 def _adopted(cluster: AppCluster, everything: Iterable[Manifest]) -> Sequence[Manifest] | Blocked:
-    found = [one for one in everything if _space(one) == cluster.adopt]
+    found = [binding for binding in everything if _space(binding) == cluster.adopt]
     if found or cluster.adopt == names.app_cluster_binding_space(*cluster.app_cluster_binding):
         return sorted(found, key=identity_of)
     reason = f"no AppClusterBinding has the space {cluster.adopt}, which spec.adopt names"
@@ -183,7 +186,7 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
         changes = owned_changes(draft, live, wanted, fleet=site.fleet.name)
     differs = claims_change(live, wanted)
     return UnitPlan(
-        changes=tuple(sealed(one, live, wanted) for one in changes),
+        changes=tuple(sealed(change, live, wanted) for change in changes),
         widened=widened(unit, live, wanted) if differs else (),
         warnings=unaccepted(unit, division),
         bodies=offer.bodies if differs else frozenset(),
@@ -208,7 +211,9 @@ def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
         return ()
     listed = listed_resources(live) if _listed_by_us(live) else frozenset()
     return tuple(
-        one for one in prunes_of(site, cluster, live, listed) if one.key not in site.fleet.units
+        prune
+        for prune in prunes_of(site, cluster, live, listed)
+        if prune.key not in site.fleet.units
     )
 
 
@@ -224,7 +229,7 @@ def prunes_of(
     said = policies_of(live)
     for key in sorted(
         {
-            *(UnitKey(cluster, one.group, one.plural) for one in listed),
+            *(UnitKey(cluster, resource.group, resource.plural) for resource in listed),
             *(unit_of(cluster, name) for name in letting_go),
         }
     ):
@@ -238,12 +243,12 @@ def interrupted(site: Site, cluster: str) -> tuple[Prune, ...]:
     live = _live(site, cluster)
     if live is None or not is_of(live, site.fleet, cluster):
         return ()
-    listed = {one.name for one in listed_resources(live)}
+    listed = {resource.name for resource in listed_resources(live)}
     return tuple(
-        replace(one, release=steps if one.key.name not in listed else steps[-1:])
-        for one in prunes_of(site, cluster, live, ())
-        if one.key in site.fleet.units
-        for steps in (tuple(step for step in one.release if step.verb not in _TAKES_OUT),)
+        replace(prune, release=steps if prune.key.name not in listed else steps[-1:])
+        for prune in prunes_of(site, cluster, live, ())
+        if prune.key in site.fleet.units
+        for steps in (tuple(step for step in prune.release if step.verb not in _TAKES_OUT),)
     )
 
 
@@ -252,7 +257,9 @@ def unmanaged_warning(site: Site, cluster: str) -> set[str]:
     live = _live(site, cluster)
     if live is None or _listed_by_us(live):
         return set()
-    keys_of = (UnitKey(cluster, one.group, one.plural) for one in listed_resources(live))
+    keys_of = (
+        UnitKey(cluster, resource.group, resource.plural) for resource in listed_resources(live)
+    )
     found = sorted(key.name for key in keys_of if key not in site.fleet.units)
     return {f"{cluster}: unmanaged, and left alone: {', '.join(found)}"} if found else set()
 

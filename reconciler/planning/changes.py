@@ -1,4 +1,4 @@
-"""A plan as a value: everything that would happen, what is held back, and what is unknown."""
+"""Holds a plan as a value: its changes, the guards that hold them, and unread clusters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from reconciler.planning.file_types import UNSAVED, Field, FlatRef
 
 
 class Action(StrEnum):
-    """What would be done to one object or unit; the values are the words that people read."""
+    """The action on one object or unit; the values are the words that people read."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -34,7 +34,7 @@ _LEAVING: Final = frozenset({Action.RELEASE, Action.DELETE})
 
 
 class Verb(StrEnum):
-    """What one step does. Each may be done twice: what is done already is left as it is."""
+    """The action of one step. Each is idempotent: what is done already is left as it is."""
 
     CREATE = "create"
     DELETE = "delete"
@@ -91,7 +91,7 @@ class Change:
     after: JSONObject | None = None
     fields: tuple[Field, ...] = ()
     steps: tuple[Step, ...] = ()
-    # How many instances are deleted along, at most; None where none are, or nobody counted.
+    # How many instances are deleted along, at most; None where none are, or they were not counted.
     instances: int | None = None
     # A replace of a request alone: export, binding and data stay (mapping.md 5).
     keeps_data: Annotated[bool, pydantic.Field(alias="keepsData")] = False
@@ -169,7 +169,7 @@ class Plan:
     fleet: str
     revision: str
     digest: Annotated[str, pydantic.Field(alias="files")]
-    # No repr: there may be tens of thousands, and asyncio shows what a task returned to nobody.
+    # No repr: there may be tens of thousands, and asyncio logs results that are never awaited.
     changes: tuple[Change, ...] = field(repr=False)
     sections: Mapping[str, str]
     widened: tuple[WidenedClaim, ...] = ()
@@ -178,5 +178,5 @@ class Plan:
     warnings: tuple[str, ...] = ()
     clusters_total: Annotated[int, pydantic.Field(alias="clusters", strict=True)] = 0
     id: str = ""
-    # The folder that it was made from, for an apply of the saved plan; "" where nobody saved it.
+    # The folder that it was made from, for an apply of the saved plan; "" where it was not saved.
     repository: str = ""

@@ -1,4 +1,4 @@
-"""Which permission claims of the files go to which unit (mapping.md 6)."""
+"""Divides the permission claims of a Binding among its units (mapping.md 6)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ ANY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """What a unit takes of its Binding's claims.
+    """The permission claims of a Binding, divided for one unit.
 
     `wider` are claims that the provider offers, but not so far, and `unoffered` those that it
     does not offer here; `unnamed` are offered and not accepted, `missing` those of them that the
@@ -36,7 +36,7 @@ def divide(claims: Sequence[Claim], offered: Sequence[Manifest]) -> Division:
         return _NOTHING
     pairs = [(claim, [one for one in offered if _same_kind(claim, one)]) for claim in claims]
     named = {id(one) for _, found in pairs for one in found}
-    unnamed = [one for one in offered if id(one) not in named]
+    unnamed = [claim for claim in offered if id(claim) not in named]
     fits = [(claim, [one for one in found if _inside(claim, one)]) for claim, found in pairs]
     return Division(
         taken=tuple(claim for claim, fitting in fits if fitting),
@@ -76,7 +76,7 @@ def reach(claim: Manifest) -> str:
 
 def is_wider(claim: Manifest, than: Sequence[Manifest]) -> bool:
     """Tell whether a claim on the wire reaches further than the ones accepted so far do."""
-    return _accepted(claim) and not any(_reaches(one, claim) for one in alike(claim, than))
+    return _accepted(claim) and not any(_reaches(other, claim) for other in alike(claim, than))
 
 
 def alike(claim: Manifest, others: Sequence[Manifest]) -> list[Manifest]:
@@ -121,7 +121,7 @@ def _covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
 
 
 def _labels_cover(wide: Sequence[Manifest], narrow: Sequence[Manifest]) -> bool:
-    """Label maps are alternatives; one with more labels is narrower."""
+    """Compare alternatives of label maps; one with more labels is narrower."""
     if not wide:
         return True
     return bool(narrow) and all(
@@ -143,6 +143,6 @@ def _inside(claim: Claim, offer: Manifest) -> bool:
         and _covers(get_texts(offer, "selector", "names"), claim.names)
         and _covers(get_texts(offer, "selector", "namespaces"), claim.namespaces)
         and _labels_cover(
-            get_maps(offer, "selector", "labelSelectors"), [dict(one) for one in claim.labels]
+            get_maps(offer, "selector", "labelSelectors"), [dict(labels) for labels in claim.labels]
         )
     )

@@ -1,4 +1,4 @@
-"""What an app cluster needs once, in Direct mode: its space, its kubeconfigs, its konnector."""
+"""Plans the objects of a whole app cluster: its space, its kubeconfigs, its konnector."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -73,9 +73,9 @@ def _credentials(site: Site, cluster: AppCluster, changes: Sequence[Change]) -> 
         return (line,) if site.undecided else ()
     held = site.control_plane.get(SECRET, placement.kubeconfig_namespace, placement.kubeconfig_name)
     facts = None if held is None else facts_of(held)
-    written = any(one.acts and one.wanted and one.wanted.kubeconfig for one in changes)
-    told = annotations_of(live).get(keys.CREDENTIAL, "")
-    if facts is None or written or told == note_of(facts, uid_of(live)):
+    written = any(change.acts and change.wanted and change.wanted.kubeconfig for change in changes)
+    noted = annotations_of(live).get(keys.CREDENTIAL, "")
+    if facts is None or written or noted == note_of(facts, uid_of(live)):
         return ()
     note = replace(
         line,
@@ -174,7 +174,7 @@ def _create_only(site: Site, draft: Change, live: Manifest | None, wanted: Wante
 def _mended(site: Site, draft: Change, live: Manifest, wanted: Wanted) -> Change:
     """Rewrite K where it leads elsewhere than its source, and no konnector can mirror that.
 
-    As long as one beats it does, and nobody else writes there (mapping.md 3, row 5).
+    While one sends heartbeats it mirrors the source, and is the only writer (mapping.md 3, row 5).
     """
     placement = site.placement
     source = site.control_plane.get(

@@ -1,4 +1,4 @@
-"""Does a live object say what we state? Drift, differences and the digest for staleness.
+"""Compares live objects with what we state: drift, differences, the digest for staleness.
 
 The rules of mapping.md 0. Pure, without dry-runs, so that a plan from a snapshot is the same.
 """

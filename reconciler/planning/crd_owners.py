@@ -1,4 +1,4 @@
-"""Whether a service's CRD in an app cluster belongs to the binding that is live there.
+"""Gives a service's CRD in an app cluster back to the binding that is live there.
 
 A konnector that finds another owner, or none, on a CRD calls it foreign and follows it no more
 (protocol-konnector.md C.3, H15). So it is after a binding was deleted and made again.
@@ -27,7 +27,7 @@ def owner_changes(site: Site, unit: Unit, changes: Sequence[Change]) -> tuple[Ch
     themselves, and one that is adopted is left as it is. A CRD that no konnector made, or that
     another live binding owns, is not touched.
     """
-    bound = next((one for one in changes if one.ref.kind == API_SERVICE_BINDING), None)
+    bound = next((change for change in changes if change.ref.kind == API_SERVICE_BINDING), None)
     if bound is None or bound.action not in _LEFT_AS_IT_IS or _may_not_own(site, unit):
         return ()
     index = site.app if bound.ref.cluster == site.app.name else site.control_plane
@@ -57,7 +57,7 @@ def is_installed(crd: Manifest) -> bool:
 
 
 def _may_not_own(site: Site, unit: Unit) -> bool:
-    """The garbage collector would look for a cluster-scoped owner, and delete the CRD."""
+    """Tell whether the garbage collector would miss a cluster-scoped owner, and delete the CRD."""
     plane = site.fleet.clusters[unit.key.cluster].control_plane
     direct = site.fleet.control_planes[plane].mode is Mode.DIRECT
     return not direct and site.placement.bindings_cluster_scoped
@@ -65,15 +65,15 @@ def _may_not_own(site: Site, unit: Unit) -> bool:
 
 def _owners(crd: Manifest) -> set[str]:
     return {
-        get_text(one, "uid")
-        for one in get_maps(crd, "metadata", "ownerReferences")
-        if get_text(one, "kind") == API_SERVICE_BINDING.kind
+        get_text(owner, "uid")
+        for owner in get_maps(crd, "metadata", "ownerReferences")
+        if get_text(owner, "kind") == API_SERVICE_BINDING.kind
     }
 
 
 def _live_bindings(site: Site) -> set[str]:
     return {
-        uid_of(one)
+        uid_of(binding)
         for index in (site.app, site.control_plane)
-        for one in index.all(API_SERVICE_BINDING)
+        for binding in index.all(API_SERVICE_BINDING)
     }

@@ -1,4 +1,4 @@
-"""How some values of a plan stand in its file; all others stand there by their fields."""
+"""Types of plan values whose form in a file is not that of their fields."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which releases, replaces and deletes may not happen in this run, and why (product.md, prune)."""
+"""Holds back releases, replaces and deletes that a run may not do (product.md, prune)."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,14 +26,14 @@ def budget(guards: Guards, known: int) -> int:
 
 def held_back(guards: Guards, changes: Sequence[Change], extent: Extent) -> tuple[Held, ...]:
     """Return the guards that trip for the run as a whole; each holds back all pruning."""
-    pruning = [one for one in changes if one.action in PRUNING]
+    pruning = [change for change in changes if change.action in PRUNING]
     if not pruning:
         return ()
     # A cluster that leaves is a line without a unit.
-    pruned = {one.unit for one in pruning if one.unit}
-    clusters = tuple(sorted({one.cluster for one in pruning}))
+    pruned = {change.unit for change in pruning if change.unit}
+    clusters = tuple(sorted({change.cluster for change in pruning}))
     held = []
-    if guards.mode is PruneMode.REPORT and any(one.leaves for one in pruning):
+    if guards.mode is PruneMode.REPORT and any(change.leaves for change in pruning):
         message = "prune.mode is report: what left the files is shown and not done"
         held.append(Held("report", message, clusters))
     if not extent.wanted and not guards.allow_empty:

@@ -1,4 +1,4 @@
-"""Fast look-ups in what is live in one cluster. Decides nothing."""
+"""Indexes the objects of one cluster for look-ups. Decides nothing."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

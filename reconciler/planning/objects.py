@@ -1,4 +1,4 @@
-"""What happens to one object that is ours to state: create, adopt, update, or nothing."""
+"""Decides about one object that we state: create, adopt, update, or nothing."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a control plane offers of a resource: by its export, else by its template."""
+"""Finds what a control plane offers of a resource: by its export, else by its template."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from reconciler.planning.index import Index
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What the control plane offers of a unit's resource: claims, or why it offers nothing.
+    """The claims that the control plane offers for a resource, or why it offers none.
 
     The claims say everything (`normalize_claim`).
     """
@@ -34,12 +34,14 @@ def counted(plane: ControlPlane, seen: ClusterState) -> ClusterState:
         return seen
     kind = API_SERVICE_EXPORT_TEMPLATE
     templates = seen.objects.get(kind, ())
-    found = tuple(one for one in templates if namespace_of(one) in plane.template_namespaces)
+    found = tuple(
+        template for template in templates if namespace_of(template) in plane.template_namespaces
+    )
     return replace(seen, objects={**seen.objects, kind: found})
 
 
 def offer_of(control_plane: Index, space: str, unit: Unit) -> Offer:
-    """An export is what is offered; before there is one, its template is."""
+    """Return what the export offers; before there is one, what its template does."""
     cp, key = control_plane, unit.key
     export = Ref(cp.name, API_SERVICE_EXPORT, space, key.name)
     offered = cp.once("offers", _by_resource)

@@ -1,4 +1,4 @@
-"""Where an app cluster stands on its control plane: found, taken over, or new (mapping.md 2-4)."""
+"""Places an app cluster on its control plane: found, taken over, or new (mapping.md 2-4)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from reconciler.planning.index import Index
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Why nothing may be decided about a cluster: a person has to look."""
+    """A cluster about which nothing is decided until a person has looked, and why."""
 
     guard: str
     reason: str
@@ -115,17 +115,19 @@ def _spaces(
         for one in by_cluster.get(cluster.name, ())
         if labels_of(one).get(keys.FLEET) == fleet.name
     ]
-    current = [one for one in labelled if keys.RELEASED not in annotations_of(one)]
+    current = [space for space in labelled if keys.RELEASED not in annotations_of(space)]
     if current:
         return current
     former = labelled or [
-        one
-        for one in control_plane.labelled(NAMESPACE, keys.FLEET).get(fleet.name, ())
-        if labels_of(one).get(keys.CLUSTER) not in fleet.clusters
-        and recorded(one) in {app.seen.uid, cluster.identity} - {""}
+        space
+        for space in control_plane.labelled(NAMESPACE, keys.FLEET).get(fleet.name, ())
+        if labels_of(space).get(keys.CLUSTER) not in fleet.clusters
+        and recorded(space) in {app.seen.uid, cluster.identity} - {""}
     ]
     proved = _taken_over(control_plane, app)
-    given = [one for one in former if one in proved or is_claimed(cluster, one, name_of(one))]
+    given = [
+        space for space in former if space in proved or is_claimed(cluster, space, name_of(space))
+    ]
     if former and not given:
         first = min(former, key=name_of)
         refused = unproved(cluster, first, name_of(first))
@@ -137,21 +139,21 @@ def _spaces(
 
 
 def _may_be_taken_over(fleet: Fleet, control_plane: Index, app: Index) -> bool:
-    """Tell whether a space of nobody offers what another tool has bound in the cluster."""
-    bound = {name_of(one) for one in bindings(app) if not is_of(one, fleet, app.name)}
+    """Tell whether a space without our labels offers what another tool bound in the cluster."""
+    bound = {name_of(binding) for binding in bindings(app) if not is_of(binding, fleet, app.name)}
     free = {
         namespace
-        for one in control_plane.all(CLUSTER_BINDING)
-        if (namespace := namespace_of(one))
-        and keys.APP_CLUSTER_BINDING_NAME not in labels_of(one)
+        for binding in control_plane.all(CLUSTER_BINDING)
+        if (namespace := namespace_of(binding))
+        and keys.APP_CLUSTER_BINDING_NAME not in labels_of(binding)
         and (space := control_plane.get(NAMESPACE, "", namespace)) is not None
         and keys.FLEET not in labels_of(space)
     }
     return any(
-        name_of(one) in bound
+        name_of(offer) in bound
         for kind in (API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST)
-        for space in free
-        for one in control_plane.inside(kind, space)
+        for namespace in free
+        for offer in control_plane.inside(kind, namespace)
     )
 
 
@@ -198,7 +200,7 @@ def _referenced(app: Index) -> Iterator[Manifest]:
 
 
 def _unknowable(fleet: Fleet, cluster: AppCluster, app: Index) -> Blocked | None:
-    """Refuse a new space for a unit whose present one cannot be told: that holds its data."""
+    """Refuse a new space for a unit whose present one is unknown: that holds its data."""
     if app.blind:
         return None
     wanted = {unit.name for unit in fleet.units if unit.cluster == cluster.name}
@@ -291,7 +293,7 @@ def _consumer_secret(fleet: Fleet, source: Manifest | None, space: str, app: Ind
     """
     used = set()
     # Nearly all bindings of a cluster name one Secret, which is looked at once.
-    ways = {(*secret_of(one), is_of(one, fleet, app.name)) for one in bindings(app)}
+    ways = {(*secret_of(binding), is_of(binding, fleet, app.name)) for binding in bindings(app)}
     for namespace, name, ours in ways:
         secret = app.get(SECRET, namespace, name)
         same = same_way(secret, source, space)

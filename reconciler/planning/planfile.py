@@ -1,4 +1,4 @@
-"""A plan as a JSON document: written for a later apply, printed for programs, and read again.
+"""Writes a plan as a JSON document, for programs and for a later apply, and reads it again.
 
 The document is versioned: a new minor version adds fields, which older programs ignore; a new
 major version breaks. Its id is a digest of what the plan says, so that the same files and the
@@ -56,7 +56,7 @@ def identified(plan: Plan) -> Plan:
 def plan_id(plan: Plan) -> str:
     """Return the digest of what the plan says, in hex.
 
-    Not in it: why a cluster could not be read, which may be told in other words the next time.
+    It leaves out why a cluster could not be read: the error may be worded otherwise next time.
     Raises ValueError for a plan that holds the value of a Secret.
     """
     return _identity(_content(plan))
@@ -157,10 +157,10 @@ def _no_such_number(text: str) -> JSON:
 def _identity(found: Manifest) -> str:
     """Digest a document, also one of a later minor version whose new fields we do not know."""
     said = {key: value for key, value in found.items() if key not in _NOT_IDENTITY}
-    said["unseen"] = [one.get("name") for one in get_maps(found, "unseen")]
+    said["unseen"] = [cluster.get("name") for cluster in get_maps(found, "unseen")]
     said["changes"] = [
-        {**one, "reason": ""} if one.get("action") == Action.UNKNOWN else one
-        for one in get_maps(found, "changes")
+        {**change, "reason": ""} if change.get("action") == Action.UNKNOWN else change
+        for change in get_maps(found, "changes")
     ]
     return digest(said)[:ID_LENGTH]
 
@@ -174,24 +174,25 @@ def _content(plan: Plan) -> dict[str, JSON]:
         "files": plan.digest,
         "clusters": plan.clusters_total,
         "sections": dict(plan.sections),
-        "changes": [_change(one) for one in plan.changes],
+        "changes": [_change(change) for change in plan.changes],
         "widened": [
             {
-                "unit": _unit(one.unit),
-                "binding": one.binding,
-                "claim": one.claim,
-                "before": one.before,
-                "after": one.after,
-                "origin": _origin(one.origin),
+                "unit": _unit(claim.unit),
+                "binding": claim.binding,
+                "claim": claim.claim,
+                "before": claim.before,
+                "after": claim.after,
+                "origin": _origin(claim.origin),
             }
-            for one in plan.widened
+            for claim in plan.widened
         ],
         "held": [
             {"guard": one.guard, "message": one.message, "clusters": list(one.clusters)}
             for one in plan.held
         ],
         "unseen": [
-            {"name": one.name, "reason": one.reason, "remedy": one.remedy} for one in plan.unseen
+            {"name": cluster.name, "reason": cluster.reason, "remedy": cluster.remedy}
+            for cluster in plan.unseen
         ],
         "warnings": list(plan.warnings),
     }
@@ -211,8 +212,8 @@ def _change(change: Change) -> dict[str, JSON]:
         "before": change.before or None,
         "uid": change.uid or None,
         "after": change.after,
-        "fields": [_field(one) for one in change.fields] or None,
-        "steps": [_step(one) for one in change.steps] or None,
+        "fields": [_field(field) for field in change.fields] or None,
+        "steps": [_step(step) for step in change.steps] or None,
         "instances": change.instances,
         "keepsData": change.keeps_data or None,
         "held": list(change.held) or None,

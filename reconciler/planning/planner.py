@@ -1,4 +1,4 @@
-"""The plan: what the files want against what is live, cluster by cluster, and then as a whole.
+"""Plans a fleet: the files against the live state, cluster by cluster, and then as a whole.
 
 Deterministic: the same fleet and the same live state give the same plan, byte for byte. Nothing
 that was not seen completely is ever released, replaced or deleted.
@@ -54,7 +54,7 @@ from reconciler.planning.units import Site, UnitPlan, blocked, plan_unit
 
 @dataclass(slots=True)
 class _Draft:
-    """What has been decided so far; only this module fills it."""
+    """The decisions so far; only this module fills it."""
 
     changes: list[Change] = field(default_factory=list)
     widened: list[WidenedClaim] = field(default_factory=list)
@@ -70,7 +70,7 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What one look at a fleet and its clusters gives: a plan, and what it would still ask."""
+    """A plan, and what it still needs to know to be final."""
 
     plan: Plan
     questions: Questions
@@ -96,7 +96,7 @@ def plan(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> Pl
 
 
 def _plan(fleet: Fleet, live: Live, draft: _Draft) -> Plan:
-    known = set(fleet.units) | {one.unit for one in draft.changes if one.unit is not None}
+    known = set(fleet.units) | {change.unit for change in draft.changes if change.unit is not None}
     extent = guards.Extent(wanted=len(fleet.units), known=len(known))
     in_use = guards.units_in_use(fleet.guards, draft.changes, draft.in_use, draft.consented)
     whole_run = guards.held_back(fleet.guards, draft.changes, extent)
@@ -182,19 +182,23 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
         draft.changes.append(replace(resumed, action=Action.UPDATE, reason=reason))
     if wanted or site.control_plane.get(NAMESPACE, "", site.placement.space) is not None:
         stays = any(
-            fleet.guards.mode is not PruneMode.AUTO or one.policy is DeletionPolicy.BLOCK
-            for one in rules.prunes(site, cluster.name)
+            fleet.guards.mode is not PruneMode.AUTO or prune.policy is DeletionPolicy.BLOCK
+            for prune in rules.prunes(site, cluster.name)
         )
         needs = plan_cluster(site, cluster, wanted, keeps_rights=stays)
         draft.changes += needs
         draft.warnings |= _address_warnings(fleet, cluster, site, needs)
     for unit, planned in _units(site, wanted, direct=direct):
-        draft.changes += (_unproved(one) if site.undecided else one for one in planned.changes)
+        draft.changes += (
+            _unproved(change) if site.undecided else change for change in planned.changes
+        )
         draft.changes += owner_changes(site, unit, planned.changes)
         draft.widened += planned.widened
         draft.warnings |= set(planned.warnings)
         draft.bodies |= planned.bodies
-        if any(one.action is Action.REPLACE and not one.keeps_data for one in planned.changes):
+        if any(
+            change.action is Action.REPLACE and not change.keeps_data for change in planned.changes
+        ):
             _count(draft, site.app, unit.key)
     draft.warnings |= rules.unmanaged_warning(site, cluster.name)
     if fleet.guards.mode is not PruneMode.OFF:
@@ -203,7 +207,8 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
             if wanted and prune.policy is DeletionPolicy.RELEASE:
                 draft.warnings.add(_endangered(prune))
     draft.changes[first:] = [
-        replace(one, placement=site.placement) if one.acts else one for one in draft.changes[first:]
+        replace(change, placement=site.placement) if change.acts else change
+        for change in draft.changes[first:]
     ]
 
 
@@ -225,8 +230,10 @@ def _address_warnings(
 ) -> set[str]:
     """Warn where a kubeconfig that would be made leads nowhere from the other side."""
     made = any(
-        one.action is Action.CREATE and one.wanted is not None and one.wanted.kubeconfig is not None
-        for one in needs
+        change.action is Action.CREATE
+        and change.wanted is not None
+        and change.wanted.kubeconfig is not None
+        for change in needs
     )
     plane = fleet.control_planes[cluster.control_plane]
     target = plane if plane.mode is Mode.DIRECT else cluster
@@ -269,7 +276,7 @@ def _hold(draft: _Draft, cluster: AppCluster, wanted: Sequence[Unit], misplaced:
         draft.changes.append(_whole(cluster, misplaced.reason, Action.ADOPT))
         lines = (_unknown(cluster, unit) for unit in wanted)
         draft.changes += (
-            replace(one, action=Action.ADOPT, reason=misplaced.reason) for one in lines
+            replace(line, action=Action.ADOPT, reason=misplaced.reason) for line in lines
         )
         return
     draft.held.append(Held(misplaced.guard, misplaced.reason, (cluster.name,)))

@@ -1,4 +1,4 @@
-"""Which app clusters may be planned, and where each stands; why the others have to wait.
+"""Decides which app clusters may be planned, where each stands, and why the others wait.
 
 What is refused here is held back whole: a cluster that is not the one that the files mean, that
 moved while something of it lives, whose space is another's, or is being deleted (mapping.md 2-4).
@@ -101,7 +101,7 @@ def _cluster_of(fleet: Fleet, live: Live, carrier: Manifest) -> AppCluster | Non
 
 @dataclass(frozen=True, slots=True)
 class _Home:
-    """What stands for an app cluster of ours: a space, or an AppClusterBinding."""
+    """A space or AppClusterBinding of ours: it stands for an app cluster."""
 
     plane: Index
     ref: Ref
@@ -168,7 +168,7 @@ def _is_proved(site: Site) -> bool:
 
 
 def _going(site: Site, carrier: Ref) -> Blocked | None:
-    """Nothing is made, or called fine, in what goes away."""
+    """Refuse a cluster whose space or namespace is being deleted."""
     space = Ref(carrier.cluster, NAMESPACE, "", site.placement.space)
     bind = Ref(site.app.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
     for index, ref in (
@@ -196,7 +196,7 @@ def _foreign(site: Site, carrier: Ref) -> Blocked | None:
 
 
 def _moved(site: Site, carrier: Ref, homes: Iterable[_Home]) -> Blocked | None:
-    """Data does not move: what lives elsewhere has to be released there first."""
+    """Refuse a cluster with units elsewhere: data does not move, so release them first."""
     found, proved = [], _is_proved(site)
     for home in homes:
         # Two documents may name one control plane.
@@ -226,7 +226,7 @@ def _lives(home: _Home) -> bool:
 
 
 def _left_behind(site: Site, carrier: Ref) -> Blocked | None:
-    """The control plane that bindings of ours lead to may be in no document any more."""
+    """Refuse a cluster whose bindings lead to a control plane that no document names any more."""
     there = site.control_plane.at(carrier) is not None
     spaces: dict[tuple[str, str], str] = {}  # by Secret: most bindings use the same
     for binding in _our_bindings(site):
@@ -245,7 +245,7 @@ def _left_behind(site: Site, carrier: Ref) -> Blocked | None:
 
 
 def _mode_changed(site: Site) -> Blocked | None:
-    bound = [name_of(one) for one in _our_bindings(site)]
+    bound = [name_of(binding) for binding in _our_bindings(site)]
     if not bound:
         return None
     listed = ", ".join(sorted(bound))
@@ -259,7 +259,7 @@ def _our_bindings(site: Site) -> Iterator[Manifest]:
 
 
 def _wrong_secret(site: Site) -> Blocked | None:
-    """K is never overwritten, so one that leads elsewhere would take our bindings there."""
+    """Refuse a cluster whose Secret K leads elsewhere: it is never overwritten."""
     name, space = site.placement.consumer_secret, site.placement.space
     live = site.app.get(SECRET, names.KLUTCH_NAMESPACE, name)
     there = placement.leads_to(live)
@@ -270,7 +270,7 @@ def _wrong_secret(site: Site) -> Blocked | None:
 
 
 def _sharing(found: Mapping[str, Preflight]) -> dict[str, Preflight]:
-    """Two konnectors in one space would delete each other's objects."""
+    """Refuse clusters that share a space: two konnectors there delete each other's objects."""
     by_space: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, site in found.items():
         if isinstance(site, Site):

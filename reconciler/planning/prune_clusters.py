@@ -1,4 +1,4 @@
-"""App clusters that left the files as a whole: their units first, then what they stood on.
+"""Prunes app clusters that left the files: their units first, then their access and konnector.
 
 Mapping.md 9, "Cluster leaves". The space, or the AppClusterBinding, stays: it holds the data.
 """
@@ -159,7 +159,9 @@ def _homes(fleet: Fleet, live: Live, name: str) -> set[str]:
 def _uids(fleet: Fleet, live: Live) -> frozenset[str]:
     """Return the identities of the clusters in the files, as far as they are known."""
     seen = {one.uid for name, one in _documented(fleet, live) if isinstance(one, ClusterState)}
-    return frozenset(seen | {one.identity for one in fleet.clusters.values() if one.identity})
+    return frozenset(
+        seen | {cluster.identity for cluster in fleet.clusters.values() if cluster.identity}
+    )
 
 
 def _documented(fleet: Fleet, live: Live) -> Iterator[tuple[str, ClusterState | Unavailable]]:
@@ -222,7 +224,7 @@ def _left(carrier: Manifest, fleet: Fleet, name: str) -> bool:
 
 
 def _by_rule(fleet: Fleet, found: tuple[Prune, ...]) -> tuple[Prune, ...]:
-    """The rule for clusters decides for all their units."""
+    """Let the rule for clusters decide for all their units."""
     return tuple(replace(one, policy=fleet.guards.on_cluster_leave) for one in found)
 
 
@@ -246,7 +248,7 @@ def _steps(gone: ClusterPrune) -> Iterator[Step]:
     if gone.kind == APP_CLUSTER_BINDING:
         yield Step(Verb.RETIRE, ref, "apiExports [], konnector.deploy false, annotation released")
         return
-    # What nobody adopted may live by the same konnector, and by the same access.
+    # Bindings that were not adopted may use the same konnector and the same access.
     if not prune_units.unmanaged_bindings(site, gone.name):
         yield from _konnector_steps(gone)
     if not _guests(gone):
@@ -275,7 +277,7 @@ def _access_steps(gone: ClusterPrune) -> Iterator[Step]:
 def _guests(gone: ClusterPrune) -> tuple[str, ...]:
     """Return what lives in the space, or may, and does not leave with the cluster."""
     site, space = gone.site, gone.site.placement.space
-    leave = {one.key.name for one in gone.prunes}
+    leave = {prune.key.name for prune in gone.prunes}
     inside = site.control_plane.inside
     stay = {name_of(one) for one in inside(API_SERVICE_EXPORT, space)} - leave
     stay |= {
@@ -296,5 +298,6 @@ def _requested(request: Manifest) -> set[str]:
     """
     resources = get_maps(request, "spec", "resources")
     return {
-        names.resource_name(get_text(one, "resource"), get_text(one, "group")) for one in resources
+        names.resource_name(get_text(resource, "resource"), get_text(resource, "group"))
+        for resource in resources
     }

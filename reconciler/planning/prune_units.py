@@ -1,4 +1,4 @@
-"""Units that live objects carry and the files no longer name: released, deleted or held.
+"""Prunes units that left the files: released, deleted or held back.
 
 The steps are those of mapping.md 9, Direct mode.
 """
@@ -50,7 +50,7 @@ def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
     """Return the units of a cluster in Direct mode that are ours, live, and not in the files.
 
     A binding tells; where it is gone already, the request does, or the space remembers, or an
-    export that nobody but us can have asked for.
+    export that only we can have requested.
     """
     home = Ref(site.control_plane.name, NAMESPACE, "", site.placement.space)
     letting_go = release_progress.remembered(site.control_plane.at(home))
@@ -70,9 +70,9 @@ def _carriers(site: Site, cluster: str) -> Iterator[tuple[Index, Kind, Manifest,
     """Yield what carries a unit of ours and its name, the best witness first."""
     app, cp, space = site.app, site.control_plane, site.placement.space
     bound = set(map(name_of, bindings(app)))
-    for one in bindings(app):
-        if is_of(one, site.fleet, cluster):
-            yield app, API_SERVICE_BINDING, one, name_of(one)
+    for binding in bindings(app):
+        if is_of(binding, site.fleet, cluster):
+            yield app, API_SERVICE_BINDING, binding, name_of(binding)
     for one in cp.inside(API_SERVICE_EXPORT_REQUEST, space):
         # Under a binding that is not ours, nothing is taken away.
         if is_of(one, site.fleet, cluster) and name_of(one) not in bound:
@@ -111,8 +111,12 @@ def interrupted(site: Site, cluster: str) -> tuple[Prune, ...]:
 
 
 def unmanaged_bindings(site: Site, cluster: str) -> list[Manifest]:
-    """Return the bindings in an app cluster that nobody adopted and no file names."""
-    return [one for one in unnamed_bindings(site, cluster) if not is_of(one, site.fleet, cluster)]
+    """Return the bindings in an app cluster that were not adopted and no file names."""
+    return [
+        binding
+        for binding in unnamed_bindings(site, cluster)
+        if not is_of(binding, site.fleet, cluster)
+    ]
 
 
 def unnamed_bindings(site: Site, cluster: str) -> list[Manifest]:
@@ -207,7 +211,7 @@ def _unbind(site: Site, key: UnitKey, carrier: Ref) -> Iterator[Step]:
 
 
 def let_go(site: Site, key: UnitKey) -> Iterator[Step]:
-    """Yield the steps after which nobody deletes what was synced: neither side's objects."""
+    """Yield the steps after which no konnector deletes synced objects, on either side."""
     yield Step(Verb.RELEASE_COPIES, all_of(key, site.control_plane.name), "unbound and released")
     yield Step(Verb.FREE_INSTANCES, all_of(key, site.app.name), "without our finalizer")
 

@@ -1,4 +1,4 @@
-"""Which units of an app cluster are being let go, as its home on the control plane remembers.
+"""Reads which units of an app cluster are being released, as an annotation remembers.
 
 A unit's objects go one by one, and after the first of them nothing else tells that the rest is
 still to do. So the space, or the AppClusterBinding, carries the annotation `leaving` from before

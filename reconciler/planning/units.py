@@ -1,4 +1,4 @@
-"""What one unit needs in Direct mode: its request and its binding (mapping.md 3, 5, 6)."""
+"""Plans one unit in Direct mode: its request and its binding (mapping.md 3, 5, 6)."""
 
 from dataclasses import dataclass, field, replace
 
@@ -63,7 +63,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class UnitPlan:
-    """What one unit comes to. `bodies` are exports that must be read whole to know better.
+    """The lines of one unit. `bodies` are exports that must be read whole to know better.
 
     `unoffered` are claims of its Binding that are not for this resource, or for none.
     """
@@ -153,7 +153,7 @@ def _obstacle(site: Site, unit: Unit, request: Wanted, binding: Wanted) -> str:
 
 
 def _request_change(site: Site, unit: Unit, wanted: Wanted) -> Change:
-    """The table of mapping.md 5."""
+    """Decide about the request, by the table of mapping.md 5."""
     live = site.control_plane.at(wanted.ref)
     export = site.control_plane.get(API_SERVICE_EXPORT, site.placement.space, unit.key.name)
     change = draft_of(unit, wanted, live)
@@ -192,7 +192,7 @@ def _parameters_changed(site: Site, unit: Unit, request: Manifest | None) -> str
     """Return `request: parameters OLD -> NEW` by digests, or "" where they agree.
 
     The binding's annotation tells what was asked for last, unless a request of ours still says
-    it: the annotation follows the request, and whoever wrote both may have died between them.
+    it: the request is written before the annotation, and a run may have ended between the two.
     """
     binding = _live_binding(site, unit)
     if binding is None:
@@ -247,7 +247,7 @@ def widened(unit: Unit, live: Manifest | None, wanted: Wanted) -> tuple[WidenedC
     """Return the claims that would reach further than the live binding lets them."""
     if live is None:
         return ()
-    held = [normalize_claim(one) for one in get_maps(live, "spec", "permissionClaims")]
+    held = [normalize_claim(claim) for claim in get_maps(live, "spec", "permissionClaims")]
     found = []
     for claim in map(normalize_claim, get_maps(wanted.manifest, "spec", "permissionClaims")):
         if claiming.is_wider(claim, held):

@@ -1,1 +1,1 @@
-"""What people ask beside a plan: why, drift, imports, releases by name, a pull request's edits."""
+"""Answers questions beside the plan: why, drift, imports, releases by name, a pull request."""

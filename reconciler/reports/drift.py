@@ -1,4 +1,4 @@
-"""The repairs in a plan: what is ours and differs from the files (mapping.md 0, Drift).
+"""Finds the repairs in a plan: objects of ours that differ from the files (mapping.md 0, Drift).
 
 A plan tells what differs, not who changed it: an edit of the files and an edit in a cluster look
 alike. Lost is what has to be created although the rest of it is there and ours: the Secret of a
@@ -34,17 +34,19 @@ def drift(plan: Plan) -> Plan:
     for change in plan.changes:
         groups[_group(change)].append(change)
     homes = _our_homes(plan.changes, groups)
-    kept = tuple(one for one in plan.changes if _stays(one, groups[_group(one)], homes))
-    repaired = {one.unit for one in kept if one.action in _REPAIRS}
+    kept = tuple(change for change in plan.changes if _stays(change, groups[_group(change)], homes))
+    repaired = {change.unit for change in kept if change.action in _REPAIRS}
     return identified(
         replace(
             plan,
             changes=kept,
-            widened=tuple(one for one in plan.widened if one.unit in repaired),
+            widened=tuple(claim for claim in plan.widened if claim.unit in repaired),
             held=tuple(
                 held
                 for held in plan.held
-                if any(_holds(held.guard, one) for one in kept if one.cluster in held.clusters)
+                if any(
+                    _holds(held.guard, change) for change in kept if change.cluster in held.clusters
+                )
             ),
             warnings=(),
         )
@@ -95,7 +97,7 @@ def _is_adopted(change: Change, group: list[Change]) -> bool:
 
 
 def _is_lost(group: list[Change]) -> bool:
-    actions = {one.action for one in group}
+    actions = {change.action for change in group}
     return bool(actions & _LIVES) and Action.ADOPT not in actions
 
 

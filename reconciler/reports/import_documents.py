@@ -1,4 +1,4 @@
-"""Imports as documents of a fleet repository: a Binding for what is bound alike, and Templates.
+"""Writes imports as documents of a fleet repository: Bindings, and Templates for them.
 
 Pure. Decides names, and which Template a Binding takes: one of the files whose ceiling holds
 just these claims, else a new one with the claims that are accepted now as the most there may be.
@@ -91,7 +91,7 @@ def _fitting(
         spec = template.model.spec
         if [(one.group, one.resource) for one in spec.resources] != [(group, resource)]:
             continue
-        most = [dict(_of_model(one)) for one in spec.claims]
+        most = [dict(_of_model(claim)) for claim in spec.claims]
         if {*map(canonical, claims)} <= {*map(canonical, most)}:
             return template.name, most
     return None
@@ -134,7 +134,7 @@ def belongs(loaded: Loaded, path: str) -> bool:
 
 def place(loaded: Loaded, file: str) -> str | None:
     """Return a path that ends in `file` and belongs to the fleet, among Bindings if it may be."""
-    folders = [one.rpartition("/")[0].split("/") for one in _includes(loaded)]
+    folders = [include.rpartition("/")[0].split("/") for include in _includes(loaded)]
     literal = {"/".join(takewhile(_is_literal, folder)) for folder in folders}
     paths = [f"{folder}/{file}" if folder else file for folder in sorted(literal)]
     fitting = [path for path in paths if belongs(loaded, path)]
@@ -142,7 +142,7 @@ def place(loaded: Loaded, file: str) -> str | None:
 
 
 def _includes(loaded: Loaded) -> list[str]:
-    return [one.glob for one in loaded.repository.fleet.model.spec.include]
+    return [include.glob for include in loaded.repository.fleet.model.spec.include]
 
 
 def _is_literal(segment: str) -> bool:

@@ -1,7 +1,7 @@
-"""What is live and no file names, as it would stand in files (`klutchctl import`). Pure.
+"""Finds live bindings that no file names, as files would state them (`klutchctl import`). Pure.
 
 A take-over changes nothing that is in force, so only what the files can say exactly as it is live
-is imported: whoever writes the files plans with them, and `settled` drops what would change.
+is imported. The command plans with the new files, and `settled` drops what would change.
 """
 
 from collections import defaultdict
@@ -35,7 +35,7 @@ _METADATA = "/metadata/"
 
 
 class _Unsayable(Exception):
-    """The files have no words for this."""
+    """A live binding cannot be expressed in files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,24 +99,24 @@ def settled(made: Imports, plan: Plan) -> Imports:
         if change.unit is not None:
             lines[change.unit].append(change)
     kept, left = [], list(made.left)
-    for one in made.found:
+    for entry in made.found:
         staying = []
-        for cluster in one.clusters:
-            unit = UnitKey(cluster, one.group, one.resource)
+        for cluster in entry.clusters:
+            unit = UnitKey(cluster, entry.group, entry.resource)
             reason = _change_of(lines[unit])
             if reason:
                 left.append((str(unit), reason))
             else:
                 staying.append(cluster)
         if staying:
-            kept.append(replace(one, clusters=tuple(staying)))
+            kept.append(replace(entry, clusters=tuple(staying)))
     return Imports(tuple(kept), tuple(sorted(left)))
 
 
 def _change_of(lines: Sequence[Change]) -> str:
     """Return what would change of a unit beside its marks, or ""."""
     for line in lines:
-        touched = [one.path for one in line.fields if not one.path.startswith(_METADATA)]
+        touched = [field.path for field in line.fields if not field.path.startswith(_METADATA)]
         if line.action is Action.UPDATE and touched:
             return f"taking it over would change {', '.join(touched)}"
         if line.action in (Action.CREATE, Action.REPLACE):
@@ -134,7 +134,7 @@ def _import(unnamed: UnnamedBinding) -> Import:
         )
     if binding is None:
         raise _Unsayable("the backend has not made its APIServiceBinding yet")
-    claims = [_claim(one) for one in get_maps(binding, "spec", "permissionClaims")]
+    claims = [_claim(claim) for claim in get_maps(binding, "spec", "permissionClaims")]
     return Import(
         group=unit.group,
         resource=unit.resource,
@@ -173,7 +173,7 @@ def _fields(wire: Manifest, owner: str, state: str) -> Iterator[tuple[str, JSON]
     for key in ("names", "namespaces"):
         listed = get_texts(wire, "selector", key)
         yield key, sorted(listed) if listed else [ANY]
-    labels = [get_text_map(one) for one in get_maps(wire, "selector", "labelSelectors")]
+    labels = [get_text_map(selector) for selector in get_maps(wire, "selector", "labelSelectors")]
     if labels:
         yield "labels", sorted(labels, key=canonical)
     yield "state", state

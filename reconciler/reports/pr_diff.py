@@ -1,4 +1,4 @@
-"""What a pull request changes in the files: the difference of two fleets, gravest first.
+"""Compares the files of a pull request with its base: the edits, gravest first.
 
 This is about files alone; what of it would happen where is for the plan to say.
 """
@@ -33,7 +33,7 @@ from reconciler.planning import claims
 
 
 class Effect(StrEnum):
-    """What an edit comes to once it is merged, gravest first."""
+    """The effect of an edit once it is merged, gravest first."""
 
     DELETE = "delete"
     REPLACE = "replace"
@@ -48,7 +48,7 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One thing that the files say otherwise.
+    """A difference between the files of two commits.
 
     `kind` is that of a document. Of a Binding, `resource` (`plural.group`) and `clusters` say which
     units are meant; both are empty else. `origin` is where it stands, or stood.
@@ -130,7 +130,7 @@ def _of_documents(base: Loaded, head: Loaded) -> Iterator[Edit]:
 
 
 def _changed(kind: str, changed: tuple[FieldChange, ...]) -> Effect:
-    keys = {one.path.split("/")[1] for one in changed}
+    keys = {field.path.split("/")[1] for field in changed}
     harmless = keys and keys <= _HARMLESS.get(kind, frozenset())
     return Effect.CHANGE if harmless else Effect.RIGHTS
 
@@ -157,10 +157,11 @@ def _spec(spec: StrictModel) -> Manifest:
 def _of_fleet(fleet: Document[FleetDocument]) -> Manifest:
     spec = fleet.model.spec.model_dump(mode="json", by_alias=True)
     of_all = {key: value for key, value in spec.items() if key not in _OF_OTHERS}
-    include = [
-        one.glob + ("" if one.optional else " (required)") for one in fleet.model.spec.include
+    globs = [
+        include.glob + ("" if include.optional else " (required)")
+        for include in fleet.model.spec.include
     ]
-    return {**of_all, "name": fleet.name, "include": list[JSON](include)}
+    return {**of_all, "name": fleet.name, "include": list[JSON](globs)}
 
 
 def _stated(thing: ControlPlane | AppCluster | Unit) -> dict[str, JSON]:
@@ -168,7 +169,7 @@ def _stated(thing: ControlPlane | AppCluster | Unit) -> dict[str, JSON]:
 
     It is asked of the dataclass, so that no field which comes later is unseen by reviewers.
     """
-    values = {one.name: getattr(thing, one.name) for one in fields(thing)}
+    values = {field.name: getattr(thing, field.name) for field in fields(thing)}
     return {
         _NAMES.get(name) or to_camel(name): _shown(value) if name == "ca" else _json(value)
         for name, value in values.items()
@@ -183,7 +184,7 @@ def _json(value: Any) -> JSON:
     if isinstance(value, (tuple, list)):
         return [_json(one) for one in value]
     if is_dataclass(value) and not isinstance(value, Access | UnitKey):
-        return {to_camel(one.name): _json(getattr(value, one.name)) for one in fields(value)}
+        return {to_camel(field.name): _json(getattr(value, field.name)) for field in fields(value)}
     plain = value is None or type(value) in (str, bool, int, float)
     return value if plain else str(value)
 
@@ -197,7 +198,7 @@ def _of_units(base: Fleet, head: Fleet) -> Iterator[Edit]:
     alike: dict[tuple[Effect, str, str, bytes], tuple[Edit, list[str]]] = {}
     for key in sorted(base.units.keys() | head.units.keys()):
         for edit in _of_unit(base.units.get(key), head.units.get(key)):
-            said = [[one.path, one.before, one.after] for one in edit.fields]
+            said = [[field.path, field.before, field.after] for field in edit.fields]
             group = (edit.effect, edit.name, edit.resource, canonical(said))
             alike.setdefault(group, (edit, []))[1].append(key.cluster)
     for edit, clusters in alike.values():
@@ -217,8 +218,8 @@ def _of_unit(before: Unit | None, after: Unit | None) -> Iterator[Edit]:
 
 def _of_changed(before: Unit, after: Unit) -> Iterator[Edit]:
     changed = _fields(_content(before), _content(after))
-    claimed = tuple(one for one in changed if one.path.startswith("/claims"))
-    others = tuple(one for one in changed if one not in claimed)
+    claimed = tuple(field for field in changed if field.path.startswith("/claims"))
+    others = tuple(field for field in changed if field not in claimed)
     if others or not claimed:
         replaced = any(one.path.startswith("/parameters") for one in others)
         yield _edit(Effect.REPLACE if replaced else _changed("Binding", others), after, others)
@@ -232,12 +233,12 @@ def _edit(effect: Effect, unit: Unit, changed: tuple[FieldChange, ...] = ()) -> 
 
 def _bare(unit: Unit) -> Unit:
     """Return the unit without places, which move with every line above them."""
-    claimed = tuple(replace(one, origin=_NOWHERE) for one in unit.claims)
+    claimed = tuple(replace(claim, origin=_NOWHERE) for claim in unit.claims)
     return replace(unit, origin=_NOWHERE, claims=claimed)
 
 
 def _content(unit: Unit) -> Manifest:
-    depends_on: list[JSON] = [one.name for one in unit.depends_on]
+    depends_on: list[JSON] = [unit_key.name for unit_key in unit.depends_on]
     return {**_stated(unit), "claims": _claims(unit), "dependsOn": depends_on}
 
 
@@ -257,7 +258,7 @@ def _reach(claim: Claim) -> str:
         for what, names in (("names", claim.names), ("namespaces", claim.namespaces))
         if names != (claims.ANY,)
     ]
-    labels = (",".join(f"{key}={value}" for key, value in one) for one in claim.labels)
+    labels = (",".join(f"{key}={value}" for key, value in pairs) for pairs in claim.labels)
     if claim.labels:
         said.append(f"labels {' or '.join(labels)}")
     said += _unjudged(claim)
@@ -267,9 +268,9 @@ def _reach(claim: Claim) -> str:
 def _unjudged(claim: Claim) -> list[str]:
     """Return what else a claim states: fields that come later, until they are compared."""
     return [
-        f"{to_camel(one.name)} {_json(getattr(claim, one.name))}"
-        for one in fields(claim)
-        if one.name not in _JUDGED
+        f"{to_camel(field.name)} {_json(getattr(claim, field.name))}"
+        for field in fields(claim)
+        if field.name not in _JUDGED
     ]
 
 
@@ -294,7 +295,7 @@ def _list_differences(
 ) -> Iterator[FieldChange]:
     """Yield what differs item by item, or, where the lengths differ, what only one of them has.
 
-    RFC 6902 tells by index: whoever puts something first would seem to change everything.
+    RFC 6902 compares by index: an item added in front would seem to change all others.
     """
     path = pointer(*steps)
     gone = [one for one in before if one not in after]
@@ -311,7 +312,7 @@ def _list_differences(
 
 def _claimed(before: tuple[Claim, ...], after: tuple[Claim, ...]) -> Effect:
     than = common_manifests.wire_claims(before, ())
-    if any(claims.is_wider(one, than) for one in common_manifests.wire_claims(after, ())):
+    if any(claims.is_wider(claim, than) for claim in common_manifests.wire_claims(after, ())):
         return Effect.WIDEN
     then, now = (sorted(map(_unjudged, some)) for some in (before, after))
     return Effect.CHANGE if not any(now) or then == now else Effect.RIGHTS

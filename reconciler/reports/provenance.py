@@ -1,4 +1,4 @@
-"""Which lines of the files make a binding in a cluster, or keep it out of there. Pure."""
+"""Finds the lines of the files that bind a service in a cluster, or keep it out. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a Policy over the Binding's file says of it in the cluster."""
+    """The verdict of a Policy over the Binding's file on it in the cluster."""
 
     policy: str
     origin: Origin  # of what allows it, else of the Policy
@@ -96,9 +96,11 @@ def provenance(loaded: Loaded, target: Target) -> Provenance | None:
 
 
 def _bound(loaded: Loaded, target: Target) -> ResolvedBinding | None:
-    named = [one for one in loaded.bound if one.name == target.name]
+    named = [bound for bound in loaded.bound if bound.name == target.name]
     binding = [
-        one for one in loaded.bound if target.name in {key.name for key in one.keys(target.cluster)}
+        bound
+        for bound in loaded.bound
+        if target.name in {key.name for key in bound.keys(target.cluster)}
     ]
     there = [one for one in binding if target.cluster in one.clusters]
     return next(iter((*named, *there, *binding)), None)
@@ -127,7 +129,7 @@ def _clauses(bound: ResolvedBinding, cluster: str, references: ReferenceIndex) -
 def _verdicts(loaded: Loaded, bound: ResolvedBinding, cluster: str) -> Iterator[Verdict]:
     path, template = bound.document.origin.path, bound.document.model.spec.template
     for document in loaded.policies:
-        # A fleet that was loaded has told its problems.
+        # Loading the fleet has reported its problems already.
         rule = policies.policy(document, references=loaded.references, problems=[])
         if rule.governs(path):
             entry = _allowing(document, template, cluster, loaded.references.labels)

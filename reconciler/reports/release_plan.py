@@ -1,4 +1,4 @@
-"""A plan of nothing but releases that a person named (`klutchctl release`). Pure.
+"""Plans nothing but the releases that a person named (`klutchctl release`). Pure.
 
 What the files name is not let go: the next apply would bind it again. What is not ours is never
 touched (mapping.md 0), and what its policy deletes or holds is not released in spite of that.
@@ -72,15 +72,19 @@ def releases(
     ours, or of which the policy is Delete.
     """
     clusters = {target.cluster for target in named}
-    whole = [one for one in plan.changes if one.cluster in clusters and _is_blocked_whole(one)]
-    stuck = {one.cluster for one in whole} | {one.name for one in plan.unseen}
+    whole = [
+        change
+        for change in plan.changes
+        if change.cluster in clusters and _is_blocked_whole(change)
+    ]
+    stuck = {one.cluster for one in whole} | {cluster.name for cluster in plan.unseen}
     units: set[UnitKey] = set()
     for target in named:
         found = targets.in_plan(plan.changes, target)
         if not found and target.cluster not in stuck:
             raise _not_found(fleet, plan, target, foreign)
         units.update(found)
-    lines = [one for one in plan.changes if one.unit in units or one in whole]
+    lines = [change for change in plan.changes if change.unit in units or change in whole]
     for line in lines:
         _check_policy(line)
     return _guarded(fleet, plan, lines, clusters)
@@ -88,9 +92,9 @@ def releases(
 
 def _guarded(fleet: Fleet, plan: Plan, lines: Sequence[Change], clusters: Collection[str]) -> Plan:
     """Hold the lines against the budgets as a run of their own, which they are."""
-    known = {*fleet.units, *(one.unit for one in plan.changes if one.unit is not None)}
+    known = {*fleet.units, *(change.unit for change in plan.changes if change.unit is not None)}
     extent = Extent(wanted=len(fleet.units), known=len(known))
-    free = [replace(one, held=()) for one in lines]
+    free = [replace(line, held=()) for line in lines]
     held = guards.held_back(letting_go(fleet).guards, free, extent)
     misplaced = [
         one for one in plan.held if len(one.clusters) == 1 and _is_stuck(one.clusters[0], lines)
@@ -108,7 +112,7 @@ def _guarded(fleet: Fleet, plan: Plan, lines: Sequence[Change], clusters: Collec
 
 
 def _is_stuck(cluster: str, lines: Sequence[Change]) -> bool:
-    return any(one.cluster == cluster and _is_blocked_whole(one) for one in lines)
+    return any(line.cluster == cluster and _is_blocked_whole(line) for line in lines)
 
 
 def _is_blocked_whole(change: Change) -> bool:

@@ -1,4 +1,4 @@
-"""What a person names on the command line: `CLUSTER/BINDING`, or `CLUSTER/plural.group`. Pure."""
+"""Reads targets of the command line: `CLUSTER/BINDING`, or `CLUSTER/plural.group`. Pure."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass

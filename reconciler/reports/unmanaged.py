@@ -1,4 +1,4 @@
-"""What is bound in the clusters of a fleet and not named by a file (mapping.md 0, Ownership).
+"""Finds live bindings of a fleet's clusters that no file names (mapping.md 0, Ownership).
 
 What is not ours of it is listed and never touched; `klutchctl import` writes files for it.
 """
@@ -54,7 +54,9 @@ def unmanaged_bindings(
     fleet: Fleet, live: Live, *, only: Collection[str] | None = None
 ) -> tuple[UnnamedBinding, ...]:
     """Return what is bound beside the files, by unit. What left the files is ours, and not here."""
-    return tuple(one for one in unnamed_bindings(fleet, live, only=only) if not one.ours)
+    return tuple(
+        binding for binding in unnamed_bindings(fleet, live, only=only) if not binding.ours
+    )
 
 
 def unnamed_bindings(
@@ -96,7 +98,7 @@ def _listed(fleet: Fleet, cluster: str, site: Site) -> Iterator[UnnamedBinding]:
     )
     if live is None:
         return
-    ours = {one.key for one in app_cluster_bindings.prunes(site, cluster)}
+    ours = {prune.key for prune in app_cluster_bindings.prunes(site, cluster)}
     for resource in listed_resources(live):
         unit = UnitKey(cluster, resource.group, resource.plural)
         if unit not in fleet.units:

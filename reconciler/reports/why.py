@@ -1,4 +1,4 @@
-"""Why a binding is as it is in one cluster: what the files say, and what a plan makes of it. Pure.
+"""Explains a binding in one cluster: its lines in the files, and those of the plan. Pure.
 
 Says nothing about its health: that is for who can read clusters.
 """
@@ -26,7 +26,7 @@ class Explanation:
 
     `source` is None where no document binds it. `plan` has the lines about its units, those that
     hold its whole cluster back, the guards that hold them, and what could not be read of the way
-    there. `unmanaged` are live units of that name that nobody adopted.
+    there. `unmanaged` are live units of that name that were not adopted.
     """
 
     target: Target
@@ -38,7 +38,7 @@ class Explanation:
     @property
     def prunes(self) -> bool:
         """Whether a line of it counts against the budgets of the whole fleet."""
-        return any(one.action in PRUNING for one in self.plan.changes)
+        return any(change.action in PRUNING for change in self.plan.changes)
 
 
 def watching(fleet: Fleet) -> Fleet:
@@ -61,9 +61,9 @@ def explained(loaded: Loaded, live: Live, plan: Plan, target: Target) -> Explana
     named = {*targets.in_plan(plan.changes, target), *(source.units if source else ())}
     unmanaged = tuple(one for one in foreign if one in named or target.means(one, ""))
     lines = tuple(
-        one
-        for one in plan.changes
-        if one.unit in named or (one.cluster == target.cluster and _is_whole(one))
+        change
+        for change in plan.changes
+        if change.unit in named or (change.cluster == target.cluster and _is_whole(change))
     )
     unseen = tuple(_unseen(loaded.fleet, plan, target.cluster))
     if not named and not unmanaged and not unseen:
@@ -71,7 +71,7 @@ def explained(loaded: Loaded, live: Live, plan: Plan, target: Target) -> Explana
     about = replace(
         plan,
         changes=lines,
-        widened=tuple(one for one in plan.widened if one.unit in named),
+        widened=tuple(claim for claim in plan.widened if claim.unit in named),
         held=tuple(_held(loaded.fleet, plan, lines)),
         unseen=unseen,
         warnings=(),
@@ -91,8 +91,8 @@ def _is_whole(change: Change) -> bool:
 
 
 def _held(fleet: Fleet, plan: Plan, lines: Iterable[Change]) -> Iterable[Held]:
-    tripped = {(guard, one.cluster) for one in lines for guard in one.held}
-    blocked = {one.cluster for one in lines if one.action is Action.BLOCKED}
+    tripped = {(guard, line.cluster) for line in lines for guard in line.held}
+    blocked = {line.cluster for line in lines if line.action is Action.BLOCKED}
     for held in plan.held:
         holds = any((held.guard, name) in tripped for name in held.clusters)
         if holds or (len(held.clusters) == 1 and held.clusters[0] in blocked):

@@ -1,6 +1,5 @@
 """Claims between two API servers: what each side gets, and with how many writes."""
 
-from functools import partial
 from typing import Any
 
 import pytest
