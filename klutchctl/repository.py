@@ -9,10 +9,10 @@ from klutchctl.cluster_options import ClusterOptions
 from klutchctl.render.terminal import visible
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import InvalidRepository, Problem, Severity
-from reconciler.core.snapshot import Snapshot
 from reconciler.fleet import reference_index, review
 from reconciler.fleet.load import Loaded, load, load_what_is_right
 from reconciler.fleet.review import Base, Review
+from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.values import Fleet
 from reconciler.source import folder
 

@@ -13,9 +13,9 @@ from bind.app_cluster.part import Part, Problem
 from bind.app_cluster.seen import Seen, Space, Terms
 from reconciler.blueprints import konnector
 from reconciler.blueprints import overrides as containers
+from reconciler.blueprints.server_defaults import with_defaults
 from reconciler.core import conditions, field_set, keys, reasons
 from reconciler.core.decision import Apply, Patch, Step, Task, preconditions_of
-from reconciler.core.defaults import with_defaults
 from reconciler.core.field_set import created_to_applied
 from reconciler.core.manifest import (
     Manifest,

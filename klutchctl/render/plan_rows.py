@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from klutchctl.render.terminal import visible
-from reconciler.core.diff import FieldChange
 from reconciler.core.manifest import JSON
+from reconciler.core.patches import FieldChange
 from reconciler.core.problems import Origin
 from reconciler.planning.changes import Action, Change, Plan, Step
 from reconciler.reports.pr_diff import Against, Edit, Effect

@@ -9,12 +9,12 @@ from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.kubeconfig import CA_KEY, TOKEN_KEY, facts_of, note_of
 from reconciler.apply.cluster_writer import Clusters, ClusterWriter
 from reconciler.apply.patches import Patch, annotate
 from reconciler.blueprints import space as spaces
 from reconciler.core import keys, names
 from reconciler.core.errors import ConfigError
-from reconciler.core.kubeconfig_facts import CA_KEY, TOKEN_KEY, facts_of, note_of
 from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest, get_map, get_text, namespace_of, uid_of
 from reconciler.core.refs import SECRET, Ref

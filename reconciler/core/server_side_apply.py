@@ -35,7 +35,7 @@ def unstated(
     An empty object or array in `live` counts as absent, unless told otherwise: API servers drop
     it of their own kinds, and keep it in custom resources. A manager that creates an object also
     owns what the API server filled in then, so `stated` is best completed by
-    `defaults.with_defaults`.
+    `server_defaults.with_defaults`.
     """
     found: list[Path] = []
     absent = _EMPTY if empty_is_absent else _NULL

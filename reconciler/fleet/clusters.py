@@ -10,12 +10,12 @@ from typing import Final
 from reconciler.core import names
 from reconciler.core.manifest import fill
 from reconciler.core.problems import Origin, Problem, Severity
-from reconciler.core.snapshot import Snapshot
 from reconciler.fleet.documents import models, parsing, substitution
 from reconciler.fleet.documents.models import ClusterDocument, ControlPlaneDocument, FleetDocument
 from reconciler.fleet.documents.parsing import Document, RawDocument
 from reconciler.fleet.documents.substitution import Scope
 from reconciler.fleet.reference_index import ReferenceIndex
+from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.values import Access, AppCluster, ControlPlane, Konnector, Mode, Rbac
 
 # Of 63 characters, what `-<namespace of the app cluster>` needs at the least (mapping.md 8).

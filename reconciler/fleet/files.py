@@ -6,7 +6,6 @@ from typing import Final
 
 from reconciler.core import yaml_text
 from reconciler.core.problems import Origin, Problem
-from reconciler.core.snapshot import Snapshot
 from reconciler.core.yaml_text import Items, Node, Scalar, UnreadableText, child
 from reconciler.fleet import globs
 from reconciler.fleet.documents import parsing
@@ -15,6 +14,7 @@ from reconciler.fleet.documents.parsing import Document, RawDocument
 from reconciler.fleet.documents.substitution import Scope
 from reconciler.fleet.globs import Patterns
 from reconciler.fleet.load_cache import LoadCache
+from reconciler.fleet.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

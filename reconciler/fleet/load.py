@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from reconciler.core.manifest import digest
 from reconciler.core.problems import Problem, Severity, in_order
-from reconciler.core.snapshot import Snapshot
 from reconciler.fleet import bindings, clusters, policies
 from reconciler.fleet.bindings import ResolvedBinding
 from reconciler.fleet.clusters import CaFiles
@@ -24,6 +23,7 @@ from reconciler.fleet.documents.substitution import Scope
 from reconciler.fleet.files import Repository, read
 from reconciler.fleet.load_cache import LoadCache
 from reconciler.fleet.reference_index import PerCluster, ReferenceIndex
+from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Guards, PruneMode
 
 M = TypeVar("M", bound=StrictModel)

@@ -17,9 +17,9 @@ from typing import Final
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import Problem, Severity, in_order
-from reconciler.core.snapshot import Snapshot
 from reconciler.fleet import policies
 from reconciler.fleet.load import Loaded, allowed, load_what_is_right
+from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.values import DeletionPolicy, Fleet, Guards, PruneMode
 
 _MODES: Final = (PruneMode.OFF, PruneMode.REPORT, PruneMode.AUTO)

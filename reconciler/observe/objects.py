@@ -9,11 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core import field_set, keys
-from reconciler.core import manifest as m
-from reconciler.core.errors import ConfigError
-from reconciler.core.kubeconfig_facts import (
+from reconciler.api.kubeconfig import (
     CA_KEY,
     SERVICE_ACCOUNT_TOKEN,
     TOKEN_KEY,
@@ -22,6 +18,10 @@ from reconciler.core.kubeconfig_facts import (
     ca_digest,
     token_digest,
 )
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import field_set, keys
+from reconciler.core import manifest as m
+from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import CRD, SECRET, Kind
 from reconciler.core.secret import LAST_APPLIED, redact

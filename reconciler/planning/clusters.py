@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.core import keys, names
-from reconciler.core.diff import FieldChange
-from reconciler.core.kubeconfig_facts import (
+from reconciler.api.kubeconfig import (
     ca_digest,
     facts_of,
     note_of,
     service_account_facts_of,
 )
+from reconciler.core import keys, names
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -20,6 +19,7 @@ from reconciler.core.manifest import (
     put,
     uid_of,
 )
+from reconciler.core.patches import FieldChange
 from reconciler.core.refs import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,

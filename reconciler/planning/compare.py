@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from reconciler.blueprints.server_defaults import with_defaults
 from reconciler.core import field_set, keys
-from reconciler.core.defaults import with_defaults
-from reconciler.core.diff import FieldChange, field_changes
 from reconciler.core.manifest import (
     JSON,
     KNOWN_AFTER_APPLY,
@@ -22,7 +21,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.normalize import normalize
-from reconciler.core.patches import pointer
+from reconciler.core.patches import FieldChange, field_changes, pointer
 from reconciler.core.server_side_apply import unstated
 from reconciler.fleet.values import Fleet
 from reconciler.fleet.wanted import Wanted

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import GetPydanticSchema
 from pydantic_core import core_schema
 
-from reconciler.core.diff import FieldChange
+from reconciler.core.patches import FieldChange
 from reconciler.core.refs import Kind, Ref
 from reconciler.core.typed_json import AnyJSON
 

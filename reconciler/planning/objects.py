@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Final
 
 from reconciler.core import keys
-from reconciler.core.diff import FieldChange
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -16,7 +15,7 @@ from reconciler.core.manifest import (
     is_deleting,
     labels_of,
 )
-from reconciler.core.patches import pointer
+from reconciler.core.patches import FieldChange, pointer
 from reconciler.fleet.wanted import Wanted
 from reconciler.planning.changes import Action, Change
 from reconciler.planning.compare import differences

@@ -15,7 +15,6 @@ from typing import Final
 from pydantic import TypeAdapter
 
 from reconciler.core import typed_json
-from reconciler.core.diff import FieldChange
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import (
     JSON,
@@ -26,6 +25,7 @@ from reconciler.core.manifest import (
     get_map,
     get_maps,
 )
+from reconciler.core.patches import FieldChange
 from reconciler.core.problems import Origin
 from reconciler.core.refs import SECRET, Ref
 from reconciler.core.secret import LAST_APPLIED

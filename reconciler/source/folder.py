@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from reconciler.core.errors import ConfigError
-from reconciler.core.snapshot import Snapshot
 from reconciler.core.yaml_text import MAX_BYTES
+from reconciler.fleet.snapshot import Snapshot
 from reconciler.source import gather
 from reconciler.source.gather import EntryType, Unreadable
 

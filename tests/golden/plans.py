@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core.diff import FieldChange
+from reconciler.core.patches import FieldChange
 from reconciler.core.problems import Origin
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import UnitKey

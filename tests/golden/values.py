@@ -10,7 +10,7 @@ from klutchctl.sandbox.lifecycle import Status as SandboxStatus
 from klutchctl.sandbox.state import Member, Role
 from klutchctl.sandbox.state import State as SandboxState
 from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
-from reconciler.core.diff import FieldChange
+from reconciler.core.patches import FieldChange
 from reconciler.core.problems import Origin
 from reconciler.core.refs import SECRET, Ref
 from reconciler.doctor.diagnosis import Check, Examination, Finding, Level, Mend

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from reconciler.blueprints.server_defaults import with_defaults
 from reconciler.core import names
 from reconciler.core.conditions import (
     ERROR,
@@ -25,7 +26,6 @@ from reconciler.core.conditions import (
     summarize,
     summary,
 )
-from reconciler.core.defaults import with_defaults
 from reconciler.core.field_set import (
     created_to_applied,
     difference,

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.kubeconfig import token_digest
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys
-from reconciler.core.kubeconfig_facts import token_digest
 from reconciler.core.live import Live
 from reconciler.core.manifest import drop, labels_of, name_of, namespace_of, put
 from reconciler.core.refs import CRD, NAMESPACE

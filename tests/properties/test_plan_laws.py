@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from klutchctl.render import plan_json, plan_markdown, plan_text
 from klutchctl.render.terminal import visible
-from reconciler.core.diff import FieldChange
 from reconciler.core.errors import ConfigError
+from reconciler.core.patches import FieldChange
 from reconciler.core.problems import Origin
 from reconciler.core.refs import Kind, Ref
 from reconciler.fleet.values import UnitKey

@@ -8,10 +8,7 @@ from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
-from reconciler.core import keys, names
-from reconciler.core.kubeconfig_facts import (
+from reconciler.api.kubeconfig import (
     KubeconfigFacts,
     as_value,
     ca_digest,
@@ -19,6 +16,9 @@ from reconciler.core.kubeconfig_facts import (
     note_of,
     token_digest,
 )
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core import keys, names
 from reconciler.core.live import Address, ClusterState, Live, Unavailable, instances
 from reconciler.core.manifest import (
     Manifest,
@@ -41,8 +41,8 @@ from reconciler.core.refs import (
     SERVICE_ACCOUNT,
     Kind,
 )
-from reconciler.core.snapshot import Snapshot
 from reconciler.fleet.load import load
+from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.values import Fleet
 from reconciler.planning import planner
 from reconciler.planning.changes import Action, Change, Plan

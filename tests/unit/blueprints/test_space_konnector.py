@@ -7,7 +7,7 @@ import yaml
 
 from reconciler.blueprints import konnector
 from reconciler.blueprints.konnector import SpaceKonnector
-from reconciler.core.defaults import with_defaults
+from reconciler.blueprints.server_defaults import with_defaults
 from reconciler.core.manifest import covers, drop, get, get_map
 from reconciler.core.normalize import normalize
 

@@ -10,8 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core import keys
-from reconciler.core.kubeconfig_facts import (
+from reconciler.api.kubeconfig import (
     KubeconfigFacts,
     ServiceAccountFacts,
     ca_digest,
@@ -19,6 +18,7 @@ from reconciler.core.kubeconfig_facts import (
     service_account_facts_of,
     token_digest,
 )
+from reconciler.core import keys
 from reconciler.core.manifest import JSON, Manifest, get, get_text
 from reconciler.core.refs import CRD, DEPLOYMENT, SECRET
 from reconciler.core.secret import LAST_APPLIED

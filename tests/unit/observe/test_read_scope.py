@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.kubeconfig import KubeconfigFacts, as_value
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
-from reconciler.core.kubeconfig_facts import KubeconfigFacts, as_value
 from reconciler.core.live import Address, ClusterState, Live, Questions, Unavailable, instances
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref

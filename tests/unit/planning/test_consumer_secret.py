@@ -1,7 +1,7 @@
 """The kubeconfig of a konnector: it mirrors the source itself, for as long as it lives."""
 
+from reconciler.api.kubeconfig import token_digest
 from reconciler.core import names
-from reconciler.core.kubeconfig_facts import token_digest
 from reconciler.core.refs import SECRET
 from reconciler.planning.changes import Action
 from tests.support.scenes import acting, applied, change, shop

@@ -2,9 +2,9 @@
 
 import pytest
 
+from reconciler.api.kubeconfig import KubeconfigFacts, note_of, noted, token_digest
 from reconciler.apply import approval
 from reconciler.core import keys
-from reconciler.core.kubeconfig_facts import KubeconfigFacts, note_of, noted, token_digest
 from reconciler.core.manifest import drop
 from reconciler.planning.changes import Action
 from reconciler.reports import drift

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from klutchctl.render import plan_json, plan_markdown, plan_text
-from reconciler.core.diff import FieldChange
+from reconciler.core.patches import FieldChange
 from reconciler.core.problems import Origin
 from reconciler.planning import planfile
 from reconciler.planning.changes import Plan

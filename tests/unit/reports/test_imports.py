@@ -7,8 +7,8 @@ from klutchctl.render import yaml_writer
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, get_map, put
-from reconciler.core.snapshot import Snapshot
 from reconciler.fleet.load import load_what_is_right
+from reconciler.fleet.snapshot import Snapshot
 from reconciler.planning import planner
 from reconciler.reports.import_documents import belongs, documents, place, units_of
 from reconciler.reports.imports import Import, Imports, imports, settled

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.core.diff import FieldChange
+from reconciler.core.patches import FieldChange
 from reconciler.core.problems import Problem
 from reconciler.fleet.load import load_what_is_right
 from reconciler.reports.pr_diff import Edit, Effect, edits

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.blueprints.server_defaults import with_defaults
 from reconciler.core import server_side_apply
-from reconciler.core.defaults import with_defaults
 from reconciler.core.field_set import owned, readable
 from reconciler.core.manifest import covers, drop, get
 from reconciler.core.normalize import normalize
