@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from bind import app_cluster_binding_causes as own_causes
-from bind.app_cluster import cleanup, konnector, services, source, space, tenancy
+from bind.app_cluster import cleanup, konnector, kubeconfig_secret, services, space, tenancy
 from bind.app_cluster.part import Part, Problem, decision, joined
 from bind.app_cluster.seen import Seen, Space, Terms
 from bind.app_cluster.tenancy import Standing
@@ -57,7 +57,7 @@ def _finalizer(live: Manifest, terms: Terms) -> Decision:
 
 def _serve(seen: Seen, terms: Terms, now: datetime) -> Decision:
     live, unusable = seen.app_cluster_binding, _unusable(seen)
-    wrong = source.problem(seen, terms)
+    wrong = kubeconfig_secret.problem(seen, terms)
     if wrong is not None:
         return _without_kubeconfig(seen, terms, now, wrong)
     if unusable is not None:

@@ -18,6 +18,7 @@ from konnector.named_views import NamedViews
 from konnector.rotating_cluster import RotatingCluster
 from konnector.settings import ControlPlaneMode
 from konnector.tools import Connect, Tools
+from reconciler.api.kubeconfig import content_of
 from reconciler.controller.clock import Clock
 from reconciler.controller.controller import Controller
 from reconciler.controller.supervisor import TaskSupervisor
@@ -52,7 +53,7 @@ async def content(plane: Reader, mode: ControlPlaneMode) -> bytes:
         raise ConfigError(f"{failed} {place}: {error}") from None
     if live is None:
         raise ConfigError(f"{failed} {place}: it does not exist on the control plane")
-    found = secret.content_of(live, mode.secret_key)
+    found = content_of(live, mode.secret_key)
     if isinstance(found, str):
         raise ConfigError(f"{failed}: {place} {found}")
     return found
@@ -135,7 +136,7 @@ class AppKubeconfig:
 
     async def _look(self) -> str:
         app, live = self._tools.app, self._views.get(self._place)
-        found = "does not exist" if live is None else secret.content_of(live, self._mode.secret_key)
+        found = "does not exist" if live is None else content_of(live, self._mode.secret_key)
         if isinstance(found, str):
             return f"Kubeconfig secret {self._place} {found}"
         fingerprint = secret.fingerprint(found)

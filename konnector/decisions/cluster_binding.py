@@ -14,6 +14,7 @@ from konnector.decisions import secret
 from konnector.decisions.sides import APP_CLUSTER
 from konnector.decisions.version import UNKNOWN
 from reconciler.api.cluster_binding import INTERVAL
+from reconciler.api.kubeconfig import content_of
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys, reasons
 from reconciler.core.conditions import Condition
@@ -159,7 +160,7 @@ def _content(seen: Seen) -> bytes | str:
     if seen.control_plane_mode or seen.source is None:
         return "is not there"
     key = get_text(seen.cluster_binding, "spec", "kubeconfigSecretRef", "key")
-    return secret.content_of(seen.source, key)
+    return content_of(seen.source, key)
 
 
 def _fault(seen: Seen, content: bytes) -> str:
@@ -170,7 +171,7 @@ def _standing(seen: Seen, content: bytes, target: Manifest | None) -> _Standing:
     """Return how a Secret in the app cluster relates to the provider's kubeconfig."""
     if target is None:
         return "missing"
-    held = secret.content_of(target, "")
+    held = content_of(target, "")
     if held == content:
         return "same"
     namespace = None if isinstance(held, str) else secret.leads_to(held)

@@ -5,15 +5,14 @@ nothing in it may run a program or read a file of the konnector's machine. Refus
 Secrets come from; no text of a kubeconfig ever gets into a sentence or a repr.
 """
 
-import base64
 import functools
 import hashlib
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from reconciler.core import conditions, names, reasons
+from reconciler.api.kubeconfig import content_of
+from reconciler.core import conditions, reasons
 from reconciler.core.conditions import Condition
-from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import ObjectKey
 from reconciler.kube import kubeconfig
@@ -79,21 +78,6 @@ def judge(binding: Manifest, secret: Manifest | None, *, control_plane_mode: boo
     return Judged(valid, fingerprint(content), found.namespace, content)
 
 
-def content_of(secret: Manifest, key: str) -> bytes | str:
-    """Return the kubeconfig under `key` ("": the usual one), or why there is none.
-
-    The reason goes on a sentence that begins with the Secret's name.
-    """
-    key = key or names.KUBECONFIG
-    text = get_text(secret, "data", key)
-    if not text:
-        return f'is missing "{key}" string key.'
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError:  # also for text beyond ASCII
-        return "has an invalid kubeconfig: it is not base64"
-
-
 def fault(content: bytes, *, namespace: str) -> str:
     """Return why a kubeconfig does not lead to the space `namespace` of a provider, or "".
 
@@ -133,7 +117,4 @@ def fingerprint(content: bytes) -> str:
 
 @functools.lru_cache(maxsize=64)  # it is read several times at every look
 def _read(content: bytes) -> Connection | str:
-    try:
-        return kubeconfig.from_secret(content, name=_NAME, environ={})
-    except ConfigError as error:
-        return f"has an invalid kubeconfig: {error}"
+    return kubeconfig.from_content(content, name=_NAME)

@@ -1,9 +1,10 @@
-"""What may be known of a kubeconfig in a Secret: where it leads, and which credential it holds.
+"""Kubeconfigs in Secrets: their bytes, where they lead, and which credential they hold.
 
-`observe` puts these facts in the place of the value as soon as it is read, so that a plan made
+`observe` puts the facts in the place of the value as soon as it is read, so that a plan made
 from a snapshot compares exactly what a live one does. Refuses to know YAML and certificates.
 """
 
+import base64
 import hashlib
 import json
 from dataclasses import dataclass
@@ -18,6 +19,21 @@ CA_KEY: Final = "ca.crt"
 
 _LENGTH: Final = 32
 _NOTED: Final = 16
+
+
+def content_of(secret: Manifest, key: str) -> bytes | str:
+    """Return the kubeconfig under `key` ("": the usual one), or why there is none.
+
+    The reason goes on a sentence that begins with the Secret's name.
+    """
+    key = key or names.KUBECONFIG
+    text = get_text(secret, "data", key)
+    if not text:
+        return f'is missing "{key}" string key.'
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:  # also for text beyond ASCII
+        return "has an invalid kubeconfig: it is not base64"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,13 @@ from reconciler.kube.kubeconfig.files import (
     read_file,
     search_paths,
 )
-from reconciler.kube.kubeconfig.secret import Allowable, ForbiddenFields, Refusal, from_secret
+from reconciler.kube.kubeconfig.secret import (
+    Allowable,
+    ForbiddenFields,
+    Refusal,
+    from_content,
+    from_secret,
+)
 
 __all__ = [
     "Allowable",
@@ -16,6 +22,7 @@ __all__ = [
     "ForbiddenFields",
     "Refusal",
     "contexts",
+    "from_content",
     "from_secret",
     "load",
     "merged",

@@ -95,6 +95,17 @@ def from_secret(
     return replace(found, networks=networks)
 
 
+def from_content(content: bytes, *, name: str) -> Connection | str:
+    """Return the connection as `from_secret` does without exceptions, or why there is none.
+
+    The reason goes on a sentence that begins with the Secret's name.
+    """
+    try:
+        return from_secret(content, name=name, environ={})
+    except ConfigError as error:
+        return f"has an invalid kubeconfig: {error}"
+
+
 def _refuse_forbidden(profile: Profile, allow: frozenset[Allowable]) -> None:
     """Raise ForbiddenFields with every field in use that is forbidden and not allowed."""
     user = () if profile.user is None else _present(profile.user.fields, _OF_USER)

@@ -4,15 +4,12 @@ A kubeconfig in a Secret was written by whoever may write that Secret, so it is 
 input: nothing in it may run a program or read a file of the konnector's machine.
 """
 
-import base64
-import binascii
-
 from bind import app_cluster_binding_causes as own_causes
 from bind.app_cluster.part import Problem
 from bind.app_cluster.seen import Seen, Terms
+from reconciler.api.kubeconfig import content_of
 from reconciler.core import keys, reasons
-from reconciler.core.errors import ConfigError
-from reconciler.core.manifest import Manifest, annotations_of, get_text
+from reconciler.core.manifest import annotations_of, get_text
 from reconciler.kube import kubeconfig
 
 
@@ -32,10 +29,16 @@ def problem(seen: Seen, terms: Terms) -> Problem | None:
         return own_causes.SECRET_NOT_GRANTED, message
     if seen.source is None:
         return reasons.KUBECONFIG_SECRET_NOT_FOUND, f"Kubeconfig secret {place} not found."
-    complaint = _complaint(seen.source, key)
-    if complaint:
-        return reasons.KUBECONFIG_SECRET_INVALID, f"Kubeconfig secret {place} {complaint}"
+    content = content_of(seen.source, key)
+    fault = content if isinstance(content, str) else _fault(content)
+    if fault:
+        return reasons.KUBECONFIG_SECRET_INVALID, f"Kubeconfig secret {place} {fault}"
     return None
+
+
+def _fault(content: bytes) -> str:
+    connection = kubeconfig.from_content(content, name="the app cluster")
+    return connection if isinstance(connection, str) else ""
 
 
 def _is_granted(seen: Seen, namespace: str) -> bool:
@@ -43,18 +46,3 @@ def _is_granted(seen: Seen, namespace: str) -> bool:
         return True
     notes = {} if seen.source is None else annotations_of(seen.source)
     return notes.get(keys.ALLOW_APP_CLUSTER_BINDING) == "/".join(seen.place)
-
-
-def _complaint(secret: Manifest, key: str) -> str:
-    text = get_text(secret, "data", key)
-    if not text:
-        return f'is missing "{key}" string key.'
-    try:
-        content = base64.b64decode(text, validate=True)
-    except binascii.Error:
-        return "has an invalid kubeconfig: it is not base64"
-    try:
-        kubeconfig.from_secret(content, name="the app cluster", environ={})
-    except ConfigError as error:
-        return f"has an invalid kubeconfig: {error}"
-    return ""
