@@ -190,14 +190,11 @@ class _Loader:
 
 
 def _guards(prune: models.Prune) -> Guards:
-    return Guards(
-        mode=PruneMode(prune.mode),
-        max_deletes=prune.max_deletes,
-        max_delete_percent=prune.max_delete_percent,
-        allow_empty=prune.allow_empty,
-        keep_if_in_use=prune.keep_if_in_use,
-        on_cluster_leave=DeletionPolicy(prune.on_cluster_leave),
-    )
+    words = {
+        "mode": PruneMode(prune.mode),
+        "on_cluster_leave": DeletionPolicy(prune.on_cluster_leave),
+    }
+    return Guards(**{**prune.model_dump(), **words})
 
 
 def _digest(files: Mapping[str, bytes]) -> str:

@@ -13,17 +13,13 @@ the base, come:
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import Problem, Severity, in_order
 from reconciler.fleet import policies
 from reconciler.fleet.load import Loaded, allowed, load_what_is_right
 from reconciler.fleet.snapshot import Snapshot
-from reconciler.fleet.values import DeletionPolicy, Fleet, Guards, PruneMode
-
-_MODES: Final = (PruneMode.OFF, PruneMode.REPORT, PruneMode.AUTO)
-_LEAVES: Final = (DeletionPolicy.BLOCK, DeletionPolicy.RELEASE, DeletionPolicy.DELETE)
+from reconciler.fleet.values import Fleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +72,7 @@ def load_against(base: Base, snapshot: Snapshot) -> tuple[Review | None, tuple[P
         problems.extend(_other_name(base, head))
     if head is None or not allowed(problems):
         return None, in_order(problems)
-    guards = _stricter(base.loaded.fleet.guards, head.fleet.guards)
+    guards = head.fleet.guards.stricter(base.loaded.fleet.guards)
     return Review(replace(head.fleet, guards=guards), base, head), in_order(problems)
 
 
@@ -129,20 +125,3 @@ def _other_name(base: Base, head: Loaded) -> Iterable[Problem]:
             f"Name it {before}",
             Severity.DENIED,
         )
-
-
-def _stricter(base: Guards, head: Guards) -> Guards:
-    """Return guards that let nothing happen that either of them would not.
-
-    A looser mode is shown, and not done; a looser `onClusterLeave` waits for a person.
-    """
-    mode = min(head.mode, max(base.mode, PruneMode.REPORT, key=_MODES.index), key=_MODES.index)
-    looser = _LEAVES.index(head.on_cluster_leave) > _LEAVES.index(base.on_cluster_leave)
-    return Guards(
-        mode=mode,
-        max_deletes=min(base.max_deletes, head.max_deletes),
-        max_delete_percent=min(base.max_delete_percent, head.max_delete_percent),
-        allow_empty=base.allow_empty and head.allow_empty,
-        keep_if_in_use=base.keep_if_in_use or head.keep_if_in_use,
-        on_cluster_leave=DeletionPolicy.BLOCK if looser else head.on_cluster_leave,
-    )

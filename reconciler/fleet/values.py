@@ -4,9 +4,11 @@
 these; nothing here knows YAML.
 """
 
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 from reconciler.core.manifest import Manifest
 from reconciler.core.problems import Origin
@@ -33,6 +35,11 @@ class PruneMode(StrEnum):
     OFF = "off"
     REPORT = "report"
     AUTO = "auto"
+
+
+# Each from the strictest to the loosest.
+_MODES: Final = (PruneMode.OFF, PruneMode.REPORT, PruneMode.AUTO)
+_LEAVES: Final = (DeletionPolicy.BLOCK, DeletionPolicy.RELEASE, DeletionPolicy.DELETE)
 
 
 class Rbac(StrEnum):
@@ -175,6 +182,26 @@ class Guards:
     allow_empty: bool = False
     keep_if_in_use: bool = True
     on_cluster_leave: DeletionPolicy = DeletionPolicy.RELEASE
+
+    def stricter(self, base: "Guards") -> "Guards":
+        """Return guards that let nothing happen that these or those of a base would not.
+
+        A looser mode is shown, and not done; a looser `onClusterLeave` waits for a person.
+        """
+        shown = max(base.mode, PruneMode.REPORT, key=_MODES.index)
+        looser = _LEAVES.index(self.on_cluster_leave) > _LEAVES.index(base.on_cluster_leave)
+        return Guards(
+            mode=min(self.mode, shown, key=_MODES.index),
+            max_deletes=min(base.max_deletes, self.max_deletes),
+            max_delete_percent=min(base.max_delete_percent, self.max_delete_percent),
+            allow_empty=base.allow_empty and self.allow_empty,
+            keep_if_in_use=base.keep_if_in_use or self.keep_if_in_use,
+            on_cluster_leave=DeletionPolicy.BLOCK if looser else self.on_cluster_leave,
+        )
+
+    def without_budgets(self) -> "Guards":
+        """Return the same guards, but for those that count what a run prunes."""
+        return replace(self, max_deletes=sys.maxsize, max_delete_percent=100, allow_empty=True)
 
 
 @dataclass(frozen=True, slots=True)

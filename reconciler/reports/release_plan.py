@@ -4,12 +4,11 @@ What the files name is not let go: the next apply would bind it again. What is n
 touched (mapping.md 0), and what its policy deletes or holds is not released in spite of that.
 """
 
-import sys
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from reconciler.core.errors import ConfigError
-from reconciler.fleet.values import DeletionPolicy, Fleet, Guards, PruneMode, UnitKey
+from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode, UnitKey
 from reconciler.planning import guards
 from reconciler.planning.changes import Action, Change, Plan
 from reconciler.planning.guards import Extent
@@ -50,16 +49,7 @@ def without_budgets(fleet: Fleet) -> Fleet:
 
     That apply plans all that left anew, and does nothing of it but what was approved.
     """
-    asked = letting_go(fleet).guards
-    free = Guards(
-        mode=asked.mode,
-        max_deletes=sys.maxsize,
-        max_delete_percent=100,
-        allow_empty=True,
-        keep_if_in_use=asked.keep_if_in_use,
-        on_cluster_leave=asked.on_cluster_leave,
-    )
-    return replace(fleet, guards=free)
+    return replace(fleet, guards=letting_go(fleet).guards.without_budgets())
 
 
 def releases(
