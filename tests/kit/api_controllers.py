@@ -1,9 +1,12 @@
 """What the controllers of a cluster do, at once: CRDs, the end of namespaces, garbage."""
 
+import base64
 import copy
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 from reconciler.core.refs import CRD, NAMESPACE, ObjectKey
@@ -15,6 +18,10 @@ from tests.kit.served_kinds import Served, of_crd
 
 _CRDS: Final = (CRD.group, CRD.plural)
 _NAMESPACES: Final = ("", NAMESPACE.plural)
+_SECRETS: Final = ("", "secrets")
+_ACCOUNT: Final = "kubernetes.io/service-account.name"
+_TOKEN: Final = "kubernetes.io/service-account-token"
+CA: Final = Path(__file__).with_name("ca.pem").read_text()
 _ABOUT: Final = {
     "NamesAccepted": ("NoConflicts", "no conflicts found"),
     "Established": ("InitialNamesAccepted", "the initial names have been accepted"),
@@ -38,6 +45,9 @@ class Controllers:
                 self._crds()
                 self._namespaces()
                 self._garbage()
+            for change in changes:
+                if change.resource == _SECRETS and change.new is not None:
+                    self._fill_token(change.key, change.new)
 
     def _crds(self) -> bool:
         worked = False
@@ -116,6 +126,24 @@ class Controllers:
         }
         return not of.namespace and True in namespaced
 
+    def _fill_token(self, key: ObjectKey, live: Object) -> None:
+        """Give a Secret for a ServiceAccount its token."""
+        account = (live["metadata"].get("annotations") or {}).get(_ACCOUNT, "")
+        is_filled = "token" in live.get("data", {})
+        if live.get("type") != _TOKEN or is_filled or not self._has_account(key, account):
+            return
+        data = {
+            "token": _encoded(token(key.namespace, account, self.now())),
+            "ca.crt": _encoded(CA),
+            "namespace": _encoded(key.namespace),
+        }
+        made = copy.deepcopy({**live, "data": {**live.get("data", {}), **data}})
+        self._put(_SECRETS, key, live, made)
+
+    def _has_account(self, secret: ObjectKey, account: str) -> bool:
+        key = ObjectKey(secret.namespace, account)
+        return self.store.get(("", "serviceaccounts"), key) is not None
+
     def _delete_all(self, resource: Resource, keys: list[ObjectKey]) -> bool:
         worked = False
         for key in keys:
@@ -141,6 +169,17 @@ class Controllers:
         times[who] = self.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         made["metadata"]["managedFields"] = managers.entries(managed, times)
         self.store.put(resource, key, made)
+
+
+def token(namespace: str, account: str, now: datetime) -> str:
+    """Return a token that says whose it is, and when it was issued."""
+    said = {"sub": f"system:serviceaccount:{namespace}:{account}", "iat": now.timestamp()}
+    payload = base64.urlsafe_b64encode(json.dumps(said).encode()).decode().rstrip("=")
+    return f"e30.{payload}.sig"
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
 
 
 def _may_end_others(change: Change) -> bool:

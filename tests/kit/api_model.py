@@ -5,7 +5,6 @@ real kube-apiserver, and compares answers, objects and events.
 """
 
 import base64
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ import yaml
 from reconciler.core.refs import CRD, SERVICE_ACCOUNT, Kind, ObjectKey
 from tests.kit import answers, json_patch, selectors
 from tests.kit.answers import Refused
-from tests.kit.api_controllers import Controllers, kinds_of
+from tests.kit.api_controllers import Controllers, kinds_of, token
 from tests.kit.api_store import Change, Object, Resource, Store
 from tests.kit.api_writes import Write
 from tests.kit.served_kinds import Served, built_in
@@ -266,18 +265,15 @@ class ApiModel:
         return self._shown(asked, made)
 
     def _token(self, asked: Asked, body: Object) -> Object:
-        """Answer a TokenRequest; the token says whose it is."""
+        """Answer a TokenRequest."""
         if asked.served.kind != SERVICE_ACCOUNT:
             raise answers.unserved()
         self._read(asked)
-        who = f"system:serviceaccount:{asked.key.namespace}:{asked.key.name}"
-        said = {"sub": who, "iat": self.now().timestamp()}
-        payload = base64.urlsafe_b64encode(json.dumps(said).encode()).decode().rstrip("=")
         metadata = {"name": asked.key.name, "namespace": asked.key.namespace}
         seconds = body.get("spec", {}).get("expirationSeconds", 3600)
         until = datetime.fromtimestamp(self.now().timestamp() + seconds, UTC)
         status = {
-            "token": f"e30.{payload}.sig",
+            "token": token(*asked.key, self.now()),
             "expirationTimestamp": until.strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         return {**body, "metadata": {**body.get("metadata", {}), **metadata}, "status": status}

@@ -1,6 +1,8 @@
 """Models of clusters in place of the real ones of tests: the same handles, the same audit log."""
 
+import base64
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +14,10 @@ from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection, Token
 from tests.kit import virtual_time
+from tests.kit.api_controllers import CA
 from tests.kit.api_model import ApiModel, Written
 from tests.kit.wire import Wires
 from tests.support.clusters import AuditLog, LiveCluster
-
-_NOWHERE = Path("/nonexistent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +60,51 @@ def _events(number: int, written: Written) -> list[Any]:
 
 
 @contextlib.asynccontextmanager
-async def model_clusters() -> AsyncIterator[tuple[LiveCluster, LiveCluster, Wires]]:
-    """Yield a control plane and an app cluster with their CRDs, and how they are reached."""
-    wires = Wires()
+async def model_clusters(folder: Path) -> AsyncIterator[tuple[LiveCluster, LiveCluster, Wires]]:
+    """Yield a control plane and an app cluster with their CRDs, and how they are reached.
+
+    `folder` gets the kubeconfig that leads to both.
+    """
+    wires, kubeconfig = Wires(), folder / "kubeconfig"
+    kubeconfig.write_text(json.dumps(_kubeconfig("control-plane", "app-1")))
     with virtual_time.virtual_time(), wires.plugged():
         async with (
-            live_model(wires, "control-plane", Role.CONTROL_PLANE) as plane,
-            live_model(wires, "app-cluster", Role.APP_CLUSTER) as app,
+            live_model(wires, "control-plane", Role.CONTROL_PLANE, kubeconfig) as plane,
+            live_model(wires, "app-1", Role.APP_CLUSTER, kubeconfig) as app,
         ):
             yield plane, app, wires
 
 
 @contextlib.asynccontextmanager
-async def live_model(wires: Wires, name: str, role: Role) -> AsyncIterator[LiveCluster]:
+async def live_model(
+    wires: Wires, name: str, role: Role, kubeconfig: Path
+) -> AsyncIterator[LiveCluster]:
     """Yield one more model that is reached by its name."""
-    server = f"https://{name}.example:6443"
     model = ApiModel(virtual_time.now)
-    wires.models[server] = model
-    way = Connection(name, server, Token(Secret("admin")), ca=_CA)
+    wires.models[_server(name)] = model
+    way = Connection(name, _server(name), Token(Secret("admin")), ca=CA)
     async with KubeCluster(way) as cluster:
         await crds.install(cluster, role)
         model.writes.clear()
-        yield LiveCluster(name, name, _NOWHERE, way, cluster, ModelAudit(_NOWHERE, model))
+        yield LiveCluster(name, name, kubeconfig, way, cluster, ModelAudit(kubeconfig, model))
 
 
-_CA = Path(__file__).with_name("ca.pem").read_text()
+def _server(name: str) -> str:
+    return f"https://{name}.example:6443"
+
+
+def _kubeconfig(*names: str) -> Any:
+    authority = base64.b64encode(CA.encode()).decode()
+    clusters = {
+        name: {"server": _server(name), "certificate-authority-data": authority} for name in names
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": one} for name, one in clusters.items()],
+        "users": [{"name": "admin", "user": {"token": "admin"}}],
+        "contexts": [
+            {"name": name, "context": {"cluster": name, "user": "admin"}} for name in names
+        ],
+        "current-context": names[0],
+    }

@@ -22,8 +22,10 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 
 @pytest_asyncio.fixture
-async def models() -> AsyncIterator[tuple[LiveCluster, LiveCluster, Wires]]:
-    async with model_clusters() as made:
+async def models(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[tuple[LiveCluster, LiveCluster, Wires]]:
+    async with model_clusters(tmp_path_factory.mktemp("clusters")) as made:
         yield made
 
 

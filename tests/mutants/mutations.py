@@ -280,8 +280,8 @@ BACKEND: Final = (
     Mutation(
         "future-heartbeats",
         "bind",
-        r"-_AHEAD <= now - beat\.time <= min\(beat\.(\w+), _LONGEST\)",
-        r"now - beat.time <= beat.\1",
+        r"return liveness\(",
+        "return beat is not None or liveness(",
         "a konnector that lies about time is waited for, for ever",
         (_BIND,),
     ),
@@ -294,6 +294,85 @@ BACKEND: Final = (
         (_BIND,),
     ),
 )
+_PLANNING: Final = "tests/unit/planning"
+PLANNING: Final = (
+    Mutation(
+        "unknown-is-none",
+        "reconciler/planning",
+        r"if count == 0 or \(meant",
+        "if not count or (meant",
+        "what nobody could count counts as unused",
+        (_PLANNING,),
+    ),
+    _guard(
+        "empty-fleet",
+        "reconciler/planning",
+        r"not extent\.wanted and not guards\.allow_empty",
+        "a fleet that became empty prunes everything",
+        _PLANNING,
+    ),
+    _guard(
+        "prune-budget",
+        "reconciler/planning",
+        r"len\(pruned\) > limit",
+        "any number of units is pruned in one run",
+        _PLANNING,
+    ),
+    Mutation(
+        "leavers-are-deleted",
+        "reconciler/planning",
+        r"else DeletionPolicy\.RELEASE\b",
+        "else DeletionPolicy.DELETE",
+        "a unit that left is deleted although nothing says so",
+        (_PLANNING,),
+    ),
+)
+KUBECONFIGS: Final = (
+    _guard(
+        "another-space",
+        "konnector",
+        r"found\.namespace != namespace",
+        "a kubeconfig of another space is used for this one",
+        f"{_UNIT}/test_secret.py",
+        f"{_UNIT}/kubeconfig",
+    ),
+)
+CRDS: Final = (
+    _guard(
+        "foreign-crd",
+        "konnector",
+        r'standing == "foreign"',
+        "a CRD that another owns is changed",
+        f"{_UNIT}/test_crd.py",
+        f"{_UNIT}/binding",
+    ),
+    _guard(
+        "crd-on-its-way-out",
+        "konnector",
+        r"_is_of_another_space\(live, owner\)",
+        "a CRD of another space counts as this one's",
+        f"{_UNIT}/test_crd.py",
+        f"{_UNIT}/binding",
+    ),
+)
+ACCEPTANCE: Final = (
+    Mutation(
+        "unaccepted",
+        "konnector",
+        r'if not isinstance\(claim, dict\) or get_text\(claim, "state"\) != _ACCEPTED:',
+        "if not isinstance(claim, dict):",
+        "a permission claim that was not accepted is followed",
+        (f"{_UNIT}/test_claims.py", f"{_UNIT}/permission_claim"),
+    ),
+    _guard(
+        "named-only",
+        "konnector",
+        r"self\.names is not None and place\.name not in self\.names",
+        "a permission claim by name takes all names",
+        f"{_UNIT}/test_claims.py",
+        f"{_UNIT}/permission_claim",
+    ),
+)
 ALL: Final = (
     *CLAIMS,
     *PERMISSION_CLAIMS,
@@ -302,4 +381,8 @@ ALL: Final = (
     *DRAIN,
     *SHARED,
     *BACKEND,
+    *PLANNING,
+    *KUBECONFIGS,
+    *CRDS,
+    *ACCEPTANCE,
 )

@@ -1,4 +1,4 @@
-"""A binding is let go in order, between real API servers (mapping.md 9)."""
+"""A binding is let go in order (mapping.md 9)."""
 
 import io
 from dataclasses import replace
