@@ -11,11 +11,12 @@ from typing import TypeAlias
 
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.core.manifest import JSON, canonical
-from reconciler.core.refs import SECRET
+from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.planning.changes import Action, Change, Plan
 
 Group: TypeAlias = tuple[str, UnitKey | None]  # an app cluster, and a unit or what comes once
+LineKey: TypeAlias = tuple[str, UnitKey | None, Ref, Action]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,60 +34,98 @@ def clusters_to_change(plan: Plan) -> frozenset[str]:
 
 def match(approved: Plan, fresh: Plan) -> Approved:
     """Match the approved plan with a fresh one, which was made under the lock."""
-    now = _groups(fresh)
-    blocked = {(o.cluster, o.unit): o.reason for o in fresh.changes if o.action is Action.BLOCKED}
-    unseen = {cluster.name: cluster.reason for cluster in fresh.unseen}
-    places = {id(change): place for place, change in enumerate(fresh.changes)}
-    lines: dict[str, list[tuple[int, Change]]] = defaultdict(list)
+    now = _Fresh.of(fresh)
+    lines: dict[str, list[Change]] = defaultdict(list)
     refused: list[Outcome] = []
     for group, wanted in _groups(approved).items():
-        found = now.get(group, [])
-        since = "" if found else blocked.get(group) or blocked.get((group[0], None)) or ""
-        lost = not found and (bool(since) or group[0] in unseen)
-        same = not lost and _is_covered(wanted, found)
-        if same and (more := _more_instances(wanted, found)):
-            refused += (Outcome(line, Status.STALE, more) for line in wanted)
-        elif same:
-            # Also what is held: what stands beside it has to know that it does not leave.
-            known = {(line.ref, line.action): line for line in wanted}
-            lines[group[0]] += (
-                (places[id(line)], _held_as(line, known.get((line.ref, line.action), line)))
-                for line in found
-            )
-            refused += (
-                Outcome(line, Status.UNCHANGED, "looked at")
-                for line in wanted
-                if line.undecided and not line.held
-            )
-        elif all(line.held for line in wanted):
-            refused += (Outcome(line, Status.HELD, _held(line)) for line in wanted)
-        elif group[0] in unseen:
-            why = f"it cannot be read any more: {unseen[group[0]]}"
-            refused += (Outcome(line, Status.FAILED, why) for line in wanted)
-        elif since:
-            refused += (Outcome(line, Status.STALE, f"blocked since: {since}") for line in wanted)
-        elif not found:
-            done = "it is so already"
-            refused += (Outcome(line, Status.UNCHANGED, done) for line in wanted)
-        else:
-            refused += (Outcome(line, Status.STALE, _difference(wanted, found)) for line in wanted)
+        refusal = now.refusal(group, wanted)
+        if refusal is not None:
+            status, why = refusal
+            refused += (Outcome(line, status, why or _held(line)) for line in wanted)
+            continue
+        # Also what is held: what stands beside it has to know that it does not leave.
+        known = {(line.ref, line.action): line for line in wanted}
+        lines[group[0]] += (
+            _held_as(line, known.get((line.ref, line.action), line)) for line in now.lines(group)
+        )
+        refused += (
+            Outcome(line, Status.UNCHANGED, "looked at")
+            for line in wanted
+            if line.undecided and not line.held
+        )
+    return _keeping_rights(now.ordered(lines), refused)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fresh:
+    """A fresh plan: its lines, and why others are lacking. `places` are those of its lines."""
+
+    groups: Mapping[Group, Sequence[Change]]
+    blocked: Mapping[Group, str]
+    unseen: Mapping[str, str]
+    places: Mapping[LineKey, int]
+
+    @classmethod
+    def of(cls, plan: Plan) -> "_Fresh":
+        blocked = [change for change in plan.changes if change.action is Action.BLOCKED]
+        return cls(
+            groups=_groups(plan),
+            blocked={(change.cluster, change.unit): change.reason for change in blocked},
+            unseen={cluster.name: cluster.reason for cluster in plan.unseen},
+            places={line_key(change): place for place, change in enumerate(plan.changes)},
+        )
+
+    def lines(self, group: Group) -> Sequence[Change]:
+        """Return what would be done now for a unit, or once for a cluster."""
+        return self.groups.get(group, ())
+
+    def refusal(self, group: Group, wanted: Sequence[Change]) -> tuple[Status, str] | None:
+        """Return how lines end that are not done, and why, "" for held; None for lines to do."""
+        found, (cluster, _) = self.lines(group), group
+        since = "" if found else self.blocked.get(group) or self.blocked.get((cluster, None)) or ""
+        lost = not found and (bool(since) or cluster in self.unseen)
+        if not lost and _is_covered(wanted, found):
+            more = _more_instances(wanted, found)
+            return (Status.STALE, more) if more else None
+        if all(line.held for line in wanted):
+            return Status.HELD, ""
+        if cluster in self.unseen:
+            return Status.FAILED, f"it cannot be read any more: {self.unseen[cluster]}"
+        if since:
+            return Status.STALE, f"blocked since: {since}"
+        if not found:
+            return Status.UNCHANGED, "it is so already"
+        return Status.STALE, _difference(wanted, found)
+
+    def ordered(self, lines: Mapping[str, Sequence[Change]]) -> Mapping[str, Sequence[Change]]:
+        """Return the lines of each cluster in the order of the plan."""
+        return {
+            name: sorted(lines[name], key=lambda line: self.places[line_key(line)])
+            for name in sorted(lines)
+        }
+
+
+def line_key(change: Change) -> LineKey:
+    """Return what distinguishes a line from all others of its plan."""
+    return change.cluster, change.unit, change.ref, change.action
+
+
+def _keeping_rights(lines: Mapping[str, Sequence[Change]], refused: Sequence[Outcome]) -> Approved:
+    """Leave the konnector its rights where something stays that was to leave."""
     staying = {outcome.change.cluster for outcome in refused if outcome.change.leaves}
-    ordered: dict[str, list[Change]] = {}
-    for name in sorted(lines):
-        mine = [one for _, one in sorted(lines[name], key=_place)]
-        # Its konnector still needs the rights that it has.
-        kept = [line for line in mine if name in staying and line.changes_rights]
-        refused += (Outcome(line, Status.SKIPPED, "not all leaves that was to") for line in kept)
-        ordered[name] = [line for line in mine if line not in kept]
-    return Approved(ordered, tuple(refused))
+    kept = [
+        line
+        for name, some in lines.items()
+        for line in some
+        if name in staying and line.changes_rights
+    ]
+    skipped = [Outcome(line, Status.SKIPPED, "not all leaves that was to") for line in kept]
+    rest = {name: [line for line in some if line not in kept] for name, some in lines.items()}
+    return Approved(rest, (*refused, *skipped))
 
 
 def _held(change: Change) -> str:
     return f"held back: {', '.join(change.held)}"
-
-
-def _place(line: tuple[int, Change]) -> int:
-    return line[0]
 
 
 def _held_as(fresh: Change, approved: Change) -> Change:

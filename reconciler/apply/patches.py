@@ -26,7 +26,7 @@ from reconciler.core.refs import Ref
 from reconciler.core.times import format_time
 from reconciler.fleet.values import DeletionPolicy, unit_policies_text
 from reconciler.observe.objects import INSTALLERS
-from reconciler.planning import release_progress
+from reconciler.planning import prune_units
 from reconciler.planning.app_cluster_bindings import policies_of
 
 Patch: TypeAlias = Sequence[Manifest]
@@ -59,7 +59,7 @@ def remember(unit: str, policies: Mapping[str, DeletionPolicy]) -> Decide:
     """Note how a unit is being let go, or that it is no longer, for no policy."""
 
     def decide(live: Manifest) -> Patch | None:
-        known = dict(release_progress.remembered(live))
+        known = dict(prune_units.remembered(live))
         known.pop(unit, None)
         return annotate(keys.LEAVING, unit_policies_text({**known, **policies}))(live)
 

@@ -21,7 +21,6 @@ from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core.errors import KlutchError, Locked
 from reconciler.core.live import Live, Unavailable
-from reconciler.core.refs import Ref
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet, UnitKey
 from reconciler.health import Location, board
@@ -192,13 +191,13 @@ class _Run:
     async def report(self, done: Sequence[Outcome], live: Live | None) -> Report:
         """Wait for the units where that is asked, and tell everything."""
         late, ready = ((), 0) if live is None else await self._waited(live)
-        by_line = {_line(one.change): one for one in done}
+        by_line = {approval.line_key(one.change): one for one in done}
         outcomes = [
-            by_line.get(_line(change)) or _held(change)
+            by_line.get(approval.line_key(change)) or _held(change)
             for change in self._approved.changes
-            if change.acts and (change.held or _line(change) in by_line)
+            if change.acts and (change.held or approval.line_key(change) in by_line)
         ]
-        planned = {_line(change) for change in self._approved.changes}
+        planned = {approval.line_key(change) for change in self._approved.changes}
         # What an apply found where the plan had left it to that (trust.md T2).
         outcomes += [one for line, one in by_line.items() if line not in planned]
         return Report(
@@ -304,11 +303,6 @@ def _barred(plan: Plan, barred: Mapping[str, str]) -> list[Outcome]:
         for change in plan.changes
         if change.acts and not change.held and change.cluster in barred
     ]
-
-
-def _line(change: Change) -> tuple[str, Ref, str, UnitKey | None]:
-    """Return what tells one line of a plan from all others."""
-    return change.cluster, change.ref, change.action.value, change.unit
 
 
 def _held(change: Change) -> Outcome:

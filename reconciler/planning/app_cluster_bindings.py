@@ -33,7 +33,7 @@ from reconciler.fleet.values import (
 )
 from reconciler.fleet.wanted import Placement, default_placement
 from reconciler.planning import claims as claiming
-from reconciler.planning import release_progress
+from reconciler.planning import prune_units
 from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.compare import is_of, is_ours, sealed
 from reconciler.planning.index import Index
@@ -75,18 +75,21 @@ def place(
     if len(found) > 1:
         several = ", ".join(f"{namespace_of(one)}/{name_of(one)}" for one in found)
         return Blocked("ambiguous-space", f"several AppClusterBindings are its own: {several}")
-    live = found[0] if found else None
     fresh = replace(
         default_placement(fleet, cluster),
         bindings_cluster_scoped=app.seen.bindings_cluster_scoped,
         cluster_uid=app.seen.uid,
         address=app.seen.address,
     )
-    if live is None:
+    if not found:
         return fresh
+    (live,) = found
     foreign = belongs_to_another(f"AppClusterBinding {name_of(live)}", live, app)
-    if foreign is not None:
-        return foreign
+    return foreign or _placed(fleet, cluster, fresh, live)
+
+
+def _placed(fleet: Fleet, cluster: AppCluster, fresh: Placement, live: Manifest) -> Placement:
+    """Return where a live AppClusterBinding places its cluster."""
     listed = listed_resources(live)
     wanted = {(key.group, key.resource) for key in fleet.units if key.cluster == cluster.name}
     unmanaged = frozenset(
@@ -225,7 +228,7 @@ def prunes_of(
     Sorted by their keys.
     """
     ref = site.control_plane.ref(APP_CLUSTER_BINDING, live)
-    letting_go = release_progress.remembered(live)
+    letting_go = prune_units.remembered(live)
     said = policies_of(live)
     for key in sorted(
         {

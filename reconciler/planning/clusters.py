@@ -1,7 +1,9 @@
 """Plans the objects of a whole app cluster: its space, its kubeconfigs, its konnector."""
 
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.kubeconfig import (
@@ -11,6 +13,7 @@ from reconciler.api.kubeconfig import (
     service_account_facts_of,
 )
 from reconciler.core import keys, names
+from reconciler.core.live import Address
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -86,6 +89,39 @@ def _credentials(site: Site, cluster: AppCluster, changes: Sequence[Change]) -> 
         steps=(Step(Verb.NOTE, site.carrier),),
     )
     return (note,)
+
+
+def address_warnings(site: Site, cluster: AppCluster, needs: Sequence[Change]) -> set[str]:
+    """Warn where a kubeconfig that would be made leads nowhere from the other side."""
+    made = any(
+        change.action is Action.CREATE and change.wanted and change.wanted.kubeconfig
+        for change in needs
+    )
+    if not made or not site.placement.address:
+        return set()
+    plane = site.fleet.control_planes[cluster.control_plane]
+    target = plane if plane.mode is Mode.DIRECT else cluster
+    return {_address_warning(target, site.placement.address)} - {""}
+
+
+def _address_warning(target: ControlPlane | AppCluster, address: Address) -> str:
+    """Return a sentence where a kubeconfig would lead to ourselves only, else ""."""
+    if target.endpoint or not _is_local(urlsplit(address.server).hostname or ""):
+        return ""
+    return (
+        f"{target.name} ({target.origin}): its kubeconfig will lead to {address.server}, which "
+        "other clusters may not reach; set spec.endpoint to an address that they do"
+    )
+
+
+def _is_local(host: str) -> bool:
+    """Tell whether a host means this machine, or is known inside one cluster only."""
+    if host == "localhost" or host.endswith((".localhost", ".svc", ".cluster.local")):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _changes(site: Site, wanted: Wanted, *, keeps_rights: bool) -> tuple[Change, ...]:

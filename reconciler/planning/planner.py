@@ -6,6 +6,7 @@ that was not seen completely is ever released, replaced or deleted.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from reconciler.core.live import (
     ClusterState,
@@ -28,7 +29,6 @@ from reconciler.fleet.values import (
     UnitKey,
 )
 from reconciler.planning import (
-    addresses,
     app_cluster_bindings,
     guards,
     offers,
@@ -44,7 +44,7 @@ from reconciler.planning.changes import (
     UnseenCluster,
     WidenedClaim,
 )
-from reconciler.planning.clusters import plan_cluster
+from reconciler.planning.clusters import address_warnings, plan_cluster
 from reconciler.planning.crd_owners import owner_changes
 from reconciler.planning.index import Index
 from reconciler.planning.placement import LOOKED_AT, Blocked
@@ -172,14 +172,11 @@ def _prune(draft: _Draft, site: Site, prune: prune_units.Prune) -> None:
 
 
 def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]) -> None:
+    """Plan one app cluster: its interrupted releases, its own objects, its units, its prunes."""
     fleet, first = site.fleet, len(draft.changes)
     direct = fleet.control_planes[cluster.control_plane].mode is Mode.DIRECT
     rules = prune_units if direct else app_cluster_bindings
-    for prune in rules.interrupted(site, cluster.name):
-        resumed = prune_units.change_of(site, replace(prune, policy=DeletionPolicy.RELEASE))
-        reason = "its release had not come to its end, and the files want it again"
-        # It stays, so no guard of what leaves holds it.
-        draft.changes.append(replace(resumed, action=Action.UPDATE, reason=reason))
+    draft.changes += map(partial(_resumed, site), rules.interrupted(site, cluster.name))
     if wanted or site.control_plane.get(NAMESPACE, "", site.placement.space) is not None:
         stays = any(
             fleet.guards.mode is not PruneMode.AUTO or prune.policy is DeletionPolicy.BLOCK
@@ -187,19 +184,9 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
         )
         needs = plan_cluster(site, cluster, wanted, keeps_rights=stays)
         draft.changes += needs
-        draft.warnings |= _address_warnings(fleet, cluster, site, needs)
+        draft.warnings |= address_warnings(site, cluster, needs)
     for unit, planned in _units(site, wanted, direct=direct):
-        draft.changes += (
-            _unproved(change) if site.undecided else change for change in planned.changes
-        )
-        draft.changes += owner_changes(site, unit, planned.changes)
-        draft.widened += planned.widened
-        draft.warnings |= set(planned.warnings)
-        draft.bodies |= planned.bodies
-        if any(
-            change.action is Action.REPLACE and not change.keeps_data for change in planned.changes
-        ):
-            _count(draft, site.app, unit.key)
+        _add_unit(draft, site, unit, planned)
     draft.warnings |= rules.unmanaged_warning(site, cluster.name)
     if fleet.guards.mode is not PruneMode.OFF:
         for prune in rules.prunes(site, cluster.name):
@@ -210,6 +197,25 @@ def _site(draft: _Draft, cluster: AppCluster, site: Site, wanted: Sequence[Unit]
         replace(change, placement=site.placement) if change.acts else change
         for change in draft.changes[first:]
     ]
+
+
+def _resumed(site: Site, prune: prune_units.Prune) -> Change:
+    """Return the line that ends an interrupted release of a unit that the files want again."""
+    line = prune_units.change_of(site, replace(prune, policy=DeletionPolicy.RELEASE))
+    reason = "its release had not come to its end, and the files want it again"
+    # It stays, so no guard of what leaves holds it.
+    return replace(line, action=Action.UPDATE, reason=reason)
+
+
+def _add_unit(draft: _Draft, site: Site, unit: Unit, planned: UnitPlan) -> None:
+    changes = planned.changes
+    draft.changes += map(_unproved, changes) if site.undecided else changes
+    draft.changes += owner_changes(site, unit, changes)
+    draft.widened += planned.widened
+    draft.warnings |= set(planned.warnings)
+    draft.bodies |= planned.bodies
+    if any(change.action is Action.REPLACE and not change.keeps_data for change in changes):
+        _count(draft, site.app, unit.key)
 
 
 def _unproved(change: Change) -> Change:
@@ -223,22 +229,6 @@ def _endangered(prune: prune_units.Prune) -> str:
         f"{prune.key}: its released copies stay beside those of other units; the original "
         "konnector and backend delete them with their app namespace"
     )
-
-
-def _address_warnings(
-    fleet: Fleet, cluster: AppCluster, site: Site, needs: Sequence[Change]
-) -> set[str]:
-    """Warn where a kubeconfig that would be made leads nowhere from the other side."""
-    made = any(
-        change.action is Action.CREATE
-        and change.wanted is not None
-        and change.wanted.kubeconfig is not None
-        for change in needs
-    )
-    plane = fleet.control_planes[cluster.control_plane]
-    target = plane if plane.mode is Mode.DIRECT else cluster
-    said = addresses.warning(target, site.placement.address) if site.placement.address else ""
-    return {said} if made and said else set()
 
 
 def _units(site: Site, wanted: Sequence[Unit], *, direct: bool) -> Iterator[tuple[Unit, UnitPlan]]:

@@ -3,7 +3,7 @@
 The steps are those of mapping.md 9, Direct mode.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,8 +14,7 @@ from reconciler.core import keys, names
 from reconciler.core.live import instances
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
-from reconciler.fleet.values import DeletionPolicy, UnitKey
-from reconciler.planning import release_progress
+from reconciler.fleet.values import DeletionPolicy, UnitKey, read_unit_policies
 from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.compare import before_digest, is_of
 from reconciler.planning.guards import leaving_policy
@@ -46,6 +45,16 @@ class Prune:
     home: Ref
 
 
+def remembered(home: Manifest | None) -> Mapping[str, DeletionPolicy]:
+    """Return the units (`plural.group`) that are being released, and how each.
+
+    A unit's objects go one by one, and after the first of them nothing else shows that the rest is
+    still to do. So the space, or the AppClusterBinding, carries the annotation `leaving` from
+    before the first step until after the last (mapping.md 9).
+    """
+    return read_unit_policies("" if home is None else annotations_of(home).get(keys.LEAVING, ""))
+
+
 def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
     """Return the units of a cluster in Direct mode that are ours, live, and not in the files.
 
@@ -53,7 +62,7 @@ def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
     export that only we can have requested.
     """
     home = Ref(site.control_plane.name, NAMESPACE, "", site.placement.space)
-    letting_go = release_progress.remembered(site.control_plane.at(home))
+    letting_go = remembered(site.control_plane.at(home))
     found: dict[UnitKey, Prune] = {}
     for index, kind, live, name in _carriers(site, cluster):
         key = unit_of(cluster, name)
@@ -80,7 +89,7 @@ def _carriers(site: Site, cluster: str) -> Iterator[tuple[Index, Kind, Manifest,
     home = cp.get(NAMESPACE, "", space)
     if home is None:
         return
-    for name in release_progress.remembered(home):
+    for name in remembered(home):
         yield cp, NAMESPACE, home, name
     identity = annotations_of(home).get(keys.IDENTITY, "")
     if identity.startswith(names.direct_identities(site.fleet.name)):
@@ -99,7 +108,7 @@ def interrupted(site: Site, cluster: str) -> tuple[Prune, ...]:
     live = site.control_plane.at(home)
     bound = set(map(name_of, bindings(site.app)))
     found = []
-    for name in sorted(release_progress.remembered(live)):
+    for name in sorted(remembered(live)):
         key = unit_of(cluster, name)
         if live is None or key not in site.fleet.units:
             continue
