@@ -7,17 +7,9 @@ from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.apply import service_objects
 from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.apply.patches import Stale
-from reconciler.core import keys, names
+from reconciler.core import keys, manifest, names
 from reconciler.core.errors import Forbidden, NotServed
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get_maps,
-    get_text,
-    get_texts,
-    name_of,
-    uid_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.wanted import Placement
 from reconciler.kube.requests import Propagation
@@ -42,7 +34,7 @@ async def delete(app: ClusterWriter, plane: ClusterWriter, placement: Placement)
             unread.append(namespace)
             continue
         for secret in found.items:
-            if _is_copy(secret) and not _is_claimed(claims, namespace, name_of(secret)):
+            if _is_copy(secret) and not _is_claimed(claims, namespace, manifest.name_of(secret)):
                 await _remove(app, namespace, secret)
     if not unread:
         return ""
@@ -64,30 +56,33 @@ async def _bindings(
 
 
 async def _remove(app: ClusterWriter, namespace: str, secret: Manifest) -> None:
-    ref = Ref(app.cluster.name, SECRET, namespace, name_of(secret))
+    ref = Ref(app.cluster.name, SECRET, namespace, manifest.name_of(secret))
     try:
-        await app.delete(ref, uid=uid_of(secret), propagation=Propagation.BACKGROUND)
+        await app.delete(ref, uid=manifest.uid_of(secret), propagation=Propagation.BACKGROUND)
     except Stale:  # deleted and created again by another: that one is not ours
         return
 
 
 def _is_copy(secret: Manifest) -> bool:
-    return annotations_of(secret).get(keys.RESOURCE_OWNER) == keys.OWNER_PROVIDER
+    return manifest.annotations_of(secret).get(keys.RESOURCE_OWNER) == keys.OWNER_PROVIDER
 
 
 def _down(binding: Manifest) -> Iterator[Manifest]:
     """Yield the accepted claims by which Secrets of the provider come down."""
-    for claim in get_maps(binding, "spec", "permissionClaims"):
-        secrets = (get_text(claim, "group"), get_text(claim, "resource")) == ("", "secrets")
-        down = get_text(claim, "selector", "owner") in ("", keys.OWNER_PROVIDER)
-        if secrets and down and get_text(claim, "state") == "Accepted":
+    for claim in manifest.get_maps(binding, "spec", "permissionClaims"):
+        secrets = (manifest.get_text(claim, "group"), manifest.get_text(claim, "resource")) == (
+            "",
+            "secrets",
+        )
+        down = manifest.get_text(claim, "selector", "owner") in ("", keys.OWNER_PROVIDER)
+        if secrets and down and manifest.get_text(claim, "state") == "Accepted":
             yield claim
 
 
 def _is_claimed(claims: Sequence[Manifest], namespace: str, name: str) -> bool:
     return any(
-        _selects(get_texts(claim, "selector", "namespaces"), namespace)
-        and _selects(get_texts(claim, "selector", "names"), name)
+        _selects(manifest.get_texts(claim, "selector", "namespaces"), namespace)
+        and _selects(manifest.get_texts(claim, "selector", "names"), name)
         for claim in claims
     )
 

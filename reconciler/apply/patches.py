@@ -9,18 +9,8 @@ from typing import TypeAlias
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resource
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core import field_set, keys
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    finalizers_of,
-    get_maps,
-    get_text,
-    is_deleting,
-    name_of,
-    uid_of,
-)
+from reconciler.core import field_set, keys, manifest
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.patches import pointer
 from reconciler.core.refs import Ref
 from reconciler.core.times import format_time
@@ -41,7 +31,7 @@ def annotate(key: str, value: str) -> Decide:
     """Return what sets one annotation, or takes it away for ""; nothing where it is so."""
 
     def decide(live: Manifest) -> Patch | None:
-        held = annotations_of(live)
+        held = manifest.annotations_of(live)
         if held.get(key, "") == value:
             return None
         path = pointer("metadata", "annotations", key)
@@ -71,7 +61,7 @@ def unlist(ref: Ref, unit: str, *, uid: str) -> Decide:
 
     def decide(live: Manifest) -> Patch | None:
         _check(ref, live, uid)
-        listed = get_maps(live, "spec", "apiExports")
+        listed = manifest.get_maps(live, "spec", "apiExports")
         kept: list[JSON] = [
             resource for resource in listed if listed_resource(resource).name != unit
         ]
@@ -90,7 +80,7 @@ def retire(ref: Ref, *, uid: str, now: datetime) -> Decide:
 
     def decide(live: Manifest) -> Patch | None:
         _check(ref, live, uid)
-        if keys.RELEASED in annotations_of(live):
+        if keys.RELEASED in manifest.annotations_of(live):
             return None
         emptied: list[Manifest] = []
         if ref.kind == APP_CLUSTER_BINDING:
@@ -112,13 +102,13 @@ def own(binding: Manifest) -> Decide:
     owner: Manifest = {
         "apiVersion": API_SERVICE_BINDING.api_version,
         "kind": API_SERVICE_BINDING.kind,
-        "name": name_of(binding),
-        "uid": uid_of(binding),
+        "name": manifest.name_of(binding),
+        "uid": manifest.uid_of(binding),
         "controller": True,
     }
 
     def decide(live: Manifest) -> Patch | None:
-        owners = get_maps(live, "metadata", "ownerReferences")
+        owners = manifest.get_maps(live, "metadata", "ownerReferences")
         others: list[JSON] = [other for other in owners if not _is_binding(other)]
         if not _from_konnector(live) or owner in owners:
             return None
@@ -130,14 +120,14 @@ def own(binding: Manifest) -> Decide:
 
 def undrained(binding: Manifest) -> Patch | None:
     """Let a binding go for which a konnector that is gone had asked to be waited for."""
-    return without_finalizer(keys.DRAIN)(binding) if is_deleting(binding) else None
+    return without_finalizer(keys.DRAIN)(binding) if manifest.is_deleting(binding) else None
 
 
 def without_finalizer(finalizer: str) -> Decide:
     """Take a finalizer off."""
 
     def decide(live: Manifest) -> Patch | None:
-        found = finalizers_of(live)
+        found = manifest.finalizers_of(live)
         kept = [one for one in found if one != finalizer]
         if len(kept) == len(found):
             return None
@@ -150,7 +140,7 @@ def unbind(now: datetime) -> Decide:
     """Mark a copy as released in place of bound."""
 
     def decide(live: Manifest) -> Patch | None:
-        annotations = annotations_of(live)
+        annotations = manifest.annotations_of(live)
         if keys.BOUND not in annotations:
             return None
         kept: dict[str, JSON] = {k: v for k, v in annotations.items() if k != keys.BOUND}
@@ -161,14 +151,15 @@ def unbind(now: datetime) -> Decide:
 
 
 def _check(ref: Ref, live: Manifest, uid: str) -> None:
-    if uid_of(live) != uid:
+    if manifest.uid_of(live) != uid:
         raise Stale(f"{ref.object} was deleted and made again")
 
 
 def _is_binding(owner: Manifest) -> bool:
-    group = get_text(owner, "apiVersion").partition("/")[0]
+    group = manifest.get_text(owner, "apiVersion").partition("/")[0]
     return (
-        group == API_SERVICE_BINDING.group and get_text(owner, "kind") == API_SERVICE_BINDING.kind
+        group == API_SERVICE_BINDING.group
+        and manifest.get_text(owner, "kind") == API_SERVICE_BINDING.kind
     )
 
 

@@ -20,15 +20,8 @@ from reconciler.apply import copied_secrets, kubeconfig_secrets, patches, servic
 from reconciler.apply.cluster_writer import Clusters, ClusterWriter
 from reconciler.apply.object_writer import create
 from reconciler.apply.waits import Unconfirmed
-from reconciler.core import conditions, keys, names
-from reconciler.core.manifest import (
-    Manifest,
-    finalizers_of,
-    get_list,
-    labels_of,
-    name_of,
-    uid_of,
-)
+from reconciler.core import conditions, keys, manifest, names
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
 from reconciler.core.times import format_time
 from reconciler.fleet.values import DeletionPolicy
@@ -108,7 +101,7 @@ class StepRunner:
             return True if await writer.read(step.ref) is None else None
 
         if await writer.fence.until(look, seconds=self.options.wait) is None:
-            held = finalizers_of(await writer.read(step.ref) or {})
+            held = manifest.finalizers_of(await writer.read(step.ref) or {})
             raise Unconfirmed(
                 f"{step.ref} is still there after {self.options.wait:.0f} s{_held_by(held)}; the "
                 "next run goes on"
@@ -146,7 +139,7 @@ class StepRunner:
 
         async def look() -> str | None:
             binding = await app.read(bound)
-            if binding is not None and keys.DRAIN not in finalizers_of(binding):
+            if binding is not None and keys.DRAIN not in manifest.finalizers_of(binding):
                 return None
             export = await plane.read(step.ref)
             if binding is None and (export is None or _has_stopped(export)):
@@ -227,14 +220,16 @@ class StepRunner:
     async def _revoke(self, step: Step) -> None:
         app, home = self._at(step), await self._plane.read(self.change.ref)
         marks = {keys.FLEET, keys.CLUSTER}
-        ours = ",".join(f"{k}={v}" for k, v in sorted(labels_of(home or {}).items()) if k in marks)
+        ours = ",".join(
+            f"{k}={v}" for k, v in sorted(manifest.labels_of(home or {}).items()) if k in marks
+        )
         if home is None or ours.count("=") != len(marks):
             return  # whose they are is known by its labels alone
         place = step.ref.namespace
         found = await app.cluster.list(SECRET, namespace=place, labels=ours, metadata_only=True)
         for item in found.items:
-            ref = Ref(app.cluster.name, SECRET, place, name_of(item))
-            await app.delete(ref, uid=uid_of(item), propagation=Propagation.BACKGROUND)
+            ref = Ref(app.cluster.name, SECRET, place, manifest.name_of(item))
+            await app.delete(ref, uid=manifest.uid_of(item), propagation=Propagation.BACKGROUND)
 
     async def _retire(self, step: Step) -> None:
         released = patches.retire(step.ref, uid=self.change.uid, now=self.options.now())
@@ -290,5 +285,5 @@ def _was_connected(export: Manifest | None) -> bool:
 
 
 def _connected(export: Manifest | None) -> conditions.Condition | None:
-    found = conditions.parse(get_list(export, "status", "conditions"))
+    found = conditions.parse(manifest.get_list(export, "status", "conditions"))
     return conditions.find(found, "Connected")

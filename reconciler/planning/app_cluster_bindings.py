@@ -33,7 +33,7 @@ from reconciler.fleet.values import (
 )
 from reconciler.fleet.wanted import Placement, default_placement
 from reconciler.planning import claims as claiming
-from reconciler.planning import prune_units
+from reconciler.planning import prune_units, units
 from reconciler.planning.changes import Action, Change, Step, Verb
 from reconciler.planning.compare import is_of, is_ours, sealed
 from reconciler.planning.index import Index
@@ -47,16 +47,6 @@ from reconciler.planning.placement import (
     unproved,
 )
 from reconciler.planning.prune_units import Prune, let_go, unit_of
-from reconciler.planning.units import (
-    Site,
-    UnitPlan,
-    blocked,
-    claim_problem,
-    claims_change,
-    draft_of,
-    unaccepted,
-    widened,
-)
 
 _TAKES_OUT: Final = frozenset({Verb.REMEMBER, Verb.UNLIST})
 
@@ -157,7 +147,7 @@ def policies_of(app_cluster_binding: Manifest) -> Mapping[str, DeletionPolicy]:
     return read_unit_policies(annotations_of(app_cluster_binding).get(keys.UNIT_POLICIES, ""))
 
 
-def plan_unit(site: Site, unit: Unit) -> UnitPlan:
+def plan_unit(site: units.Site, unit: Unit) -> units.UnitPlan:
     """Decide about one unit: whether it is listed, and which claims its binding accepts."""
     cp, space = site.control_plane, site.placement.space
     offer = offer_of(cp, space, unit)
@@ -165,19 +155,19 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
     (wanted,) = unit_objects(
         site.fleet, unit, site.placement, claims=division.taken, required=division.required
     )
-    problem = offer.problem or claim_problem(unit, division)
+    problem = offer.problem or units.claim_problem(unit, division)
     if problem:
-        return UnitPlan((blocked(unit, wanted.ref, problem),), bodies=offer.bodies)
+        return units.UnitPlan((units.blocked(unit, wanted.ref, problem),), bodies=offer.bodies)
     live = cp.at(wanted.ref)
     other = "" if live is None else _other_owner(site, live)
     if other:
         reason = f"the binding in {space} belongs to AppClusterBinding {other}"
-        return UnitPlan((blocked(unit, wanted.ref, reason),))
+        return units.UnitPlan((units.blocked(unit, wanted.ref, reason),))
     cluster = site.fleet.clusters[unit.key.cluster]
     held = live_of(site.fleet, cluster, cp, site.app)
     resource = GroupResource(unit.key.group, unit.key.resource)
     listed = held is not None and resource in listed_resources(held)
-    draft = draft_of(unit, wanted, live)
+    draft = units.draft_of(unit, wanted, live)
     if listed and live is None:
         reason = "waiting: the backend has not made the binding yet"
         changes: tuple[Change, ...] = (replace(draft, reason=reason),)
@@ -187,17 +177,17 @@ def plan_unit(site: Site, unit: Unit) -> UnitPlan:
         changes = (made,)
     else:
         changes = owned_changes(draft, live, wanted, fleet=site.fleet.name)
-    differs = claims_change(live, wanted)
-    return UnitPlan(
+    differs = units.claims_change(live, wanted)
+    return units.UnitPlan(
         changes=tuple(sealed(change, live, wanted) for change in changes),
-        widened=widened(unit, live, wanted) if differs else (),
-        warnings=unaccepted(unit, division),
+        widened=units.widened(unit, live, wanted) if differs else (),
+        warnings=units.unaccepted(unit, division),
         bodies=offer.bodies if differs else frozenset(),
         unoffered=division.unoffered,
     )
 
 
-def _other_owner(site: Site, bound: Manifest) -> str:
+def _other_owner(site: units.Site, bound: Manifest) -> str:
     """Return another AppClusterBinding that a binding is of; names of spaces are ambiguous."""
     labels, (namespace, name) = labels_of(bound), site.placement.app_cluster_binding
     said = (
@@ -207,7 +197,7 @@ def _other_owner(site: Site, bound: Manifest) -> str:
     return "" if said == (namespace, name) else "/".join(said)
 
 
-def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
+def prunes(site: units.Site, cluster: str) -> tuple[Prune, ...]:
     """Return the units that our AppClusterBinding lists and the files do not."""
     live = _live(site, cluster)
     if live is None or not is_of(live, site.fleet, cluster):
@@ -221,7 +211,7 @@ def prunes(site: Site, cluster: str) -> tuple[Prune, ...]:
 
 
 def prunes_of(
-    site: Site, cluster: str, live: Manifest, listed: Collection[GroupResource]
+    site: units.Site, cluster: str, live: Manifest, listed: Collection[GroupResource]
 ) -> Iterator[Prune]:
     """Yield how each of the `listed` units of an AppClusterBinding leaves, and what it remembers.
 
@@ -241,7 +231,7 @@ def prunes_of(
         yield Prune(key, key.name, ref, live, policy, steps, policy, ref)
 
 
-def interrupted(site: Site, cluster: str) -> tuple[Prune, ...]:
+def interrupted(site: units.Site, cluster: str) -> tuple[Prune, ...]:
     """Return the units that the files want again, and whose release has not come to its end."""
     live = _live(site, cluster)
     if live is None or not is_of(live, site.fleet, cluster):
@@ -255,7 +245,7 @@ def interrupted(site: Site, cluster: str) -> tuple[Prune, ...]:
     )
 
 
-def unmanaged_warning(site: Site, cluster: str) -> set[str]:
+def unmanaged_warning(site: units.Site, cluster: str) -> set[str]:
     """Return a sentence that lists what an adopted AppClusterBinding binds beside the files."""
     live = _live(site, cluster)
     if live is None or _listed_by_us(live):
@@ -267,7 +257,7 @@ def unmanaged_warning(site: Site, cluster: str) -> set[str]:
     return {f"{cluster}: unmanaged, and left alone: {', '.join(found)}"} if found else set()
 
 
-def _live(site: Site, cluster: str) -> Manifest | None:
+def _live(site: units.Site, cluster: str) -> Manifest | None:
     return live_of(site.fleet, site.fleet.clusters[cluster], site.control_plane, site.app)
 
 
@@ -277,7 +267,7 @@ def _listed_by_us(app_cluster_binding: Manifest) -> bool:
     return field_set.holds(written, field_set.place_of("spec", "apiExports"))
 
 
-def _release_steps(site: Site, key: UnitKey, ref: Ref) -> Iterator[Step]:
+def _release_steps(site: units.Site, key: UnitKey, ref: Ref) -> Iterator[Step]:
     """Yield how a unit is let go in this mode (mapping.md 9)."""
     yield Step(Verb.REMEMBER, ref, "that it is being let go")
     yield Step(Verb.UNLIST, ref, "apiExports without it")

@@ -12,25 +12,10 @@ from reconciler.api.kubeconfig import (
     note_of,
     service_account_facts_of,
 )
-from reconciler.core import keys, names
+from reconciler.core import keys, manifest, names, refs
 from reconciler.core.live import Address
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get_maps,
-    is_deleting,
-    put,
-    uid_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.patches import FieldChange
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CRD,
-    DEPLOYMENT,
-    SECRET,
-    SERVICE_ACCOUNT,
-)
 from reconciler.fleet.compile import cluster_objects
 from reconciler.fleet.values import AppCluster, ControlPlane, Mode, Unit
 from reconciler.fleet.wanted import Rule, Wanted
@@ -74,18 +59,20 @@ def _credentials(site: Site, cluster: AppCluster, changes: Sequence[Change]) -> 
     )
     if site.control_plane.blind:
         return (line,) if site.undecided else ()
-    held = site.control_plane.get(SECRET, placement.kubeconfig_namespace, placement.kubeconfig_name)
+    held = site.control_plane.get(
+        refs.SECRET, placement.kubeconfig_namespace, placement.kubeconfig_name
+    )
     facts = None if held is None else facts_of(held)
     written = any(change.acts and change.wanted and change.wanted.kubeconfig for change in changes)
-    noted = annotations_of(live).get(keys.CREDENTIAL, "")
-    if facts is None or written or noted == note_of(facts, uid_of(live)):
+    noted = manifest.annotations_of(live).get(keys.CREDENTIAL, "")
+    if facts is None or written or noted == note_of(facts, manifest.uid_of(live)):
         return ()
     note = replace(
         line,
         action=Action.UPDATE,
         reason="what its kubeconfig is, for plans that may not read it",
         before=before_digest(live, {}),
-        uid=uid_of(live),
+        uid=manifest.uid_of(live),
         steps=(Step(Verb.NOTE, site.carrier),),
     )
     return (note,)
@@ -134,7 +121,7 @@ def _changes(site: Site, wanted: Wanted, *, keeps_rights: bool) -> tuple[Change,
 
 def _decided(site: Site, wanted: Wanted, live: Manifest | None, index: Index) -> tuple[Change, ...]:
     draft = _draft(wanted, live)
-    unread = wanted.ref.kind == SECRET and live is None and index.blind
+    unread = wanted.ref.kind == refs.SECRET and live is None and index.blind
     if unread and site.control_plane.at(site.carrier) is not None and _is_there(site, wanted):
         return (replace(draft, reason=LOOKED_AT) if site.undecided else draft,)
     match wanted.rule:
@@ -169,22 +156,22 @@ def _draft(wanted: Wanted, live: Manifest | None) -> Change:
         action=Action.NOOP,
         reason="in sync",
         origin=wanted.origin,
-        uid="" if live is None else uid_of(live),
+        uid="" if live is None else manifest.uid_of(live),
         wanted=wanted,
     )
 
 
 def _widened(wanted: Wanted, live: Manifest) -> Wanted:
     """Return the konnector's role, whichever mode makes it, with what it holds already."""
-    if wanted.ref.kind != CLUSTER_ROLE:
+    if wanted.ref.kind != refs.CLUSTER_ROLE:
         return wanted
-    stated = get_maps(wanted.manifest, "rules")
-    held = [rule for rule in get_maps(live, "rules") if rule not in stated]
-    return replace(wanted, manifest=put(wanted.manifest, [*stated, *held], "rules"))
+    stated = manifest.get_maps(wanted.manifest, "rules")
+    held = [rule for rule in manifest.get_maps(live, "rules") if rule not in stated]
+    return replace(wanted, manifest=manifest.put(wanted.manifest, [*stated, *held], "rules"))
 
 
 def _is_foreign_right(site: Site, live: Manifest, wanted: Wanted) -> bool:
-    rights = (SERVICE_ACCOUNT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)
+    rights = (refs.SERVICE_ACCOUNT, refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING)
     ours = is_ours(live, fleet=site.fleet.name, cluster=wanted.cluster)
     return wanted.step == _KONNECTOR_STEP and wanted.ref.kind in rights and not ours
 
@@ -196,13 +183,13 @@ def _subject(wanted: Wanted) -> str:
 
 
 def _create_only(site: Site, draft: Change, live: Manifest | None, wanted: Wanted) -> Change:
-    if live is not None and is_deleting(live):
+    if live is not None and manifest.is_deleting(live):
         gone = "it is being deleted; plan again once it is gone"
         return replace(draft, action=Action.BLOCKED, reason=gone)
     if live is not None:
         return _mended(site, draft, live, wanted)
-    installs = site.app.get(DEPLOYMENT, names.KLUTCH_NAMESPACE, names.KONNECTOR)
-    if wanted.ref.kind == CRD and installs is not None:
+    installs = site.app.get(refs.DEPLOYMENT, names.KLUTCH_NAMESPACE, names.KONNECTOR)
+    if wanted.ref.kind == refs.CRD and installs is not None:
         return replace(draft, reason="waiting: the konnector there installs it")
     return replace(draft, action=Action.CREATE, reason="new", after=wanted.manifest)
 
@@ -214,7 +201,7 @@ def _mended(site: Site, draft: Change, live: Manifest, wanted: Wanted) -> Change
     """
     placement = site.placement
     source = site.control_plane.get(
-        SECRET, placement.kubeconfig_namespace, placement.kubeconfig_name
+        refs.SECRET, placement.kubeconfig_namespace, placement.kubeconfig_name
     )
     silent = placement.space in site.control_plane.seen.silent
     if wanted.kubeconfig is None or source is None or not silent:
@@ -263,14 +250,14 @@ def _ways(site: Site, live: Manifest, index: Index) -> list[FieldChange]:
         target: ControlPlane | AppCluster = control_plane
         namespace, token = (
             site.placement.space,
-            index.get(SECRET, site.placement.space, names.BINDER),
+            index.get(refs.SECRET, site.placement.space, names.BINDER),
         )
     else:
         # Its namespace means nothing in this mode, and another's identity is another's to change.
         target, namespace = cluster, facts.namespace
         bind, account = names.KLUTCH_NAMESPACE, names.AGENTLESS_SERVICE_ACCOUNT
         ours = is_of(live, site.fleet, site.app.name)
-        token = site.app.get(SECRET, bind, account) if ours else None
+        token = site.app.get(refs.SECRET, bind, account) if ours else None
     issued = None if token is None else service_account_facts_of(token)
     # What the files leave open stays as it is: a kubeconfig that works is not rewritten.
     wanted = {

@@ -8,18 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from reconciler.blueprints.server_defaults import with_defaults
-from reconciler.core import field_set, keys
-from reconciler.core.manifest import (
-    JSON,
-    KNOWN_AFTER_APPLY,
-    Manifest,
-    covers,
-    digest,
-    get,
-    get_map,
-    get_text,
-    uid_of,
-)
+from reconciler.core import field_set, keys, manifest
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import normalize
 from reconciler.core.patches import FieldChange, field_changes, pointer
 from reconciler.core.server_side_apply import unstated
@@ -56,12 +46,12 @@ def before_digest(live: Manifest | None, stated: Manifest, *, whole: Manifest | 
     compared = _shadow(normalize(live), normalize(stated))
     dropped = _dropped(live, whole or stated)
     content: JSON = {
-        "uid": uid_of(live),
+        "uid": manifest.uid_of(live),
         "fields": compared,
         "ours": sorted(map(_pointer, dropped)),
-        "deleting": get(live, "metadata", "deletionTimestamp"),
+        "deleting": manifest.get(live, "metadata", "deletionTimestamp"),
     }
-    return digest(content)[:_DIGEST_LENGTH]
+    return manifest.digest(content)[:_DIGEST_LENGTH]
 
 
 def sealed(change: Change, live: Manifest | None, wanted: Wanted) -> Change:
@@ -74,10 +64,10 @@ def sealed(change: Change, live: Manifest | None, wanted: Wanted) -> Change:
 def _changes(live: Manifest, stated: Manifest) -> tuple[FieldChange, ...]:
     held = normalize(live)
     # Most objects hold all that is stated, and then nothing of it waits for the apply to be known.
-    if covers(held, normalize(stated)):
+    if manifest.covers(held, normalize(stated)):
         return ()
     wanted = normalize(_known(stated, live))
-    return () if covers(held, wanted) else field_changes(_shadow(held, wanted), wanted)
+    return () if manifest.covers(held, wanted) else field_changes(_shadow(held, wanted), wanted)
 
 
 def _dropped(live: Manifest, stated: Manifest) -> frozenset[tuple[str, ...]]:
@@ -88,7 +78,7 @@ def _dropped(live: Manifest, stated: Manifest) -> frozenset[tuple[str, ...]]:
 
 def is_ours(live: Manifest, *, fleet: str, cluster: str) -> bool:
     """Tell whether an object carries our two ownership labels."""
-    labels = get_map(live, "metadata", "labels")
+    labels = manifest.get_map(live, "metadata", "labels")
     return labels.get(keys.FLEET) == fleet and labels.get(keys.CLUSTER) == cluster
 
 
@@ -97,10 +87,10 @@ def is_of(live: Manifest, fleet: Fleet, cluster: str) -> bool:
 
     Whoever asks has found it in that cluster, or in its space (mapping.md 2).
     """
-    labels = get_map(live, "metadata", "labels")
+    labels = manifest.get_map(live, "metadata", "labels")
     if labels.get(keys.FLEET) != fleet.name:
         return False
-    known = get_text(labels, keys.CLUSTER)
+    known = manifest.get_text(labels, keys.CLUSTER)
     return known == cluster or (bool(known) and known not in fleet.clusters)
 
 
@@ -112,7 +102,7 @@ def _known(stated: JSON, live: JSON) -> Manifest:
 
 
 def _resolve(stated: JSON, live: JSON) -> JSON:
-    if stated == KNOWN_AFTER_APPLY:
+    if stated == manifest.KNOWN_AFTER_APPLY:
         return stated if live is None else live
     if isinstance(stated, Mapping):
         held = live if isinstance(live, Mapping) else {}
@@ -132,7 +122,7 @@ def _project(live: JSON, stated: JSON) -> JSON:
             key: _project(live[key], value) if key in live else value
             for key, value in stated.items()
             # An absent map or list is an empty one.
-            if key in live or covers(None, value)
+            if key in live or manifest.covers(None, value)
         }
     if (
         isinstance(stated, list | tuple)

@@ -4,17 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from reconciler.core import keys
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    get,
-    get_map,
-    get_text,
-    get_text_map,
-    is_deleting,
-    labels_of,
-)
+from reconciler.core import keys, manifest
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.patches import FieldChange, pointer
 from reconciler.fleet.wanted import Wanted
 from reconciler.planning.changes import Action, Change
@@ -50,7 +41,7 @@ def owned_changes(
     if refused:
         return (replace(draft, action=Action.BLOCKED, reason=refused),)
     fields = tuple(_single(differences(live, stated, whole=wanted.manifest)))
-    if get_text(live, *_FLEET) or not labels_of(stated):
+    if manifest.get_text(live, *_FLEET) or not manifest.labels_of(stated):
         return (_updated(draft, fields, stated, former=_former(live, wanted)),)
     marks = tuple(one for one in fields if _is_mark(one))
     rest = tuple(one for one in fields if not _is_mark(one))
@@ -63,9 +54,9 @@ def owned_changes(
 
 def obstacle(live: Manifest, *, fleet: str) -> str:
     """Return why nothing may be written to an object that is there, or ""."""
-    if is_deleting(live):
+    if manifest.is_deleting(live):
         return "it is being deleted; plan again once it is gone"
-    owner = get(live, *_FLEET)
+    owner = manifest.get(live, *_FLEET)
     if owner == fleet or not isinstance(owner, str):
         return ""
     return f"it belongs to fleet {owner}; release it there first"
@@ -84,10 +75,10 @@ def _single(fields: tuple[FieldChange, ...]) -> Iterator[FieldChange]:
 
 def _marks_of(stated: Manifest) -> Manifest:
     """Return the part of a manifest that an adoption writes."""
-    metadata = get_map(stated, "metadata")
+    metadata = manifest.get_map(stated, "metadata")
     kept: dict[str, JSON] = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
     for field, known in _MARKS.items():
-        held = get_text_map(metadata, field)
+        held = manifest.get_text_map(metadata, field)
         if marks := {name: value for name, value in held.items() if name in known}:
             kept[field] = marks
     return {"apiVersion": stated["apiVersion"], "kind": stated["kind"], "metadata": kept}
@@ -95,7 +86,7 @@ def _marks_of(stated: Manifest) -> Manifest:
 
 def _former(live: Manifest, wanted: Wanted) -> str:
     """Return the name that the cluster had when we labelled an object, or "" (mapping.md 2)."""
-    known = get_text(live, "metadata", "labels", keys.CLUSTER)
+    known = manifest.get_text(live, "metadata", "labels", keys.CLUSTER)
     return "" if known == wanted.cluster else known
 
 

@@ -10,29 +10,9 @@ from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resou
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.core import keys, names
+from reconciler.core import keys, manifest, names, refs
 from reconciler.core.live import ClusterState, Live, Unavailable
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get_maps,
-    get_text,
-    is_deleting,
-    labels_of,
-    name_of,
-    namespace_of,
-    uid_of,
-)
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    DEPLOYMENT,
-    NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Kind,
-    Ref,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.fleet.values import DeletionPolicy, Fleet, PruneMode
 from reconciler.fleet.wanted import Placement
 from reconciler.planning import prune_units
@@ -44,11 +24,11 @@ from reconciler.planning.placement import belongs_to_another, secret_of
 from reconciler.planning.prune_units import Prune
 from reconciler.planning.units import Site
 
-_KONNECTOR: tuple[tuple[Kind, str], ...] = (
-    (DEPLOYMENT, names.KONNECTOR),
-    (SERVICE_ACCOUNT, names.KONNECTOR),
-    (CLUSTER_ROLE_BINDING, names.KONNECTOR_CLUSTER_ROLE),
-    (CLUSTER_ROLE, names.KONNECTOR_CLUSTER_ROLE),
+_KONNECTOR: tuple[tuple[refs.Kind, str], ...] = (
+    (refs.DEPLOYMENT, names.KONNECTOR),
+    (refs.SERVICE_ACCOUNT, names.KONNECTOR),
+    (refs.CLUSTER_ROLE_BINDING, names.KONNECTOR_CLUSTER_ROLE),
+    (refs.CLUSTER_ROLE, names.KONNECTOR_CLUSTER_ROLE),
 )
 
 
@@ -61,7 +41,7 @@ class ClusterPrune:
     """
 
     name: str
-    kind: Kind  # of `carrier`: Namespace in Direct mode, else AppClusterBinding
+    kind: refs.Kind  # of `carrier`: Namespace in Direct mode, else AppClusterBinding
     carrier: Manifest
     site: Site
     prunes: tuple[Prune, ...]
@@ -103,7 +83,7 @@ def change_of(gone: ClusterPrune) -> Change:
         action=Action.RELEASE,
         reason="no document names this cluster; its data stays",
         before=before_digest(gone.carrier, {}),
-        uid=uid_of(gone.carrier),
+        uid=manifest.uid_of(gone.carrier),
         steps=tuple(_steps(gone)),
     )
     if gone.obstacle:
@@ -129,14 +109,14 @@ def change_of(gone: ClusterPrune) -> Change:
 def _checked(gone: ClusterPrune, fleet: Fleet, live: Live) -> ClusterPrune:
     """Hold a cluster back unless it is the one that left, and no other name of one in the files."""
     carrier = gone.carrier
-    obstacle = belongs_to_another(name_of(carrier), carrier, gone.site.app)
+    obstacle = belongs_to_another(manifest.name_of(carrier), carrier, gone.site.app)
     reason = "" if obstacle is None else obstacle.reason
     if not _recorded(carrier):
-        reason = f"{name_of(carrier)} does not say which cluster it is for"
+        reason = f"{manifest.name_of(carrier)} does not say which cluster it is for"
     elif len(several := _homes(fleet, live, gone.name)) > 1:
         reason = f"several are its own: {', '.join(sorted(several))}"
-    elif is_deleting(carrier):
-        reason = f"{name_of(carrier)} is being deleted; plan again once it is gone"
+    elif manifest.is_deleting(carrier):
+        reason = f"{manifest.name_of(carrier)} is being deleted; plan again once it is gone"
     elif maybe := _unread(fleet, live, _recorded(carrier)):
         reason = f"it may be {maybe} under a former name, which was not read"
     return replace(gone, prunes=(), obstacle=reason) if reason else gone
@@ -144,15 +124,16 @@ def _checked(gone: ClusterPrune, fleet: Fleet, live: Live) -> ClusterPrune:
 
 def _recorded(carrier: Manifest) -> str:
     """Return the identity of the app cluster that a space or AppClusterBinding is for."""
-    return annotations_of(carrier).get(keys.APP_CLUSTER_UID, "")
+    return manifest.annotations_of(carrier).get(keys.APP_CLUSTER_UID, "")
 
 
 def _homes(fleet: Fleet, live: Live, name: str) -> set[str]:
     """Return what stands for a cluster that left; on each control plane once."""
     return {
-        f"{uid}/{namespace_of(one)}/{name_of(one)}"
+        f"{uid}/{manifest.namespace_of(one)}/{manifest.name_of(one)}"
         for uid, one in _carriers(fleet, live)
-        if labels_of(one).get(keys.CLUSTER) == name and keys.RELEASED not in annotations_of(one)
+        if manifest.labels_of(one).get(keys.CLUSTER) == name
+        and keys.RELEASED not in manifest.annotations_of(one)
     }
 
 
@@ -174,15 +155,15 @@ def _carriers(fleet: Fleet, live: Live) -> Iterator[tuple[str, Manifest]]:
     for seen in live.control_planes.values():
         if isinstance(seen, Unavailable):
             continue
-        for kind in (NAMESPACE, APP_CLUSTER_BINDING):
+        for kind in (refs.NAMESPACE, APP_CLUSTER_BINDING):
             for one in seen.objects.get(kind, ()):
-                if labels_of(one).get(keys.FLEET) == fleet.name:
+                if manifest.labels_of(one).get(keys.FLEET) == fleet.name:
                     yield seen.uid, one
 
 
 def _unread(fleet: Fleet, live: Live, uid: str) -> str:
     """Return a cluster of the files that may have this identity, for all that is known, or ""."""
-    at_home = {labels_of(one).get(keys.CLUSTER) for _, one in _carriers(fleet, live)}
+    at_home = {manifest.labels_of(one).get(keys.CLUSTER) for _, one in _carriers(fleet, live)}
     for name, seen in _documented(fleet, live):
         identity = fleet.clusters[name].identity
         if isinstance(seen, Unavailable) and name not in at_home and identity in ("", uid):
@@ -193,16 +174,16 @@ def _unread(fleet: Fleet, live: Live, uid: str) -> str:
 def _renamed(live: Live, fleet: Fleet, name: str) -> bool:
     """Tell whether all that a cluster left has been found again under another name."""
     known = _uids(fleet, live)
-    mine = [o for _, o in _carriers(fleet, live) if labels_of(o).get(keys.CLUSTER) == name]
+    mine = [o for _, o in _carriers(fleet, live) if manifest.labels_of(o).get(keys.CLUSTER) == name]
     return bool(mine) and all(_recorded(one) in known for one in mine)
 
 
 def _spaces(fleet: Fleet, name: str, plane: Index, app: Index) -> Iterator[ClusterPrune]:
-    for space in plane.all(NAMESPACE):
+    for space in plane.all(refs.NAMESPACE):
         if _left(space, fleet, name):
-            site = Site(fleet, _placement(name_of(space), plane, app), plane, app)
+            site = Site(fleet, _placement(manifest.name_of(space), plane, app), plane, app)
             found = prune_units.prunes(site, name)
-            yield ClusterPrune(name, NAMESPACE, space, site, _by_rule(fleet, found))
+            yield ClusterPrune(name, refs.NAMESPACE, space, site, _by_rule(fleet, found))
 
 
 def _app_cluster_bindings(
@@ -219,7 +200,7 @@ def _app_cluster_bindings(
 
 
 def _left(carrier: Manifest, fleet: Fleet, name: str) -> bool:
-    released = get_text(carrier, "metadata", "annotations", keys.RELEASED)
+    released = manifest.get_text(carrier, "metadata", "annotations", keys.RELEASED)
     return is_ours(carrier, fleet=fleet.name, cluster=name) and not released
 
 
@@ -234,7 +215,7 @@ def _placement(space: str, plane: Index, app: Index) -> Placement:
     return Placement(
         space=space,
         kubeconfig_namespace=space,
-        kubeconfig_name=(get_text(binding, *path) if binding else "") or names.KUBECONFIG,
+        kubeconfig_name=(manifest.get_text(binding, *path) if binding else "") or names.KUBECONFIG,
         consumer_secret=names.kubeconfig_secret(space),
         identity="",
         bindings_cluster_scoped=app.seen.bindings_cluster_scoped,
@@ -266,11 +247,13 @@ def _konnector_steps(gone: ClusterPrune) -> Iterator[Step]:
 
 def _access_steps(gone: ClusterPrune) -> Iterator[Step]:
     app, plane, placement = gone.site.app, gone.site.control_plane, gone.site.placement
-    ours = Ref(app.name, SECRET, names.KLUTCH_NAMESPACE, "")
+    ours = refs.Ref(app.name, refs.SECRET, names.KLUTCH_NAMESPACE, "")
     yield Step(Verb.REVOKE, ours, "the way to the control plane")
     for name in (names.BINDER, placement.kubeconfig_name):
         yield Step(
-            Verb.DELETE, Ref(plane.name, SECRET, placement.space, name), "revokes the access"
+            Verb.DELETE,
+            refs.Ref(plane.name, refs.SECRET, placement.space, name),
+            "revokes the access",
         )
 
 
@@ -279,15 +262,15 @@ def _guests(gone: ClusterPrune) -> tuple[str, ...]:
     site, space = gone.site, gone.site.placement.space
     leave = {prune.key.name for prune in gone.prunes}
     inside = site.control_plane.inside
-    stay = {name_of(one) for one in inside(API_SERVICE_EXPORT, space)} - leave
+    stay = {manifest.name_of(one) for one in inside(API_SERVICE_EXPORT, space)} - leave
     stay |= {
-        name_of(one)
+        manifest.name_of(one)
         for one in inside(API_SERVICE_EXPORT_REQUEST, space)
         if not _requested(one) <= leave
     }
     for binding in prune_units.unmanaged_bindings(site, gone.name):
         if secret_of(binding) == (names.KLUTCH_NAMESPACE, site.placement.consumer_secret):
-            stay.add(name_of(binding))
+            stay.add(manifest.name_of(binding))
     return tuple(sorted(stay))
 
 
@@ -296,8 +279,10 @@ def _requested(request: Manifest) -> set[str]:
 
     The backend and kubectl bind name theirs by rules of their own.
     """
-    resources = get_maps(request, "spec", "resources")
+    resources = manifest.get_maps(request, "spec", "resources")
     return {
-        names.resource_name(get_text(resource, "resource"), get_text(resource, "group"))
+        names.resource_name(
+            manifest.get_text(resource, "resource"), manifest.get_text(resource, "group")
+        )
         for resource in resources
     }

@@ -8,18 +8,8 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.kubeconfig import noted
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints.binding import parameters_digest
-from reconciler.core import conditions, keys, names
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    digest,
-    get_list,
-    get_map,
-    get_maps,
-    get_text,
-    uid_of,
-)
+from reconciler.core import conditions, keys, manifest, names
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import normalize_claim
 from reconciler.core.refs import CRD, SECRET, Ref
 from reconciler.fleet.compile import Wanted, unit_objects
@@ -58,7 +48,7 @@ class Site:
         """Whether only who may read Secrets knows what the cluster's credentials are."""
         live = self.control_plane.at(self.carrier)
         blind = self.control_plane.blind and live is not None
-        return blind and noted(annotations_of(live or {}).get(keys.CREDENTIAL, "")) is None
+        return blind and noted(manifest.annotations_of(live or {}).get(keys.CREDENTIAL, "")) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +147,7 @@ def _request_change(site: Site, unit: Unit, wanted: Wanted) -> Change:
     live = site.control_plane.at(wanted.ref)
     export = site.control_plane.get(API_SERVICE_EXPORT, site.placement.space, unit.key.name)
     change = draft_of(unit, wanted, live)
-    phase = (get_text(live, "status", "phase") or "Pending") if live is not None else ""
+    phase = (manifest.get_text(live, "status", "phase") or "Pending") if live is not None else ""
     parameters = _parameters_changed(site, unit, live)
     if parameters:
         reason = f"{parameters} (this backend may ignore parameters)"
@@ -181,7 +171,7 @@ def _replaced(change: Change, live: Manifest | None, reason: str) -> Change:
 
 def _waits_for(request: Manifest) -> str:
     found = conditions.find(
-        conditions.parse(get_list(request, "status", "conditions")), "ExportsReady"
+        conditions.parse(manifest.get_list(request, "status", "conditions")), "ExportsReady"
     )
     if found is None or not found.reason:
         return "the backend has not answered the request yet"
@@ -197,9 +187,9 @@ def _parameters_changed(site: Site, unit: Unit, request: Manifest | None) -> str
     binding = _live_binding(site, unit)
     if binding is None:
         return ""
-    before = annotations_of(binding).get(keys.PARAMETERS, "")
+    before = manifest.annotations_of(binding).get(keys.PARAMETERS, "")
     if request is not None and is_of(request, site.fleet, unit.key.cluster):
-        before = parameters_digest(get_map(request, "spec", "parameters"))
+        before = parameters_digest(manifest.get_map(request, "spec", "parameters"))
     after = parameters_digest(unit.parameters)
     if before == after:
         return ""
@@ -239,17 +229,21 @@ def claims_change(live: Manifest | None, wanted: Wanted) -> bool:
 
 
 def _claims(binding: Manifest) -> list[JSON]:
-    found: list[JSON] = [*map(normalize_claim, get_maps(binding, "spec", "permissionClaims"))]
-    return sorted(found, key=digest) if len(found) > 1 else found
+    found: list[JSON] = [
+        *map(normalize_claim, manifest.get_maps(binding, "spec", "permissionClaims"))
+    ]
+    return sorted(found, key=manifest.digest) if len(found) > 1 else found
 
 
 def widened(unit: Unit, live: Manifest | None, wanted: Wanted) -> tuple[WidenedClaim, ...]:
     """Return the claims that would reach further than the live binding lets them."""
     if live is None:
         return ()
-    held = [normalize_claim(claim) for claim in get_maps(live, "spec", "permissionClaims")]
+    held = [normalize_claim(claim) for claim in manifest.get_maps(live, "spec", "permissionClaims")]
     found = []
-    for claim in map(normalize_claim, get_maps(wanted.manifest, "spec", "permissionClaims")):
+    for claim in map(
+        normalize_claim, manifest.get_maps(wanted.manifest, "spec", "permissionClaims")
+    ):
         if claiming.is_wider(claim, held):
             before = [claiming.reach(one) for one in claiming.alike(claim, held)]
             found.append(
@@ -299,6 +293,6 @@ def draft_of(unit: Unit, wanted: Wanted, live: Manifest | None) -> Change:
         reason="in sync",
         origin=unit.origin,
         unit=unit.key,
-        uid="" if live is None else uid_of(live),
+        uid="" if live is None else manifest.uid_of(live),
         wanted=wanted,
     )

@@ -10,19 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from reconciler.blueprints.binding import parameters_digest
-from reconciler.core import keys
+from reconciler.core import keys, manifest
 from reconciler.core.live import Live
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    canonical,
-    get_map,
-    get_maps,
-    get_text,
-    get_text_map,
-    get_texts,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.fleet.values import Fleet, UnitKey
 from reconciler.planning.changes import Action, Change, Plan
 from reconciler.planning.claims import ANY, title
@@ -80,7 +70,7 @@ def imports(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) ->
         except _Unsayable as reason:
             left.append((str(binding.unit), str(reason)))
             continue
-        said = canonical({"claims": list(one.claims), "parameters": one.parameters})
+        said = manifest.canonical({"claims": list(one.claims), "parameters": one.parameters})
         alike[one.group, one.resource, said].append((binding.unit.cluster, one))
     found = (
         replace(some[0][1], clusters=tuple(sorted(name for name, _ in some)))
@@ -134,12 +124,12 @@ def _import(unnamed: UnnamedBinding) -> Import:
         )
     if binding is None:
         raise _Unsayable("the backend has not made its APIServiceBinding yet")
-    claims = [_claim(claim) for claim in get_maps(binding, "spec", "permissionClaims")]
+    claims = [_claim(claim) for claim in manifest.get_maps(binding, "spec", "permissionClaims")]
     return Import(
         group=unit.group,
         resource=unit.resource,
         clusters=(unit.cluster,),
-        claims=tuple(sorted(claims, key=canonical)),
+        claims=tuple(sorted(claims, key=manifest.canonical)),
         parameters=_parameters(binding, unnamed.request),
     )
 
@@ -149,8 +139,8 @@ def _parameters(binding: Manifest, request: Manifest | None) -> Manifest:
 
     Others stay with their request: to state them would replace it.
     """
-    parameters = get_map(request or {}, "spec", "parameters")
-    known = annotations_of(binding).get(keys.PARAMETERS, "")
+    parameters = manifest.get_map(request or {}, "spec", "parameters")
+    known = manifest.annotations_of(binding).get(keys.PARAMETERS, "")
     if known and known != parameters_digest(parameters):
         raise _Unsayable("its parameters are known by their digest only")
     return parameters if known else {}
@@ -158,7 +148,7 @@ def _parameters(binding: Manifest, request: Manifest | None) -> Manifest:
 
 def _claim(wire: Manifest) -> FileClaim:
     """Return a claim of an APIServiceBinding as the files say it."""
-    owner, state = get_text(wire, "selector", "owner"), get_text(wire, "state")
+    owner, state = manifest.get_text(wire, "selector", "owner"), manifest.get_text(wire, "state")
     if not owner:
         raise _Unsayable(f"its claim on {title(wire)} names no owner, and one in files has to")
     if state not in ("Accepted", "Rejected"):
@@ -168,12 +158,15 @@ def _claim(wire: Manifest) -> FileClaim:
 
 def _fields(wire: Manifest, owner: str, state: str) -> Iterator[tuple[str, JSON]]:
     for key in ("group", "resource", "version"):
-        yield key, get_text(wire, key)
+        yield key, manifest.get_text(wire, key)
     yield "owner", owner
     for key in ("names", "namespaces"):
-        listed = get_texts(wire, "selector", key)
+        listed = manifest.get_texts(wire, "selector", key)
         yield key, sorted(listed) if listed else [ANY]
-    labels = [get_text_map(selector) for selector in get_maps(wire, "selector", "labelSelectors")]
+    labels = [
+        manifest.get_text_map(selector)
+        for selector in manifest.get_maps(wire, "selector", "labelSelectors")
+    ]
     if labels:
-        yield "labels", sorted(labels, key=canonical)
+        yield "labels", sorted(labels, key=manifest.canonical)
     yield "state", state

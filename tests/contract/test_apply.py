@@ -8,17 +8,8 @@ import pytest
 
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import build
-from reconciler.core import keys
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    finalizers_of,
-    get,
-    get_list,
-    get_maps,
-    put,
-    uid_of,
-)
+from reconciler.core import keys, manifest
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import (
     NAMESPACE,
     Ref,
@@ -74,8 +65,8 @@ async def test_a_fleet_becomes_bindings_and_a_second_apply_writes_nothing(scene)
         assert first.report["ready"] == 1
         bound = await scene.at(scene.binding)
         assert bound is not None
-        (claim,) = get_list(bound, "spec", "permissionClaims")
-        assert get(claim, "state") == "Accepted"
+        (claim,) = manifest.get_list(bound, "spec", "permissionClaims")
+        assert manifest.get(claim, "state") == "Accepted"
         marks = scene.marks()
         second = await scene.apply("--wait")
         assert second.statuses == []
@@ -93,11 +84,11 @@ async def test_drift_is_repaired_and_a_field_that_left_the_files_goes(scene):
         run = await scene.apply()
         assert run.statuses == [("done", "update", "APIServiceBinding")]
         bound = await scene.at(scene.binding)
-        assert len(get_list(bound, "spec", "permissionClaims")) == 1
+        assert len(manifest.get_list(bound, "spec", "permissionClaims")) == 1
         scene.fleet.claims = "  claims: []\n"
         await scene.apply()
         bound = await scene.at(scene.binding)
-        assert get_list(bound, "spec", "permissionClaims") == []
+        assert manifest.get_list(bound, "spec", "permissionClaims") == []
         assert await scene.lines() == []
 
 
@@ -105,26 +96,26 @@ async def test_a_removed_binding_is_released_and_bound_again_without_a_delete(sc
     async with scene.peers():
         await scene.apply("--wait")
         claim, copy = await instance(scene)
-        before = {uid_of(await scene.at(ref)) for ref in (claim, copy)}
+        before = {manifest.uid_of(await scene.at(ref)) for ref in (claim, copy)}
         scene.fleet.bound = False
         run = await scene.apply()
         assert [one[:2] for one in run.statuses if one[1] == "release"] == [("done", "release")]
         assert await scene.at(scene.binding) is None
         assert await scene.at(scene.export) is None
-        assert keys.BOUND not in annotations_of(await scene.at(copy))
-        assert keys.RELEASED in annotations_of(await scene.at(copy))
-        assert finalizers_of(await scene.at(claim)) == []
-        assert keys.LEAVING not in annotations_of(await scene.at(scene.home_of_units))
+        assert keys.BOUND not in manifest.annotations_of(await scene.at(copy))
+        assert keys.RELEASED in manifest.annotations_of(await scene.at(copy))
+        assert manifest.finalizers_of(await scene.at(claim)) == []
+        assert keys.LEAVING not in manifest.annotations_of(await scene.at(scene.home_of_units))
         assert await scene.at(scene.crd) is not None
         assert await scene.lines() == []
         scene.fleet.bound = True
         await scene.apply("--wait")
 
         async def held_again():
-            return keys.SYNCER in finalizers_of(await scene.at(claim))
+            return keys.SYNCER in manifest.finalizers_of(await scene.at(claim))
 
         await eventually(held_again)
-        assert {uid_of(await scene.at(ref)) for ref in (claim, copy)} == before
+        assert {manifest.uid_of(await scene.at(ref)) for ref in (claim, copy)} == before
         assert await scene.lines() == []
 
 
@@ -147,7 +138,7 @@ async def test_deleting_happens_only_within_the_guards(scene):
         assert stale.code == 7
         assert "instances to delete: 1 when it was approved, 2 now" in stale.stdout + stale.stderr
         for ref in (claim, another):
-            assert get(await scene.at(ref), "metadata", "deletionTimestamp") is None
+            assert manifest.get(await scene.at(ref), "metadata", "deletionTimestamp") is None
         run = await scene.apply()
         assert ("done", "delete") in [one[:2] for one in run.statuses]
         for ref in (scene.binding, scene.export, scene.crd):
@@ -165,9 +156,9 @@ async def test_a_cluster_that_leaves_the_fleet_is_released(scene):
         run = await scene.apply()
         assert {one[:2] for one in run.statuses} == {("done", "release")}
         home = await scene.at(scene.home_of_units)
-        assert keys.RELEASED in annotations_of(home)
+        assert keys.RELEASED in manifest.annotations_of(home)
         assert await scene.at(claim) is not None
-        assert keys.BOUND not in annotations_of(await scene.at(copy))
+        assert keys.BOUND not in manifest.annotations_of(await scene.at(copy))
         assert await scene.lines() == []
 
 
@@ -224,9 +215,9 @@ async def test_a_saved_plan_is_applied_exactly_or_refused(scene):
         changed: Manifest = {"spec": {"permissionClaims": []}}
         before = await scene.at(scene.binding)
         await live.cluster.merge_patch(scene.binding, changed, manager="someone")
-        claim = get_maps(before or {}, "spec", "permissionClaims")[0]
+        claim = manifest.get_maps(before or {}, "spec", "permissionClaims")[0]
         narrowed: Manifest = {
-            "spec": {"permissionClaims": [put(claim, ["one"], "selector", "names")]}
+            "spec": {"permissionClaims": [manifest.put(claim, ["one"], "selector", "names")]}
         }
         await live.cluster.merge_patch(scene.binding, narrowed, manager="someone")
         marks = scene.marks()

@@ -9,21 +9,9 @@ import pytest
 
 from klutchctl import repository
 from reconciler.blueprints.objects import build
-from reconciler.core import keys, names
+from reconciler.core import keys, names, refs
 from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import Manifest, annotations_of, get_list, get_text
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    DEPLOYMENT,
-    EVENT,
-    LEASE,
-    ROLE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Ref,
-)
 from reconciler.doctor import rights
 from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.values import Mode
@@ -122,13 +110,13 @@ async def scene(request, control_plane, app_cluster, namespace, tmp_path):
         scene.fleet = described(folder, f"f{scene.fleet.name}", mode, scene.offer.group)
         yield scene
         for kind, name in (
-            (DEPLOYMENT, names.KONNECTOR),
-            (SERVICE_ACCOUNT, names.KONNECTOR),
-            (CLUSTER_ROLE, names.KONNECTOR_CLUSTER_ROLE),
-            (CLUSTER_ROLE_BINDING, names.KONNECTOR_CLUSTER_ROLE),
+            (refs.DEPLOYMENT, names.KONNECTOR),
+            (refs.SERVICE_ACCOUNT, names.KONNECTOR),
+            (refs.CLUSTER_ROLE, names.KONNECTOR_CLUSTER_ROLE),
+            (refs.CLUSTER_ROLE_BINDING, names.KONNECTOR_CLUSTER_ROLE),
         ):
             place = BIND if kind.namespaced else ""
-            await remove(app_cluster, Ref(app_cluster.name, kind, place, name))
+            await remove(app_cluster, refs.Ref(app_cluster.name, kind, place, name))
 
 
 @only("direct", "konnector", "acb", soak=["direct"])
@@ -192,9 +180,9 @@ async def test_a_service_is_deleted_and_secrets_out_of_reach_are_the_konnectors(
     async with holding(scene, tmp_path) as held, scene.peers():
         await scene.apply("--wait")
         _, copy = await inhabit(scene)
-        origin = build(SECRET, "credentials", namespace=scene.service_namespace)
-        await scene.plane.cluster.create(origin, SECRET, manager="provider")
-        down = Ref(scene.app.name, SECRET, scene.app_namespace, "credentials")
+        origin = build(refs.SECRET, "credentials", namespace=scene.service_namespace)
+        await scene.plane.cluster.create(origin, refs.SECRET, manager="provider")
+        down = refs.Ref(scene.app.name, refs.SECRET, scene.app_namespace, "credentials")
         await eventually(lambda: scene.at(down))
         scene.fleet.bound = False
         run = await scene.apply()
@@ -214,12 +202,14 @@ async def may_list_secrets(scene: Scene) -> AsyncIterator[None]:
     """Give the holder, beside its roles, the Secrets of the namespace that has instances."""
     place, account = scene.app_namespace, rights.account(scene.fleet.name, Task.APPLY)
     rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "get", "delete"]}
-    role = build(ROLE, "secrets", namespace=place, rules=[rule])
-    subject = {"kind": SERVICE_ACCOUNT.kind, "name": account, "namespace": BIND}
-    reference = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": "secrets"}
-    binding = build(ROLE_BINDING, "secrets", namespace=place, roleRef=reference, subjects=[subject])
-    await scene.app.cluster.create(role, ROLE, manager="tests")
-    await scene.app.cluster.create(binding, ROLE_BINDING, manager="tests")
+    role = build(refs.ROLE, "secrets", namespace=place, rules=[rule])
+    subject = {"kind": refs.SERVICE_ACCOUNT.kind, "name": account, "namespace": BIND}
+    reference = {"apiGroup": refs.ROLE.group, "kind": refs.ROLE.kind, "name": "secrets"}
+    binding = build(
+        refs.ROLE_BINDING, "secrets", namespace=place, roleRef=reference, subjects=[subject]
+    )
+    await scene.app.cluster.create(role, refs.ROLE, manager="tests")
+    await scene.app.cluster.create(binding, refs.ROLE_BINDING, manager="tests")
     yield
 
 
@@ -230,9 +220,9 @@ async def test_a_right_to_list_secrets_where_instances_are_lets_them_go_too(scen
     async with holding(scene, tmp_path), scene.peers(), may_list_secrets(scene):
         await scene.apply("--wait")
         await inhabit(scene)
-        origin = build(SECRET, "credentials", namespace=scene.service_namespace)
-        await scene.plane.cluster.create(origin, SECRET, manager="provider")
-        down = Ref(scene.app.name, SECRET, scene.app_namespace, "credentials")
+        origin = build(refs.SECRET, "credentials", namespace=scene.service_namespace)
+        await scene.plane.cluster.create(origin, refs.SECRET, manager="provider")
+        down = refs.Ref(scene.app.name, refs.SECRET, scene.app_namespace, "credentials")
         await eventually(lambda: scene.at(down))
         scene.fleet.bound = False
         run = await scene.apply()
@@ -245,7 +235,7 @@ async def test_a_right_to_list_secrets_where_instances_are_lets_them_go_too(scen
 async def test_the_lock_is_given_back_and_may_be_broken(scene, tmp_path):
     async with holding(scene, tmp_path) as held, scene.peers():
         await scene.apply()
-        lease = Ref(scene.plane.name, LEASE, BIND, names.lock_lease(scene.fleet.name))
+        lease = refs.Ref(scene.plane.name, refs.LEASE, BIND, names.lock_lease(scene.fleet.name))
         assert get_text(await scene.at(lease), "spec", "holderIdentity") == ""
         other = {"holderIdentity": "other", "renewTime": "2999-01-01T00:00:00.000000Z"}
         await scene.plane.cluster.merge_patch(lease, {"spec": other}, manager="tests")
@@ -253,7 +243,7 @@ async def test_the_lock_is_given_back_and_may_be_broken(scene, tmp_path):
         refused = await scene.apply(code=8)
         assert "other" in refused.stderr
         await scene.apply("--break-lock")
-        found = await scene.plane.cluster.list(EVENT, namespace=BIND)
+        found = await scene.plane.cluster.list(refs.EVENT, namespace=BIND)
         told = [get_text(one, "note") for one in found.items]
         assert [one for one in told if one.endswith("took the lock over from other")]
         assert held.refused() == []
@@ -267,11 +257,11 @@ async def test_a_doctor_misses_no_right_and_no_secret_of_others_is_read(scene, t
         for cluster in (held.plane, held.app):
             for place in ("", "default"):
                 with pytest.raises(Forbidden):
-                    await cluster.list(SECRET, namespace=place)
+                    await cluster.list(refs.SECRET, namespace=place)
             with pytest.raises(Forbidden):
-                await cluster.get(Ref(cluster.name, SECRET, "default", "own"))
+                await cluster.get(refs.Ref(cluster.name, refs.SECRET, "default", "own"))
         with pytest.raises(Forbidden):
-            await held.plane.list(SECRET, namespace=BIND)
+            await held.plane.list(refs.SECRET, namespace=BIND)
 
 
 @only("direct", "acb", soak=["direct"])

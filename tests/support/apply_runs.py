@@ -11,23 +11,13 @@ from reconciler import apply as applying
 from reconciler import run
 from reconciler.apply import Observer, Options, Report, WriteFence
 from reconciler.blueprints.objects import build
-from reconciler.core import keys, names
+from reconciler.core import keys, names, refs
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     finalizers_of,
     name_of,
     namespace_of,
-)
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    EVENT,
-    LEASE,
-    NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Ref,
 )
 from reconciler.fleet.values import Access, Mode
 from reconciler.fleet.values import Fleet as FleetValue
@@ -58,7 +48,7 @@ class Deeds(Cue[Request]):
 
     def matches(self, call: Request) -> bool:
         named = self.of in f"{call.ref.namespace} {call.ref.name}"
-        return is_write(call) and call.ref.kind not in (LEASE, EVENT) and named
+        return is_write(call) and call.ref.kind not in (refs.LEASE, refs.EVENT) and named
 
 
 _MANY_RUNS = 5
@@ -173,12 +163,12 @@ async def staged(
     async with offered(plane.cluster, app.cluster, namespace=namespace) as offer:
         fleet = Fleet(folder, namespace.removeprefix("test-"), mode, offer.group)
         scene = Scene(fleet, plane, app, offer, namespace, plane.kubeconfig)
-        await app.cluster.create(build(NAMESPACE, namespace), NAMESPACE, manager="tests")
+        await app.cluster.create(build(refs.NAMESPACE, namespace), refs.NAMESPACE, manager="tests")
         try:
             yield scene
         finally:
             try:
-                await remove(app, Ref(app.name, NAMESPACE, "", namespace))
+                await remove(app, refs.Ref(app.name, refs.NAMESPACE, "", namespace))
             finally:
                 await wipe(scene)
 
@@ -190,8 +180,10 @@ async def wipe(scene: Scene) -> None:
     all later tests, which name the same app cluster (trust.md T13).
     """
     bound = scene.app if scene.fleet.mode is Mode.DIRECT else scene.plane
-    lease = Ref(scene.plane.name, LEASE, names.KLUTCH_NAMESPACE, names.lock_lease(scene.fleet.name))
-    own = Ref(scene.plane.name, NAMESPACE, "", scene.fleet.name)
+    lease = refs.Ref(
+        scene.plane.name, refs.LEASE, names.KLUTCH_NAMESPACE, names.lock_lease(scene.fleet.name)
+    )
+    own = refs.Ref(scene.plane.name, refs.NAMESPACE, "", scene.fleet.name)
     async with AsyncExitStack() as stack:  # the last comes first
         stack.push_async_callback(_wipe_app, scene)
         for ref in (lease, own, scene.home):
@@ -202,24 +194,24 @@ async def wipe(scene: Scene) -> None:
 
 async def _wipe_app(scene: Scene) -> None:
     bind, labels = names.KLUTCH_NAMESPACE, f"{keys.FLEET}={scene.fleet.name}"
-    for kind in (SECRET, SERVICE_ACCOUNT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
+    for kind in (refs.SECRET, refs.SERVICE_ACCOUNT, refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING):
         place = bind if kind.namespaced else ""
         for one in (await scene.app.cluster.list(kind, namespace=place, labels=labels)).items:
-            await remove(scene.app, Ref(scene.app.name, kind, namespace_of(one), name_of(one)))
+            await remove(scene.app, refs.Ref(scene.app.name, kind, namespace_of(one), name_of(one)))
 
 
-async def remove(live: LiveCluster, ref: Ref) -> None:
+async def remove(live: LiveCluster, ref: refs.Ref) -> None:
     await live.cluster.delete(ref, preconditions=WHATEVER, propagation=Propagation.BACKGROUND)
 
 
-async def inhabit(scene: Scene, name: str = "db") -> tuple[Ref, Ref]:
+async def inhabit(scene: Scene, name: str = "db") -> tuple[refs.Ref, refs.Ref]:
     """Make an instance of the service; return it and its copy, once both are held.
 
     After a release the original marks a copy again with the next change of the instance: what
     is released here is marked at once.
     """
-    claim = Ref(scene.app.name, scene.offer.kind, scene.app_namespace, name)
-    copy = Ref(scene.plane.name, scene.offer.kind, scene.service_namespace, name)
+    claim = refs.Ref(scene.app.name, scene.offer.kind, scene.app_namespace, name)
+    copy = refs.Ref(scene.plane.name, scene.offer.kind, scene.service_namespace, name)
     await established(scene.app.cluster, scene.offer.kind)
     if await scene.at(claim) is None:
         made = scene.offer.instance(name, namespace=scene.app_namespace, spec={"size": 1})

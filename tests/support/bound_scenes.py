@@ -19,7 +19,7 @@ from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.controller.clock import Clock
-from reconciler.core import keys, names
+from reconciler.core import keys, names, refs
 from reconciler.core.errors import AlreadyExists, NotServed, Unreachable
 from reconciler.core.live import Address
 from reconciler.core.manifest import (
@@ -29,16 +29,6 @@ from reconciler.core.manifest import (
     get_text,
     ref_of,
     uid_of,
-)
-from reconciler.core.refs import (
-    CLUSTER_ROLE_BINDING,
-    CRD,
-    NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
-    GroupResource,
-    Kind,
-    Ref,
 )
 from reconciler.core.secret import Secret
 from reconciler.kube.requests import Preconditions, Propagation
@@ -52,7 +42,7 @@ from tests.support.removal import remove_for_good
 
 MANAGER: Final = "klutchctl"
 BIND: Final = names.KLUTCH_NAMESPACE
-TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
+TOKEN_REQUEST: Final = refs.Kind("", "v1", "TokenRequest", "serviceaccounts")
 ACCEPTED: Final[Manifest] = {**CREDENTIALS, "state": "Accepted"}
 
 
@@ -89,10 +79,10 @@ class Scene:
         cluster_binding = spaces.cluster_binding(
             space, kubeconfig_name=names.KUBECONFIG, pretty_name="Shop Inc", marks=UNMARKED
         )
-        await plane.create(spaces.namespace(space), NAMESPACE, manager=MANAGER)
+        await plane.create(spaces.namespace(space), refs.NAMESPACE, manager=MANAGER)
         await plane.create(cluster_binding, CLUSTER_BINDING, manager=MANAGER)
-        account = build(SERVICE_ACCOUNT, names.BINDER, namespace=space)
-        await plane.create(account, SERVICE_ACCOUNT, manager=MANAGER)
+        account = build(refs.SERVICE_ACCOUNT, names.BINDER, namespace=space)
+        await plane.create(account, refs.SERVICE_ACCOUNT, manager=MANAGER)
         token = await self.token()
         await self.make_secret(self.plane, space, names.KUBECONFIG, token=token)
         await self.make_secret(self.app, BIND, self.secret, token=token)
@@ -117,7 +107,7 @@ class Scene:
         to = Address(connection.server, connection.ca or "")
         content = spaces.kubeconfig(to, Secret(token), namespace=self.space)
         made = spaces.kubeconfig_secret(namespace, name, content=content, marks=UNMARKED)
-        await live.cluster.create(made, SECRET, manager=MANAGER)
+        await live.cluster.create(made, refs.SECRET, manager=MANAGER)
 
     async def request(self) -> None:
         made = blueprint.export_request(
@@ -140,11 +130,11 @@ class Scene:
         """Delete the binding. The CRD stays, because its owner is in a namespace."""
         await remove(self.app, API_SERVICE_BINDING, BIND, self.offer.name)
 
-    async def on_plane(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
+    async def on_plane(self, kind: refs.Kind, name: str, namespace: str | None = None) -> Any:
         where = self.space if namespace is None else namespace
         return await read(self.plane, kind, where, name)
 
-    async def in_app(self, kind: Kind, name: str, namespace: str = BIND) -> Any:
+    async def in_app(self, kind: refs.Kind, name: str, namespace: str = BIND) -> Any:
         return await read(self.app, kind, namespace, name)
 
     async def binding(self) -> Any:
@@ -164,11 +154,11 @@ class Scene:
         return await new(self.app, made, self.offer.kind, manager="developer")
 
     async def patch_instance(self, patch: Manifest) -> None:
-        ref = Ref(self.app.name, self.offer.kind, self.app_namespace, "orders")
+        ref = refs.Ref(self.app.name, self.offer.kind, self.app_namespace, "orders")
         await self.app.cluster.merge_patch(ref, patch, manager="developer")
 
     async def patch_copy(self, patch: Manifest, *, subresource: str = "") -> None:
-        ref = Ref(self.plane.name, self.offer.kind, self.service_namespace, "orders")
+        ref = refs.Ref(self.plane.name, self.offer.kind, self.service_namespace, "orders")
         await self.plane.cluster.merge_patch(
             ref, patch, manager="provider", subresource=subresource
         )
@@ -182,7 +172,7 @@ class Scene:
             "uid": uid_of(binding),
             "controller": True,
         }
-        ref = Ref(self.app.name, CRD, "", self.offer.name)
+        ref = refs.Ref(self.app.name, refs.CRD, "", self.offer.name)
         patch: Manifest = {"metadata": {"ownerReferences": [owner]}}
         await self.app.cluster.merge_patch(ref, patch, manager=MANAGER)
 
@@ -240,9 +230,9 @@ class Managed:
         )
         if content is not None:
             made = {**made, "data": {"kubeconfig": b64(content)}}
-        await self.plane.cluster.create(made, SECRET, manager=MANAGER)
+        await self.plane.cluster.create(made, refs.SECRET, manager=MANAGER)
 
-    async def apply(self, *resources: GroupResource) -> None:
+    async def apply(self, *resources: refs.GroupResource) -> None:
         made = blueprint.app_cluster_binding(
             (self.namespace, "shop"),
             secret=(self.namespace, "shop-kubeconfig"),
@@ -254,12 +244,12 @@ class Managed:
 
     async def let_go(self) -> None:
         """Let binding and AppClusterBinding go where no backend and no konnector does."""
-        whole = Ref(self.plane.name, APP_CLUSTER_BINDING, self.namespace, "shop")
-        bound = Ref(self.plane.name, API_SERVICE_BINDING, self.space, self.offer.name)
+        whole = refs.Ref(self.plane.name, APP_CLUSTER_BINDING, self.namespace, "shop")
+        bound = refs.Ref(self.plane.name, API_SERVICE_BINDING, self.space, self.offer.name)
         for ref in (whole, bound):
             await remove_for_good(self.plane, ref)
 
-    async def read(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
+    async def read(self, kind: refs.Kind, name: str, namespace: str | None = None) -> Any:
         return await read(self.plane, kind, namespace or self.space, name)
 
     async def itself(self) -> Any:
@@ -299,16 +289,16 @@ async def direct_scene(
         for name in (BIND, scene.app_namespace):
             with contextlib.suppress(AlreadyExists):
                 made = spaces.namespace(name)
-                await app_cluster.cluster.create(made, NAMESPACE, manager="tests")
+                await app_cluster.cluster.create(made, refs.NAMESPACE, manager="tests")
         try:
             yield scene
         finally:
-            ref = Ref(app_cluster.name, API_SERVICE_BINDING, BIND, scene.offer.name)
+            ref = refs.Ref(app_cluster.name, API_SERVICE_BINDING, BIND, scene.offer.name)
             await remove_for_good(app_cluster, ref)
-            await remove(app_cluster, SECRET, BIND, scene.secret)
-            await remove(app_cluster, NAMESPACE, "", scene.app_namespace)
+            await remove(app_cluster, refs.SECRET, BIND, scene.secret)
+            await remove(app_cluster, refs.NAMESPACE, "", scene.app_namespace)
             for name in (scene.space, scene.service_namespace):
-                await remove(control_plane, NAMESPACE, "", name)
+                await remove(control_plane, refs.NAMESPACE, "", name)
 
 
 @contextlib.asynccontextmanager
@@ -318,24 +308,24 @@ async def managed_scene(
     async with offered(control_plane.cluster, app_cluster.cluster, namespace=namespace) as offer:
         managed = Managed(control_plane, app_cluster, offer, namespace)
         made = spaces.namespace(managed.app_namespace)
-        await app_cluster.cluster.create(made, NAMESPACE, manager="tests")
+        await app_cluster.cluster.create(made, refs.NAMESPACE, manager="tests")
         try:
             yield managed
         finally:
             await managed.let_go()
-            await remove(app_cluster, CLUSTER_ROLE_BINDING, "", managed.app_namespace)
-            await remove(app_cluster, NAMESPACE, "", managed.app_namespace)
+            await remove(app_cluster, refs.CLUSTER_ROLE_BINDING, "", managed.app_namespace)
+            await remove(app_cluster, refs.NAMESPACE, "", managed.app_namespace)
             for name in (managed.space, managed.service_namespace):
-                await remove(control_plane, NAMESPACE, "", name)
+                await remove(control_plane, refs.NAMESPACE, "", name)
 
 
-async def read(live: LiveCluster, kind: Kind, namespace: str, name: str) -> Any:
+async def read(live: LiveCluster, kind: refs.Kind, namespace: str, name: str) -> Any:
     where = namespace if kind.namespaced else ""
-    return await live.cluster.get(Ref(live.name, kind, where, name))
+    return await live.cluster.get(refs.Ref(live.name, kind, where, name))
 
 
-async def remove(live: LiveCluster, kind: Kind, namespace: str, name: str) -> None:
-    ref = Ref(live.name, kind, namespace, name)
+async def remove(live: LiveCluster, kind: refs.Kind, namespace: str, name: str) -> None:
+    ref = refs.Ref(live.name, kind, namespace, name)
     await live.cluster.delete(
         ref, preconditions=Preconditions(uid=None), propagation=Propagation.BACKGROUND
     )
@@ -386,7 +376,7 @@ def b64(text: str) -> str:
 def secret(name: str, namespace: str, **labels: str) -> Manifest:
     data = {"password": b64("old")}
     return build(
-        SECRET,
+        refs.SECRET,
         name,
         namespace=namespace,
         marks=Marks(labels),
@@ -395,14 +385,14 @@ def secret(name: str, namespace: str, **labels: str) -> Manifest:
     )
 
 
-async def served(live: LiveCluster, kind: Kind) -> bool:
+async def served(live: LiveCluster, kind: refs.Kind) -> bool:
     with contextlib.suppress(NotServed, Unreachable):
         await live.cluster.list(kind)
         return True
     return False
 
 
-async def new(live: LiveCluster, manifest: Manifest, kind: Kind, *, manager: str) -> Manifest:
+async def new(live: LiveCluster, manifest: Manifest, kind: refs.Kind, *, manager: str) -> Manifest:
     """Make an object of a kind that is new itself, by server-side apply.
 
     Whoever POSTs to a kind younger than two seconds waits two seconds for the answer. A server

@@ -18,7 +18,7 @@ from reconciler.api.kubeconfig import (
 )
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
-from reconciler.core import keys, names
+from reconciler.core import keys, names, refs
 from reconciler.core.live import Address, ClusterState, Live, Unavailable, instances
 from reconciler.core.manifest import (
     Manifest,
@@ -30,16 +30,6 @@ from reconciler.core.manifest import (
     namespace_of,
     put,
     uid_of,
-)
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CRD,
-    DEPLOYMENT,
-    NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Kind,
 )
 from reconciler.fleet.load import load
 from reconciler.fleet.snapshot import Snapshot
@@ -57,13 +47,13 @@ KINDS = {
         API_SERVICE_EXPORT_TEMPLATE,
         API_SERVICE_BINDING,
         API_SERVICE_NAMESPACE,
-        NAMESPACE,
-        SECRET,
-        SERVICE_ACCOUNT,
-        DEPLOYMENT,
-        CRD,
-        CLUSTER_ROLE,
-        CLUSTER_ROLE_BINDING,
+        refs.NAMESPACE,
+        refs.SECRET,
+        refs.SERVICE_ACCOUNT,
+        refs.DEPLOYMENT,
+        refs.CRD,
+        refs.CLUSTER_ROLE,
+        refs.CLUSTER_ROLE_BINDING,
     )
 }
 ADDRESS = Address("https://127.0.0.1:6443", "a CA")
@@ -79,7 +69,7 @@ def fleet_of(**files: str) -> Fleet:
 
 
 def crd(name: str) -> dict[str, Any]:
-    return {"apiVersion": CRD.api_version, "kind": CRD.kind, "metadata": {"name": name}}
+    return {"apiVersion": refs.CRD.api_version, "kind": refs.CRD.kind, "metadata": {"name": name}}
 
 
 def template(resource: str, claims: list[Any] | None = None) -> dict[str, Any]:
@@ -146,7 +136,7 @@ class World:
             self.control_plane if cluster.startswith("control-plane/") else self.clusters[cluster]
         )
 
-    def remove(self, cluster: str, kind: Kind, name: str) -> Manifest:
+    def remove(self, cluster: str, kind: refs.Kind, name: str) -> Manifest:
         objects = self.objects(cluster)
         (found,) = [one for one in objects if one["kind"] == kind.kind and name_of(one) == name]
         objects.remove(found)
@@ -228,12 +218,12 @@ class World:
     def _seen(self, name: str, uid: str, objects: list[Manifest]) -> ClusterState | Unavailable:
         if name in self.unseen:
             return Unavailable("no answer in time", "look at the network")
-        by_kind: dict[Kind, list[Manifest]] = {}
+        by_kind: dict[refs.Kind, list[Manifest]] = {}
         for one in objects:
             by_kind.setdefault(KINDS[(str(one["apiVersion"]), str(one["kind"]))], []).append(one)
-        by_kind.setdefault(SECRET, [])
+        by_kind.setdefault(refs.SECRET, [])
         if self.blind:
-            del by_kind[SECRET]
+            del by_kind[refs.SECRET]
         counts = {}
         for resource, count in self.in_use.get(name, {}).items():
             plural, _, group = resource.partition(".")

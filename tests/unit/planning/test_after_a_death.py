@@ -11,18 +11,7 @@ from reconciler.core.refs import CRD
 from reconciler.observe.objects import observed
 from reconciler.planning import planner
 from reconciler.planning.changes import Action, Verb
-from tests.support.scenes import (
-    ACB,
-    MODES,
-    PLANE,
-    acting,
-    applied,
-    binding,
-    change,
-    fleet,
-    plane,
-    shop,
-)
+from tests.support import scenes
 from tests.support.worlds import POSTGRES, crd
 
 ELSEWHERE = {"kind": API_SERVICE_BINDING.kind, "name": POSTGRES, "uid": "of-one-that-is-gone"}
@@ -31,8 +20,8 @@ PARAMETERS = ", parameters: {size: large}"
 
 
 def bound(mode="Direct"):
-    here = applied(mode=mode)
-    place = "shop" if mode == "Direct" else PLANE
+    here = scenes.applied(mode=mode)
+    place = "shop" if mode == "Direct" else scenes.PLANE
     live = next(one for one in here.objects(place) if one["kind"] == API_SERVICE_BINDING.kind)
     return here, live
 
@@ -46,20 +35,20 @@ def install(here, *owners, manager="konnector"):
 
 
 def request_says(here, parameters):
-    place, kind = PLANE, API_SERVICE_EXPORT_REQUEST
-    change(here, place, kind, POSTGRES, parameters, "spec", "parameters")
+    place, kind = scenes.PLANE, API_SERVICE_EXPORT_REQUEST
+    scenes.change(here, place, kind, POSTGRES, parameters, "spec", "parameters")
 
 
 def planned(here, mode="Direct", more=""):
-    plan = here.plan(shop(binding(more=more), mode=mode))
-    return acting(plan)
+    plan = here.plan(scenes.shop(scenes.binding(more=more), mode=mode))
+    return scenes.acting(plan)
 
 
 def owner(live):
     return {"kind": API_SERVICE_BINDING.kind, "name": POSTGRES, "uid": uid_of(live)}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", scenes.MODES)
 @pytest.mark.parametrize("owners", [[], [ELSEWHERE], [OTHER_KIND]], ids=["no", "old", "other"])
 def test_a_crd_whose_binding_was_made_again_gets_it_as_its_owner(mode, owners):
     here, _ = bound(mode)
@@ -70,7 +59,7 @@ def test_a_crd_whose_binding_was_made_again_gets_it_as_its_owner(mode, owners):
     assert (line.uid, line.before != "") == ("crd-uid", True)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", scenes.MODES)
 def test_a_crd_of_the_live_binding_is_in_sync(mode):
     here, live = bound(mode)
     install(here, OTHER_KIND, owner(live))
@@ -92,13 +81,13 @@ def test_a_crd_of_another_live_binding_is_left_alone():
 
 
 def test_a_crd_gets_no_owner_where_the_garbage_collector_would_not_find_it():
-    here, _ = bound(ACB)
+    here, _ = bound(scenes.ACB)
     install(here, ELSEWHERE)
-    wanted = shop(mode=ACB)
+    wanted = scenes.shop(mode=scenes.ACB)
     live = here.live(wanted)
     app = replace(live.clusters["shop"], bindings_cluster_scoped=True)
     plan = planner.plan(wanted, replace(live, clusters={"shop": app}))
-    assert not acting(plan)
+    assert not scenes.acting(plan)
 
 
 def test_a_binding_that_is_adopted_leaves_its_crd_as_it_is():
@@ -127,16 +116,20 @@ def test_parameters_that_were_asked_for_and_are_not_wanted_any_more_are_asked_fo
 def test_a_request_of_others_does_not_tell_what_was_asked_for():
     here, _ = bound()
     request_says(here, {"size": "large"})
-    change(here, PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES, {}, "metadata", "labels")
+    scenes.change(
+        here, scenes.PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES, {}, "metadata", "labels"
+    )
     assert Action.REPLACE not in {one.action for one in planned(here)}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", scenes.MODES)
 def test_a_cluster_that_is_to_be_deleted_is_not_marked_as_released_before(mode):
     """What is marked is not looked at again: who dies after the mark would leave it for ever."""
     here, _ = bound(mode)
     here.in_use["shop"] = {POSTGRES: 0}
-    left = here.plan(fleet(plane(mode=mode), prune="allowEmpty: true, onClusterLeave: Delete"))
+    left = here.plan(
+        scenes.fleet(scenes.plane(mode=mode), prune="allowEmpty: true, onClusterLeave: Delete")
+    )
     (whole,) = [one for one in left.changes if one.subject == "cluster"]
     assert whole.action is Action.DELETE
     assert Verb.RETIRE not in {step.verb for step in whole.steps}

@@ -7,19 +7,7 @@ from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core.manifest import get_text
 from reconciler.planning.changes import Action
-from tests.support.scenes import (
-    PLANE,
-    actions,
-    applied,
-    binding,
-    change,
-    cluster,
-    fleet,
-    guards,
-    of_unit,
-    plane,
-    shop,
-)
+from tests.support import scenes
 from tests.support.worlds import POSTGRES, World, crd, offering
 
 # Guards (product.md, prune; mapping.md 9).
@@ -27,22 +15,22 @@ from tests.support.worlds import POSTGRES, World, crd, offering
 
 @pytest.mark.parametrize("guard", ["allow-empty", "report"])
 def test_guards_hold_a_cluster_that_leaves_without_any_unit(guard):
-    here = applied()
+    here = scenes.applied()
     here.remove("shop", API_SERVICE_BINDING, POSTGRES)
-    here.remove(PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES)
-    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    here.remove(scenes.PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES)
+    here.remove(scenes.PLANE, API_SERVICE_EXPORT, POSTGRES)
     prune = "mode: report, allowEmpty: true" if guard == "report" else "allowEmpty: false"
-    assert guards(here.plan(fleet(plane(), prune=prune))) == [guard]
+    assert scenes.guards(here.plan(scenes.fleet(scenes.plane(), prune=prune))) == [guard]
 
 
 def test_report_does_not_hold_what_did_not_leave():
-    here = applied()
-    here.remove(PLANE, API_SERVICE_EXPORT, POSTGRES)
+    here = scenes.applied()
+    here.remove(scenes.PLANE, API_SERVICE_EXPORT, POSTGRES)
     path = ("status", "phase")
-    change(here, PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES, "Failed", *path)
-    plan = here.plan(shop(binding(), prune="mode: report"))
-    assert Action.REPLACE in actions(plan)
-    assert guards(plan) == []
+    scenes.change(here, scenes.PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES, "Failed", *path)
+    plan = here.plan(scenes.shop(scenes.binding(), prune="mode: report"))
+    assert Action.REPLACE in scenes.actions(plan)
+    assert scenes.guards(plan) == []
 
 
 DELETED = ", deletionPolicy: Delete"
@@ -60,18 +48,20 @@ DELETED = ", deletionPolicy: Delete"
     ],
 )
 def test_a_unit_in_use_is_deleted_only_where_both_say_so(policy, prune, count, held):
-    here = applied(binding(more=policy))
+    here = scenes.applied(scenes.binding(more=policy))
     here.clusters["shop"].append(crd(POSTGRES))
     here.in_use["shop"] = {} if count is None else {POSTGRES: count}
-    documents = (plane(),) if "onClusterLeave" in prune else (plane(), cluster())
-    plan = here.plan(fleet(*documents, prune=f"{prune}, allowEmpty: true"))
-    assert Action.DELETE in actions(plan)
-    assert guards(plan) == held
+    documents = (
+        (scenes.plane(),) if "onClusterLeave" in prune else (scenes.plane(), scenes.cluster())
+    )
+    plan = here.plan(scenes.fleet(*documents, prune=f"{prune}, allowEmpty: true"))
+    assert Action.DELETE in scenes.actions(plan)
+    assert scenes.guards(plan) == held
 
 
 def test_a_replace_says_what_is_written_and_keeps_the_crd():
-    here = applied()
-    plan = here.plan(shop(binding(more=", parameters: {size: big}")))
+    here = scenes.applied()
+    plan = here.plan(scenes.shop(scenes.binding(more=", parameters: {size: big}")))
     (request,) = [one for one in plan.changes if one.action is Action.REPLACE]
     assert get_text(request.after, "spec", "parameters", "size") == "big"
 
@@ -90,5 +80,5 @@ def test_a_claim_wider_than_a_field_selector_offers_blocks_its_unit():
     claim = (
         ', claims: [{group: "", resource: secrets, version: v1, owner: Provider, state: Accepted}]'
     )
-    plan = here.plan(shop(binding(more=claim)))
-    assert of_unit(plan) == {Action.BLOCKED}
+    plan = here.plan(scenes.shop(scenes.binding(more=claim)))
+    assert scenes.of_unit(plan) == {Action.BLOCKED}

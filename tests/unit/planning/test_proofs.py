@@ -7,17 +7,7 @@ from reconciler.core import keys
 from reconciler.core.manifest import labels_of, name_of
 from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.planning.changes import Action
-from tests.support.scenes import (
-    GONE,
-    MODES,
-    PLANE,
-    actions,
-    binding,
-    change,
-    cluster,
-    fleet,
-    plane,
-)
+from tests.support import scenes
 from tests.support.worlds import POSTGRES, World, offering
 
 UID = "6f1c9c0e-5a4e-4c1a-9a7e-2f0b2d1f9f11"
@@ -25,15 +15,15 @@ OTHER_UID = "6f1c9c0e-5a4e-4c1a-9a7e-000000000000"
 CARRIERS = {"Direct": NAMESPACE, "AppClusterBinding": APP_CLUSTER_BINDING}
 IDLE = {Action.NOOP, Action.UPDATE}
 BLOCKED = {Action.BLOCKED}
-both_modes = pytest.mark.parametrize("mode", MODES)
+both_modes = pytest.mark.parametrize("mode", scenes.MODES)
 released_or_not = pytest.mark.parametrize("with_release", [False, True])
 
 
 def files(mode, *, bound="shop", **clusters):
     """Return a fleet with these clusters; what more their documents say is given by name."""
-    documents = [cluster(name, more=more and f", {more}") for name, more in clusters.items()]
-    documents += [binding(clusters=bound)] if bound else []
-    return fleet(plane(mode=mode), *documents, prune="mode: off")
+    documents = [scenes.cluster(name, more=more and f", {more}") for name, more in clusters.items()]
+    documents += [scenes.binding(clusters=bound)] if bound else []
+    return scenes.fleet(scenes.plane(mode=mode), *documents, prune="mode: off")
 
 
 def tenant(mode):
@@ -57,7 +47,7 @@ def space(here, mode):
 
 def mark_released(here, mode):
     path = ("metadata", "annotations", keys.RELEASED)
-    change(here, PLANE, CARRIERS[mode], carrier(here, mode), GONE, *path)
+    scenes.change(here, scenes.PLANE, CARRIERS[mode], carrier(here, mode), scenes.GONE, *path)
 
 
 def liar(here, name):
@@ -81,7 +71,7 @@ def impostor(mode, *, with_release):
 def test_a_new_cluster_that_reports_the_uid_of_a_former_one_is_blocked(mode, with_release):
     here = impostor(mode, with_release=with_release)
     plan = here.plan(files(mode, bound="store", store=""))
-    assert actions(plan, "store") == BLOCKED
+    assert scenes.actions(plan, "store") == BLOCKED
     (whole, *_) = plan.changes
     assert f"adopt: {{space: {space(here, mode)}}}" in whole.reason
     assert f"identity: {UID}" in whole.reason
@@ -93,7 +83,7 @@ def test_a_released_space_is_not_given_back_to_its_name_alone(mode):
     here.clusters["shop"] = []
     mark_released(here, mode)
     plan = here.plan(files(mode, shop=""))
-    assert actions(plan, "shop") == BLOCKED
+    assert scenes.actions(plan, "shop") == BLOCKED
     assert "was released" in plan.changes[0].reason
 
 
@@ -104,7 +94,7 @@ def test_the_files_give_a_space(mode, with_release, proof):
     here = impostor(mode, with_release=with_release)
     said = proof.replace("SPACE", space(here, mode))
     plan = here.plan(files(mode, bound="store", store=said))
-    assert Action.BLOCKED not in actions(plan, "store"), plan.changes
+    assert Action.BLOCKED not in scenes.actions(plan, "store"), plan.changes
     moved = [one for one in plan.changes if one.ref.name == carrier(here, mode)]
     assert [one.action for one in moved if one.ref.kind == CARRIERS[mode]] == [Action.UPDATE]
 
@@ -113,7 +103,7 @@ def test_a_token_in_the_app_cluster_gives_the_space_of_a_former_name():
     here = tenant("Direct")
     here.clusters["store"] = here.clusters.pop("shop")
     here.uids["store"] = UID
-    assert actions(here.plan(files("Direct", bound="store", store="")), "store") <= IDLE
+    assert scenes.actions(here.plan(files("Direct", bound="store", store="")), "store") <= IDLE
 
 
 @both_modes
@@ -122,14 +112,14 @@ def test_a_space_that_notes_another_uid_is_given_to_nobody(mode, proof):
     here = tenant(mode)
     here.uids["shop"] = "another"
     said = proof.replace("SPACE", space(here, mode))
-    assert actions(here.plan(files(mode, shop=said)), "shop") == BLOCKED
+    assert scenes.actions(here.plan(files(mode, shop=said)), "shop") == BLOCKED
 
 
 @both_modes
 def test_a_space_that_is_not_there_cannot_be_adopted(mode):
     here = World(control_plane=offering(POSTGRES), clusters={"shop": []})
     plan = here.plan(files(mode, shop="adopt: {space: cluster-gone}"))
-    assert actions(plan, "shop") == BLOCKED
+    assert scenes.actions(plan, "shop") == BLOCKED
     assert "cluster-gone" in plan.changes[0].reason
 
 
@@ -139,8 +129,8 @@ def test_the_space_of_another_cluster_of_the_files_cannot_be_adopted(mode):
     here.clusters["store"] = []
     said = f"adopt: {{space: {space(here, mode)}}}"
     plan = here.plan(files(mode, bound="shop, store", shop="", store=said))
-    assert actions(plan, "store") == BLOCKED
-    assert actions(plan, "shop") <= IDLE
+    assert scenes.actions(plan, "store") == BLOCKED
+    assert scenes.actions(plan, "shop") <= IDLE
 
 
 @both_modes
@@ -149,8 +139,8 @@ def test_a_cluster_that_reports_the_uid_of_a_tenant_blocks_itself_alone(mode, bo
     here = tenant(mode)
     liar(here, "store")
     plan = here.plan(files(mode, bound=bound, shop="", store=""))
-    assert actions(plan, "shop") <= IDLE, [one.reason for one in plan.changes]
-    assert actions(plan, "store") == BLOCKED
+    assert scenes.actions(plan, "shop") <= IDLE, [one.reason for one in plan.changes]
+    assert scenes.actions(plan, "store") == BLOCKED
 
 
 @both_modes
@@ -163,14 +153,16 @@ def test_of_two_new_clusters_that_report_one_uid_the_files_tell_which_it_is(
     here = World(control_plane=offering(POSTGRES), clusters={"shop": []}, uids={"shop": UID})
     liar(here, "store")
     plan = here.plan(files(mode, shop=identity, store=""))
-    assert actions(plan, "shop") == expected
-    assert actions(plan, "store") == BLOCKED
+    assert scenes.actions(plan, "shop") == expected
+    assert scenes.actions(plan, "store") == BLOCKED
 
 
 def test_a_space_without_our_labels_is_not_given_once_it_was_released():
     here = tenant("Direct")
     mark_released(here, "Direct")
-    change(here, PLANE, NAMESPACE, carrier(here, "Direct"), None, "metadata", "labels")
+    scenes.change(
+        here, scenes.PLANE, NAMESPACE, carrier(here, "Direct"), None, "metadata", "labels"
+    )
     here.clusters["shop"] = []
     here.control_plane[:] = [one for one in here.control_plane if one["kind"] != SECRET.kind]
-    assert actions(here.plan(files("Direct", shop="")), "shop") == BLOCKED
+    assert scenes.actions(here.plan(files("Direct", shop="")), "shop") == BLOCKED

@@ -11,22 +11,10 @@ from reconciler.core.refs import NAMESPACE, SECRET
 from reconciler.planning import planfile
 from reconciler.planning.changes import Action
 from reconciler.reports.drift import drift
-from tests.support.scenes import (
-    MODES,
-    PLANE,
-    applied,
-    binding,
-    change,
-    cluster,
-    consumer_secret,
-    fleet,
-    plane,
-    shop,
-    space_of,
-)
+from tests.support import scenes
 from tests.support.worlds import POSTGRES, World, crd, offering
 
-IN_SYNC = shop()
+IN_SYNC = scenes.shop()
 
 
 def found(here, wanted=IN_SYNC):
@@ -39,16 +27,16 @@ def found(here, wanted=IN_SYNC):
 
 
 def edited():
-    here = applied()
+    here = scenes.applied()
     claims = [{"group": "", "resource": "secrets", "version": "v1", "state": "Accepted"}]
-    change(here, "shop", API_SERVICE_BINDING, POSTGRES, claims, "spec", "permissionClaims")
+    scenes.change(here, "shop", API_SERVICE_BINDING, POSTGRES, claims, "spec", "permissionClaims")
     return here
 
 
 def unlabelled():
     """A world in which nobody knows that we made it."""
     here = edited()
-    for where in (PLANE, "shop"):
+    for where in (scenes.PLANE, "shop"):
         for one in list(here.objects(where)):
             here.objects(where).remove(one)
             metadata = {k: v for k, v in one["metadata"].items() if k != "labels"}
@@ -57,15 +45,15 @@ def unlabelled():
 
 
 def without(kind, name, where="shop"):
-    here = applied()
+    here = scenes.applied()
     here.remove(where, kind, name(here) if callable(name) else name)
     return here
 
 
 def without_export(*, request):
-    here = without(API_SERVICE_EXPORT, POSTGRES, PLANE)
+    here = without(API_SERVICE_EXPORT, POSTGRES, scenes.PLANE)
     if not request:
-        here.remove(PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES)
+        here.remove(scenes.PLANE, API_SERVICE_EXPORT_REQUEST, POSTGRES)
     return here
 
 
@@ -77,7 +65,7 @@ def gone():
 
 
 REPAIRS = {
-    "nothing differs": (applied, []),
+    "nothing differs": (scenes.applied, []),
     "a field of ours was changed": (edited, [("update", "APIServiceBinding")]),
     "a binding was lost": (
         lambda: without(API_SERVICE_BINDING, POSTGRES),
@@ -88,16 +76,16 @@ REPAIRS = {
         [("create", "APIServiceExportRequest")],
     ),
     "the way to the control plane was lost": (
-        lambda: without(SECRET, consumer_secret),
+        lambda: without(SECRET, scenes.consumer_secret),
         [("create", "Secret")],
     ),
     "what a space needs was lost": (
-        lambda: without(CLUSTER_BINDING, "cluster", PLANE),
+        lambda: without(CLUSTER_BINDING, "cluster", scenes.PLANE),
         [("create", "ClusterBinding")],
     ),
     "a unit of which nothing is left is as a new one": (gone, []),
     "a space that was lost is not made again": (
-        lambda: without(NAMESPACE, space_of, PLANE),
+        lambda: without(NAMESPACE, scenes.space_of, scenes.PLANE),
         [("blocked", "Namespace"), ("blocked", POSTGRES)],
     ),
     "what is not ours yet differs": (unlabelled, []),
@@ -110,19 +98,24 @@ def test_what_is_a_repair(make, lines):
 
 
 def test_what_is_new_or_leaves_is_none():
-    here = applied()
-    searches = binding("searches")
-    assert found(here, shop(binding(), searches)) == []
-    assert found(here, fleet(plane(), cluster(), searches)) == []
-    assert found(here, fleet(plane())) == []
-    block = applied(binding(more=", deletionPolicy: Block"))
-    assert Action.BLOCKED in {one.action for one in block.plan(fleet(plane(), cluster())).changes}
-    assert found(block, fleet(plane(), cluster())) == []
+    here = scenes.applied()
+    searches = scenes.binding("searches")
+    assert found(here, scenes.shop(scenes.binding(), searches)) == []
+    assert found(here, scenes.fleet(scenes.plane(), scenes.cluster(), searches)) == []
+    assert found(here, scenes.fleet(scenes.plane())) == []
+    block = scenes.applied(scenes.binding(more=", deletionPolicy: Block"))
+    assert Action.BLOCKED in {
+        one.action for one in block.plan(scenes.fleet(scenes.plane(), scenes.cluster())).changes
+    }
+    assert found(block, scenes.fleet(scenes.plane(), scenes.cluster())) == []
 
 
 def test_a_konnector_that_is_deployed_from_now_on_is_new():
     konnector = ", konnector: {deploy: true, image: example.com/konnector:1}"
-    here, wanted = applied(), fleet(plane(), cluster(more=konnector), binding())
+    here, wanted = (
+        scenes.applied(),
+        scenes.fleet(scenes.plane(), scenes.cluster(more=konnector), scenes.binding()),
+    )
     assert found(here, wanted) == []
     here.apply(here.plan(wanted))
     assert found(here, wanted) == []
@@ -133,10 +126,10 @@ def test_a_konnector_that_is_deployed_from_now_on_is_new():
 
 
 def test_an_object_that_cannot_be_changed_is_replaced():
-    here = applied()
+    here = scenes.applied()
     here.clusters["shop"].append(crd(POSTGRES))
-    way = {"namespace": "elsewhere", "name": consumer_secret(here), "key": "kubeconfig"}
-    change(here, "shop", API_SERVICE_BINDING, POSTGRES, way, "spec", "kubeconfigSecretRef")
+    way = {"namespace": "elsewhere", "name": scenes.consumer_secret(here), "key": "kubeconfig"}
+    scenes.change(here, "shop", API_SERVICE_BINDING, POSTGRES, way, "spec", "kubeconfigSecretRef")
     repairs = drift(here.plan(IN_SYNC))
     (replaced,) = [one for one in repairs.changes if one.action is Action.REPLACE]
     assert replaced.ref.kind == API_SERVICE_BINDING
@@ -146,9 +139,9 @@ def test_an_object_that_cannot_be_changed_is_replaced():
 
 
 def test_a_budget_that_is_tripped_by_what_leaves_is_no_part_of_it():
-    here = applied(binding(), binding("searches"))
-    here.apply(here.plan(shop(binding(), binding("searches"))))
-    made = here.plan(shop(binding(), prune="mode: report"))
+    here = scenes.applied(scenes.binding(), scenes.binding("searches"))
+    here.apply(here.plan(scenes.shop(scenes.binding(), scenes.binding("searches"))))
+    made = here.plan(scenes.shop(scenes.binding(), prune="mode: report"))
     assert [one.guard for one in made.held] == ["report"]
     assert drift(made).held == ()
 
@@ -157,17 +150,17 @@ def test_what_widens_a_claim_only_where_it_is_repaired():
     claim = ", claims: [{resource: secrets, version: v1, owner: Provider}]"
     offered = [{"group": "", "resource": "secrets", "version": "v1", "selector": {}}]
     here = World(control_plane=offering(POSTGRES, claims=offered), clusters={"shop": []})
-    wanted = shop(binding(more=claim))
+    wanted = scenes.shop(scenes.binding(more=claim))
     here.apply(here.plan(wanted))
-    change(here, "shop", API_SERVICE_BINDING, POSTGRES, [], "spec", "permissionClaims")
+    scenes.change(here, "shop", API_SERVICE_BINDING, POSTGRES, [], "spec", "permissionClaims")
     assert [one.claim for one in drift(here.plan(wanted)).widened] == ["secrets"]
-    change(here, "shop", API_SERVICE_BINDING, POSTGRES, None, "metadata", "labels")
+    scenes.change(here, "shop", API_SERVICE_BINDING, POSTGRES, None, "metadata", "labels")
     assert drift(here.plan(wanted)).widened == ()
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", scenes.MODES)
 def test_what_was_not_read_or_is_blocked_stays_unknown(mode):
-    here, wanted = applied(mode=mode), shop(mode=mode)
+    here, wanted = scenes.applied(mode=mode), scenes.shop(mode=mode)
     here.unseen.add("shop")
     assert [one.action for one in drift(here.plan(wanted)).changes] == [Action.UNKNOWN]
     here.unseen.clear()
@@ -179,17 +172,17 @@ def test_what_was_not_read_or_is_blocked_stays_unknown(mode):
 
 def test_in_mode_app_cluster_binding():
     mode = "AppClusterBinding"
-    here, wanted = applied(mode=mode), shop(mode=mode)
+    here, wanted = scenes.applied(mode=mode), scenes.shop(mode=mode)
     assert found(here, wanted) == []
-    change(here, PLANE, APP_CLUSTER_BINDING, "shop", [], "spec", "apiExports")
+    scenes.change(here, scenes.PLANE, APP_CLUSTER_BINDING, "shop", [], "spec", "apiExports")
     assert found(here, wanted) == [("update", "AppClusterBinding")]
-    change(here, PLANE, APP_CLUSTER_BINDING, "shop", None, "metadata", "labels")
+    scenes.change(here, scenes.PLANE, APP_CLUSTER_BINDING, "shop", None, "metadata", "labels")
     assert found(here, wanted) == []
 
 
 def test_it_has_an_id_of_its_own_and_can_be_saved():
     here = edited()
-    whole = here.plan(shop(binding(), binding("searches")))
+    whole = here.plan(scenes.shop(scenes.binding(), scenes.binding("searches")))
     repairs = drift(whole)
     assert repairs.id not in ("", whole.id)
     assert repairs.warnings == ()
