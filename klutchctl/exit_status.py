@@ -57,7 +57,7 @@ def exit_code(plan: Plan, *, detailed: bool, allow_unreachable: bool) -> ExitCod
 def apply_code(report: Report, *, allow_unreachable: bool, signalled: ExitCode | None) -> ExitCode:
     """Return the exit code of an apply: what its plan could not do counts as well."""
     planned = exit_code(report.plan, detailed=False, allow_unreachable=allow_unreachable)
-    found = {
+    codes = {
         _OF_OUTCOMES[one.status]
         for one in report.outcomes
         if not (one.change.held and _MEANT.issuperset(one.change.held))
@@ -65,14 +65,14 @@ def apply_code(report: Report, *, allow_unreachable: bool, signalled: ExitCode |
     failed = {one.change.cluster for one in report.outcomes if one.status is Status.FAILED}
     done = any(one.status in GOOD for one in report.outcomes)
     if failed and not done and failed >= report.plan.sections.keys():
-        found.add(ExitCode.FAILED)
+        codes.add(ExitCode.FAILED)
     if report.not_ready:
-        found.add(ExitCode.UNHEALTHY)
+        codes.add(ExitCode.UNHEALTHY)
     if report.lock_lost:
-        found.add(ExitCode.LOCKED)
+        codes.add(ExitCode.LOCKED)
     if signalled is not None:
-        found.add(signalled)
-    return first({planned, *found})
+        codes.add(signalled)
+    return first({planned, *codes})
 
 
 def _holding(plan: Plan, *, detailed: bool, allow_unreachable: bool) -> Iterator[ExitCode]:

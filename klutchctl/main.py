@@ -19,7 +19,6 @@ from klutchctl.arguments import globals_first, is_verbose
 from klutchctl.commands import (
     apply,
     doctor,
-    drift,
     importing,
     init,
     plan,
@@ -52,7 +51,7 @@ app.command("validate")(validate.validate)
 app.command("render")(render.render)
 app.command("plan")(plan.plan)
 app.command("apply")(apply.apply)
-app.command("drift")(drift.drift)
+app.command("drift")(plan.drift)
 app.command("why")(why.why)
 app.command("import")(importing.import_)
 app.command("release")(release.release)

@@ -58,8 +58,8 @@ def review_in(path: Path, *, base: str, check_owner: bool, ref: str | None = Non
     """
     judge = base_in(path, base, check_owner=check_owner)
     snapshot = snapshot_in(path, ref=ref, check_owner=check_owner)
-    found, problems = review.load_against(judge, snapshot)
-    return _usable(found, problems)
+    pull_request, problems = review.load_against(judge, snapshot)
+    return _usable(pull_request, problems)
 
 
 def _usable(found: T | None, problems: Sequence[Problem]) -> T:
@@ -101,14 +101,14 @@ def chosen(fleet: Fleet, options: ClusterOptions) -> frozenset[str] | None:
     labels = {name: fleet.clusters[name].labels for name in options.clusters or fleet.clusters}
     if options.selector is None:
         return frozenset(labels)
-    found = frozenset(reference_index.selected(options.selector, labels))
-    if not found:
+    names = frozenset(reference_index.selected(options.selector, labels))
+    if not names:
         raise ConfigError(
             f"matches no cluster of {len(labels)}",
             where="--selector",
             hint=_known_labels({pair for one in labels.values() for pair in one.items()}),
         )
-    return found
+    return names
 
 
 def _known_labels(pairs: Iterable[tuple[str, str]]) -> str:

@@ -104,15 +104,15 @@ def live_files(
         "prune": {"mode": "report"},
     }
     at: dict[str, JSON] = {"access": {"kubeconfigContext": plane.context}, "mode": plane.mode}
-    found = {
+    texts = {
         "fleet.yaml": _document("Fleet", name, spec),
         "controlplanes/main.yaml": _document("ControlPlane", "main", at),
     }
     for app, context in apps.items():
         access = {"kubeconfigContext": context}
         spec = {"access": access, "controlPlane": "main"}
-        found[f"clusters/{app}.yaml"] = _document("Cluster", app, spec)
-    return _finished(found, schema)
+        texts[f"clusters/{app}.yaml"] = _document("Cluster", app, spec)
+    return _finished(texts, schema)
 
 
 def _document(kind: str, name: str, spec: Mapping[str, JSON]) -> str:
@@ -122,11 +122,11 @@ def _document(kind: str, name: str, spec: Mapping[str, JSON]) -> str:
 
 def _finished(texts: Mapping[str, str], schema: str) -> dict[str, str]:
     """Return the files with the line by which an editor finds the schema, and the schema."""
-    found = {
+    headed = {
         path: f"# yaml-language-server: $schema={_way_up(path)}{_SCHEMA}\n{text}"
         for path, text in texts.items()
     }
-    return found | {_SCHEMA: schema}
+    return headed | {_SCHEMA: schema}
 
 
 def _way_up(path: str) -> str:

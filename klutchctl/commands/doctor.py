@@ -70,9 +70,9 @@ def doctor(
         return ExitCode.SUCCESS
     import uvloop
 
-    found = uvloop.run(_examined(fleet, options, settings, chosen, task=task))
-    _print(found, wanted, path=path, task=task, color=settings.color)
-    return exit_code(found, allow_unreachable=options.allow_unreachable)
+    examinations = uvloop.run(_examined(fleet, options, settings, chosen, task=task))
+    _print(examinations, wanted, path=path, task=task, color=settings.color)
+    return exit_code(examinations, allow_unreachable=options.allow_unreachable)
 
 
 def exit_code(found: "Sequence[Examination]", *, allow_unreachable: bool) -> ExitCode:
@@ -146,8 +146,8 @@ def _rights(fleet: "Fleet", side: "Side", task: "Task", chosen: frozenset[str] |
     if chosen is not None:
         head += f"# Only for {', '.join(sorted(chosen))}.\n"
     scope = scope_of_fleet(fleet, chosen)
-    made = (*roles.manifests(task, side, scope), *policies.manifests(task, side, scope))
-    return head + _documents(made)
+    documents = (*roles.manifests(task, side, scope), *policies.manifests(task, side, scope))
+    return head + _documents(documents)
 
 
 def _documents(manifests: "Sequence[Manifest]") -> str:

@@ -1,4 +1,4 @@
-"""`klutchctl plan` and `show`: what would change on all clusters. Never writes to any of them."""
+"""`klutchctl plan`, `drift` and `show`: what would change. Writes to no cluster."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reconciler.planning.changes import Plan
     from reconciler.reports.pr_diff import Against
 
-FORMATS: Final = ("text", "json", "markdown")
+_FORMATS: Final = ("text", "json", "markdown")
 
 
 def plan(  # noqa: PLR0913, PLR0917 - each is an option
@@ -55,46 +55,81 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     detailed_exitcode: Annotated[
         bool, typer.Option("--detailed-exitcode", help="Exit with 2 where there are changes.")
     ] = False,
-    output: Annotated[list[str] | None, outputs.option(FORMATS)] = None,
+    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
 ) -> int:
     """Show what would change on all clusters. Nothing is written to any of them."""
-    wanted = outputs.parse(output, known=FORMATS)
+    wanted = outputs.parse(output, known=_FORMATS)
     import uvloop
 
     from klutchctl import files, repository
     from klutchctl.exit_status import exit_code
     from reconciler.planning import planfile, planner
 
-    settings = of(context)
-    options = cluster_options.of(context)
+    settings, options = of(context), cluster_options.of(context)
     subject = _subject(path, ref, base, check_owner=settings.git_owner_check)
     chosen = repository.chosen(subject.fleet, options)
     seconds: float | None = None
     if snapshot is None:
-        made, seconds = uvloop.run(
+        planned, seconds = uvloop.run(
             _planned(subject, options, settings, chosen, credentials=credentials)
         )
     else:
-        made = planner.plan(subject.fleet, _from_file(snapshot), only=chosen)
+        planned = planner.plan(subject.fleet, _from_file(snapshot), only=chosen)
     if out is not None:
-        made = planfile.identified(replace(made, repository=str(path.resolve())))
-    print_plan(made, wanted, color=settings.color, seconds=seconds, against=subject.against())
+        planned = planfile.identified(replace(planned, repository=str(path.resolve())))
+    _print(planned, wanted, color=settings.color, seconds=seconds, against=subject.against())
     if out is not None:
-        files.write(out, planfile.dump(made))
-    return exit_code(made, detailed=detailed_exitcode, allow_unreachable=options.allow_unreachable)
+        files.write(out, planfile.dump(planned))
+    allowed = options.allow_unreachable
+    return exit_code(planned, detailed=detailed_exitcode, allow_unreachable=allowed)
+
+
+def drift(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
+    detailed_exitcode: Annotated[
+        bool, typer.Option("--detailed-exitcode", help="Exit with 2 where there is drift.")
+    ] = False,
+    credentials: Annotated[
+        bool,
+        typer.Option(
+            "--credentials",
+            help="Read the Secrets with kubeconfigs as well; needs the rights to apply.",
+        ),
+    ] = False,
+    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
+) -> int:
+    """Show what is ours and differs from the files; not what is new or leaves."""
+    wanted = outputs.parse(output, known=_FORMATS)
+    import uvloop
+
+    from klutchctl import repository
+    from klutchctl.exit_status import exit_code
+    from reconciler.reports import drift as reports
+
+    settings, options = of(context), cluster_options.of(context)
+    subject = _subject(path, None, None, check_owner=settings.git_owner_check)
+    chosen = repository.chosen(subject.fleet, options)
+    planned, seconds = uvloop.run(
+        _planned(subject, options, settings, chosen, credentials=credentials)
+    )
+    repairs = reports.drift(planned)
+    _print(repairs, wanted, color=settings.color, seconds=seconds)
+    allowed = options.allow_unreachable
+    return exit_code(repairs, detailed=detailed_exitcode, allow_unreachable=allowed)
 
 
 def show(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="What `klutchctl plan --out` wrote.")],
-    output: Annotated[list[str] | None, outputs.option(FORMATS)] = None,
+    output: Annotated[list[str] | None, outputs.option(_FORMATS)] = None,
 ) -> int:
     """Print a saved plan. Contacts no cluster."""
-    wanted = outputs.parse(output, known=FORMATS)
+    wanted = outputs.parse(output, known=_FORMATS)
     from reconciler.planning import planfile
 
     plan = planfile.parse(file.read_bytes(), str(file))
-    print_plan(plan, wanted, color=of(context).color)
+    _print(plan, wanted, color=of(context).color)
     return ExitCode.SUCCESS
 
 
@@ -156,17 +191,17 @@ async def _planned(
 
     fleet = subject.fleet
     async with registry.of(fleet, options.surroundings(settings)) as opened:
-        found = await run.look(
+        look = await run.look(
             fleet,
             subject.clusters(opened),
             only=chosen,
             credentials=credentials,
             pace=options.pace(),
         )
-        return found.plan, found.seconds
+        return look.plan, look.seconds
 
 
-def print_plan(
+def _print(
     plan: "Plan",
     wanted: tuple[outputs.Output, ...],
     *,

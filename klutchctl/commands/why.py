@@ -48,11 +48,11 @@ def why(
     tree = repository.snapshot_in(path, ref=None, check_owner=settings.git_owner_check)
     loaded = repository.documents(tree)
     if snapshot is None:
-        found = uvloop.run(_asked(loaded, named, options, settings))
+        answer = uvloop.run(_asked(loaded, named, options, settings))
     else:
-        found = _Answer(_from_file(loaded, named, snapshot), ())
-    _print(found, wanted, color=settings.color)
-    unread = found.explanation.plan.unseen and not options.allow_unreachable
+        answer = _Answer(_from_file(loaded, named, snapshot), ())
+    _print(answer, wanted, color=settings.color)
+    unread = answer.explanation.plan.unseen and not options.allow_unreachable
     return ExitCode.PARTIAL if unread else ExitCode.SUCCESS
 
 
@@ -70,8 +70,8 @@ def _from_file(loaded: "Loaded", target: "Target", path: Path) -> "Explanation":
     from reconciler.reports import why
 
     live = livefile.parse(path.read_bytes(), str(path))
-    made = planner.plan(why.watching(loaded.fleet), live)
-    return why.explained(loaded, live, made, target)
+    plan = planner.plan(why.watching(loaded.fleet), live)
+    return why.explained(loaded, live, plan, target)
 
 
 async def _asked(
@@ -84,12 +84,14 @@ async def _asked(
     fleet = why.watching(loaded.fleet)
     async with registry.of(fleet, options.surroundings(settings)) as clusters:
         seen = await run.look(fleet, clusters, only={target.cluster}, pace=options.pace())
-        found = why.explained(loaded, seen.live, seen.plan, target)
-        if found.prunes:
+        explanation = why.explained(loaded, seen.live, seen.plan, target)
+        if explanation.prunes:
             # Whether it is held back depends on all that the whole fleet would prune.
             seen = await run.look(fleet, clusters, only=None, pace=options.pace())
-            found = why.explained(loaded, seen.live, seen.plan, target)
-        return _Answer(found, await _health(loaded, seen, found, clusters, options.pace()))
+            explanation = why.explained(loaded, seen.live, seen.plan, target)
+        return _Answer(
+            explanation, await _health(loaded, seen, explanation, clusters, options.pace())
+        )
 
 
 async def _health(

@@ -20,9 +20,9 @@ _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 def lines(value: Mapping[str, JSON]) -> list[str]:
     """Return the lines of one document, without their ends."""
-    found: list[str] = []
-    _mapping(value, "", found)
-    return found or ["{}"]
+    document: list[str] = []
+    _mapping(value, "", document)
+    return document or ["{}"]
 
 
 def _mapping(value: Mapping[str, JSON], indent: str, found: list[str]) -> None:

@@ -37,19 +37,19 @@ def free(count: int, *, avoid: Collection[int] = (), within: range | None = None
     """Return `count` different ports that nobody listens on now. Raises HostError."""
     within = _RANGE if within is None else within
     candidates = random.sample(within, len(within))
-    found: list[int] = []
+    ports: list[int] = []
     with ExitStack() as held:
         for port in candidates:
-            if len(found) == count:
+            if len(ports) == count:
                 break
             if port not in avoid and _claim(port, held):
-                found.append(port)
-    if len(found) < count:
+                ports.append(port)
+    if len(ports) < count:
         raise HostError(
             f"no free port between {within[0]} and {within[-1]} on {_LOOPBACK}",
             hint="Stop what listens there; `klutchctl sandbox down --name NAME` stops a sandbox",
         )
-    return found
+    return ports
 
 
 def is_free(port: int) -> bool:

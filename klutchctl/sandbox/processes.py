@@ -104,7 +104,7 @@ def observe(layout: Layout) -> tuple[Observed, ...]:
 
     What a marked process started belongs to it as long as it runs; later it is shown as left.
     """
-    found: list[Observed] = []
+    processes: list[Observed] = []
     children: list[tuple[int, Observed]] = []
     owner = unprivileged_owner()
     users = {os.getuid(), owner.uid} if owner else {os.getuid()}
@@ -118,9 +118,9 @@ def observe(layout: Layout) -> tuple[Observed, ...]:
         if seen is not None and parent:
             children.append((parent, replace(seen, identity=f"left by {seen.identity}")))
         elif seen is not None:
-            found.append(seen)
-    pids = {one.pid for one in found}
-    return (*found, *(child for parent, child in children if parent not in pids))
+            processes.append(seen)
+    pids = {one.pid for one in processes}
+    return (*processes, *(child for parent, child in children if parent not in pids))
 
 
 def _seen(process: psutil.Process, layout: Layout) -> tuple[int, Observed | None]:
@@ -182,12 +182,12 @@ def _inherited() -> Sequence[int]:
 
     Who started us may have left us some: a copy of the pipe that somebody reads to its end, say.
     """
-    found = list[int]()
+    numbers = list[int]()
     for name in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError):  # closed meanwhile, as the one of this list
             if int(name) > _STREAMS and os.get_inheritable(int(name)):
-                found.append(int(name))
-    return found
+                numbers.append(int(name))
+    return numbers
 
 
 def marked(identity: str, digest: str = "") -> Mapping[str, str]:
@@ -270,8 +270,8 @@ def unprivileged_owner() -> Owner | None:
         return None
     for name in _UNPRIVILEGED:
         try:
-            found = pwd.getpwnam(name)
+            user = pwd.getpwnam(name)
         except KeyError:
             continue
-        return Owner(found.pw_uid, found.pw_gid)
+        return Owner(user.pw_uid, user.pw_gid)
     return None

@@ -190,8 +190,8 @@ def _removed_units(
             for gone in prune_clusters.cluster_prunes(fleet, live, plane, app):
                 mode = Mode.DIRECT if gone.kind == NAMESPACE else Mode.APP_CLUSTER_BINDING
                 units = tuple((prune.key, "", True) for prune in gone.prunes)
-                found = _live_units(gone.site, mode)
-                clusters.setdefault(name, ClusterUnits(plane_name, found, units))
+                here = _live_units(gone.site, mode)
+                clusters.setdefault(name, ClusterUnits(plane_name, here, units))
     return clusters
 
 

@@ -174,7 +174,7 @@ async def _list(
 async def _one(cluster: Reader, ref: Ref) -> Sequence[Manifest]:
     """Read one object; none where it, or its kind, is absent."""
     try:
-        found = await cluster.get(ref)
+        manifest = await cluster.get(ref)
     except NotServed:
         return ()
-    return () if found is None else (found,)
+    return () if manifest is None else (manifest,)

@@ -152,9 +152,9 @@ def _seen_fault(unit: UnitKey, facts: UnitFacts) -> _Fault | None:
 def _binding_fault(unit: UnitKey, binding: Manifest, facts: UnitFacts) -> _Fault | None:
     if is_deleting(binding):
         return _doomed("BindingDeleting", binding, f"APIServiceBinding {unit.name}")
-    held = placement.secret_of(binding)
-    if held != facts.secret:
-        said, wanted = "/".join(held), "/".join(facts.secret)
+    named = placement.secret_of(binding)
+    if named != facts.secret:
+        said, wanted = "/".join(named), "/".join(facts.secret)
         refers = f"APIServiceBinding {unit.name} refers to Secret {said}, not {wanted}"
         return _Fault("OtherSecret", refers)
     if facts.cluster_binding is None:
@@ -224,10 +224,14 @@ def _definition_fault(unit: UnitKey, definition: Manifest | None) -> _Fault | No
         return _Fault("CrdMissing", f"the app cluster has no CRD {unit.name}")
     if is_deleting(definition):
         return _doomed("CrdDeleting", definition, f"in the app cluster, CRD {unit.name}")
-    found = conditions.find(_conditions(definition), _ESTABLISHED)
-    if found is None or found.status != TRUE:
-        why = f": {found.message}" if found is not None and found.message else ""
-        since = moment(found.last_transition_time) if found is not None else _made(definition)
+    established = conditions.find(_conditions(definition), _ESTABLISHED)
+    if established is None or established.status != TRUE:
+        why = f": {established.message}" if established is not None and established.message else ""
+        since = (
+            moment(established.last_transition_time)
+            if established is not None
+            else _made(definition)
+        )
         return _Fault("CrdNotEstablished", f"CRD {unit.name} is not served yet{why}", since)
     return None
 

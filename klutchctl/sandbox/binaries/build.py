@@ -243,13 +243,13 @@ def find_toolchain(
     """
     on_path = shutil.which("go", path=inherited.get("PATH", ""))
     refused: list[str] = []
-    for go in [Path(found) for found in (on_path, otherwise) if found]:
+    for go in [Path(path) for path in (on_path, otherwise) if path]:
         answer = _ask(go, inherited)
         if isinstance(answer, str):
             refused.append(f"{go} {answer}")
             continue
-        found = re.match(r"go(\d+)\.(\d+)", answer.version)
-        if found and (int(found[1]), int(found[2])) >= recipe.go:
+        version = re.match(r"go(\d+)\.(\d+)", answer.version)
+        if version and (int(version[1]), int(version[2])) >= recipe.go:
             return answer
         refused.append(f"{go} is {answer.version or 'of an unknown version'}")
     wanted = ".".join(map(str, recipe.go))

@@ -93,10 +93,10 @@ def _text(url: str) -> str:
 
 
 def _listed(sums: str, name: str) -> str:
-    found = re.search(rf"^([0-9a-f]{{64}})\s+\*?{re.escape(name)}$", sums, re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^([0-9a-f]{{64}})\s+\*?{re.escape(name)}$", sums, re.MULTILINE)
+    if match is None:
         raise HostError(f"the checksums of etcd do not list {name}", hint=_HINT)
-    return found.group(1)
+    return match.group(1)
 
 
 def _fetch(

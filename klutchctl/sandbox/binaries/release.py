@@ -190,7 +190,7 @@ def _version_of(module: str, requirements: str) -> str:
 
 
 def _only(pattern: str, requirements: str) -> str:
-    found = re.search(rf"^\s*(?:require )?{pattern}\s*$", requirements, re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^\s*(?:require )?{pattern}\s*$", requirements, re.MULTILINE)
+    if match is None:
         raise AssertionError(f"go.mod has no line like {pattern}")
-    return found.group(1)
+    return match.group(1)

@@ -64,8 +64,8 @@ class Cache:
         draft = Path(tempfile.mkdtemp(dir=self.folder, prefix=f"{_DRAFT}{release_id}-"))
         try:
             yield draft
-            found = sorted(path for path in draft.rglob("*") if path.is_file())
-            sizes = {str(path.relative_to(draft)): path.stat().st_size for path in found}
+            contents = sorted(path for path in draft.rglob("*") if path.is_file())
+            sizes = {str(path.relative_to(draft)): path.stat().st_size for path in contents}
             (draft / _CONTENTS).write_text(json.dumps(sizes))
             draft.chmod(0o755)
             if target.exists():  # damaged; away in one step, for servers may run from it
@@ -150,13 +150,13 @@ def _assets(environ: Mapping[str, str], progress: Progress) -> dict[Program, Pat
     if not value:
         return {}
     folder = Path(value).absolute()
-    found = {p: folder / p for p in Program if os.access(folder / p, os.X_OK)}
-    if not found.keys() >= _ESSENTIAL:
-        missing = ", ".join(sorted(_ESSENTIAL - found.keys()))
+    executables = {p: folder / p for p in Program if os.access(folder / p, os.X_OK)}
+    if not executables.keys() >= _ESSENTIAL:
+        missing = ", ".join(sorted(_ESSENTIAL - executables.keys()))
         progress.note(f"Not using KUBEBUILDER_ASSETS={value}: it has no {missing}")
         return {}
-    progress.note(f"Using {', '.join(found)} from KUBEBUILDER_ASSETS={value}")
-    return found
+    progress.note(f"Using {', '.join(executables)} from KUBEBUILDER_ASSETS={value}")
+    return executables
 
 
 def _ensured(

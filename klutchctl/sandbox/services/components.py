@@ -79,15 +79,15 @@ def outlines(layout: Layout, services: Services) -> tuple[Server, ...]:
 def servers(layout: Layout, services: Services, kit: Kit) -> tuple[Server, ...]:
     """Return the servers with their whole commands, in the order in which they can start."""
     programs = {program.name: program for program in kit.suite.programs}
-    found = []
+    whole = []
     for outline in outlines(layout, services):
         if outline.program in programs:
             program = programs[outline.program]
             launch, arguments = _program(layout, program, kit)
         else:
             launch, arguments = _component(layout, Component(outline.program), services.ports, kit)
-        found.append(replace(outline, arguments=tuple(arguments), launch=launch))
-    return tuple(found)
+        whole.append(replace(outline, arguments=tuple(arguments), launch=launch))
+    return tuple(whole)
 
 
 def stopping_order(identities: Iterable[str], layout: Layout) -> list[str]:

@@ -60,18 +60,18 @@ class _Kinds:
         group, _, version = api_version.rpartition("/")
         for plural in (*_plurals(name), *await self._plurals_in(group)):
             with contextlib.suppress(NotServed):
-                found = await self.cluster.kind(group, version, plural)
-                if found.kind == name:
-                    return found
-        asked = Kind(group, version, name, "")
+                kind = await self.cluster.kind(group, version, plural)
+                if kind.kind == name:
+                    return kind
+        absent = Kind(group, version, name, "")
         message = f"{self.cluster.name} does not serve {name} in {api_version}"
-        raise NotServed(message, ref=Ref(self.cluster.name, asked, "", ""), verb="get")
+        raise NotServed(message, ref=Ref(self.cluster.name, absent, "", ""), verb="get")
 
     async def _plurals_in(self, group: str) -> list[str]:
         """Return the plurals of custom kinds, which may be anything."""
         names = (name_of(crd) for crd in (await self.cluster.list(CRD, metadata_only=True)).items)
-        found = (name.partition(".") for name in names)
-        return [plural for plural, _, of in found if of == group]
+        parts = (name.partition(".") for name in names)
+        return [plural for plural, _, of in parts if of == group]
 
 
 async def apply(cluster: Cluster, objects: Sequence[Written]) -> None:

@@ -202,7 +202,7 @@ def _initdb(layout: Layout, place: PostgresqlPlace, password: str) -> None:
             "--locale=C",
         )
         command = (*processes.launcher(home, place.owner), str(place.binaries / "initdb"))
-        made = subprocess.run(
+        run = subprocess.run(
             (*command, *arguments),
             env=processes.marked(processes.identity(layout, "initdb")),
             stdin=subprocess.DEVNULL,
@@ -216,9 +216,9 @@ def _initdb(layout: Layout, place: PostgresqlPlace, password: str) -> None:
         raise HostError(f"initdb has not ended after {_INITDB_TIMEOUT:.0f} s") from error
     finally:
         password_file.unlink(missing_ok=True)
-    if made.returncode != 0:
-        said = "".join(f"\n  {line}" for line in made.stderr.strip().splitlines()[-5:])
-        raise HostError(f"initdb failed with status {made.returncode}:{said}")
+    if run.returncode != 0:
+        said = "".join(f"\n  {line}" for line in run.stderr.strip().splitlines()[-5:])
+        raise HostError(f"initdb failed with status {run.returncode}:{said}")
     draft.rename(place.data)
 
 

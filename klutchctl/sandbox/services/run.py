@@ -118,11 +118,11 @@ async def _install(layout: Layout, state: State, kit: Kit, progress: Progress) -
         "url": components.webhook_address(state.services),
         "caBundle": base64.b64encode(authority).decode(),
     }
-    found = [_converted(crd, webhook) for crd in _crds(kit.crossplane)]
+    definitions = [_converted(crd, webhook) for crd in _crds(kit.crossplane)]
     with progress.step("installing the CRDs of Crossplane and its provider"):
         async with KubeCluster(lifecycle.connection(layout, state.members[0])) as cluster:
             await cluster.apply(_NAMESPACE, NAMESPACE, manager=_MANAGER, force=True)
-            await crds.install_all(cluster, found)
+            await crds.install_all(cluster, definitions)
 
 
 async def _apply(layout: Layout, state: State, kit: Kit) -> None:

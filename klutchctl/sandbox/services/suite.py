@@ -127,16 +127,16 @@ def read(folder: Path) -> Suite:
     folder = folder.resolve()
     document, node = parse(_bytes(folder / FILE), str(folder / FILE))
     problems: list[Problem] = []
-    found: dict[Path, None] = {}
+    paths: dict[Path, None] = {}
     names = sorted(_names(folder))
     for index, pattern in enumerate(document.spec.manifests):
         wanted = Patterns([pattern])
         matched = [name for name in names if wanted.matches(name)]
-        found.update(dict.fromkeys(folder / name for name in matched))
+        paths.update(dict.fromkeys(folder / name for name in matched))
         if not matched:
             origin = locate(node, ("spec", "manifests", index))[0]
             problems.append(Problem(origin, "no-match", f"no file is like {pattern}"))
-    manifests = [one for path in found for one in _objects(path, problems)]
+    manifests = [one for path in paths for one in _objects(path, problems)]
     if problems:
         raise InvalidRepository(problems)
     spec = document.spec
