@@ -78,7 +78,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if home is None:
         return
     from klutchctl.sandbox import lifecycle
-    from klutchctl.sandbox.progress import Quiet
+    from tests.support.quiet import Quiet
 
     lifecycle.down(_layout(home), delete=True, progress=Quiet())
     shutil.rmtree(home)

@@ -21,19 +21,6 @@ class Progress(Protocol):
         ...
 
 
-class Quiet:
-    """Says nothing: for callers that show a result only."""
-
-    def note(self, text: str) -> None:
-        """Drop it."""
-
-    @contextmanager
-    def step(self, text: str) -> Iterator[Callable[[str], None]]:
-        """Run the block."""
-        del text
-        yield lambda detail: None
-
-
 @dataclass(frozen=True, slots=True)
 class Lines:
     """Plain lines, for logs and pipes: at most one every ten seconds about the same step."""

@@ -18,7 +18,6 @@ from reconciler.fleet.values import UnitKey
 from reconciler.planning import placement
 
 PROGRESSING_FOR: Final = timedelta(minutes=2)
-# The konnector's constant (protocol-konnector.md B), where a ClusterBinding does not say it.
 
 # The original's konnector sets these anew, with a new time, at each pass (protocol-konnector.md
 # C.2): by that time a unit that will never be Ready would look as if it had just changed.

@@ -11,7 +11,8 @@ from klutchctl.sandbox import lifecycle, state
 from klutchctl.sandbox.binaries import release, sources
 from klutchctl.sandbox.control_planes import Program, Tuning
 from klutchctl.sandbox.layout import Layout, named
-from klutchctl.sandbox.progress import Lines, Quiet
+from klutchctl.sandbox.progress import Lines
+from tests.support.quiet import Quiet
 
 
 def programs() -> Mapping[Program, Path]:

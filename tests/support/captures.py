@@ -15,7 +15,6 @@ from typing import Final
 from klutchctl.sandbox import lifecycle
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import named
-from klutchctl.sandbox.progress import Quiet
 from klutchctl.sandbox.state import Role, Wanted
 from reconciler.blueprints import space as spaces
 from reconciler.core import names
@@ -45,6 +44,7 @@ from tests.support.capture_files import Blanks, Way, Write
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.observing import established
+from tests.support.quiet import Quiet
 
 CONTROL_PLANE: Final = "control-plane"
 APP_CLUSTER: Final = "app-cluster"

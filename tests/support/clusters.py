@@ -14,11 +14,11 @@ from klutchctl.sandbox import control_planes, crds, lifecycle, processes
 from klutchctl.sandbox.certificates import CONTROLLER_MANAGER_USER
 from klutchctl.sandbox.control_planes import Program, Tuning
 from klutchctl.sandbox.layout import Layout
-from klutchctl.sandbox.progress import Quiet
 from klutchctl.sandbox.state import Member, app_clusters
 from reconciler.core.manifest import get_text
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
+from tests.support.quiet import Quiet
 
 TUNING: Final = Tuning(fsync=False, audit=True)
 _NOT_STORED: Final = frozenset({"authorization.k8s.io", "authentication.k8s.io"})

@@ -14,13 +14,13 @@ import pytest
 from klutchctl import files
 from klutchctl.sandbox import lifecycle, ports, startup
 from klutchctl.sandbox.layout import Layout, named
-from klutchctl.sandbox.progress import Quiet
 from klutchctl.sandbox.services import components
 from klutchctl.sandbox.services import postgresql as sandboxed
 from klutchctl.sandbox.services.components import Kit, PostgresqlPlace
 from klutchctl.sandbox.services.suite import Suite
 from klutchctl.sandbox.state import Component, Services
 from reconciler.core.errors import HostError
+from tests.support.quiet import Quiet
 
 _SETTINGS: Final = (
     "fsync=off",

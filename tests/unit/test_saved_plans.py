@@ -1,5 +1,9 @@
-"""`klutchctl apply PLANFILE`: the fleet is read as it was when the plan was made, or not at all."""
+"""Saved plans: shown in each format, and applied to the files that they were made from, or not.
 
+T24: where a saved plan looks for its files is part of what was approved.
+"""
+
+import json
 import shutil
 from pathlib import Path
 
@@ -7,10 +11,85 @@ import pytest
 import yaml
 
 from klutchctl import main, repository
+from klutchctl.render import plan_json, plan_markdown, plan_text
+from reconciler.core import livefile
+from reconciler.core.live import Live
+from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.planning import planfile
-from reconciler.planning.changes import Plan
+from reconciler.planning.changes import Action, Change, Plan
 from tests.support.checkouts import Checkout
 from tests.support.fleet_texts import BINDING, GOOD
+
+PLAN = planfile.identified(
+    Plan(
+        fleet="acme",
+        revision="",
+        digest="",
+        changes=(Change("shop", "db", Ref("shop", CONFIG_MAP, "ns", "a"), Action.CREATE, "new"),),
+        sections={"shop": "eu"},
+        clusters_total=1,
+    )
+)
+FORMATS = {
+    "text": ([], plan_text.render(PLAN)),
+    "text by name": (["-o", "text"], plan_text.render(PLAN)),
+    "json": (["-o", "json"], plan_json.render(PLAN)),
+    "markdown": (["--output", "markdown"], plan_markdown.render(PLAN)),
+}
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_bytes(planfile.dump(PLAN))
+    return path
+
+
+@pytest.mark.parametrize(("options", "output"), FORMATS.values(), ids=FORMATS.keys())
+def test_formats(capsys, file, options, output):
+    assert main.run(["show", str(file), *options]) == 0
+    assert capsys.readouterr().out == output
+
+
+def test_several_formats_at_once(capsys, file, tmp_path):
+    comment = tmp_path / "comment.md"
+    assert main.run(["show", str(file), "-o", "text", "-o", f"markdown={comment}"]) == 0
+    assert capsys.readouterr().out == plan_text.render(PLAN)
+    assert comment.read_text() == plan_markdown.render(PLAN)
+
+
+def test_the_json_output_is_a_plan_file(capsys, file, tmp_path):
+    main.run(["show", str(file), "-o", "json"])
+    other = tmp_path / "other.json"
+    other.write_text(capsys.readouterr().out)
+    assert main.run(["show", str(other)]) == 0
+    assert capsys.readouterr().out == plan_text.render(PLAN)
+
+
+REFUSED = {
+    "not a plan": (b"{}", 3, "{file}: not a plan. `klutchctl plan --out FILE` writes one"),
+    "an edited plan": (
+        json.dumps({**json.loads(planfile.dump(PLAN)), "fleet": "b"}).encode(),
+        3,
+        "{file}: the plan was changed after it was written",
+    ),
+    "no file": (None, 1, "No such file or directory: {file}"),
+}
+
+
+@pytest.mark.parametrize(("content", "code", "says"), REFUSED.values(), ids=REFUSED.keys())
+def test_refused(capsys, tmp_path, content, code, says):
+    file = tmp_path / "plan.json"
+    if content is not None:
+        file.write_bytes(content)
+    assert main.run(["show", str(file)]) == code
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"Error: {says.format(file=file)}")
+    assert captured.out == ""
+
+
+def test_an_unknown_format_is_a_usage_error(capsys, file):
+    assert main.run(["show", str(file), "-o", "xml"]) == 64
 
 
 @pytest.fixture
@@ -85,3 +164,66 @@ def test_changed_files_make_a_plan_stale_whose_commit_is_gone(checkout, capsys):
     checkout.write({"bindings/db.yaml": CHANGED})
     assert main.run(["apply", "a.plan"]) == 7
     assert "what a shallow clone lacks, fetch" in capsys.readouterr().err
+
+
+@pytest.fixture
+def planned(checkout, monkeypatch):
+    """A commit of a fleet, and a plan of it in which no cluster was read."""
+    monkeypatch.setenv("KUBECONFIG", "nowhere")
+    checkout.commit()
+    Path("live.json").write_bytes(livefile.dump(Live({}, {}, {})))
+    main.run(["plan", str(checkout.folder), "--snapshot", "live.json", "--out", "a.plan"])
+    return checkout
+
+
+EDITS = {"revision": "0" * 40, "repository": "/somewhere/else"}
+
+
+@pytest.mark.parametrize(("key", "value"), EDITS.items())
+def test_a_plan_that_names_another_place_is_refused(planned, capsys, key, value):
+    plan = json.loads(Path("a.plan").read_bytes())
+    assert plan[key]
+    Path("a.plan").write_text(json.dumps({**plan, key: value}))
+    for command in ("apply", "show"):
+        assert main.run([command, "a.plan"]) == 3
+        assert "the plan was changed after it was written" in capsys.readouterr().err
+
+
+def test_the_id_that_is_shown_is_that_of_the_file(planned, capsys):
+    capsys.readouterr()
+    options = ["--snapshot", "live.json", "--out", "b.plan", "-o", "json"]
+    main.run(["plan", str(planned.folder), *options])
+    shown = json.loads(capsys.readouterr().out)
+    assert planfile.parse(Path("b.plan").read_bytes(), "b.plan").id == shown["id"]
+    assert shown["repository"] == str(planned.folder)
+
+
+def applied(*more):
+    return main.run(["--allow-unreachable", "apply", "a.plan", *more])
+
+
+def test_a_repository_that_has_moved_is_named(planned, capsys):
+    planned.write({"bindings/db.yaml": BINDING.replace("name: db", "name: x")})  # in no commit
+    main.run(["plan", str(planned.folder), "--snapshot", "live.json", "--out", "a.plan"])
+    moved = planned.folder.rename("moved")
+    for options in ((), ("--repository", "nowhere")):
+        assert applied(*options) == 3
+        assert "kubeconfig" not in capsys.readouterr().err
+    applied("--repository", str(moved))
+    assert "no kubeconfig found" in capsys.readouterr().err
+
+
+def test_it_has_to_be_what_the_plan_was_made_from(planned, capsys):
+    other = Path("other")
+    shutil.copytree(planned.folder, other, ignore=shutil.ignore_patterns(".git"))
+    (other / "bindings" / "db.yaml").write_text(BINDING.replace("name: db", "name: x"))
+    assert applied("--repository", str(other)) == 7
+
+
+WITHOUT = {"a folder": ["repo"], "following": ["repo", "--watch"]}
+
+
+@pytest.mark.parametrize("target", WITHOUT.values(), ids=WITHOUT.keys())
+def test_only_a_saved_plan_has_one(planned, capsys, target):
+    assert main.run(["apply", *target, "--repository", "."]) == 64
+    assert "--repository" in capsys.readouterr().err

@@ -185,7 +185,7 @@ import sys
 from pathlib import Path
 from klutchctl.sandbox.binaries import release, sources
 from klutchctl.sandbox.binaries.sources import Cache
-from klutchctl.sandbox.progress import Quiet
+from tests.support.quiet import Quiet
 place = sources.Workshop(Cache(Path(sys.argv[1]), "the control plane"), os.environ, None)
 sources.provide(sources.Sources(release.of(), place), progress=Quiet())
 """

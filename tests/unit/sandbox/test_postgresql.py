@@ -12,12 +12,12 @@ from klutchctl import main
 from klutchctl.exit_codes import ExitCode
 from klutchctl.sandbox import lifecycle, processes
 from klutchctl.sandbox.layout import Layout
-from klutchctl.sandbox.progress import Quiet
 from klutchctl.sandbox.servers import Owner
 from klutchctl.sandbox.services import postgresql
 from klutchctl.sandbox.services.components import PostgresqlPlace
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
+from tests.support.quiet import Quiet
 
 NEEDED = ("postgres", "initdb", "pg_dump", "pg_restore")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs it as somebody else")

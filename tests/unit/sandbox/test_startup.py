@@ -11,10 +11,10 @@ from klutchctl import files
 from klutchctl.sandbox import processes, startup
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout
-from klutchctl.sandbox.progress import Quiet
 from klutchctl.sandbox.servers import HttpsProbe, Server
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
+from tests.support.quiet import Quiet
 
 NOWHERE = HttpsProbe(1, "/readyz", Path("ca"), Path("crt"), Path("key"))
 SLEEPS = "import signal; print('up', flush=True); signal.pause()"
