@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,14 +57,13 @@ class Launch:
     """How to start a process that is known by a mark in its environment.
 
     It need not name a file of the sandbox in its arguments, and may run as another user: `owner`.
-    `folder` is the working folder, `goodbye` the signal that asks for its end.
+    `folder` is the working folder.
     """
 
     executable: Path
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     owner: Owner | None = None
-    goodbye: signal.Signals = signal.SIGTERM
 
 
 @dataclass(frozen=True, slots=True)

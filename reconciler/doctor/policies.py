@@ -11,19 +11,8 @@ from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import cel, policies, rbac
 from reconciler.blueprints.policies import Policy, Rule, of_kind
-from reconciler.core import keys, names
+from reconciler.core import keys, names, refs
 from reconciler.core.manifest import Manifest, get_map, get_maps, get_text, get_texts
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CRD,
-    DEPLOYMENT,
-    EVENT,
-    LEASE,
-    NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
-)
 from reconciler.doctor.rights import Scope, Side, Task, account
 from reconciler.fleet.values import Mode
 
@@ -98,18 +87,20 @@ def _on_plane(scope: Scope) -> Policy:
                 cel.either(
                     cel.CLUSTER_SCOPED,
                     "variables.space || variables.service",
-                    cel.both(f"{_HERE} == {_BIND}", cel.about(LEASE, EVENT)),
-                    cel.both(beside, cel.about(SECRET, APP_CLUSTER_BINDING)),
+                    cel.both(f"{_HERE} == {_BIND}", cel.about(refs.LEASE, refs.EVENT)),
+                    cel.both(beside, cel.about(refs.SECRET, APP_CLUSTER_BINDING)),
                 ),
                 "it writes in binding spaces and service namespaces, and beside AppClusterBindings "
                 "of the fleet only",
             ),
             Rule(
-                cel.either(f"!({cel.CLUSTER_SCOPED})", f"!({cel.BUILT_IN})", cel.about(NAMESPACE)),
+                cel.either(
+                    f"!({cel.CLUSTER_SCOPED})", f"!({cel.BUILT_IN})", cel.about(refs.NAMESPACE)
+                ),
                 "of what is in no namespace it writes Namespaces and services only",
             ),
             of_kind(
-                cel.about(SECRET),
+                cel.about(refs.SECRET),
                 must=cel.both(
                     cel.either(
                         "variables.space",
@@ -123,12 +114,12 @@ def _on_plane(scope: Scope) -> Policy:
                 "AppClusterBindings, only, and no token but klutch-binder's",
             ),
             of_kind(
-                cel.about(SERVICE_ACCOUNT),
+                cel.about(refs.SERVICE_ACCOUNT),
                 must=cel.both("variables.space", f"variables.name == {cel.text(names.BINDER)}"),
                 message="it makes account klutch-binder of binding spaces only",
             ),
             of_kind(
-                cel.about(NAMESPACE),
+                cel.about(refs.NAMESPACE),
                 must=cel.both(
                     cel.either(
                         f"variables.name in {cel.texts({names.KLUTCH_NAMESPACE, *fleets})}"
@@ -160,7 +151,7 @@ def _in_app(scope: Scope) -> Policy:
                     cel.CLUSTER_SCOPED,
                     f"{_HERE} == {_BIND}",
                     f"!({cel.BUILT_IN})",
-                    cel.both(cel.about(SECRET), cel.IS_DELETE, brought),
+                    cel.both(cel.about(refs.SECRET), cel.IS_DELETE, brought),
                 ),
                 "it writes in klutch-bind, and services, only; elsewhere it deletes Secrets that "
                 "were brought down",
@@ -169,23 +160,25 @@ def _in_app(scope: Scope) -> Policy:
                 cel.either(
                     f"!({cel.CLUSTER_SCOPED})",
                     f"!({cel.BUILT_IN})",
-                    cel.about(NAMESPACE, CRD, CLUSTER_ROLE, CLUSTER_ROLE_BINDING),
+                    cel.about(
+                        refs.NAMESPACE, refs.CRD, refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING
+                    ),
                 ),
                 "of what is in no namespace it writes Namespaces, CRDs, roles and services only",
             ),
             of_kind(
-                cel.about(SECRET),
+                cel.about(refs.SECRET),
                 must=cel.no_credential_type(but=token),
                 message="it writes no token of a ServiceAccount and no bootstrap token, but for "
                 f"that of {names.AGENTLESS_SERVICE_ACCOUNT} where a fleet has AppClusterBindings",
             ),
             of_kind(
-                cel.about(NAMESPACE),
+                cel.about(refs.NAMESPACE),
                 must=cel.both(f"variables.name == {_BIND}", cel.security_kept()),
                 message="it makes Namespace klutch-bind only, and lowers no Pod Security label",
             ),
             of_kind(
-                cel.about(CRD),
+                cel.about(refs.CRD),
                 must=f"variables.name in {cel.texts(crds)}",
                 message="it writes the CRDs of services of the fleet only",
             ),
@@ -197,12 +190,12 @@ def _in_app(scope: Scope) -> Policy:
 def _konnector(scope: Scope) -> Iterator[Rule]:
     """Yield what holds of the konnector that an apply deploys, and of the rights it gives to it."""
     yield of_kind(
-        cel.about(SERVICE_ACCOUNT),
+        cel.about(refs.SERVICE_ACCOUNT),
         must=f"variables.name in {cel.texts(_KONNECTOR)}",
         message="it writes the accounts of a konnector only",
     )
     yield of_kind(
-        cel.about(DEPLOYMENT),
+        cel.about(refs.DEPLOYMENT),
         must=cel.both(
             f"variables.name == {cel.text(names.KONNECTOR)}", cel.is_harmless(names.KONNECTOR)
         ),
@@ -210,7 +203,7 @@ def _konnector(scope: Scope) -> Iterator[Rule]:
         "and the node's namespaces",
     )
     yield of_kind(
-        cel.about(CLUSTER_ROLE_BINDING),
+        cel.about(refs.CLUSTER_ROLE_BINDING),
         must=cel.either(
             cel.IS_DELETE,
             cel.both(
@@ -222,7 +215,7 @@ def _konnector(scope: Scope) -> Iterator[Rule]:
         message="it gives the roles of a konnector only, and to a konnector only",
     )
     yield of_kind(
-        cel.about(CLUSTER_ROLE),
+        cel.about(refs.CLUSTER_ROLE),
         must=cel.either(
             cel.IS_DELETE,
             cel.both(

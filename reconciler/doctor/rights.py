@@ -20,22 +20,7 @@ from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints.rbac import Claimed
-from reconciler.core import names
-from reconciler.core.refs import (
-    ADMISSION_POLICY,
-    ADMISSION_POLICY_BINDING,
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CRD,
-    DEPLOYMENT,
-    EVENT,
-    LEASE,
-    NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
-    GroupResource,
-    Kind,
-)
+from reconciler.core import names, refs
 from reconciler.fleet import common_manifests
 from reconciler.fleet.values import (
     AppCluster,
@@ -85,7 +70,7 @@ class Scope:
     """
 
     fleet: str
-    services: frozenset[GroupResource] = frozenset()
+    services: frozenset[refs.GroupResource] = frozenset()
     modes: frozenset[Mode] = frozenset()
     kubeconfigs: frozenset[tuple[str, str]] = frozenset()
     secrets: frozenset[str] = frozenset()
@@ -111,7 +96,7 @@ def scope_of(
     accesses = (one.access.secret for one in chosen.values())
     return Scope(
         fleet=fleet.name,
-        services=frozenset(GroupResource(unit.key.group, unit.key.resource) for unit in units),
+        services=frozenset(refs.GroupResource(unit.key.group, unit.key.resource) for unit in units),
         modes=modes,
         kubeconfigs=frozenset(
             (chosen[name].app_cluster_binding[0], names.app_cluster_kubeconfig_secret(name))
@@ -183,14 +168,14 @@ def _to_examine(side: Side, scope: Scope) -> Iterator[Right]:
     """Yield what a doctor looks at: whether the admission policies of an apply are there."""
     konnectors = (names.KONNECTOR_CLUSTER_ROLE,) if side is Side.APP_CLUSTER else ()
     named = (*konnectors, account(scope.fleet, Task.APPLY))
-    for kind in (ADMISSION_POLICY, ADMISSION_POLICY_BINDING):
+    for kind in (refs.ADMISSION_POLICY, refs.ADMISSION_POLICY_BINDING):
         yield _right(kind, "get", only=named)
 
 
 def _plan_on_plane(scope: Scope) -> Iterator[Right]:
     for kind in (
-        NAMESPACE,
-        CRD,
+        refs.NAMESPACE,
+        refs.CRD,
         CLUSTER_BINDING,
         API_SERVICE_EXPORT_REQUEST,
         API_SERVICE_EXPORT_TEMPLATE,
@@ -199,72 +184,72 @@ def _plan_on_plane(scope: Scope) -> Iterator[Right]:
     ):
         yield _right(kind, "list")
     yield _right(API_SERVICE_EXPORT, "get", "list")
-    yield _right(SERVICE_ACCOUNT, "list", only=(names.BINDER,))
+    yield _right(refs.SERVICE_ACCOUNT, "list", only=(names.BINDER,))
 
 
 def _plan_in_app(scope: Scope) -> Iterator[Right]:
-    yield _right(NAMESPACE, "get", only=(_BIND, names.KUBE_SYSTEM))
-    yield _right(CRD, "get", "list")
+    yield _right(refs.NAMESPACE, "get", only=(_BIND, names.KUBE_SYSTEM))
+    yield _right(refs.CRD, "get", "list")
     yield _right(API_SERVICE_BINDING, "list")
-    yield _right(DEPLOYMENT, "get", at=_BIND, only=(names.KONNECTOR,))
-    yield _right(SERVICE_ACCOUNT, "get", at=_BIND, only=_KONNECTOR)
-    for kind in (CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
+    yield _right(refs.DEPLOYMENT, "get", at=_BIND, only=(names.KONNECTOR,))
+    yield _right(refs.SERVICE_ACCOUNT, "get", at=_BIND, only=_KONNECTOR)
+    for kind in (refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING):
         yield _right(kind, "get", only=_KONNECTOR_ROLES)
     yield from _services(scope, "list")
 
 
 def _apply_on_plane(scope: Scope) -> Iterator[Right]:
-    yield _right(NAMESPACE, "create", "get", "patch")
-    yield _right(CRD, "get")
+    yield _right(refs.NAMESPACE, "create", "get", "patch")
+    yield _right(refs.CRD, "get")
     yield _right(CLUSTER_BINDING, "create", "get", "patch")
     yield _right(API_SERVICE_EXPORT_REQUEST, "create", "delete", "get", "patch")
     yield _right(API_SERVICE_EXPORT, "delete")
     yield _right(API_SERVICE_NAMESPACE, "list")
     # A name cannot be granted before the object exists.
-    yield _right(SERVICE_ACCOUNT, "create")
-    yield _right(SERVICE_ACCOUNT, "get", "patch", only=(names.BINDER,))
-    yield _right(SECRET, "create")
-    yield _right(SECRET, "delete", "get", "list", "patch", only=_SPACE_SECRETS)
+    yield _right(refs.SERVICE_ACCOUNT, "create")
+    yield _right(refs.SERVICE_ACCOUNT, "get", "patch", only=(names.BINDER,))
+    yield _right(refs.SECRET, "create")
+    yield _right(refs.SECRET, "delete", "get", "list", "patch", only=_SPACE_SECRETS)
     if scope.secrets:
-        yield _right(SECRET, "get", at=_BIND, only=tuple(sorted(scope.secrets)))
+        yield _right(refs.SECRET, "get", at=_BIND, only=tuple(sorted(scope.secrets)))
     yield from _services(scope, "get", "list", "patch")
-    yield _right(LEASE, "create", at=_BIND)
-    yield _right(LEASE, "get", "patch", at=_BIND, only=(names.lock_lease(scope.fleet),))
-    yield _right(EVENT, "create", at=_BIND)
+    yield _right(refs.LEASE, "create", at=_BIND)
+    yield _right(refs.LEASE, "get", "patch", at=_BIND, only=(names.lock_lease(scope.fleet),))
+    yield _right(refs.EVENT, "create", at=_BIND)
     if Mode.APP_CLUSTER_BINDING in scope.modes:
         yield _right(APP_CLUSTER_BINDING, "create", "get", "patch")
         yield _right(API_SERVICE_BINDING, "create", "get", "patch")
         yield from _kubeconfigs(scope, "get", "list", "patch")
     if scope.deletes:
-        yield _right(NAMESPACE, "delete")
+        yield _right(refs.NAMESPACE, "delete")
         if Mode.APP_CLUSTER_BINDING in scope.modes:
             yield _right(APP_CLUSTER_BINDING, "delete")
 
 
 def _apply_in_app(scope: Scope) -> Iterator[Right]:
     crds = tuple(sorted(one.name for one in scope.services))
-    yield _right(NAMESPACE, "create")
-    yield _right(SECRET, "create", "delete", "get", "list", "patch", at=_BIND)
+    yield _right(refs.NAMESPACE, "create")
+    yield _right(refs.SECRET, "create", "delete", "get", "list", "patch", at=_BIND)
     yield _right(API_SERVICE_BINDING, "create", "delete", "get", "patch")
-    yield _right(CRD, "create")
+    yield _right(refs.CRD, "create")
     if crds:
-        yield _right(CRD, "patch", *_deleting(scope), only=crds)
+        yield _right(refs.CRD, "patch", *_deleting(scope), only=crds)
     yield from _services(scope, "get", "patch", *_deleting(scope))
     if scope.deploys:
         yield from _konnector()
 
 
 def _konnector() -> Iterator[Right]:
-    yield _right(DEPLOYMENT, "create", at=_BIND)
-    yield _right(DEPLOYMENT, "delete", "patch", at=_BIND, only=(names.KONNECTOR,))
-    yield _right(SERVICE_ACCOUNT, "create", at=_BIND)
-    yield _right(SERVICE_ACCOUNT, "delete", "patch", at=_BIND, only=_KONNECTOR)
-    for kind in (CLUSTER_ROLE, CLUSTER_ROLE_BINDING):
+    yield _right(refs.DEPLOYMENT, "create", at=_BIND)
+    yield _right(refs.DEPLOYMENT, "delete", "patch", at=_BIND, only=(names.KONNECTOR,))
+    yield _right(refs.SERVICE_ACCOUNT, "create", at=_BIND)
+    yield _right(refs.SERVICE_ACCOUNT, "delete", "patch", at=_BIND, only=_KONNECTOR)
+    for kind in (refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING):
         yield _right(kind, "create")
         yield _right(kind, "delete", "patch", only=_KONNECTOR_ROLES)
     # To give a konnector rights that one has not: `escalate` has no name to check in a POST.
-    yield _right(CLUSTER_ROLE, "escalate")
-    yield _right(CLUSTER_ROLE, "bind", only=_KONNECTOR_ROLES)
+    yield _right(refs.CLUSTER_ROLE, "escalate")
+    yield _right(refs.CLUSTER_ROLE, "bind", only=_KONNECTOR_ROLES)
 
 
 def _services(scope: Scope, *verbs: str) -> Iterator[Right]:
@@ -272,7 +257,7 @@ def _services(scope: Scope, *verbs: str) -> Iterator[Right]:
         yield Right(one.group, one.plural, verbs)
 
 
-def _right(kind: Kind, *verbs: str, at: str = "", only: tuple[str, ...] = ()) -> Right:
+def _right(kind: refs.Kind, *verbs: str, at: str = "", only: tuple[str, ...] = ()) -> Right:
     return Right(kind.group, kind.plural, verbs, at, tuple(sorted(only)))
 
 
@@ -282,4 +267,4 @@ def _deleting(scope: Scope) -> tuple[str, ...]:
 
 def _kubeconfigs(scope: Scope, *verbs: str) -> Iterator[Right]:
     for namespace, name in scope.kubeconfigs:
-        yield _right(SECRET, *verbs, at=namespace, only=(name,))
+        yield _right(refs.SECRET, *verbs, at=namespace, only=(name,))

@@ -3,17 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from reconciler.core import names
+from reconciler.core import names, refs
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    NAMESPACE,
-    ROLE,
-    ROLE_BINDING,
-    SERVICE_ACCOUNT,
-    Kind,
-)
 from reconciler.doctor.rights import Right, Scope, Side, Task, account, needed
 
 
@@ -30,14 +21,14 @@ def _manifests(name: str, rights: Sequence[Right]) -> Iterator[Manifest]:
     for right in rights:
         by_namespace[right.namespace].append(right)
     inside = sorted({names.KLUTCH_NAMESPACE, *by_namespace} - {""})
-    yield from (_object(NAMESPACE, one) for one in inside)
-    yield _object(SERVICE_ACCOUNT, name, names.KLUTCH_NAMESPACE)
-    yield _object(CLUSTER_ROLE, name, rules=_rules(by_namespace[""]))
-    yield _given(CLUSTER_ROLE_BINDING, CLUSTER_ROLE, name)
+    yield from (_object(refs.NAMESPACE, one) for one in inside)
+    yield _object(refs.SERVICE_ACCOUNT, name, names.KLUTCH_NAMESPACE)
+    yield _object(refs.CLUSTER_ROLE, name, rules=_rules(by_namespace[""]))
+    yield _given(refs.CLUSTER_ROLE_BINDING, refs.CLUSTER_ROLE, name)
     for namespace in inside:
         if by_namespace[namespace]:
-            yield _object(ROLE, name, namespace, rules=_rules(by_namespace[namespace]))
-            yield _given(ROLE_BINDING, ROLE, name, namespace)
+            yield _object(refs.ROLE, name, namespace, rules=_rules(by_namespace[namespace]))
+            yield _given(refs.ROLE_BINDING, refs.ROLE, name, namespace)
 
 
 def _rules(rights: Sequence[Right]) -> list[JSON]:
@@ -59,9 +50,9 @@ def _rule(
     return {**rule, **named, "verbs": list(verbs)}
 
 
-def _given(kind: Kind, role: Kind, name: str, namespace: str = "") -> Manifest:
+def _given(kind: refs.Kind, role: refs.Kind, name: str, namespace: str = "") -> Manifest:
     subject = {
-        "kind": SERVICE_ACCOUNT.kind,
+        "kind": refs.SERVICE_ACCOUNT.kind,
         "name": name,
         "namespace": names.KLUTCH_NAMESPACE,
     }
@@ -69,7 +60,7 @@ def _given(kind: Kind, role: Kind, name: str, namespace: str = "") -> Manifest:
     return _object(kind, name, namespace, roleRef=reference, subjects=[subject])
 
 
-def _object(kind: Kind, name: str, namespace: str = "", **more: JSON) -> Manifest:
+def _object(kind: refs.Kind, name: str, namespace: str = "", **more: JSON) -> Manifest:
     place = {"namespace": namespace} if namespace else {}
     metadata: Manifest = {"name": name, **place}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **more}

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -96,7 +95,6 @@ class Place:
                 executable=Path(sys.executable).with_name(executable),
                 folder=self.layout.root,
                 environment={"HOME": os.environ.get("HOME", "/")},
-                goodbye=signal.SIGTERM,
             ),
         )
 

@@ -224,7 +224,6 @@ def _postgresql(place: PostgresqlPlace, port: int) -> tuple[Launch, Sequence[str
         place.binaries / "postgres",
         place.data.parent,
         owner=place.owner,
-        goodbye=signal.SIGINT,
     )
     return launch, arguments
 

@@ -169,5 +169,6 @@ async def test_down_ends_the_making_of_data_whose_run_was_killed(tmp_path):
     # Not while it is still becoming that program.
     await eventually(lambda: [one.arguments for one in processes.observe(layout)] == [("600",)])
     assert await asyncio.to_thread(lifecycle.down, layout, delete=False, progress=Quiet()) == 1
-    with pytest.raises(HostError, match="initdb failed"):
+    # Both are one process here: `down` may collect the child first, and its status is lost then.
+    with pytest.raises((HostError, FileNotFoundError)):
         await made
