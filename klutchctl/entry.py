@@ -20,8 +20,8 @@ def main() -> None:
 def ending_quietly() -> Iterator[None]:
     """Let Ctrl-C end the process at once and in silence, for the length of the block.
 
-    For imports: nothing is begun yet, and an exception would show where it found them. Who
-    started us with SIGINT ignored, as shells do in the background, means it.
+    For imports: nothing is begun yet, and an exception would show where it found them. A
+    parent that started us with SIGINT ignored, as shells do in the background, means it.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:

@@ -23,7 +23,7 @@ PRECEDENCE: Final = (
     ExitCode.SUCCESS,
 )
 
-# The files say so themselves, so nobody needs to be told: what is meant is no failure.
+# The files say so themselves: what is meant is no failure.
 _MEANT: Final = frozenset({"report", "suspended"})
 
 

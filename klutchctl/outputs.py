@@ -52,7 +52,7 @@ def _writable(text: str, path: Path) -> Path:
 
 
 def on_terminal(path: Path | None) -> bool:
-    """Tell whether somebody watches what is written there, which None, standard output, may be."""
+    """Tell whether what is written there is for a terminal, as None, standard output, may be."""
     return path is None and sys.stdout.isatty()
 
 
@@ -60,7 +60,7 @@ def write(outputs: Sequence[Output], render: Mapping[str, Callable[[Path | None]
     """Render what was asked for; a renderer gets the path, None for standard output.
 
     What cannot be written keeps nothing else from it. Raises the OSErrors in a group then; where
-    there is none but that whoever read standard output has had enough, BrokenPipeError.
+    the only one is that the reader of standard output has left, BrokenPipeError.
     """
     failed: list[OSError] = []
     unread: BrokenPipeError | None = None

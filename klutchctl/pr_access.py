@@ -1,7 +1,7 @@
 """The clusters of a pull request, without those that only the pull request gives a way to.
 
-Whoever writes a pull request could else lead us, with our credentials, to any cluster that our
-kubeconfig knows, and read the answer in the plan.
+A pull request could otherwise lead klutchctl, with its credentials, to any cluster that its
+kubeconfig knows, and show the answer in the plan.
 """
 
 from collections.abc import Collection

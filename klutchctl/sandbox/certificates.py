@@ -2,8 +2,8 @@
 
 These are made once and kept for as long as the sandbox lives. Each cluster has an authority and a
 service account key of its own, so that no credential of one cluster is worth anything in another.
-etcd has its own authority too: whoever holds a client certificate of a cluster cannot read behind
-the API server's back.
+etcd has its own authority too: a client certificate of a cluster does not open it behind the API
+server's back.
 """
 
 import ipaddress

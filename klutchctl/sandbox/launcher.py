@@ -1,8 +1,8 @@
 """Become another program: in its folder, and as the user that it should run as.
 
 Run as a file, without any package of ours: `python launcher.py USER FOLDER PROGRAM ARGUMENT...`,
-where USER is `uid:gid`, or "-" for who runs this. The program finds its own pid in its environment,
-and what it starts finds the same: this tells them apart.
+where USER is `uid:gid`, or "-" for the user that runs this. The program finds its own pid in its
+environment, and so does what it starts: this tells them apart.
 """
 
 import os

@@ -94,7 +94,7 @@ def identity(layout: Layout, name: str) -> str:
 def guest_identity(layout: Layout, name: str) -> str:
     """Return the identity of a process that others let run beside a sandbox, until that goes down.
 
-    `decide` leaves it alone: nobody here knows whether it is wanted.
+    `decide` leaves it alone: whether it is wanted is not known here.
     """
     return identity(layout, f"{_GUEST}{name}")
 
@@ -180,7 +180,7 @@ def start(server: Server, program: Path) -> None:
 def _inherited() -> Sequence[int]:
     """Return the open files, but the three streams, that a new process would get.
 
-    Who started us may have left us some: a copy of the pipe that somebody reads to its end, say.
+    The parent process may have left some: a copy of a pipe that is read to its end, say.
     """
     numbers = list[int]()
     for name in os.listdir("/dev/fd"):

@@ -17,7 +17,7 @@ from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.doctor.rights import Right, Side, Task
 from reconciler.fleet.values import Mode
 
-# Below the first nobody notices; beyond the second, ages and heartbeats are judged wrongly.
+# Below the first it does no harm; beyond the second, ages and heartbeats are judged wrongly.
 CLOCK_WARNING: Final = timedelta(seconds=10)
 CLOCK_PROBLEM: Final = timedelta(seconds=60)
 

@@ -187,7 +187,7 @@ async def _who(cluster: Cluster, now: Callable[[], datetime]) -> tuple[str, Find
 async def _rights(cluster: Cluster, wanted: Sequence[Right]) -> tuple[tuple[Question, ...], int]:
     """Return the questions that were answered with no, and how many were asked.
 
-    One question first: whoever may do everything need not be asked more.
+    The right to everything is asked for first: it answers all other questions.
     """
     asked = diagnosis.questions(wanted)
     if await _may(cluster, _EVERYTHING):

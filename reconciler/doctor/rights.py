@@ -1,9 +1,9 @@
 """The rights that a plan and an apply need, for each kind of cluster: the one table.
 
-`doctor` asks for each of them, and the roles that are given to whoever runs klutchctl are made of
-them. Derived from what is read and written (mapping.md 3, 4, 8, 9, 12). Pure.
+`doctor` asks for each of them, and the roles of the accounts that run klutchctl are made of them.
+Derived from what is read and written (mapping.md 3, 4, 8, 9, 12). Pure.
 
-No row of a plan reads a Secret: who may plan holds no credential of anybody (trust.md T2). An apply
+No row of a plan reads a Secret: the plan role gives no credential away (trust.md T2). An apply
 reads those of binding spaces by their names, and namespace klutch-bind of an app cluster whole.
 """
 

@@ -47,7 +47,7 @@ class ClusterHealth:
     """One app cluster: its units, by Binding and name.
 
     `state` is that of the cluster as a whole, where there is one: Suspended, Released, Unknown
-    (not read), Degraded (held back). `message` says why; `since` is None where nobody knows.
+    (not read), Degraded (held back). `message` says why; `since` is None where it is unknown.
     """
 
     name: str

@@ -101,7 +101,7 @@ async def health_of(
     """Return how each of the units, all of one app cluster, is now.
 
     `now` is asked after the reads, and gives UTC. Where a read fails, all are Unknown with the
-    failure as the message: whoever waits may ask again. Raises nothing of its own.
+    failure as the message: the caller may ask again. Raises nothing of its own.
     """
     try:
         live = await _live_units(location, control_plane, app)

@@ -60,9 +60,9 @@ class UnitHealth:
     """How one unit is.
 
     `reason` is one CamelCase word, where Ready only of what is held; `message` a sentence for
-    people. `since` is when the state began; None where nobody knows. Nothing tells when something
-    went missing: where not `exact`, the state began at `since` or later. Where it is Unknown,
-    `last_known` is what was said before, at `since`.
+    people. `since` is when the state began; None where it is unknown. The API does not say when
+    something went missing: where not `exact`, the state began at `since` or later. Of an Unknown
+    one, `last_known` is what was said before, at `since`.
     """
 
     unit: UnitKey

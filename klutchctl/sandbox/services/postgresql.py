@@ -91,7 +91,7 @@ def clear_after_crash(place: PostgresqlPlace) -> None:
     """Make the data usable where the server is gone: wait for the processes that it left.
 
     They notice that it is gone; those that do not in time are killed. Its lock names a process
-    that nobody may have collected, or a pid that is another's by now, so it goes too.
+    that may not have been collected, or has another's pid by now, so it goes too.
     """
     deadline = time.monotonic() + _ORPHANS_GRACE
     while orphans := list(_orphans(place)):
@@ -245,7 +245,7 @@ def release_memory(data: Path) -> None:
     """
     segment = _segment_of(data / _LOCK)
     if segment is not None and segment in _unheld():
-        # Where somebody was faster there is nothing to be done.
+        # Another process may have removed it first.
         ctypes.CDLL(None).shmctl(segment.id, _IPC_RMID, None)
 
 
