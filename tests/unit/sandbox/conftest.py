@@ -2,6 +2,7 @@
 
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -105,3 +106,12 @@ def workshop(tmp_path: Path) -> Workshop:
     (tmp_path / "bin").mkdir()
     path = os.pathsep.join((str(tmp_path / "bin"), "/usr/bin", "/bin"))
     return Workshop(tmp_path, {"PATH": path, "HOME": str(tmp_path)})
+
+
+@pytest.fixture
+def etcd(tmp_path: Path) -> Path:
+    """An executable called etcd that is Python."""
+    program = tmp_path / "bin" / "etcd"
+    program.parent.mkdir()
+    program.symlink_to(sys.executable)
+    return program

@@ -13,11 +13,10 @@ from klutchctl.sandbox import processes
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Decision, Observed
-from klutchctl.sandbox.servers import HttpsProbe, Launch, LifeProbe, Owner, Server
+from klutchctl.sandbox.servers import Launch, LifeProbe, Owner, Server
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
-
-NOWHERE = HttpsProbe(1, "/readyz", Path("ca"), Path("crt"), Path("key"))
+from tests.support.stand_ins import NOWHERE, SLEEPS, stand_in
 
 
 def server(name, *arguments, log=Path("/log")):
@@ -73,30 +72,6 @@ def test_a_server_is_recognised_by_its_identity_alone():
     assert processes.running(A, [RUNS_B]) is None
 
 
-@pytest.fixture
-def etcd_stand_in(tmp_path):
-    """An executable called etcd that runs until it is told to end."""
-    program = tmp_path / "bin" / "etcd"
-    program.parent.mkdir()
-    program.symlink_to(sys.executable)
-    return program
-
-
-def stand_in(layout, name, code):
-    identity = f"--data-dir={layout.root}/{name}"
-    return Server(
-        name=name,
-        program=Program.ETCD,
-        cluster_id="",
-        arguments=("-c", code, identity),
-        identity=identity,
-        log=layout.root / f"{name}.log",
-        ports=(),
-        probe=NOWHERE,
-    )
-
-
-SLEEPS = "import signal; print('up', flush=True); signal.pause()"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPS}"
 
 
@@ -115,11 +90,11 @@ async def says_up(server):
     await eventually(lambda: server.log.exists() and "up" in server.log.read_text())
 
 
-async def test_processes_are_detached_and_found_by_their_sandbox_only(layouts, etcd_stand_in):
+async def test_processes_are_detached_and_found_by_their_sandbox_only(layouts, etcd):
     ours, other = layouts
     mine, theirs = stand_in(ours, "a", SLEEPS), stand_in(other, "a", SLEEPS)
     for each in (mine, theirs):
-        processes.start(each, etcd_stand_in)
+        processes.start(each, etcd)
         await says_up(each)
     (found,) = processes.observe(ours)
     assert found.arguments == mine.arguments
@@ -132,12 +107,12 @@ async def test_processes_are_detached_and_found_by_their_sandbox_only(layouts, e
     assert len(processes.observe(other)) == 1
 
 
-async def test_a_pipe_of_who_starts_them_is_not_held_open(layouts, etcd_stand_in):
+async def test_a_pipe_of_who_starts_them_is_not_held_open(layouts, etcd):
     """Event loops hand copies of their streams on, and whoever reads ours waits for the end."""
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     server = stand_in(layouts[0], "a", SLEEPS)
-    processes.start(server, etcd_stand_in)
+    processes.start(server, etcd)
     os.close(writing)
     await says_up(server)
     os.set_blocking(reading, False)
@@ -145,10 +120,10 @@ async def test_a_pipe_of_who_starts_them_is_not_held_open(layouts, etcd_stand_in
     os.close(reading)
 
 
-async def test_what_ignores_the_request_is_killed(layouts, etcd_stand_in):
+async def test_what_ignores_the_request_is_killed(layouts, etcd):
     ours, _ = layouts
     server = stand_in(ours, "a", STUBBORN)
-    processes.start(server, etcd_stand_in)
+    processes.start(server, etcd)
     await says_up(server)
     processes.stop(processes.observe(ours), grace=0.2)
     assert processes.observe(ours) == ()
@@ -168,10 +143,10 @@ signal.pause()
 """
 
 
-async def test_what_somebody_paused_goes_on_to_end_by_itself(layouts, etcd_stand_in):
+async def test_what_somebody_paused_goes_on_to_end_by_itself(layouts, etcd):
     ours, _ = layouts
     server = stand_in(ours, "a", SAYS_BYE)
-    processes.start(server, etcd_stand_in)
+    processes.start(server, etcd)
     await says_up(server)
     (paused,) = processes.observe(ours)
     os.kill(paused.pid, signal.SIGSTOP)
@@ -179,10 +154,10 @@ async def test_what_somebody_paused_goes_on_to_end_by_itself(layouts, etcd_stand
     assert server.log.read_text().split() == ["up", "bye"]
 
 
-async def test_resume_wakes_what_is_paused_and_passes_over_what_is_gone(layouts, etcd_stand_in):
+async def test_resume_wakes_what_is_paused_and_passes_over_what_is_gone(layouts, etcd):
     ours, _ = layouts
     server = stand_in(ours, "a", SLEEPS)
-    processes.start(server, etcd_stand_in)
+    processes.start(server, etcd)
     await says_up(server)
     (paused,) = processes.observe(ours)
     handle = psutil.Process(paused.pid)
@@ -192,11 +167,11 @@ async def test_resume_wakes_what_is_paused_and_passes_over_what_is_gone(layouts,
     await eventually(lambda: handle.status() != psutil.STATUS_STOPPED)
 
 
-async def test_the_log_of_the_run_before_is_kept(layouts, etcd_stand_in):
+async def test_the_log_of_the_run_before_is_kept(layouts, etcd):
     ours, _ = layouts
     server = stand_in(ours, "a", SLEEPS)
     server.log.write_text("why it crashed")
-    processes.start(server, etcd_stand_in)
+    processes.start(server, etcd)
     await says_up(server)
     assert server.log.with_suffix(".log.previous").read_text() == "why it crashed"
 

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -11,13 +9,10 @@ from klutchctl import files
 from klutchctl.sandbox import processes, startup
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout
-from klutchctl.sandbox.servers import HttpsProbe, Server
 from reconciler.core.errors import HostError
 from tests.support.eventually import eventually
 from tests.support.quiet import Quiet
-
-NOWHERE = HttpsProbe(1, "/readyz", Path("ca"), Path("crt"), Path("key"))
-SLEEPS = "import signal; print('up', flush=True); signal.pause()"
+from tests.support.stand_ins import SLEEPS, stand_in
 
 
 @pytest.fixture
@@ -28,30 +23,8 @@ def layout(tmp_path):
     processes.stop(processes.observe(layout), grace=0.1)
 
 
-@pytest.fixture
-def program(tmp_path):
-    """An executable called etcd that does what it is told."""
-    path = tmp_path / "etcd"
-    path.symlink_to(sys.executable)
-    return path
-
-
-def server(layout, code):
-    identity = f"--data-dir={layout.root}/a"
-    return Server(
-        name="etcd",
-        program=Program.ETCD,
-        cluster_id="",
-        arguments=("-c", code, identity),
-        identity=identity,
-        log=layout.root / "etcd.log",
-        ports=(),
-        probe=NOWHERE,
-    )
-
-
-def ensure(layout, stage, program):
-    startup.ensure_running(layout, stage, {Program.ETCD: program}, progress=Quiet())
+def ensure(layout, stage, etcd):
+    startup.ensure_running(layout, stage, {Program.ETCD: etcd}, progress=Quiet())
 
 
 ENDS = {
@@ -67,15 +40,15 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("code", "says"), ENDS.values(), ids=ENDS.keys())
-def test_a_server_that_ends(layout, program, code, says):
+def test_a_server_that_ends(layout, etcd, code, says):
     with pytest.raises(HostError, match=says):
-        ensure(layout, [server(layout, code)], program)
+        ensure(layout, [stand_in(layout, "etcd", code)], etcd)
 
 
-def test_a_server_that_never_becomes_ready(layout, program, monkeypatch):
+def test_a_server_that_never_becomes_ready(layout, etcd, monkeypatch):
     monkeypatch.setattr(startup, "_START_DEADLINE", 0.3)
     with pytest.raises(HostError, match="was not ready after"):
-        ensure(layout, [server(layout, SLEEPS)], program)
+        ensure(layout, [stand_in(layout, "etcd", SLEEPS)], etcd)
 
 
 LOOKS = {
@@ -85,29 +58,29 @@ LOOKS = {
 
 
 @pytest.mark.parametrize("script", LOOKS.values(), ids=LOOKS.keys())
-def test_a_process_that_is_becoming_a_server_has_not_ended(layout, program, monkeypatch, script):
+def test_a_process_that_is_becoming_a_server_has_not_ended(layout, etcd, monkeypatch, script):
     looks, observe = script.split(), processes.observe
     monkeypatch.setattr(startup, "is_ready", lambda server, process: not looks)
     monkeypatch.setattr(startup, "_POLL", 0.0)
     monkeypatch.setattr(
         processes, "observe", lambda layout: observe(layout) if looks.pop(0) == "seen" else ()
     )
-    ensure(layout, [server(layout, SLEEPS)], program)
+    ensure(layout, [stand_in(layout, "etcd", SLEEPS)], etcd)
     assert looks == []
     assert len(observe(layout)) == 1
 
 
-async def test_a_server_that_hangs_is_restarted(layout, program, monkeypatch):
+async def test_a_server_that_hangs_is_restarted(layout, etcd, monkeypatch):
     monkeypatch.setattr(startup, "_RECOVERY_GRACE", 0.1)
     monkeypatch.setattr(startup, "_START_DEADLINE", 0.3)
     monkeypatch.setattr(startup, "STOP_GRACE", 0.1)
-    hanging = server(layout, SLEEPS)
-    processes.start(hanging, program)
+    hanging = stand_in(layout, "etcd", SLEEPS)
+    processes.start(hanging, etcd)
     await eventually(lambda: "up" in hanging.log.read_text())
     (before,) = processes.observe(layout)
     os.kill(before.pid, signal.SIGSTOP)
     with pytest.raises(HostError, match="was not ready after"):
-        ensure(layout, [hanging], program)
+        ensure(layout, [hanging], etcd)
     # The new process may be between its fork and its program: without a command line of its own.
     await eventually(lambda: processes.observe(layout))
     (after,) = processes.observe(layout)
