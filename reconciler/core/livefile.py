@@ -7,12 +7,18 @@ Secret, because `Live` has none.
 import json
 import math
 from collections.abc import Mapping
-from typing import Final, NoReturn
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Annotated, Final, NoReturn, TypeAlias
 
+from pydantic import Field, TypeAdapter
+
+from reconciler.core import typed_json
 from reconciler.core.errors import ConfigError
 from reconciler.core.live import Address, ClusterState, Live, Unavailable
-from reconciler.core.manifest import JSON, Manifest, canonical
+from reconciler.core.manifest import JSON, canonical
 from reconciler.core.refs import Kind, Ref
+from reconciler.core.typed_json import JSONObject
 
 FORMAT: Final = "klutchctl.dev/live"
 VERSION: Final = 1
@@ -35,18 +41,24 @@ def parse(content: bytes, source: str) -> Live:
 
     Raises ConfigError for anything else, and for a version that is not ours.
     """
-    root = _Node(_json(content, source), source, "")
-    if root.text("format") != FORMAT:
+    document = _json(content, source)
+    if not isinstance(document, Mapping) or document.get("format") != FORMAT:
         raise ConfigError("not a snapshot", where=source, hint="`klutchctl snapshot` writes one")
-    version = root.count("version")
+    version = document.get("version")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise ConfigError("must be a number", where=f"{source}: /version")
     if version != VERSION:
         message = f"a snapshot of format version {version}, and this klutchctl reads {VERSION}"
         hint = "Upgrade klutchctl" if version > VERSION else "Take a new snapshot"
         raise ConfigError(message, where=source, hint=hint)
+    try:
+        snapshot = typed_json.read(_reader(), document)
+    except typed_json.Mismatch as error:
+        raise ConfigError(error.problem, where=f"{source}: {error.pointer}") from None
     return Live(
-        control_planes=_part(root.node("controlPlanes")),
-        clusters=_part(root.node("clusters")),
-        leaving=_part(root.node("leaving")),
+        control_planes=_part(snapshot.control_planes, f"{source}: /controlPlanes"),
+        clusters=_part(snapshot.clusters, f"{source}: /clusters"),
+        leaving=_part(snapshot.leaving, f"{source}: /leaving"),
     )
 
 
@@ -72,98 +84,75 @@ def _dump_seen(seen: ClusterState) -> JSON:
         },
         "bindingsClusterScoped": seen.bindings_cluster_scoped,
         "objects": [
-            {"kind": _dump_kind(kind), "items": seen.objects[kind]} for kind in sorted(seen.objects)
+            {"kind": asdict(kind), "items": seen.objects[kind]} for kind in sorted(seen.objects)
         ],
-        "unserved": [_dump_kind(kind) for kind in sorted(seen.unserved)],
+        "unserved": [asdict(kind) for kind in sorted(seen.unserved)],
         "silent": sorted(seen.silent),
         "inUse": [
-            {"kind": _dump_kind(kind), "count": seen.in_use[kind]} for kind in sorted(seen.in_use)
+            {"kind": asdict(kind), "count": seen.in_use[kind]} for kind in sorted(seen.in_use)
         ],
-        "bodies": [
-            {"ref": _dump_ref(ref), "object": seen.bodies[ref]} for ref in sorted(seen.bodies)
-        ],
+        "bodies": [{"ref": asdict(ref), "object": seen.bodies[ref]} for ref in sorted(seen.bodies)],
     }
 
 
-def _dump_kind(kind: Kind) -> JSON:
-    return {
-        "group": kind.group,
-        "version": kind.version,
-        "kind": kind.kind,
-        "plural": kind.plural,
-        "namespaced": kind.namespaced,
-    }
+@dataclass(frozen=True, slots=True)
+class _Address:
+    server: str
+    ca: str
+    tls_server_name: Annotated[str, Field(alias="tlsServerName")]
 
 
-def _dump_ref(ref: Ref) -> JSON:
-    return {
-        "cluster": ref.cluster,
-        "kind": _dump_kind(ref.kind),
-        "namespace": ref.namespace,
-        "name": ref.name,
-    }
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    kind: Kind
+    items: tuple[JSONObject, ...]
 
 
-class _Node:
-    """A value in the file, with readers that refuse any other shape and say where it is."""
+@dataclass(frozen=True, slots=True)
+class _InUse:
+    kind: Kind
+    count: Annotated[int, Field(ge=0)]
 
-    def __init__(self, value: JSON, source: str, path: str) -> None:
-        self.value, self._source, self._path = value, source, path
 
-    def node(self, key: str) -> "_Node":
-        if not isinstance(self.value, Mapping):
-            self._refuse("an object")
-        if key not in self.value:
-            raise ConfigError(f"{self._at(key)} is missing", where=self._source)
-        return self._inner(key, self.value[key])
+@dataclass(frozen=True, slots=True)
+class _Body:
+    ref: Ref
+    object: JSONObject | None
 
-    def text(self, key: str) -> str:
-        value = self.node(key).value
-        return value if isinstance(value, str) else self._refuse("text", key)
 
-    def own_text(self) -> str:
-        return self.value if isinstance(self.value, str) else self._refuse("text")
+@dataclass(frozen=True, slots=True)
+class _State:
+    uid: str
+    address: _Address
+    cluster_scoped: Annotated[bool, Field(alias="bindingsClusterScoped")]
+    objects: tuple[_Objects, ...]
+    unserved: frozenset[Kind]
+    silent: frozenset[str]
+    in_use: Annotated[tuple[_InUse, ...], Field(alias="inUse")]
+    bodies: tuple[_Body, ...]
 
-    def flag(self, key: str) -> bool:
-        value = self.node(key).value
-        return value if isinstance(value, bool) else self._refuse("true or false", key)
 
-    def count(self, key: str) -> int:
-        value = self.node(key).value
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-        return self._refuse("a count", key)
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """One of the two is there."""
 
-    def entries(self) -> "dict[str, _Node]":
-        if not isinstance(self.value, Mapping):
-            self._refuse("an object")
-        return {key: self._inner(key, value) for key, value in self.value.items()}
+    seen: _State | None = None
+    unseen: Unavailable | None = None
 
-    def items(self, key: str) -> "list[_Node]":
-        found = self.node(key)
-        if not isinstance(found.value, list):
-            self._refuse("a list", key)
-        return [found._inner(str(index), item) for index, item in enumerate(found.value)]
 
-    def manifest(self) -> Manifest:
-        return self.value if isinstance(self.value, Mapping) else self._refuse("an object")
+_Part: TypeAlias = dict[str, _Verdict]
 
-    def one_of(self, *keys: str) -> str:
-        """Return the only key of this object, which is one of these."""
-        found = list(self.entries())
-        if len(found) != 1 or found[0] not in keys:
-            self._refuse(f"an object with one key: {' or '.join(keys)}")
-        return found[0]
 
-    def _inner(self, key: str, value: JSON) -> "_Node":
-        return _Node(value, self._source, self._at(key))
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    control_planes: Annotated[_Part, Field(alias="controlPlanes")]
+    clusters: _Part
+    leaving: _Part
 
-    def _at(self, key: str) -> str:
-        return f"{self._path}.{key}" if self._path else key
 
-    def _refuse(self, wanted: str, key: str = "") -> NoReturn:
-        place = self._at(key) if key else self._path or "the document"
-        raise ConfigError(f"{place} is not {wanted}", where=self._source)
+@cache
+def _reader() -> TypeAdapter[_Snapshot]:
+    return TypeAdapter(_Snapshot)
 
 
 def _json(content: bytes, source: str) -> JSON:
@@ -185,50 +174,27 @@ def _finite(text: str) -> float:
     return number if math.isfinite(number) else _not_json(text)
 
 
-def _part(node: _Node) -> dict[str, ClusterState | Unavailable]:
-    return {name: _verdict(entry) for name, entry in node.entries().items()}
+def _part(part: _Part, where: str) -> dict[str, ClusterState | Unavailable]:
+    states: dict[str, ClusterState | Unavailable] = {}
+    for name, verdict in part.items():
+        if verdict.seen is not None and verdict.unseen is None:
+            states[name] = _state(verdict.seen)
+        elif verdict.unseen is not None and verdict.seen is None:
+            states[name] = verdict.unseen
+        else:
+            raise ConfigError("must be either seen or unseen", where=f"{where}/{name}")
+    return states
 
 
-def _verdict(node: _Node) -> ClusterState | Unavailable:
-    if node.one_of("seen", "unseen") == "seen":
-        return _seen(node.node("seen"))
-    unseen = node.node("unseen")
-    return Unavailable(unseen.text("reason"), unseen.text("remedy"))
-
-
-def _seen(node: _Node) -> ClusterState:
-    address = node.node("address")
+def _state(state: _State) -> ClusterState:
+    address = state.address
     return ClusterState(
-        uid=node.text("uid"),
-        address=Address(address.text("server"), address.text("ca"), address.text("tlsServerName")),
-        objects={
-            _kind(entry.node("kind")): tuple(item.manifest() for item in entry.items("items"))
-            for entry in node.items("objects")
-        },
-        unserved=frozenset(_kind(entry) for entry in node.items("unserved")),
-        silent=frozenset(entry.own_text() for entry in node.items("silent")),
-        in_use={_kind(entry.node("kind")): entry.count("count") for entry in node.items("inUse")},
-        bodies={_ref(entry.node("ref")): _body(entry) for entry in node.items("bodies")},
-        bindings_cluster_scoped=node.flag("bindingsClusterScoped"),
-    )
-
-
-def _body(entry: _Node) -> Manifest | None:
-    found = entry.node("object")
-    return None if found.value is None else found.manifest()
-
-
-def _kind(node: _Node) -> Kind:
-    return Kind(
-        node.text("group"),
-        node.text("version"),
-        node.text("kind"),
-        node.text("plural"),
-        node.flag("namespaced"),
-    )
-
-
-def _ref(node: _Node) -> Ref:
-    return Ref(
-        node.text("cluster"), _kind(node.node("kind")), node.text("namespace"), node.text("name")
+        uid=state.uid,
+        address=Address(address.server, address.ca, address.tls_server_name),
+        objects={entry.kind: entry.items for entry in state.objects},
+        unserved=state.unserved,
+        silent=state.silent,
+        in_use={entry.kind: entry.count for entry in state.in_use},
+        bodies={entry.ref: entry.object for entry in state.bodies},
+        bindings_cluster_scoped=state.cluster_scoped,
     )

@@ -113,15 +113,16 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "nested too deeply": (b"[" * 100_000, "f: not a JSON document"),
     "a number of text": (
         b'{"format": "klutchctl.dev/live", "version": "1"}',
-        "f: version is not a count",
+        "f: /version: must be a number",
     ),
     "nothing inside": (
         b'{"format": "klutchctl.dev/live", "version": 1}',
-        "f: controlPlanes is missing",
+        "f: /controlPlanes: is missing",
     ),
     "neither seen nor unseen": (
-        b'{"format": "klutchctl.dev/live", "version": 1, "controlPlanes": {"eu": {}}}',
-        "f: controlPlanes.eu is not an object with one key: seen or unseen",
+        b'{"format": "klutchctl.dev/live", "version": 1, "controlPlanes": {"eu": {}},'
+        b' "clusters": {}, "leaving": {}}',
+        "f: /controlPlanes/eu: must be either seen or unseen",
     ),
 }
 
