@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bind import app_cluster_binding
-from bind.controllers.app_cluster_bindings import AppClusterBindings
-from bind.controllers.binder_role import BinderRole
-from bind.controllers.cluster_bindings import ClusterBindings
-from bind.controllers.export_requests import ExportRequests
-from bind.controllers.exports import Exports
-from bind.controllers.service_namespaces import ServiceNamespaces
+from bind.app_cluster_binding import decide as app_cluster_binding_decide
+from bind.app_cluster_binding.controller import AppClusterBindings
+from bind.binder_role import BinderRole
+from bind.cluster_binding.controller import ClusterBindings
+from bind.export.controller import Exports
+from bind.export_request.controller import ExportRequests
+from bind.informers import World
+from bind.service_namespace.controller import ServiceNamespaces
 from bind.settings import Settings
-from bind.world import World
 from reconciler.blueprints.export import Terms
 from reconciler.controller import log_lines
 from reconciler.controller.clock import Clock, SystemClock
@@ -227,7 +227,7 @@ def _reconcilers(
         ),
     }
     if settings.control_plane_mode:
-        terms = app_cluster_binding.Terms(
+        terms = app_cluster_binding_decide.Terms(
             control_plane=world.cluster.name,
             konnector_image=settings.konnector_image,
             allow_cross_namespace_secrets=settings.allow_cross_namespace_secrets,

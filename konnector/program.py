@@ -9,17 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from konnector import app_kubeconfig, own_crd
-from konnector.app_kubeconfig import AppKubeconfig, InUse
-from konnector.controllers import bindings as binding_controller
-from konnector.controllers.bindings import Bindings
-from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
-from konnector.leftovers import Leftovers
-from konnector.named_views import NamedViews
-from konnector.providers import OneProvider, Providers, one_provider
-from konnector.rotating_cluster import RotatingCluster
+from konnector import crd_bootstrap
+from konnector.binding import controller as binding_controller
+from konnector.binding.controller import Bindings
+from konnector.binding.leftovers import Leftovers
+from konnector.context import Connect, Tools
+from konnector.kubeconfig import app_cluster
+from konnector.kubeconfig.app_cluster import AppKubeconfig, InUse
+from konnector.kubeconfig.rotating_cluster import RotatingCluster
+from konnector.provider.registry import OneProvider, Providers, one_provider
 from konnector.settings import ControlPlaneMode, Settings
-from konnector.tools import Connect, Tools
+from konnector.sides import APP_CLUSTER, CONTROL_PLANE
+from konnector.views.single_object import NamedViews
 from reconciler.controller import health_server, log_lines
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
@@ -132,10 +133,10 @@ async def _found(
 ) -> _Found:
     """Wait for it; what is opened for it, `opened` closes. Raises as `serve`."""
     if mode is None:
-        return _Found(await own_crd.served(home, fence, clock))
-    there, in_use = await app_kubeconfig.working(home, mode, reach, clock)
+        return _Found(await crd_bootstrap.served(home, fence, clock))
+    there, in_use = await app_cluster.working(home, mode, reach, clock)
     app = await opened.enter_async_context(RotatingCluster(there))
-    return _Found(await own_crd.discovered(home, clock), app, in_use)
+    return _Found(await crd_bootstrap.discovered(home, clock), app, in_use)
 
 
 def connect(content: bytes, name: str, *, limits: Limits, networks: Networks) -> Cluster:

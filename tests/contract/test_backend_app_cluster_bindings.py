@@ -6,7 +6,7 @@ from the original, but for what protocol-bind.md F mends.
 
 import pytest
 
-from bind.app_cluster.draining import PATIENCE
+from bind.app_cluster_binding.release import PATIENCE
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST

@@ -8,7 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from bind import cluster_binding, export, export_request, service_namespace
+from bind.cluster_binding import decide as cluster_binding_decide
+from bind.export import decide as export_decide
+from bind.export_request import decide as export_request_decide
+from bind.service_namespace import decide as service_namespace_decide
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
@@ -77,29 +80,33 @@ class Space:
         crd = await self.get(CRD, name, inside=False)
         made = await self.get(API_SERVICE_EXPORT, name)
         template = next(iter(by_resource(await self.templates()).values()), None)
-        seen = export_request.Seen(
+        seen = export_request_decide.Seen(
             self.cluster.name,
             await self.get(kind, name),
             crds={name: crd} if crd else {},
             exports={name: made} if made else {},
             templates={name: template} if template else {},
         )
-        decision = export_request.decide(seen, terms=Terms(self.scope), now=datetime.now(UTC))
+        decision = export_request_decide.decide(
+            seen, terms=Terms(self.scope), now=datetime.now(UTC)
+        )
         return self.ref(kind, name), seen.request, decision
 
     async def export(self) -> tuple[Ref, Manifest, Decision]:
-        seen = export.Seen(
+        seen = export_decide.Seen(
             self.cluster.name,
             await self.get(API_SERVICE_EXPORT, self.offer.name),
             crd=await self.get(CRD, self.offer.name, inside=False),
             template=next(iter(by_resource(await self.templates()).values()), None),
         )
-        decision = export.decide(seen, isolation="Prefixed", grace=GRACE, now=datetime.now(UTC))
+        decision = export_decide.decide(
+            seen, isolation="Prefixed", grace=GRACE, now=datetime.now(UTC)
+        )
         return self.ref(API_SERVICE_EXPORT, self.offer.name), seen.export, decision
 
     async def binding(self) -> tuple[Ref, Manifest, Decision]:
         kind, role = CLUSTER_BINDING, names.space_cluster_role(self.name)
-        seen = cluster_binding.Seen(
+        seen = cluster_binding_decide.Seen(
             self.cluster.name,
             await self.get(kind, names.CLUSTER_BINDING),
             space=await self.get(NAMESPACE, self.name, inside=False),
@@ -108,27 +115,27 @@ class Space:
             cluster_role=await self.get(CLUSTER_ROLE, role, inside=False),
             cluster_role_binding=await self.get(CLUSTER_ROLE_BINDING, role, inside=False),
         )
-        decision = cluster_binding.decide(seen, scope=self.scope, now=datetime.now(UTC))
+        decision = cluster_binding_decide.decide(seen, scope=self.scope, now=datetime.now(UTC))
         return self.ref(kind, names.CLUSTER_BINDING), seen.binding, decision
 
     async def app_namespace(self) -> tuple[Ref, Manifest, Decision]:
-        home = service_namespace.Home(self.name, "dev")
+        home = service_namespace_decide.Home(self.name, "dev")
         rights = Ref(self.cluster.name, ROLE_BINDING, home.target, names.BINDER)
-        seen = service_namespace.Seen(
+        seen = service_namespace_decide.Seen(
             self.cluster.name,
             home,
             mapping=await self.get(API_SERVICE_NAMESPACE, home.name),
             space=await self.get(NAMESPACE, self.name, inside=False),
             namespace=await self.get(NAMESPACE, home.target, inside=False),
             role_binding=await self.cluster.get(rights),
-            removal=service_namespace.Removal(
+            removal=service_namespace_decide.Removal(
                 mapping=await self.get(API_SERVICE_NAMESPACE, home.name),
                 crd=await self.get(CRD, API_SERVICE_NAMESPACE.resource, inside=False),
-                contents=service_namespace.Contents(released=False),
+                contents=service_namespace_decide.Contents(released=False),
             ),
             witnessed=True,
         )
-        decision = service_namespace.decide(seen, scope=self.scope, now=datetime.now(UTC))
+        decision = service_namespace_decide.decide(seen, scope=self.scope, now=datetime.now(UTC))
         if seen.mapping is not None:
             return self.ref(API_SERVICE_NAMESPACE, home.name), seen.mapping, decision
         live = seen.namespace or {"metadata": {"name": home.target}}

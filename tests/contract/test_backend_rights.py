@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bind import ever_exported
+from bind.export import history
 from bind.settings import Settings
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
@@ -219,7 +219,7 @@ async def test_a_withdrawn_service_whose_data_stay(control_plane, namespace):
 async def noted(space: Space) -> None:
     async def is_noted():
         role = await space.at(binder_role(space))
-        return space.offer.name in ever_exported.noted(role)
+        return space.offer.name in history.noted(role)
 
     await eventually(is_noted)
 

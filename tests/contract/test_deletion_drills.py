@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from bind.app_cluster.draining import PATIENCE
+from bind.app_cluster_binding.release import PATIENCE
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING, INTERVAL
 from reconciler.api.export import API_SERVICE_EXPORT

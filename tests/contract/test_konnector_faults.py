@@ -18,7 +18,7 @@ import pytest
 
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.state import Role
-from konnector.decisions.cluster_binding import PULSE
+from konnector.cluster_binding.decide import PULSE
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from konnector.controllers import bindings
-from konnector.decisions.cluster_binding import PULSE
-from konnector.decisions.sides import APP_CLUSTER
+from konnector.binding import controller as binding_controller
+from konnector.cluster_binding.decide import PULSE
+from konnector.sides import APP_CLUSTER
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import binding as blueprint
@@ -77,7 +77,7 @@ async def test_a_second_binding_of_a_name_stops_nothing_and_takes_nothing_along(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What a konnector finds where it looks at a binding anyway would hide that it was stopped.
-    monkeypatch.setattr(bindings, "_LOOK", timedelta(hours=1))
+    monkeypatch.setattr(binding_controller, "_LOOK", timedelta(hours=1))
     async with scene.backend(), konnector(scene.app.connection):
         await scene.bound(ACCEPTED)
         await scene.create_instance()

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from konnector.decisions.claimed import CONFLICT
+from konnector.permission_claim.decide import CONFLICT
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints import rbac
 from reconciler.blueprints.rbac import Claimed

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from konnector.decisions.cluster_binding import PULSE
+from konnector.cluster_binding.decide import PULSE
 from konnector.program import Konnector
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.blueprints.objects import build

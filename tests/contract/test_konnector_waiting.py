@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from konnector.program import Konnector
-from konnector.provider import LATE
+from konnector.provider.provider import LATE
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest

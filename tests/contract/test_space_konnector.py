@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bind.app_cluster import konnector
-from bind.app_cluster_binding import Seen, Space, Terms
+from bind.app_cluster_binding import konnector
+from bind.app_cluster_binding.decide import Seen, Space, Terms
 from reconciler.blueprints import konnector as blueprint
 from reconciler.core import keys
 from reconciler.core.decision import Apply, Patch, Step

@@ -15,9 +15,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from konnector.decisions.claimed import Seen, decide, needs_content
-from konnector.decisions.claims import rules_of
-from konnector.decisions.orphans import Terms
+from konnector.claim.orphans import Terms
+from konnector.permission_claim.decide import Seen, decide, needs_content
+from konnector.permission_claim.rules import rules_of
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
 from reconciler.core.manifest import get_map
 from reconciler.core.refs import SECRET, ObjectKey

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions import copies, guard, orphans
-from konnector.decisions.guard import Identity
-from konnector.decisions.orphans import Confirmation, Terms
-from konnector.decisions.pair import Pair
+from konnector.claim import copies, orphans
+from konnector.claim.orphans import Confirmation, Terms
+from konnector.claim.pair import Pair
+from konnector.mass_loss import decide as mass_loss_decide
+from konnector.mass_loss.decide import Identity
 from reconciler.core import keys
 from reconciler.core.decision import Create, Decision, Delete, Step, Task
 from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting
@@ -75,7 +76,7 @@ class History:
 
     def _is_stranger(self) -> bool:
         known = Identity(SPACE, self.app_cluster, frozenset({OURS}))
-        return guard.stranger(known, "") is not None
+        return mass_loss_decide.stranger(known, "") is not None
 
     def _see(self, decision: Decision, seen: Any) -> None:
         """Check every step of a decision against the laws."""

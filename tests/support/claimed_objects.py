@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from konnector.decisions.claimed import Seen
-from konnector.decisions.claims import rules_of
-from konnector.decisions.orphans import Terms
+from konnector.claim.orphans import Terms
+from konnector.permission_claim.decide import Seen
+from konnector.permission_claim.rules import rules_of
 from reconciler.core.decision import Create, Delete, Patch
 from reconciler.core.manifest import annotations_of, get_map
 from reconciler.core.refs import SECRET, Kind, ObjectKey

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from konnector.decisions.instance import Seen, decide
-from konnector.decisions.orphans import Terms
-from konnector.decisions.pair import Pair
-from konnector.decisions.sides import APP_CLUSTER
+from konnector.claim.decide import Seen, decide
+from konnector.claim.orphans import Terms
+from konnector.claim.pair import Pair
+from konnector.sides import APP_CLUSTER
 from reconciler.core.decision import Apply, Create, Decision, Delete, JsonPatch, Patch
 from reconciler.core.manifest import annotations_of, get_map, get_texts
 from reconciler.core.refs import Kind, ObjectKey

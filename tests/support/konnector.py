@@ -10,10 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from konnector import app_kubeconfig, own_crd, program
-from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
-from konnector.rotating_cluster import RotatingCluster
+from konnector import crd_bootstrap, program
+from konnector.kubeconfig import app_cluster
+from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.settings import ControlPlaneMode, Settings
+from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.fence import WriteFence
 from reconciler.core import names
@@ -57,12 +58,12 @@ async def konnector(
         app: Cluster = cluster
         in_use = None
         if mode is None:
-            kind = await own_crd.served(real, fence, clock)
+            kind = await crd_bootstrap.served(real, fence, clock)
         else:
             connect = partial(program.connect, limits=_LIMITS, networks=settings.networks)
-            there, in_use = await app_kubeconfig.working(real, mode, connect, clock)
+            there, in_use = await app_cluster.working(real, mode, connect, clock)
             app = await opened.enter_async_context(RotatingCluster(_faulty(there, faults)))
-            kind = await own_crd.discovered(real, clock)
+            kind = await crd_bootstrap.discovered(real, clock)
         made = program.wired(
             settings,
             cluster,

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from konnector.decisions import instance
-from konnector.decisions.copies import trimmed_copy
-from konnector.decisions.instance import Read, Seen
-from konnector.decisions.orphans import Terms
-from konnector.decisions.pair import Pair
-from konnector.decisions.sides import APP_CLUSTER
+from konnector.claim import decide as claim_decide
+from konnector.claim.copies import trimmed_copy
+from konnector.claim.decide import Read, Seen
+from konnector.claim.orphans import Terms
+from konnector.claim.pair import Pair
+from konnector.sides import APP_CLUSTER
 from reconciler.core import keys
 from reconciler.core.decision import Apply, Create, Decision, Delete, JsonPatch, Patch
 from reconciler.core.manifest import resource_version_of
@@ -143,7 +143,7 @@ class Both:
         more = {"terms": Terms(self.pair.kind.resource), "now": NOW, **more}
         seen = Seen(self.place, self.copy_place, self.app.live, copy, **more)
         for _ in range(3):
-            found = instance.decide(self.pair, seen)
+            found = claim_decide.decide(self.pair, seen)
             if isinstance(found, Decision):
                 return found, seen
             if found is Read.CLAIM:

@@ -8,7 +8,7 @@ import base64
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bind.app_cluster_binding import Seen, Space, Terms, decide
+from bind.app_cluster_binding.decide import Seen, Space, Terms, decide
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT

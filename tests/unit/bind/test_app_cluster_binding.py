@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bind.app_cluster_binding import Terms
+from bind.app_cluster_binding.decide import Terms
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bind.app_cluster_binding import Terms, decide
+from bind.app_cluster_binding.decide import Terms, decide
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.core.decision import Apply, Patch
 from reconciler.core.manifest import get, get_map, get_maps

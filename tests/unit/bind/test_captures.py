@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
-from bind import cluster_binding, export, export_request, service_namespace
-from bind.service_namespace import Home
+from bind.cluster_binding import decide as cluster_binding_decide
+from bind.export import decide as export_decide
+from bind.export_request import decide as export_request_decide
+from bind.service_namespace import decide as service_namespace_decide
+from bind.service_namespace.decide import Home
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
@@ -191,8 +194,8 @@ def test_rights_of_a_space(capture, live):
         held["cluster_role_binding"] = at(capture, CLUSTER_ROLE_BINDING, role_name)
 
     def look(**more):
-        seen = cluster_binding.Seen(CONTROL_PLANE, **facts, **more)
-        return cluster_binding.decide(seen, scope=SCOPES[capture], now=NOW)
+        seen = cluster_binding_decide.Seen(CONTROL_PLANE, **facts, **more)
+        return cluster_binding_decide.decide(seen, scope=SCOPES[capture], now=NOW)
 
     made = creations(look())
     assert [alike(one) for one in made.values()] == [alike(one) for one in held.values()]
@@ -201,8 +204,8 @@ def test_rights_of_a_space(capture, live):
 
 @cases(CLUSTER_BINDING)
 def test_health_of_an_app_cluster(capture, live):
-    seen = cluster_binding.Seen(CONTROL_PLANE, live)
-    told = cluster_binding.decide(seen, scope=SCOPES[capture], now=NOW).conditions
+    seen = cluster_binding_decide.Seen(CONTROL_PLANE, live)
+    told = cluster_binding_decide.decide(seen, scope=SCOPES[capture], now=NOW).conditions
     (healthy,) = told
     (recorded_one,) = recorded_conditions(live, "Healthy").values()
     # F2: the original took a beat of just now for drift.
@@ -220,21 +223,21 @@ def test_the_role_of_every_konnector():
 
 @cases(API_SERVICE_EXPORT_REQUEST)
 def test_answers_to_requests(capture, live):
-    space, wanted = namespace_of(live), export_request.resources(live)
+    space, wanted = namespace_of(live), export_request_decide.resources(live)
     exports = {name: at(capture, API_SERVICE_EXPORT, name, space) for name in wanted}
     fresh = drop(live, "status")
-    seen = export_request.Seen(
+    seen = export_request_decide.Seen(
         CONTROL_PLANE,
         fresh,
         crds={name: crd_of(capture, space, name) for name in wanted},
         templates={name: template_for(capture, name) for name in wanted},
     )
-    (made,) = creations(export_request.decide(seen, terms=terms(capture), now=NOW)).values()
+    (made,) = creations(export_request_decide.decide(seen, terms=terms(capture), now=NOW)).values()
     (held,) = exports.values()
     assert unhashed(made) == unhashed(held)
 
-    seen = export_request.Seen(CONTROL_PLANE, fresh, crds=seen.crds, exports=exports)
-    answer = export_request.decide(seen, terms=terms(capture), now=NOW)
+    seen = export_request_decide.Seen(CONTROL_PLANE, fresh, crds=seen.crds, exports=exports)
+    answer = export_request_decide.decide(seen, terms=terms(capture), now=NOW)
     assert answer.tasks == ()
     assert answer.fields == {"phase": get_text(live, "status", "phase")}
     assert agree(answer.conditions, live, "ExportsReady")
@@ -253,8 +256,8 @@ def unhashed(manifest):
 def test_exports_are_taken_over_without_a_write(capture, live):
     name = name_of(live)
     crd = crd_of(capture, namespace_of(live), name)
-    seen = export.Seen(CONTROL_PLANE, live, crd=crd, template=template_for(capture, name))
-    decision = export.decide(seen, isolation="Prefixed", grace=GRACE, now=NOW)
+    seen = export_decide.Seen(CONTROL_PLANE, live, crd=crd, template=template_for(capture, name))
+    decision = export_decide.decide(seen, isolation="Prefixed", grace=GRACE, now=NOW)
     assert decision.tasks == ()
     assert set(said(decision.conditions)) == {"ProviderInSync"}
     assert agree(decision.conditions, live, "ProviderInSync")
@@ -269,8 +272,8 @@ def test_service_namespaces(capture, live):
         "namespace": at(capture, NAMESPACE, home.target),
         "role_binding": at(capture, ROLE_BINDING, names.BINDER, home.target),
     }
-    fresh = service_namespace.Seen(CONTROL_PLANE, **facts)
-    made = creations(service_namespace.decide(fresh, scope=scope, now=NOW))
+    fresh = service_namespace_decide.Seen(CONTROL_PLANE, **facts)
+    made = creations(service_namespace_decide.decide(fresh, scope=scope, now=NOW))
     # Of ours alone, so that what comes from a backup is known.
     made[NAMESPACE] = drop(made[NAMESPACE], "metadata", "annotations", keys.MADE_AT)
     if held["role_binding"] is None and scope == "Namespaced":
@@ -278,7 +281,7 @@ def test_service_namespaces(capture, live):
         held["role_binding"] = made[ROLE_BINDING]
     assert [alike(one) for one in made.values()] == [alike(one) for one in held.values() if one]
 
-    seen = service_namespace.Seen(CONTROL_PLANE, **facts, **held)
-    done = service_namespace.decide(seen, scope=scope, now=NOW)
+    seen = service_namespace_decide.Seen(CONTROL_PLANE, **facts, **held)
+    done = service_namespace_decide.decide(seen, scope=scope, now=NOW)
     assert done.tasks == ()
     assert done.fields == get_map(live, "status")

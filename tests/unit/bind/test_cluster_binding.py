@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bind.cluster_binding import Seen, decide
+from bind.cluster_binding.decide import Seen, decide
 from reconciler.blueprints import rbac
 from reconciler.core import reasons
 from reconciler.core.decision import NOTHING, Create, Delete, Patch

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from bind.export import Seen, decide
+from bind.export.decide import Seen, decide
 from reconciler.blueprints.export import Terms, Unexportable, exported, source_hash
 from reconciler.core import reasons
 from reconciler.core.decision import NOTHING, Delete, Patch

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from bind.service_namespace import (
+from bind.service_namespace.decide import (
     Contents,
     Home,
     Removal,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bind.service_namespace import Home, Seen, chosen, decide, leaving, obstacle
+from bind.service_namespace.decide import Home, Seen, chosen, decide, leaving, obstacle
 from reconciler.core import keys, names
 from reconciler.core.decision import Create
 from reconciler.core.manifest import annotations_of, name_of, namespace_of

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from bind import export_request, trimming
-from bind.export_request import Seen
+from bind import trimming
+from bind.export_request import decide as export_request_decide
+from bind.export_request.decide import Seen
 from reconciler.blueprints.export import Terms
 from reconciler.core import keys
 from reconciler.core.times import format_time
@@ -37,8 +38,8 @@ def test_of_a_request_what_it_asks_for():
     assert len(str(kept)) < 10_000
     assert kept["status"] == {"phase": "Pending"}
     assert kept["metadata"]["labels"] == {keys.APP_CLUSTER_BINDING_NAME: "shop"}
-    assert export_request.resources(kept)[:2] == ["r0.a.example", "r1.a.example"]
-    decision = export_request.decide(
+    assert export_request_decide.resources(kept)[:2] == ["r0.a.example", "r1.a.example"]
+    decision = export_request_decide.decide(
         Seen("cp", kept), terms=Terms("Namespaced", "Prefixed"), now=NOW
     )
     (told,) = decision.conditions
@@ -48,7 +49,7 @@ def test_of_a_request_what_it_asks_for():
 def test_of_a_name_no_more_than_shows_that_it_is_too_long():
     resources = [{"group": HUGE, "resource": HUGE}]
     kept: Any = trimming.request({**WHOLE, "spec": {"resources": resources}})
-    assert len(export_request.resources(kept)[0]) < 600
+    assert len(export_request_decide.resources(kept)[0]) < 600
 
 
 def test_of_a_binding_whether_it_says_anything_of_claims():

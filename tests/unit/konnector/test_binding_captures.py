@@ -12,10 +12,14 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions import binding, cluster_binding, crd, export, secret
-from konnector.decisions.binding import Provider
-from konnector.decisions.crd import Owner
-from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
+from konnector.binding import crd
+from konnector.binding import decide as binding_decide
+from konnector.binding.crd import Owner
+from konnector.binding.decide import Provider
+from konnector.cluster_binding import decide as cluster_binding_decide
+from konnector.export import decide as export_decide
+from konnector.kubeconfig import judge
+from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
@@ -119,7 +123,7 @@ def look_at(capture, live, **more):
     mode = capture in CONTROL_PLANE_MODE
     facts = {
         "binding": live_like(live, resourceVersion="7"),
-        "judged": secret.judge(live, held, control_plane_mode=mode),
+        "judged": judge.judge(live, held, control_plane_mode=mode),
         "provider": Provider(
             synced=True,
             heartbeat="",
@@ -131,7 +135,7 @@ def look_at(capture, live, **more):
         "crd": None if "crd" in more else installed(capture, live),
         "live_uids": frozenset({uid_of(live)}),
     }
-    return binding.Seen(**{**facts, **more})
+    return binding_decide.Seen(**{**facts, **more})
 
 
 def patched(cluster, kind, live, decision):
@@ -161,7 +165,7 @@ def true(*types):
 @every(API_SERVICE_BINDING)
 def test_bindings_get_what_the_original_never_told(capture, live):
     """Steps 02/10, 03/20 and 03/40."""
-    decision = binding.decide(look_at(capture, live))
+    decision = binding_decide.decide(look_at(capture, live))
     assert decision.tasks == ()
     status = patched(APP_CLUSTER, API_SERVICE_BINDING, live, decision)
     if get_list(live, "status", "conditions"):
@@ -190,17 +194,17 @@ def test_their_crds_are_those_of_the_original(capture, live):
 @every(CLUSTER_BINDING)
 def test_cluster_bindings_are_taken_over_without_a_write(capture, live):
     """Steps 02/61 and 03/22: between two beats there is nothing to say."""
-    look = cluster_binding.Seen(
+    look = cluster_binding_decide.Seen(
         cluster_binding=live,
         control_plane_mode=capture in CONTROL_PLANE_MODE,
         source=kubeconfig_secret(capture, live),
     )
-    decision = cluster_binding.decide(look, now=NOW, version=VERSION)
+    decision = cluster_binding_decide.decide(look, now=NOW, version=VERSION)
     if not get_text(live, "status", "lastHeartbeatTime"):  # recorded before its konnector ran
         assert "lastHeartbeatTime" in decision.fields
         return
     assert patched(CONTROL_PLANE, CLUSTER_BINDING, live, decision) == {}
-    later = cluster_binding.decide(look, now=NOW + timedelta(minutes=3), version=VERSION)
+    later = cluster_binding_decide.decide(look, now=NOW + timedelta(minutes=3), version=VERSION)
     status = patched(CONTROL_PLANE, CLUSTER_BINDING, live, later)
     assert set(status) == {"lastHeartbeatTime"}
     assert told(live["status"]).keys() >= {one.type for one in decision.conditions}
@@ -216,13 +220,13 @@ def test_exports_become_ready(capture, live):
         and name == name_of(live)
         and space_of(capture, held) == namespace_of(live)
     )
-    look = export.Seen(
+    look = export_decide.Seen(
         export=live,
         binding={"metadata": bound["metadata"], "status": {"conditions": [
             {"type": "SchemaInSync", "status": "True"}]}},
         crd=installed(capture, bound),
     )  # fmt: skip
-    status = patched(CONTROL_PLANE, API_SERVICE_EXPORT, live, export.decide(look, now=NOW))
+    status = patched(CONTROL_PLANE, API_SERVICE_EXPORT, live, export_decide.decide(look, now=NOW))
     assert told(status) == told(live["status"]) | true("Ready", "ConsumerInSync")
     assert set(status) <= {"conditions"}
 
@@ -231,8 +235,10 @@ def test_exports_become_ready(capture, live):
 def test_exports_that_nobody_binds_say_so_as_the_original_did(capture, live):
     """Step 03/80: the CRD stays in the app cluster."""
     status = {**live["status"], "conditions": of_crd(live)}
-    look = export.Seen(export=live, crd={"status": status})
-    told_now = told(patched(CONTROL_PLANE, API_SERVICE_EXPORT, live, export.decide(look, now=NOW)))
+    look = export_decide.Seen(export=live, crd={"status": status})
+    told_now = told(
+        patched(CONTROL_PLANE, API_SERVICE_EXPORT, live, export_decide.decide(look, now=NOW))
+    )
     common = {
         "status": "False",
         "severity": "Info",
@@ -249,12 +255,14 @@ def test_exports_that_nobody_binds_say_so_as_the_original_did(capture, live):
 @every(API_SERVICE_EXPORT)
 def test_exports_say_what_the_original_said_of_its_own_bindings(capture, live):
     """To the byte, where the binding does not tell of its schema."""
-    look = export.Seen(
+    look = export_decide.Seen(
         export=live,
         binding={"metadata": live["metadata"]},
         crd={"status": {**live["status"], "conditions": of_crd(live)}},
     )
-    assert patched(CONTROL_PLANE, API_SERVICE_EXPORT, live, export.decide(look, now=NOW)) == {}
+    assert (
+        patched(CONTROL_PLANE, API_SERVICE_EXPORT, live, export_decide.decide(look, now=NOW)) == {}
+    )
 
 
 def test_a_deleted_secret_is_told_as_the_original_told_it():
@@ -263,12 +271,12 @@ def test_a_deleted_secret_is_told_as_the_original_told_it():
     live = recorded(capture)[
         "app-cluster", API_SERVICE_BINDING, "klutch-bind", "databases.shop.example"
     ]
-    judged = secret.judge(live, None, control_plane_mode=False)
+    judged = judge.judge(live, None, control_plane_mode=False)
     message = "Kubeconfig secret klutch-bind/kubeconfig-9hk4v not found. "
     message += "Rerun kubectl bind for repair."
     common = {"status": "False", "severity": "Error", "reason": "KubeconfigSecretNotFound",
               "message": message}  # fmt: skip
-    decision = binding.decide(look_at(capture, live, judged=judged))
+    decision = binding_decide.decide(look_at(capture, live, judged=judged))
     assert told(patched(APP_CLUSTER, API_SERVICE_BINDING, live, decision)) == {
         **told(live["status"]),
         **true("SchemaInSync"),
@@ -277,15 +285,15 @@ def test_a_deleted_secret_is_told_as_the_original_told_it():
     }
     held = kubeconfig_secret(capture, live)
     content = base64.b64decode(held["data"]["kubeconfig"])
-    look = cluster_binding.Seen(
+    look = cluster_binding_decide.Seen(
         cluster_binding=recorded(capture)[
             "control-plane", CLUSTER_BINDING, "cluster-q7x2d", "cluster"
         ],
         source={**held, "type": "Opaque"},
-        targets={secret.place(live): None},
-        in_use=secret.fingerprint(content),
+        targets={judge.place(live): None},
+        in_use=judge.fingerprint(content),
     )
-    step = only_step(cluster_binding.mirror(look))
+    step = only_step(cluster_binding_decide.mirror(look))
     assert identity_of(step.manifest) == ("klutch-bind", "kubeconfig-9hk4v")
     assert step.manifest["data"] == held["data"]
 
@@ -298,7 +306,7 @@ def test_h15_bound_again():
     ]
     live = {**live_like(before, uid="<uid-45>"), "status": {}}
     look = look_at(capture, live, crd=installed(capture, before))
-    decision = binding.decide(look)
+    decision = binding_decide.decide(look)
     step = only_step(decision)
     (owner,) = step.body["metadata"]["ownerReferences"]
     assert owner["uid"] == "<uid-45>"
@@ -320,16 +328,16 @@ def test_h20_a_broken_kubeconfig_is_not_mirrored():
     capture, live = broken()
     held = recorded(capture)["control-plane", CLUSTER_BINDING, "cluster-space", "cluster"]
     good = kubeconfig_secret(capture, live)
-    look = cluster_binding.Seen(
+    look = cluster_binding_decide.Seen(
         cluster_binding=held,
         source=kubeconfig_secret(capture, live, b"this is no kubeconfig"),
         targets={ObjectKey("klutch-bind", "kubeconfig-a"): {**good, "metadata": {}}},
-        in_use=secret.fingerprint(base64.b64decode(good["data"]["kubeconfig"])),
+        in_use=judge.fingerprint(base64.b64decode(good["data"]["kubeconfig"])),
         verdict="",
     )
-    assert cluster_binding.mirror(look).tasks == ()
-    assert cluster_binding.to_probe(look) is None
-    decision = cluster_binding.decide(look, now=NOW, version=VERSION)
+    assert cluster_binding_decide.mirror(look).tasks == ()
+    assert cluster_binding_decide.to_probe(look) is None
+    decision = cluster_binding_decide.decide(look, now=NOW, version=VERSION)
     found = told(patched(CONTROL_PLANE, CLUSTER_BINDING, held, decision))["SecretValid"]
     assert (found["status"], found["severity"], found["reason"]) == (
         "False",
@@ -342,9 +350,9 @@ def test_h20_where_the_original_was_shut_out_nothing_is_pretended():
     """Step 06/81: ours cannot mend it either, and no condition goes on saying True."""
     capture, live = broken()
     held = kubeconfig_secret(capture, live, b"this is no kubeconfig")
-    judged = secret.judge(live, held, control_plane_mode=False)
+    judged = judge.judge(live, held, control_plane_mode=False)
     look = look_at(capture, live, judged=judged, provider=None, crd=None)
-    status = patched(APP_CLUSTER, API_SERVICE_BINDING, live, binding.decide(look))
+    status = patched(APP_CLUSTER, API_SERVICE_BINDING, live, binding_decide.decide(look))
     found = conditions.parse(status["conditions"])
     assert {one.type: (one.status, one.severity, one.reason) for one in found} == {
         "Ready": ("False", "Error", "KubeconfigSecretInvalid"),
@@ -364,7 +372,7 @@ def test_the_mirrored_secret_is_the_one_that_the_binding_names():
     live = recorded(capture)[
         "app-cluster", API_SERVICE_BINDING, "klutch-bind", "databases.shop.example"
     ]
-    assert ("app-cluster", SECRET, *secret.place(live)) in recorded(capture)
+    assert ("app-cluster", SECRET, *judge.place(live)) in recorded(capture)
     held = recorded(capture)["control-plane", CLUSTER_BINDING, "cluster-q7x2d", "cluster"]
-    place = cluster_binding.source_place(held)
+    place = cluster_binding_decide.source_place(held)
     assert ("control-plane", SECRET, *place) in recorded(capture)

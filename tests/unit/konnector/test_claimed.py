@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions.claimed import decide
-from konnector.decisions.orphans import Confirmation, Terms
-from konnector.decisions.reserved import is_reserved
+from konnector.claim.orphans import Confirmation, Terms
+from konnector.namespace.reserved import is_reserved
+from konnector.permission_claim.decide import decide
 from reconciler.core.decision import NOTHING, Delete
 from reconciler.core.refs import CONFIG_MAP, ObjectKey
 from tests.support.claimed_objects import (

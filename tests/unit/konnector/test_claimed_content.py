@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions.claimed import CONFLICT, decide, needs_content
+from konnector.permission_claim.decide import CONFLICT, decide, needs_content
 from reconciler.core.decision import NOTHING, Create, Patch
 from reconciler.core.manifest import annotations_of, drop, get_map, put
 from tests.support.claimed_objects import (

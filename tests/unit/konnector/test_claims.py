@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from konnector.decisions.claims import Claims, Rule, Term, rules_of
+from konnector.permission_claim.rules import Claims, Rule, Term, rules_of
 from reconciler.core.refs import ObjectKey
 
 SECRETS = {"resource": "secrets", "version": "v1", "state": "Accepted"}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions import secret
-from konnector.decisions.cluster_binding import PULSE, Seen, decide, mirror, source_place, to_probe
-from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
+from konnector.cluster_binding.decide import PULSE, Seen, decide, mirror, source_place, to_probe
+from konnector.kubeconfig import judge
+from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.blueprints import space as spaces
 from reconciler.core.decision import Apply, Decision, Patch, Task, status_patch
@@ -66,7 +66,7 @@ def seen(held=LAST, **more):
         "cluster_binding": cluster_binding(),
         "source": source(),
         "targets": {PLACE: None if held is None else target(held)},
-        "in_use": secret.fingerprint(LAST),
+        "in_use": judge.fingerprint(LAST),
         "space_uid": "uid-of-space",
     }
     return Seen(**{**facts, **more})
@@ -180,7 +180,7 @@ STATES = {
     "a new one that works": (seen(source=source(NEW), verdict=""), "True", "", NEW),
     "a new one that has arrived": (seen(NEW, source=source(NEW)), "True", "", None),
     "H20: another server chosen in the app cluster": (
-        seen(REROUTED, source=source(NEW), in_use=secret.fingerprint(REROUTED)),
+        seen(REROUTED, source=source(NEW), in_use=judge.fingerprint(REROUTED)),
         "True",
         "",
         None,
@@ -213,7 +213,7 @@ NOT_MIRRORED = {
     "H20: not tried": seen(source=source(NEW)),
     "H20: tried in vain": seen(source=source(NEW), verdict="no answer"),
     "H20: another server, chosen in the app cluster": seen(
-        REROUTED, source=source(NEW), in_use=secret.fingerprint(REROUTED), verdict=""
+        REROUTED, source=source(NEW), in_use=judge.fingerprint(REROUTED), verdict=""
     ),
     "a copy that goes": seen(targets={PLACE: deleting(target(BROKEN))}),
     "the copy was made to lead elsewhere": seen(targets={PLACE: target(ELSEWHERE, annotations={})}),

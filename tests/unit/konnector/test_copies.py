@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions import copies
+from konnector.claim import copies
 from reconciler.core.refs import Kind, ObjectKey
 
 KIND = Kind("shop.example", "v1", "Database", "databases")

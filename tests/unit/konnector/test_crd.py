@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions import crd
-from konnector.decisions.crd import Owner, Plan
-from konnector.decisions.sides import APP_CLUSTER
+from konnector.binding import crd
+from konnector.binding.crd import Owner, Plan
+from konnector.sides import APP_CLUSTER
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core.decision import Create, Patch
 from reconciler.core.manifest import get_map

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from konnector.decisions import drain
-from konnector.decisions.drain import (
+from konnector.binding import drain
+from konnector.binding.drain import (
     BATCH,
     RECHECK,
     SOMEWHAT_LATER,
@@ -16,7 +16,7 @@ from konnector.decisions.drain import (
     is_held,
     syncs,
 )
-from konnector.decisions.sides import APP_CLUSTER, CONTROL_PLANE
+from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions import guard
-from konnector.decisions.guard import (
+from konnector.mass_loss import decide as mass_loss_decide
+from konnector.mass_loss.decide import (
     ALL,
     Confirmations,
     Held,
@@ -14,7 +14,7 @@ from konnector.decisions.guard import (
     Recreation,
     Seen,
 )
-from konnector.decisions.sides import APP_CLUSTER
+from konnector.sides import APP_CLUSTER
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.core import conditions, keys
 from reconciler.core.decision import Patch, status_patch
@@ -68,7 +68,7 @@ STRANGERS = {
 
 @pytest.mark.parametrize(("identity", "confirmed", "why"), STRANGERS.values(), ids=STRANGERS.keys())
 def test_strangers(identity, confirmed, why):
-    found = guard.stranger(identity, confirmed)
+    found = mass_loss_decide.stranger(identity, confirmed)
     assert (found is not None) == bool(why)
     assert why in (found or (None, ""))[1]
 
@@ -85,18 +85,18 @@ SPACES = {
 
 @pytest.mark.parametrize(("identity", "why"), SPACES.values(), ids=SPACES.keys())
 def test_spaces(identity, why):
-    found = guard.other_space(identity)
+    found = mass_loss_decide.other_space(identity)
     assert (found is not None) == bool(why)
     assert why in (found or (None, ""))[1]
 
 
 def test_sentences_tell_what_to_do():
-    _, stranger = guard.stranger(OTHER_APP, "") or (None, "")
+    _, stranger = mass_loss_decide.stranger(OTHER_APP, "") or (None, "")
     command = "kubectl annotate clusterbindings.klutch.anynines.com cluster -n cluster-a1"
     assert f"{command} --overwrite klutchctl.dev/confirm-app-cluster=new" in stranger
-    lost = guard.lost(DATABASES, SPACE)
+    lost = mass_loss_decide.lost(DATABASES, SPACE)
     assert f"{command} --overwrite klutchctl.dev/confirm-recreate={DATABASES}" in lost
-    deleted = guard.mass_deletion(DATABASES, "why", SPACE)
+    deleted = mass_loss_decide.mass_deletion(DATABASES, "why", SPACE)
     assert f"{command} --overwrite klutchctl.dev/confirm-mass-delete=" in deleted
 
 
@@ -115,17 +115,17 @@ TIMES = {
 
 @pytest.mark.parametrize(("time", "holds", "again"), TIMES.values(), ids=TIMES.keys())
 def test_how_long_a_confirmation_holds(time, holds, again):
-    assert guard.is_confirmed(time, NOW) is holds
-    assert guard.changes_in(Confirmations(mass_delete=time), NOW) == again
+    assert mass_loss_decide.is_confirmed(time, NOW) is holds
+    assert mass_loss_decide.changes_in(Confirmations(mass_delete=time), NOW) == again
     recreate = Recreation(frozenset({ALL}), time)
-    assert guard.changes_in(Confirmations(recreate=recreate), NOW) == again
+    assert mass_loss_decide.changes_in(Confirmations(recreate=recreate), NOW) == again
     assert recreate.allows(DATABASES, NOW) is holds
 
 
 def test_the_first_change_counts():
     recreate = Recreation(frozenset({ALL}), NOW - 10 * MINUTE)
     both = Confirmations(mass_delete=NOW - 50 * MINUTE, recreate=recreate)
-    assert guard.changes_in(both, NOW) == 10 * MINUTE
+    assert mass_loss_decide.changes_in(both, NOW) == 10 * MINUTE
 
 
 def annotated(key, value, *writes):
@@ -137,7 +137,9 @@ def annotated(key, value, *writes):
         for one, time in writes
     ]  # fmt: skip
     metadata = {"annotations": {key: value}, "managedFields": entries}
-    return guard.trimmed(live(CLUSTER_BINDING, "cluster", namespace=SPACE, metadata=metadata))
+    return mass_loss_decide.trimmed(
+        live(CLUSTER_BINDING, "cluster", namespace=SPACE, metadata=metadata)
+    )
 
 
 EARLIER = NOW - 10 * MINUTE
@@ -176,7 +178,7 @@ SAID: dict[str, tuple[object, Confirmations]] = {
 
 @pytest.mark.parametrize(("binding", "expected"), SAID.values(), ids=SAID.keys())
 def test_what_a_cluster_binding_confirms(binding, expected):
-    assert guard.confirmations_of(binding) == expected
+    assert mass_loss_decide.confirmations_of(binding) == expected
 
 
 def test_what_may_be_made_again():
@@ -209,17 +211,17 @@ MASS = {
 
 @pytest.mark.parametrize(("deleted", "total", "held"), MASS.values(), ids=MASS.keys())
 def test_how_many_deletions_are_too_many(deleted, total, held):
-    assert guard.too_many(deleted, NOW, total) is held
+    assert mass_loss_decide.too_many(deleted, NOW, total) is held
 
 
 def test_what_klutchctl_deletes_is_meant():
     space = live(NAMESPACE, SPACE, metadata={"annotations": {
         keys.LEAVING: f"a.example=Release,{DATABASES}=Delete,b.example=Delete"
     }})  # fmt: skip
-    assert guard.is_being_deleted(space, DATABASES)
-    assert not guard.is_being_deleted(space, "a.example")
-    assert not guard.is_being_deleted(space, "example")
-    assert not guard.is_being_deleted({}, DATABASES)
+    assert mass_loss_decide.is_being_deleted(space, DATABASES)
+    assert not mass_loss_decide.is_being_deleted(space, "a.example")
+    assert not mass_loss_decide.is_being_deleted(space, "example")
+    assert not mass_loss_decide.is_being_deleted({}, DATABASES)
 
 
 ALONE = {
@@ -234,7 +236,7 @@ ALONE = {
 @pytest.mark.parametrize(("losses", "expected"), ALONE.values(), ids=ALONE.keys())
 def test_what_was_deleted_alone(losses, expected):
     watched = {place(name): time for name, time in losses.items()}
-    assert guard.alone(place("a"), watched) is expected
+    assert mass_loss_decide.alone(place("a"), watched) is expected
 
 
 def binding(*held, **annotations):
@@ -243,7 +245,7 @@ def binding(*held, **annotations):
 
 
 def told(*things, held=(), identity=SAME, **annotations):
-    return guard.told(Seen(binding(*held, **annotations), identity, things), now=NOW)
+    return mass_loss_decide.told(Seen(binding(*held, **annotations), identity, things), now=NOW)
 
 
 def said(decision):
@@ -336,7 +338,7 @@ RECORDS = {
 
 @pytest.mark.parametrize(("held", "identity", "yes", "uid"), RECORDS.values(), ids=RECORDS.keys())
 def test_where_a_space_is_recorded(held, identity, yes, uid):
-    patch = guard.space_record(held, identity, confirmed=yes)
+    patch = mass_loss_decide.space_record(held, identity, confirmed=yes)
     if not uid:
         assert patch is None
         return
@@ -361,10 +363,13 @@ def test_what_mappings_record():
         {"metadata": None},
         {"metadata": {"annotations": {keys.APP_CLUSTER_UID: 7}}},
     ]
-    assert guard.recorded([*marked, mapping(), *hostile], keys.APP_CLUSTER_UID) == {"1", "2"}
+    assert mass_loss_decide.recorded([*marked, mapping(), *hostile], keys.APP_CLUSTER_UID) == {
+        "1",
+        "2",
+    }
 
 
 @pytest.mark.parametrize("status", [None, [], {"conditions": 5}, {"conditions": [1, {}, None]}])
 def test_hostile_cluster_bindings(status):
     seen = Seen({"metadata": "no", "status": status}, SAME, [ORPHANS])
-    assert said(guard.told(seen, now=NOW)) == [("InstancesInSync", "False", "Orphaned")]
+    assert said(mass_loss_decide.told(seen, now=NOW)) == [("InstancesInSync", "False", "Orphaned")]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions import guard
-from konnector.guardian import Guardian
+from konnector.mass_loss import decide as mass_loss_decide
+from konnector.mass_loss.guard import Guardian
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.controller.metrics import Metrics
@@ -57,7 +57,7 @@ class World:
         self.emptied: list[str] = []
         self.app, self.plane = cluster("app-cluster", "app"), cluster("control-plane", "space")
         self.mappings = Store(API_SERVICE_NAMESPACE)
-        self.bindings = Store(CLUSTER_BINDING, trim=guard.trimmed)
+        self.bindings = Store(CLUSTER_BINDING, trim=mass_loss_decide.trimmed)
         self.secrets = [
             live(SECRET, "k", namespace="klutch-bind", metadata=marks(SPACE_UID="space"))
         ]

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions.copies import trimmed_copy
-from konnector.decisions.instance import Read
+from konnector.claim.copies import trimmed_copy
+from konnector.claim.decide import Read
 from reconciler.core.decision import Apply, Decision
 from reconciler.core.manifest import get, put
 from tests.support.instance_objects import (

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from konnector.decisions import copies
-from konnector.decisions.instance import Read, Seen, decide
-from konnector.decisions.orphans import Terms
-from konnector.decisions.pair import Pair
+from konnector.claim import copies
+from konnector.claim.decide import Read, Seen, decide
+from konnector.claim.orphans import Terms
+from konnector.claim.pair import Pair
 from reconciler.core import keys
 from reconciler.core.decision import Create, Decision, Delete
 from reconciler.core.manifest import (

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from konnector.decisions import orphans
-from konnector.decisions.orphans import Confirmation, Terms
+from konnector.claim import orphans
+from konnector.claim.orphans import Confirmation, Terms
 from reconciler.core import keys
 from reconciler.core.manifest import get_map
 from reconciler.core.times import format_time

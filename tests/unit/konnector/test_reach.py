@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from konnector import reach
+from konnector.kubeconfig import reach
 from reconciler.core.errors import ClusterError, Forbidden, Unauthorized, Unreachable
 from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.kube.connectivity import Connectivity

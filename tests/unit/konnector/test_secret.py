@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from konnector.decisions import secret
-from konnector.decisions.secret import judge
+from konnector.kubeconfig import judge
 from reconciler.blueprints import space as spaces
 from reconciler.core.live import Address
 from reconciler.core.refs import ObjectKey
@@ -76,7 +75,7 @@ BAD: dict[str, Any] = {
 
 @pytest.mark.parametrize(("held", "reason", "sentence"), BAD.values(), ids=BAD.keys())
 def test_what_is_not_usable(held, reason, sentence):
-    judged = judge(BINDING, held, control_plane_mode=False)
+    judged = judge.judge(BINDING, held, control_plane_mode=False)
     told = judged.condition
     assert (told.type, told.status, told.severity, told.reason) == (
         "SecretValid",
@@ -96,19 +95,19 @@ def test_what_is_not_usable(held, reason, sentence):
 
 
 def test_a_usable_one():
-    judged = judge(BINDING, holding(content()), control_plane_mode=False)
+    judged = judge.judge(BINDING, holding(content()), control_plane_mode=False)
     assert judged.usable
     assert (judged.namespace, judged.content) == ("cluster-a1", content())
-    assert judged.identity == secret.fingerprint(content())
+    assert judged.identity == judge.fingerprint(content())
 
 
 def test_nothing_of_it_is_shown():
-    assert TOKEN not in repr(judge(BINDING, holding(content()), control_plane_mode=False))
+    assert TOKEN not in repr(judge.judge(BINDING, holding(content()), control_plane_mode=False))
 
 
 def test_in_control_plane_mode_no_namespace_is_needed():
-    assert judge(BINDING, holding(OF_NOBODY), control_plane_mode=True).usable
-    told = judge(BINDING, None, control_plane_mode=True).condition.message
+    assert judge.judge(BINDING, holding(OF_NOBODY), control_plane_mode=True).usable
+    told = judge.judge(BINDING, None, control_plane_mode=True).condition.message
     assert "kubectl" not in told
 
 
@@ -125,18 +124,19 @@ REFERENCES: dict[str, Any] = {
 
 @pytest.mark.parametrize(("binding", "want"), REFERENCES.values(), ids=REFERENCES.keys())
 def test_places(binding, want):
-    assert secret.place(binding) == want
-    judged = judge(binding, None, control_plane_mode=False)
+    assert judge.place(binding) == want
+    judged = judge.judge(binding, None, control_plane_mode=False)
     assert judged.condition.reason == "KubeconfigSecretNotFound"
 
 
 def test_bindings_share_a_provider_by_content_alone():
     beside = {**holding(content()), "metadata": {"name": "other"}, "type": "Opaque"}
     one, other = (
-        judge(BINDING, held, control_plane_mode=False) for held in (holding(content()), beside)
+        judge.judge(BINDING, held, control_plane_mode=False)
+        for held in (holding(content()), beside)
     )
     assert one.identity == other.identity
-    rotated = judge(BINDING, holding(content(token="new-token")), control_plane_mode=False)
+    rotated = judge.judge(BINDING, holding(content(token="new-token")), control_plane_mode=False)
     assert rotated.identity != one.identity
 
 
@@ -156,8 +156,8 @@ PAIRS = {
 
 @pytest.mark.parametrize(("other", "want"), PAIRS.values(), ids=PAIRS.keys())
 def test_what_differs_in_the_address_alone(other, want):
-    assert secret.same_but_for_server(content(), other) is want
-    assert secret.same_but_for_server(other, content()) is want
+    assert judge.same_but_for_server(content(), other) is want
+    assert judge.same_but_for_server(other, content()) is want
 
 
 FAULTS = {
@@ -170,7 +170,7 @@ FAULTS = {
 
 @pytest.mark.parametrize(("data", "sentence"), FAULTS.values(), ids=FAULTS.keys())
 def test_faults_of_a_new_kubeconfig(data, sentence):
-    said = secret.fault(data, namespace="cluster-a1")
+    said = judge.fault(data, namespace="cluster-a1")
     assert bool(said) is bool(sentence)
     assert sentence in said
     assert TOKEN not in said

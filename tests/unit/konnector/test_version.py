@@ -4,7 +4,7 @@ from importlib import metadata
 
 import pytest
 
-from konnector.decisions.version import konnector_version
+from konnector.version import konnector_version
 
 BUILDS = {
     "G 21: a release": ("v1.25.2+kube-bind-v0.0.15", "v0.0.15"),

@@ -1,0 +1,1 @@
+"""AppClusterBindings: an app cluster that the backend binds, its binding space and its services."""

@@ -1,0 +1,254 @@
+"""What happens before an AppClusterBinding may go (mapping.md 9, protocol-bind.md F36).
+
+By default it is a release: the konnector lets go of the app cluster, then loses its rights, its
+Deployment and its kubeconfig; the space and the data stay. With annotation deletion-policy
+Delete the space goes, too, and with it the data of all its services. Either way the next thing
+is done when the one before it is gone, and a condition tells what is waited for.
+
+After a deadline the waiting is reported as an error, and goes on: nothing is given up without
+somebody saying so. To say so: annotation `klutchctl.dev/force-cleanup: "true"`. Then the konnector
+is no longer waited for: it goes at once, with its rights, and our finalizer is taken off the
+bindings; what it manages in the app cluster stays there as it is. What else holds an object is
+for others to take off.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from bind.app_cluster_binding import causes as own_causes
+from bind.app_cluster_binding import ownership, release
+from bind.app_cluster_binding.ownership import Standing
+from bind.app_cluster_binding.part import Part, decision, joined
+from bind.app_cluster_binding.release import Parting
+from bind.app_cluster_binding.seen import DELETE, RELEASE, Seen, Space, Terms
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.core import conditions, keys
+from reconciler.core.decision import Decision, Note, Patch, Step, Task, preconditions_of
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    finalizers_of,
+    get_list,
+    get_text,
+    is_deleting,
+    name_of,
+)
+from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Kind
+from reconciler.core.times import format_time, moment
+
+_FAILED: Final = own_causes.CLEANUP_FAILED
+
+_Held = tuple[Kind, Manifest]
+
+
+def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
+    """Return the next step of a deletion; the last one takes our finalizer off."""
+    space, standing = seen.space, ownership.verdict(seen).standing
+    if standing is Standing.TAKEN:
+        return _let_go(seen, terms)  # what bears our names may be of the other one
+    if space is None or standing is Standing.FREE:
+        return _legacy_then(seen, terms, now, lambda: _let_go(seen, terms))
+    waiting = _bindings(seen, space, terms, now)
+    if waiting is not None and seen.is_forced:
+        waiting = joined([waiting, _disarmed(seen, space, terms)])
+    elif waiting is None:
+        waiting = _space(seen, space, terms) if _deletes(seen) else _rest(seen, space, terms, now)
+    if waiting is not None:
+        return _waiting(seen, terms, now, joined([waiting, _legacy(seen, terms)]))
+    return _legacy_then(seen, terms, now, lambda: _released(seen, space, terms, now))
+
+
+def _deletes(seen: Seen) -> bool:
+    return annotations_of(seen.app_cluster_binding).get(keys.DELETION_POLICY) == DELETE
+
+
+def _bindings(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part | None:
+    """Return how the bindings are let go, or None where there is none any more."""
+    held = space.bindings  # also those that others made: the konnector serves them, too
+    if not held:
+        return None
+    forced = seen.is_forced
+    how = Parting(
+        policy=DELETE if _deletes(seen) else RELEASE,
+        lives=release.lives(space, now) and not forced,
+        failure=_FAILED,
+        now=now,
+    )
+    parts = [release.let_go(one, how, terms) for one in held]
+    if forced:
+        parts.extend(release.force(one, _FAILED, terms) for one in held)
+    return joined([*parts, _missed((API_SERVICE_BINDING, one) for one in held)])
+
+
+def _rest(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part | None:
+    """Return how a release goes on after the bindings: rights first, then the konnector."""
+    offers, running = _offers(seen, space), _running(seen, space)
+    if not offers:
+        return joined([_gone(running, terms), _missed(running)]) if running else None
+    if seen.is_forced:
+        return joined([_disarmed(seen, space, terms), _missed(offers)])
+    lives = release.lives(space, now)
+    unconfirmed = [one for one in space.exports if release.is_unconfirmed(one, lives=lives)]
+    free = [(kind, one) for kind, one in offers if one not in unconfirmed]
+    again = Part(again=release.RECHECK) if unconfirmed else Part()
+    return joined([_gone(free, terms), _missed(offers), again])
+
+
+def _disarmed(seen: Seen, space: Space, terms: Terms) -> Part:
+    """Return how a konnector that is not waited for loses what it could make trouble with.
+
+    Else it might hold its bindings with a finalizer of its own, or make more of them, for ever.
+    """
+    return _gone([*_running(seen, space), *_offers(seen, space)], terms)
+
+
+def _offers(seen: Seen, space: Space) -> list[_Held]:
+    requests = [one for one in space.requests if ownership.is_ours(one, seen)]
+    return [
+        *((API_SERVICE_EXPORT_REQUEST, one) for one in requests),
+        *((API_SERVICE_EXPORT, one) for one in space.exports),
+    ]
+
+
+def _running(seen: Seen, space: Space) -> list[_Held]:
+    """Return the konnector and its kubeconfig. The ClusterBinding stays: it says whose all is."""
+    copies = [one for one in space.secrets if name_of(one) == seen.secret_name]
+    ours: list[_Held] = [(SECRET, one) for one in copies if ownership.is_ours(one, seen)]
+    deployment = [] if space.deployment is None else [space.deployment]
+    return [*((DEPLOYMENT, one) for one in deployment), *ours]
+
+
+def _space(seen: Seen, space: Space, terms: Terms) -> Part:
+    """Return how the space goes: marked first, because the proof whose it is goes before it."""
+    namespace = space.namespace
+    held: list[_Held] = [(NAMESPACE, namespace)]
+    if ownership.is_ours(namespace, seen):
+        return joined([_gone(held, terms), _missed(held)])
+    if ownership.was_found(seen, space) and not is_deleting(namespace):
+        return Part(problems=((own_causes.CLEANUP_WAITING, _unproven(seen)),))
+    metadata: Manifest = {**preconditions_of(namespace), "labels": seen.labels}
+    step = Patch(terms.ref(NAMESPACE, namespace), {"metadata": metadata})
+    return joined([Part(tasks=(Task((step,), _FAILED),)), _missed(held)])
+
+
+def _unproven(seen: Seen) -> str:
+    labels = " ".join(f"{key}={value}" for key, value in sorted(seen.labels.items()))
+    return (
+        f"Namespace {seen.space_name} is older than its ClusterBinding, so it may hold what is not"
+        f" of this app cluster, and is not deleted. If all of it may go: `kubectl label namespace"
+        f" {seen.space_name} {labels}`; if it is to stay, take off annotation"
+        f" {keys.DELETION_POLICY}."
+    )
+
+
+def _released(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
+    """Leave the space behind, marked as released, and tell how to delete it."""
+    namespace, steps = space.namespace, list[Step]()
+    if not is_deleting(namespace) and keys.RELEASED not in annotations_of(namespace):
+        notes = {keys.RELEASED: format_time(now)}
+        metadata: Manifest = {**preconditions_of(namespace), "annotations": notes}
+        steps.append(Patch(terms.ref(NAMESPACE, namespace), {"metadata": metadata}))
+    message = (
+        f"Namespace {seen.space_name} and the data of {len(space.service_namespaces)} service"
+        f" namespaces stay. `kubectl delete namespace {seen.space_name}` deletes them; an"
+        f" AppClusterBinding with annotation {keys.DELETION_POLICY}={DELETE} takes them along."
+    )
+    return _let_go(seen, terms, before=steps, notes=(Note("Released", message),))
+
+
+def _let_go(
+    seen: Seen, terms: Terms, *, before: Sequence[Step] = (), notes: tuple[Note, ...] = ()
+) -> Decision:
+    live = seen.app_cluster_binding
+    rest = [one for one in finalizers_of(live) if one != keys.APP_CLUSTER_BINDING_CLEANUP]
+    metadata: Manifest = {**preconditions_of(live), "finalizers": rest}
+    step = Patch(terms.ref(APP_CLUSTER_BINDING, live), {"metadata": metadata})
+    # No status goes with it: by then there may be nothing to write it to.
+    return Decision(tasks=(Task((*before, step), _FAILED),), notes=notes)
+
+
+def _legacy(seen: Seen, terms: Terms) -> Part:
+    return joined([_gone(seen.legacy, terms), _missed(seen.legacy)])
+
+
+def _legacy_then(seen: Seen, terms: Terms, now: datetime, last: Callable[[], Decision]) -> Decision:
+    return _waiting(seen, terms, now, _legacy(seen, terms)) if seen.legacy else last()
+
+
+def _gone(found: Iterable[_Held], terms: Terms) -> Part:
+    return Part(
+        tasks=tuple(
+            Task((terms.deletion(kind, one),), _FAILED)
+            for kind, one in found
+            if not is_deleting(one)
+        )
+    )
+
+
+def _missed(found: Iterable[_Held]) -> Part:
+    """Return what is waited for, each as a problem of its own."""
+    return Part(
+        problems=tuple((own_causes.CLEANUP_WAITING, _still(kind, one)) for kind, one in found)
+    )
+
+
+def _still(kind: Kind, live: Manifest) -> str:
+    what = f"{kind} {name_of(live)} still exists"
+    holds = finalizers_of(live)
+    if kind == NAMESPACE:
+        return f"{what}{''.join(f': {why}' for why in _remaining(live))}."
+    return f"{what} (finalizers: {', '.join(holds)})." if holds else f"{what}."
+
+
+def _remaining(namespace: Manifest) -> Iterator[str]:
+    """Yield what Kubernetes says of a Namespace that does not go."""
+    for each in conditions.parse(get_list(namespace, "status", "conditions")):
+        if each.type.startswith("Namespace") and each.status == conditions.TRUE:
+            yield each.message
+
+
+def _waiting(seen: Seen, terms: Terms, now: datetime, part: Part) -> Decision:
+    left = _deadline(seen, terms, now) - now
+    live = seen.app_cluster_binding
+    if left > timedelta():
+        again = left if part.again is None else min(left, part.again)
+        whole = joined([part, Part(again=again)])
+        return decision(live, whole, judged=(own_causes.CLEANED_UP,))
+    told = " ".join(message for _, message in part.problems)
+    message = f"{told} {_advice(seen, now)}"
+    late = Part(
+        tasks=part.tasks,
+        problems=((own_causes.CLEANUP_TIMED_OUT, message),),
+        notes=(Note("CleanupTimedOut", message, type="Warning"),) if _is_new(live) else (),
+        again=part.again,
+    )
+    return decision(live, late, judged=(own_causes.CLEANED_UP,))
+
+
+def _advice(seen: Seen, now: datetime) -> str:
+    if seen.is_forced:
+        return "The konnector is not waited for any more: look at what holds these objects."
+    space = seen.space
+    beat = get_text(None if space is None else space.cluster_binding, "status", "lastHeartbeatTime")
+    # That of a living konnector moves on, and a message should not.
+    silent = bool(beat) and space is not None and not release.lives(space, now)
+    last = f"The konnector's last heartbeat was at {beat}. " if silent else ""
+    return (
+        f"{last}If the app cluster is gone for good, annotate this AppClusterBinding with"
+        f" {keys.FORCE_CLEANUP}=true: the konnector is then not waited for."
+    )
+
+
+def _is_new(live: Manifest) -> bool:
+    held = conditions.parse(get_list(live, "status", "conditions"))
+    said = conditions.find(held, own_causes.CLEANED_UP)
+    return said is None or said.reason != own_causes.CLEANUP_TIMED_OUT.reason
+
+
+def _deadline(seen: Seen, terms: Terms, now: datetime) -> datetime:
+    asked = moment(get_text(seen.app_cluster_binding, "metadata", "deletionTimestamp"))
+    return (asked or now) + terms.drain_deadline

@@ -1,0 +1,122 @@
+"""What the backend does about one AppClusterBinding (protocol-bind.md C.6). Pure.
+
+A decision never writes into a Namespace before it is proven to be the binding space of this very
+AppClusterBinding: its ClusterBinding, of which a Namespace can hold only one, is the proof. So
+the first look makes the Namespace and the ClusterBinding, and the next one the rest.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from bind.app_cluster_binding import causes as own_causes
+from bind.app_cluster_binding import (
+    cleanup,
+    konnector,
+    kubeconfig_secret,
+    ownership,
+    services,
+    space,
+)
+from bind.app_cluster_binding.ownership import Standing
+from bind.app_cluster_binding.part import Part, Problem, decision, joined
+from bind.app_cluster_binding.seen import Seen, Space, Terms
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.core import keys, reasons
+from reconciler.core.conditions import UNKNOWN, Condition
+from reconciler.core.decision import NOTHING, Decision, Patch, Task, preconditions_of
+from reconciler.core.manifest import Manifest, finalizers_of, is_deleting
+
+__all__ = ["Seen", "Space", "Terms", "decide"]
+
+_JUDGED: Final = (
+    reasons.SECRET_VALID,
+    own_causes.SPACE_READY,
+    own_causes.BINDINGS_READY,
+    reasons.EXPORTS_READY,
+    reasons.KONNECTOR_DEPLOYED,
+)
+_RETIRED: Final = Condition(
+    reasons.SECRET_VALID, UNKNOWN, reason="Released", message="Nothing is bound any more."
+)
+
+
+def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
+    """Return all that follows from one look.
+
+    It is worth another look whenever something in `seen` changes, and after `again`.
+    """
+    live = seen.app_cluster_binding
+    held = keys.APP_CLUSTER_BINDING_CLEANUP in finalizers_of(live)
+    if is_deleting(live):
+        return cleanup.decide(seen, terms=terms, now=now) if held else NOTHING
+    if not held:
+        return _finalizer(live, terms)
+    return _serve(seen, terms, now)
+
+
+def _finalizer(live: Manifest, terms: Terms) -> Decision:
+    """Nothing is made before it is sure that it will be cleaned up."""
+    finalizers = [*finalizers_of(live), keys.APP_CLUSTER_BINDING_CLEANUP]
+    metadata: Manifest = {**preconditions_of(live), "finalizers": finalizers}
+    step = Patch(terms.ref(APP_CLUSTER_BINDING, live), {"metadata": metadata})
+    return Decision(tasks=(Task((step,), own_causes.SPACE_FAILED),))
+
+
+def _serve(seen: Seen, terms: Terms, now: datetime) -> Decision:
+    live, unusable = seen.app_cluster_binding, _unusable(seen)
+    wrong = kubeconfig_secret.problem(seen, terms)
+    if wrong is not None:
+        return _without_kubeconfig(seen, terms, now, wrong)
+    if unusable is not None:
+        return decision(live, unusable, judged=(reasons.SECRET_VALID, own_causes.SPACE_READY))
+    here = _proven(seen)
+    if here is None or here.cluster_binding is None:
+        made = space.claim(seen, terms)
+        return decision(live, made, judged=(reasons.SECRET_VALID, *_types(made)))
+    parts = (
+        space.content(seen, here, terms),
+        services.bound(seen, here, terms),
+        services.requested(seen, here, terms, now),
+        services.pruned(seen, here, terms, now),
+        konnector.deployed(seen, here, terms),
+    )
+    return decision(live, joined(parts), judged=_JUDGED)
+
+
+def _without_kubeconfig(seen: Seen, terms: Terms, now: datetime, wrong: Problem) -> Decision:
+    """Make nothing, and take away what is no longer wanted: that needs no kubeconfig."""
+    beside = (_RETIRED,) if seen.is_retired else ()
+    parts, judged = [Part(problems=() if beside else (wrong,))], set[str]()
+    here, unusable = _proven(seen), _unusable(seen)
+    if unusable is not None:
+        parts.append(unusable)
+    elif here is not None:
+        parts.append(services.pruned(seen, here, terms, now))
+        if not seen.deploys:
+            parts.append(konnector.removed(here, terms))
+            judged.add(reasons.KONNECTOR_DEPLOYED)
+    part = joined(parts)
+    types = [each for each in _JUDGED if each in judged | _types(part)]
+    return decision(seen.app_cluster_binding, part, judged=types, beside=beside)
+
+
+def _unusable(seen: Seen) -> Part | None:
+    """Return why the Namespace of this name cannot be the binding space, or None."""
+    wrong = ownership.name_problem(seen)
+    if wrong:
+        return Part(problems=((own_causes.SPACE_NAME_INVALID, wrong),))
+    verdict = ownership.verdict(seen)
+    if verdict.standing is Standing.TAKEN:
+        return Part(problems=((own_causes.SPACE_TAKEN, verdict.reason),))
+    if seen.space is not None and is_deleting(seen.space.namespace):
+        message = f"Waiting until Namespace {seen.space_name}, which is being deleted, is gone."
+        return Part(problems=((own_causes.SPACE_TERMINATING, message),))
+    return None
+
+
+def _proven(seen: Seen) -> Space | None:
+    return seen.space if ownership.verdict(seen).standing is Standing.OURS else None
+
+
+def _types(part: Part) -> set[str]:
+    return {cause.type for cause, _ in part.problems}

@@ -1,0 +1,152 @@
+"""The konnector's Deployment in the binding space (step 6 of protocol-bind.md C.6).
+
+It is applied field by field, so that what others set beside ours stays; how many replicas there
+are is decided once, and then by whoever scales it (F34). Whether it is deployed is what the
+Deployment says of itself (F48).
+"""
+
+import itertools
+from typing import Final
+
+from bind.app_cluster_binding import causes as own_causes
+from bind.app_cluster_binding.part import Part, Problem
+from bind.app_cluster_binding.seen import Seen, Space, Terms
+from reconciler.blueprints import konnector
+from reconciler.blueprints import overrides as containers
+from reconciler.blueprints.server_defaults import with_defaults
+from reconciler.core import conditions, field_set, keys, reasons
+from reconciler.core.decision import Apply, Patch, Step, Task, preconditions_of
+from reconciler.core.field_set import created_to_applied
+from reconciler.core.manifest import (
+    Manifest,
+    covers,
+    get,
+    get_int,
+    get_list,
+    get_map,
+    is_deleting,
+    name_of,
+    put,
+    uid_of,
+)
+from reconciler.core.normalize import normalize
+from reconciler.core.refs import DEPLOYMENT
+from reconciler.core.server_side_apply import unstated
+
+_FAILED: Final = reasons.KONNECTOR_DEPLOYMENT_FAILED
+_FEW: Final = 5  # fields that a message names
+_PROGRESSING: Final = own_causes.KONNECTOR_PROGRESSING
+
+
+def deployed(seen: Seen, space: Space, terms: Terms) -> Part:
+    """Return the part that makes the Deployment as spec.konnector has it, or takes it away."""
+    if not seen.deploys:
+        return removed(space, terms)
+    overrides = get_map(seen.app_cluster_binding, "spec", "konnector", "overrides")
+    obstacle = _obstacle(seen, terms, overrides)
+    if obstacle is not None:
+        return Part(problems=(obstacle,))
+    live = space.deployment
+    if live is not None and is_deleting(live):
+        return Part(problems=((_PROGRESSING, "Waiting until the former konnector is gone."),))
+    stated = _stated(seen, terms, overrides, live)
+    if live is not None and _is_as(live, stated):
+        found = availability(live)
+        return Part(problems=() if found is None else (found,))
+    task = Task(_apply(stated, live, terms), _FAILED)
+    return Part(tasks=(task,), problems=((_PROGRESSING, "Waiting for the konnector to start."),))
+
+
+def _obstacle(seen: Seen, terms: Terms, overrides: Manifest) -> Problem | None:
+    """Return why nothing is deployed, or None. What is deployed already stays as it is."""
+    if not seen.deployments_served:
+        return _FAILED, (
+            "The control plane serves no Deployments (apps/v1): run the konnector elsewhere and"
+            " set spec.konnector.deploy to false."
+        )
+    if not konnector.image_of(overrides, terms.konnector_image):
+        return _FAILED, (
+            "No image is known: set spec.konnector.overrides.image, or start the backend with"
+            " --konnector-image."
+        )
+    found = () if terms.all_overrides else containers.refused(overrides, seen.secret_name)
+    refused = [f"spec.konnector.overrides.{path}" for path in itertools.islice(found, _FEW)]
+    if not refused:
+        return None
+    return own_causes.OVERRIDE_NOT_ALLOWED, (
+        f"Not allowed: {', '.join(refused)}. Overrides may set {containers.ALLOWED}, and"
+        f" variables may come from Secret {seen.secret_name} alone. Take that out, or have the"
+        " operator of the control plane start klutch-bind with --konnector-overrides=All."
+    )
+
+
+def removed(space: Space, terms: Terms) -> Part:
+    """Return the part that takes the Deployment away."""
+    live = space.deployment
+    if live is None:
+        return Part()
+    waiting = (_PROGRESSING, "Waiting until the konnector is gone.")
+    steps = () if is_deleting(live) else (Task((terms.deletion(DEPLOYMENT, live),), _FAILED),)
+    return Part(tasks=steps, problems=(waiting,))
+
+
+def availability(live: Manifest) -> Problem | None:
+    """Return why a Deployment does not serve in its present form, or None."""
+    held = {each.type: each for each in conditions.parse(get_list(live, "status", "conditions"))}
+    seen_generation = get_int(live, "status", "observedGeneration") or 0
+    if seen_generation < (get_int(live, "metadata", "generation") or 0):
+        return _PROGRESSING, "Waiting for the konnector's Deployment to be noticed."
+    for found, bad in (("Progressing", conditions.FALSE), ("ReplicaFailure", conditions.TRUE)):
+        each = held.get(found)
+        if each is not None and each.status == bad:
+            return _FAILED, f"Deployment {name_of(live)}: {each.message or each.reason}"
+    wanted = get_int(live, "spec", "replicas")
+    wanted = 1 if wanted is None else wanted
+    updated = get_int(live, "status", "updatedReplicas") or 0
+    available = held.get("Available")
+    if updated >= wanted and available is not None and available.status == conditions.TRUE:
+        return None
+    ready = min(updated, get_int(live, "status", "availableReplicas") or 0)
+    return _PROGRESSING, f"{ready} of {wanted} replicas of the konnector are available."
+
+
+def _stated(seen: Seen, terms: Terms, overrides: Manifest, live: Manifest | None) -> Manifest:
+    namespace, name = seen.place
+    home = konnector.SpaceKonnector(namespace, name, seen.space_name, seen.secret_name)
+    scaled = None if live is None else get_int(live, "spec", "replicas")
+    return konnector.space_deployment(
+        home,
+        image=terms.konnector_image,
+        overrides=overrides,
+        replicas=konnector.REPLICAS if scaled is None else scaled,
+        confined=not terms.all_overrides,
+    )
+
+
+def _is_as(live: Manifest, stated: Manifest) -> bool:
+    complete = with_defaults(stated)
+    written = field_set.owned(live, keys.MANAGER_BACKEND)
+    return covers(normalize(live), normalize(stated)) and not unstated(
+        written, live=live, stated=complete
+    )
+
+
+def _apply(stated: Manifest, live: Manifest | None, terms: Terms) -> tuple[Step, ...]:
+    """Apply to exactly the Deployment that was looked at.
+
+    What the original wrote becomes ours first: a probe or a variable of its making could not be
+    taken away otherwise (mapping.md 0, Field removal).
+    """
+    if live is None:
+        return (Apply(DEPLOYMENT, stated),)
+    moved = created_to_applied(
+        live, manager=keys.MANAGER_BACKEND, from_managers=(keys.MANAGER_ORIGINAL_BACKEND,)
+    )
+    if moved is None:
+        metadata = {**get_map(stated, "metadata"), **preconditions_of(live)}
+        return (Apply(DEPLOYMENT, put(stated, metadata, "metadata")),)
+    fields: Manifest = {**preconditions_of(live), "managedFields": get(moved[-1], "value")}
+    return (
+        Patch(terms.ref(DEPLOYMENT, live), {"metadata": fields}),
+        Apply(DEPLOYMENT, put(stated, uid_of(live), "metadata", "uid")),
+    )

@@ -1,0 +1,162 @@
+"""Whose a Namespace is that bears the name of a binding space (protocol-bind.md F6, F33).
+
+`klutch-bind-a-b-c` is the name for `a`/`b-c` and for `a-b`/`c`, and a service namespace of a
+third tenant may be called so, too. Nothing is written into a Namespace, and nothing deleted,
+before it is proven to be the AppClusterBinding's own.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Final
+
+from bind.app_cluster_binding.seen import Seen, Space
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core import keys, names
+from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
+from reconciler.core.refs import DEPLOYMENT, SECRET, Kind
+from reconciler.core.times import created
+
+# The backend makes Namespace and ClusterBinding one after the other; it may be restarted between.
+_AT_ONCE: Final = timedelta(minutes=5)
+
+
+class Standing(Enum):
+    """What a Namespace is to an AppClusterBinding."""
+
+    ABSENT = "absent"
+    OURS = "ours"
+    FREE = "free"  # nobody's, and nothing of value is in it
+    TAKEN = "taken"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`reason` is a sentence about the Namespace where it is taken, else ""."""
+
+    standing: Standing
+    reason: str = ""
+
+
+def name_problem(seen: Seen) -> str:
+    """Return why there can be no binding space for this AppClusterBinding, or ""."""
+    wrong = names.label_problem(seen.space_name)
+    if not wrong:
+        return ""
+    return f"The binding space cannot have its name: {wrong}. Use a shorter or simpler name."
+
+
+def verdict(seen: Seen) -> Verdict:
+    """Tell whose the Namespace is.
+
+    The ClusterBinding decides, because there is only one in a Namespace and no konnector may
+    write it. Without one its labels do, which only an administrator may write, then what else
+    is in it: klutchctl makes the APIServiceBindings before the AppClusterBinding.
+    """
+    space = seen.space
+    if space is None:
+        return Verdict(Standing.ABSENT)
+    for marked in (_cluster_binding(space), space.namespace):
+        owner = _owner(marked, seen)
+        if owner is not None:
+            return Verdict(Standing.OURS) if owner == seen.place else _of_another(seen, owner)
+    used = _other_use(space)
+    if used:
+        return _taken(seen, used)
+    return _by_content(seen, space)
+
+
+def was_found(seen: Seen, space: Space) -> bool:
+    """Tell whether the Namespace may have been there before it became a binding space.
+
+    Then it may hold what is nobody's here. One that the backend makes has its ClusterBinding at
+    once; and with both labels an administrator hands over whatever is in it.
+    """
+    if is_ours(space.namespace, seen):
+        return False
+    binding = _cluster_binding(space)
+    bound = None if binding is None else created(binding)
+    made = created(space.namespace)
+    return bound is None or made is None or bound - made > _AT_ONCE
+
+
+def is_ours(manifest: Manifest, seen: Seen) -> bool:
+    """Tell whether an object bears both labels of the AppClusterBinding."""
+    return seen.labels.items() <= labels_of(manifest).items()
+
+
+def _cluster_binding(space: Space) -> Manifest | None:
+    """Return the ClusterBinding, but none of an earlier Namespace of that name.
+
+    The two come through two watches, of which one may lag.
+    """
+    bound = None if space.cluster_binding is None else created(space.cluster_binding)
+    made = created(space.namespace)
+    older = bound is not None and made is not None and bound < made
+    return None if older else space.cluster_binding
+
+
+def _by_content(seen: Seen, space: Space) -> Verdict:
+    owners = {_owner(one, seen) for _, one in _content(space)} - {None}
+    others = sorted(owner for owner in owners if owner is not None and owner != seen.place)
+    if others:
+        return _of_another(seen, others[0])
+    if owners:
+        return Verdict(Standing.OURS)
+    stranger = next(_content(space), None)
+    if stranger is None:
+        return Verdict(Standing.FREE)
+    kind, one = stranger
+    return _taken(seen, f"holds {kind} {name_of(one)}, which is of no AppClusterBinding")
+
+
+def _other_use(space: Space) -> str:
+    notes = annotations_of(space.namespace)
+    if keys.API_SERVICE_NAMESPACE in notes:
+        return f"is the service namespace of {notes[keys.API_SERVICE_NAMESPACE]}"
+    if keys.IDENTITY in notes:
+        return "is the binding space of an app cluster without AppClusterBinding"
+    return ""
+
+
+def _content(space: Space) -> Iterator[tuple[Kind, Manifest]]:
+    if (bound := _cluster_binding(space)) is not None:
+        yield CLUSTER_BINDING, bound
+    if space.deployment is not None:
+        yield DEPLOYMENT, space.deployment
+    for kind, found in (
+        (API_SERVICE_BINDING, space.bindings),
+        (API_SERVICE_EXPORT, space.exports),
+        (API_SERVICE_EXPORT_REQUEST, space.requests),
+        (API_SERVICE_NAMESPACE, space.service_namespaces),
+        (SECRET, space.secrets),
+    ):
+        for one in found:
+            yield kind, one
+
+
+def _owner(manifest: Manifest | None, seen: Seen) -> tuple[str, str] | None:
+    """Return whom the labels name, (namespace, name); None without any. One may be missing."""
+    labels = {} if manifest is None else labels_of(manifest)
+    said = (keys.APP_CLUSTER_BINDING_NAMESPACE, keys.APP_CLUSTER_BINDING_NAME)
+    if not any(key in labels for key in said):
+        return None
+    namespace, name = seen.place
+    return labels.get(said[0], namespace), labels.get(said[1], name)
+
+
+def _of_another(seen: Seen, owner: tuple[str, str]) -> Verdict:
+    return _taken(seen, f"is of AppClusterBinding {'/'.join(owner)}")
+
+
+def _taken(seen: Seen, reason: str) -> Verdict:
+    return Verdict(
+        Standing.TAKEN,
+        f"Namespace {seen.space_name} {reason}, so it is not used: name this AppClusterBinding"
+        " otherwise.",
+    )

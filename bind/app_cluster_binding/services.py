@@ -1,0 +1,265 @@
+"""What spec.apiExports comes to in the space: APIServiceBindings, requests and exports.
+
+Steps 4 and 5 of protocol-bind.md C.6. Each resource is for itself: one that nobody offers is
+named in a condition and holds up no other, and no pruning (F35).
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from bind.app_cluster_binding import causes as own_causes
+from bind.app_cluster_binding import release
+from bind.app_cluster_binding.ownership import is_ours
+from bind.app_cluster_binding.part import Part, joined
+from bind.app_cluster_binding.release import Parting
+from bind.app_cluster_binding.seen import RELEASE, Seen, Space, Terms
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import by_resource
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.blueprints.objects import Marks, build
+from reconciler.core import conditions, keys, names, reasons
+from reconciler.core.decision import Create, Patch, Step, Task, preconditions_of
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    covers,
+    get_list,
+    get_map,
+    get_maps,
+    get_text,
+    is_deleting,
+    labels_of,
+    name_of,
+)
+from reconciler.core.refs import GroupResource, Kind
+from reconciler.core.times import created, moment
+
+# A request that is done is replaced only if its export is still not there after so long: the
+# two come through two watches.
+SETTLED: Final = timedelta(seconds=10)
+_CLAIMS: Final = ("spec", "permissionClaims")
+
+
+def bound(seen: Seen, space: Space, terms: Terms) -> Part:
+    """Return the part that makes and repairs the APIServiceBinding of each listed resource.
+
+    Claims are decided once, and by whoever decides first: a binding that says nothing of claims
+    gets all that its template offers, where the annotation accept-claims allows that. What the
+    template offers later, or wider, is only offered (F22, F32).
+    """
+    live = {name_of(one): one for one in space.bindings}
+    offered = templates(seen)
+    return joined(
+        _bound(seen, terms, resource, live.get(resource.name), offered.get(resource))
+        for resource in seen.resources
+    )
+
+
+def requested(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part:
+    """Return the part that requests what is listed, offered and not exported yet (F43)."""
+    exported = {name_of(one) for one in space.exports}
+    live = {name_of(one): one for one in space.requests}
+    asked: dict[str, tuple[GroupResource, Manifest]] = {}
+    for resource, template in sorted(templates(seen).items(), key=lambda pair: pair[0]):
+        if resource.name not in exported:
+            # Templates of one name in two namespaces share a request: one after the other.
+            asked.setdefault(_request_name(seen, template), (resource, template))
+    return joined(
+        _requested(terms, live.get(name), _request(seen, name, resource, template), now)
+        for name, (resource, template) in asked.items()
+    )
+
+
+def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part:
+    """Return the part that takes away what is no longer listed: binding, then request and export.
+
+    The data in the service namespaces stays: taking a resource out of the list is a release. Who
+    forces does not wait for the konnector.
+    """
+    lives = release.lives(space, now) and not seen.is_forced
+    listed = {resource.name for resource in seen.resources}
+    how = Parting(policy=RELEASE, lives=lives, failure=own_causes.BINDING_FAILED, now=now)
+    leaving = [o for o in space.bindings if is_ours(o, seen) and name_of(o) not in listed]
+    parts = [release.let_go(one, how, terms) for one in leaving]
+    if seen.is_forced:
+        parts += [release.force(one, own_causes.BINDING_FAILED, terms) for one in leaving]
+    waiting = set() if seen.is_forced else {name_of(one) for one in leaving}
+    exports = [one for one in space.exports if name_of(one) not in listed]
+    held = [one for one in exports if release.is_unconfirmed(one, lives=lives)]
+    free = [one for one in exports if one not in held and name_of(one) not in waiting]
+    requests = [one for one in space.requests if is_ours(one, seen) and not _is_asked(seen, one)]
+    gone = (
+        *_deletes(terms, API_SERVICE_EXPORT_REQUEST, requests),
+        *_deletes(terms, API_SERVICE_EXPORT, free),
+    )
+    slow = sorted({name_of(one) for one in (*leaving, *held) if lives or is_deleting(one)})
+    problems = ((own_causes.BINDINGS_DRAINING, _slow(seen, slow)),) if slow else ()
+    again = release.RECHECK if slow else None
+    return joined([*parts, Part(tasks=gone, problems=problems, again=again)])
+
+
+def _slow(seen: Seen, names_: list[str]) -> str:
+    waiting = f"Waiting for the konnector to let go of {', '.join(names_)}."
+    if seen.is_forced:
+        return f"{waiting} Their exports, and the rights with them, are taken away already."
+    return (
+        f"{waiting} If it never does, annotate this AppClusterBinding with"
+        f" {keys.FORCE_CLEANUP}=true until it is done: the konnector is then not waited for."
+    )
+
+
+def templates(seen: Seen) -> Mapping[GroupResource, Manifest]:
+    """Return the template of each listed resource that has one."""
+    counting = by_resource(seen.templates)
+    return {resource: counting[resource] for resource in seen.resources if resource in counting}
+
+
+def _bound(
+    seen: Seen,
+    terms: Terms,
+    resource: GroupResource,
+    live: Manifest | None,
+    template: Manifest | None,
+) -> Part:
+    if template is None:
+        message = f"No APIServiceExportTemplate offers {resource.name}."
+        missing = Part(problems=((own_causes.TEMPLATE_NOT_FOUND, message),))
+        if live is None:
+            return missing
+        return joined([missing, _repaired(seen, terms, live, [])])
+    claims = _accepted(seen, template)
+    if live is not None:
+        return _repaired(seen, terms, live, claims)
+    spec: dict[str, JSON] = {"kubeconfigSecretRef": _secret_ref(seen)}
+    if claims:
+        spec["permissionClaims"] = claims
+    made = build(
+        API_SERVICE_BINDING,
+        resource.name,
+        namespace=seen.space_name,
+        marks=Marks(seen.labels),
+        spec=spec,
+    )
+    step = Create(API_SERVICE_BINDING, made)
+    return Part(tasks=(Task((step,), own_causes.BINDING_FAILED),))
+
+
+def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) -> Part:
+    if is_deleting(live):
+        return Part(again=release.RECHECK)
+    body: dict[str, JSON] = {}
+    if not covers(labels_of(live), seen.labels):
+        body["metadata"] = {"labels": seen.labels}
+    if claims and "permissionClaims" not in get_map(live, "spec"):
+        body["spec"] = {"permissionClaims": claims}
+    found = [release.keep(live, own_causes.BINDING_FAILED, terms)]
+    if body and not found[0].tasks:
+        metadata = {**get_map(body, "metadata"), **preconditions_of(live)}
+        step = Patch(terms.ref(API_SERVICE_BINDING, live), {**body, "metadata": metadata})
+        found.append(Part(tasks=(Task((step,), own_causes.BINDING_FAILED),)))
+    ref = get_map(live, "spec", "kubeconfigSecretRef")
+    if ref != _secret_ref(seen):
+        message = (
+            f"APIServiceBinding {name_of(live)} refers to Secret {get_text(ref, 'namespace')}/"
+            f"{get_text(ref, 'name')} instead of {seen.space_name}/{seen.secret_name}, which"
+            " cannot be changed: take it out of apiExports and put it in again."
+        )
+        found.append(Part(problems=((own_causes.BINDING_INVALID, message),)))
+    return joined(found)
+
+
+def _accepted(seen: Seen, template: Manifest) -> list[Manifest]:
+    accept = annotations_of(seen.app_cluster_binding).get(keys.ACCEPT_CLAIMS)
+    if accept != keys.ACCEPT_CLAIMS_TEMPLATE:
+        return []
+    return [{**claim, "state": "Accepted"} for claim in get_maps(template, *_CLAIMS)]
+
+
+def _secret_ref(seen: Seen) -> Manifest:
+    ref = get_map(seen.app_cluster_binding, "spec", "kubeconfigSecretRef")
+    return {
+        "name": seen.secret_name,
+        "key": get_text(ref, "key"),
+        "namespace": seen.space_name,
+    }
+
+
+def _request(seen: Seen, name: str, resource: GroupResource, template: Manifest) -> Manifest:
+    item: dict[str, JSON] = {**resource.wire}
+    claims = get_maps(template, *_CLAIMS)
+    if claims:
+        item["permissionClaims"] = claims
+    return build(
+        API_SERVICE_EXPORT_REQUEST,
+        name,
+        namespace=seen.space_name,
+        marks=Marks(seen.labels),
+        spec={"resources": [item]},
+    )
+
+
+def _request_name(seen: Seen, template: Manifest) -> str:
+    return names.export_request(seen.place[1], name_of(template))
+
+
+def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetime) -> Part:
+    if live is None:
+        return _making(Create(API_SERVICE_EXPORT_REQUEST, made))
+    if is_deleting(live):
+        return Part(again=release.RECHECK)
+    phase = get_text(live, "status", "phase")
+    replaced = _making(
+        terms.deletion(API_SERVICE_EXPORT_REQUEST, live),
+        Create(API_SERVICE_EXPORT_REQUEST, made),
+    )
+    held = conditions.parse(get_list(live, "status", "conditions"))
+    ready = conditions.find(held, reasons.EXPORTS_READY)
+    said = "" if ready is None or ready.status != conditions.FALSE else ready.message
+    what = f"APIServiceExportRequest {name_of(live)}"
+    if phase not in ("Succeeded", "Failed"):
+        waiting = ((own_causes.REQUEST_WAITING, f"{what} waits: {said}"),) if said else ()
+        return Part(problems=waiting)
+    if _resources_of(live) != _resources_of(made):
+        return replaced
+    if phase == "Failed":
+        reason = get_text(live, "status", "terminalMessage") or said
+        # The request is deleted once it is old enough, and then made anew.
+        return Part(problems=((own_causes.REQUEST_REFUSED, f"{what} failed: {reason}"),))
+    left = SETTLED - (now - _since(ready, live, now))
+    return replaced if left <= timedelta() else Part(again=left)
+
+
+def _since(ready: conditions.Condition | None, live: Manifest, now: datetime) -> datetime:
+    said = None if ready is None else moment(ready.last_transition_time)
+    return said or created(live) or now
+
+
+def _making(*steps: Step) -> Part:
+    return Part(tasks=(Task(steps, own_causes.EXPORT_FAILED),))
+
+
+def _resources_of(request: Manifest) -> list[GroupResource]:
+    return [
+        GroupResource(get_text(one, "group"), get_text(one, "resource"))
+        for one in get_maps(request, "spec", "resources")
+    ]
+
+
+def _is_asked(seen: Seen, request: Manifest) -> bool:
+    """Tell whether a request of ours is still wanted: its resource, by its template's name."""
+    asked, offered = _resources_of(request), templates(seen)
+    if len(asked) != 1 or asked[0] not in seen.resources:
+        return False
+    template = offered.get(asked[0])
+    return template is None or _request_name(seen, template) == name_of(request)
+
+
+def _deletes(terms: Terms, kind: Kind, found: Iterable[Manifest]) -> tuple[Task, ...]:
+    return tuple(
+        Task((terms.deletion(kind, one),), own_causes.EXPORT_FAILED)
+        for one in found
+        if not is_deleting(one)
+    )

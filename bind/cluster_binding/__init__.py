@@ -1,0 +1,1 @@
+"""ClusterBindings: the heartbeat of a konnector, and what a binding space holds."""

@@ -1,0 +1,187 @@
+"""What a ClusterBinding says about its app cluster, and which rights its konnector gets. Pure.
+
+protocol-bind.md A.10, B.5, C.1, mended as F1, F2, F3, F21 and F41 tell. Rights follow what the
+space's exports export and claim: whether an app cluster accepted a claim stands in the app
+cluster, so a right of the konnector in its own service namespaces does not wait for it.
+Refuses to know where exports come from.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+from bind.bounds import (
+    NONE_COUNTED,
+    UNBOUNDED,
+    Bounds,
+    Countable,
+    hard,
+    is_space,
+    pod_security,
+    quota,
+)
+from bind.export_request import rbac_changes
+from reconciler.api.cluster_binding import Liveness, heartbeat_of, liveness
+from reconciler.blueprints import rbac
+from reconciler.blueprints.export import Scope
+from reconciler.core import conditions, reasons
+from reconciler.core.conditions import Cause, Condition
+from reconciler.core.decision import NOTHING, Decision, Step, Task, deletion
+from reconciler.core.manifest import Manifest, get_list, is_deleting, name_of
+from reconciler.core.refs import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE_BINDING
+from reconciler.core.times import format_duration, format_time
+
+# So far a beat may come from the future before the clocks are said to differ (F2).
+DRIFT: Final = timedelta(seconds=10)
+# A beat is overdue after so many intervals.
+_INTERVALS: Final = 2
+
+# Why an app namespace has no service namespace, with the sentence about it.
+Obstacle: TypeAlias = tuple[Cause, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that concerns one ClusterBinding; each object whole, None where it is not there.
+
+    `space` is the Namespace that the binding lies in, `exports` are those in it. The three RBAC
+    objects are those of the names that B.5 gives, `quota` is ours in the space, and
+    `counted` of bounds.IN_SPACE. `obstacles` are
+    what `service_namespace.obstacle` returns for the app namespaces of the space. `cluster` names
+    the control plane in a Ref.
+    An event of any of these is to wake this decision, the Namespace's too: without it no rights
+    can be given, and nothing else brings them later.
+    """
+
+    cluster: str
+    binding: Manifest = field(repr=False)
+    space: Manifest | None = field(default=None, repr=False)
+    exports: Sequence[Manifest] = field(default=(), repr=False)
+    role_binding: Manifest | None = field(default=None, repr=False)
+    cluster_role: Manifest | None = field(default=None, repr=False)
+    cluster_role_binding: Manifest | None = field(default=None, repr=False)
+    quota: Manifest | None = field(default=None, repr=False)
+    counted: Countable = NONE_COUNTED
+    obstacles: Sequence[Obstacle] = ()
+
+
+def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDED) -> Decision:
+    """Return the rights and bounds that are to be written, and the conditions.
+
+    `again` is when Healthy changes unless a beat comes. In any scope but `Cluster` the
+    ClusterRoleBinding is taken away before anything else, and never made (F1). Only objects that
+    the space's Namespace owns, by its uid, are touched.
+    """
+    if is_deleting(seen.binding):
+        return NOTHING
+    healthy, again = _health(seen.binding, now)
+    told = [
+        healthy,
+        *_permissions(seen),
+        *_mended(seen.binding, reasons.SPACE_BOUNDED),
+        *_service_namespaces(seen),
+    ]
+    tasks = (*_tasks(seen, scope), *_bounds(seen, bounds))
+    waits = [one for one in (again, seen.counted.again) if one is not None]
+    return Decision(tasks=tasks, conditions=tuple(told), again=min(waits, default=None))
+
+
+def _health(binding: Manifest, now: datetime) -> tuple[Condition, timedelta | None]:
+    beat = heartbeat_of(binding)
+    if beat is None:
+        pending = conditions.false(reasons.FIRST_HEARTBEAT_PENDING, "Waiting for first heartbeat")
+        return pending, None
+    if beat.interval is None:
+        message = "The konnector does not say how often it beats"
+        return conditions.false(reasons.HEARTBEAT_INTERVAL_MISSING, message), None
+    said, age = format_time(beat.time), now - beat.time
+    longest = beat.timeout - timedelta.resolution  # to the second, it is too old already (F3)
+    match liveness(beat, now, timeout=longest, ahead=DRIFT):
+        case Liveness.AHEAD:
+            message = (
+                f"The last heartbeat is of {said}, which is more than "
+                f"{format_duration(DRIFT)} ahead of the control plane's clock"
+            )
+            return conditions.false(reasons.HEARTBEAT_TIME_DRIFT, message), -DRIFT - age
+        case Liveness.SILENT:
+            due = format_duration(beat.interval)
+            message = f"No heartbeat since {said}; one is due every {due}"
+            return conditions.false(reasons.HEARTBEAT_TIMEOUT, message), None
+    return conditions.true(reasons.HEALTHY), beat.timeout - age
+
+
+def _tasks(seen: Seen, scope: Scope) -> tuple[Task, ...]:
+    space = seen.space
+    if space is None:
+        return ()
+    plans = [] if scope == "Cluster" else [_revoked(seen, space)]
+    if not is_deleting(space):  # nothing can be made in it, and what it owns goes with it
+        wanted = rbac.binding_in_space(name_of(space))
+        plans.append(
+            rbac_changes.role_binding(seen.cluster, ROLE_BINDING, seen.role_binding, wanted)
+        )
+        plans.append(_granted(seen, space, scope))
+    return tuple(Task(steps, reasons.PERMISSIONS_UPDATE_FAILED) for steps in plans if steps)
+
+
+def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
+    space = seen.space
+    if space is None or is_deleting(space) or not is_space(space, seen.binding):
+        return ()
+    plans = [
+        pod_security(seen.cluster, space) if bounds.restricted else (),
+        quota(seen.cluster, seen.quota, name_of(space), hard(bounds.in_space, seen.counted)),
+    ]
+    return tuple(Task(steps, reasons.BOUNDS_UPDATE_FAILED) for steps in plans if steps)
+
+
+def _revoked(seen: Seen, space: Manifest) -> tuple[Step, ...]:
+    live = seen.cluster_role_binding
+    if live is None or is_deleting(live) or not rbac_changes.belongs_to(live, space):
+        return ()
+    return (deletion(seen.cluster, CLUSTER_ROLE_BINDING, live),)
+
+
+def _granted(seen: Seen, space: Manifest, scope: Scope) -> tuple[Step, ...]:
+    role = seen.cluster_role
+    if role is not None and not rbac_changes.belongs_to(role, space):
+        return ()
+    wanted = rbac.space_role(space, seen.exports)
+    steps = rbac_changes.role(seen.cluster, CLUSTER_ROLE, role, wanted)
+    live = seen.cluster_role_binding
+    if scope != "Cluster" or (live is not None and not rbac_changes.belongs_to(live, space)):
+        return steps
+    binding = rbac.binding_everywhere(space)
+    more = rbac_changes.role_binding(seen.cluster, CLUSTER_ROLE_BINDING, live, binding)
+    return (*steps, *more)
+
+
+def _permissions(seen: Seen) -> Sequence[Condition]:
+    if seen.space is None:
+        return ()
+    rivals = ((CLUSTER_ROLE, seen.cluster_role), (CLUSTER_ROLE_BINDING, seen.cluster_role_binding))
+    for kind, live in rivals:
+        if live is not None and not rbac_changes.belongs_to(live, seen.space):
+            message = (
+                f"{kind} {name_of(live)} does not belong to this Namespace, so it is left alone; "
+                "the rights of the konnector need its name"
+            )
+            return [conditions.false(reasons.PERMISSIONS_FOREIGN, message)]
+    return _mended(seen.binding, reasons.PERMISSIONS_GRANTED)
+
+
+def _service_namespaces(seen: Seen) -> Sequence[Condition]:
+    if not seen.obstacles:
+        return _mended(seen.binding, reasons.SERVICE_NAMESPACES_READY)
+    cause, message = min(seen.obstacles, key=lambda one: (one[0].reason, one[1]))
+    more = len(seen.obstacles) - 1
+    others = f" (and {more} more)" if more else ""
+    return [conditions.false(cause, message + others)]
+
+
+def _mended(binding: Manifest, condition_type: str) -> Sequence[Condition]:
+    """Say that a condition of ours holds, where it was ever said: originals have none of them."""
+    told = conditions.parse(get_list(binding, "status", "conditions"))
+    found = conditions.find(told, condition_type)
+    return [] if found is None else [conditions.true(condition_type)]

@@ -1,0 +1,1 @@
+"""APIServiceExports: a kind of service that is offered to one binding space."""

@@ -1,0 +1,1 @@
+"""APIServiceExportRequests: what an app cluster asks for, and what it is granted."""

@@ -1,0 +1,274 @@
+"""What the backend knows of its control plane: a view of each kind, and who finds what in it.
+
+Each index answers one question of a controller, "what concerns this key?", from either end: what
+changed wakes the keys, and a key finds its objects. Refuses to know what follows from them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from bind import trimming
+from bind.export import history
+from bind.export_request.decide import resources
+from bind.service_namespace import decide as service_namespace_decide
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resources
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.export_template import (
+    API_SERVICE_EXPORT_TEMPLATE,
+    by_resource,
+    offered_resource,
+)
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.core import keys, names
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    get_text,
+    is_deleting,
+    labels_of,
+    name_of,
+    namespace_of,
+)
+from reconciler.core.refs import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CRD,
+    DEPLOYMENT,
+    NAMESPACE,
+    RESOURCE_QUOTA,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    GroupResource,
+    Kind,
+    ObjectKey,
+)
+from reconciler.kube.cache.informer import Informer
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
+from reconciler.kube.cache.store import Index, Store, Trim, without_managed_fields
+from reconciler.kube.cache.whole_objects import Bodies
+from reconciler.kube.cluster import Cluster
+
+# Names of indexes. Where a value is a place, it is an ObjectKey.
+NAME: Final = "name"
+SPACE: Final = "space"  # the namespace of an object, or of what an object is about
+RESOURCE: Final = "plural.group"
+WANTED: Final = "the place of an export"
+GRANTED: Final = "plural.group, exported or claimed"
+HOME: Final = "the place of an APIServiceNamespace"
+TARGET: Final = "service namespace"
+SOURCE: Final = "the place of the kubeconfig Secret"
+OWNER: Final = "the place of an AppClusterBinding"
+
+_NAMED: Final = "metadata.name={}"
+
+
+class World:
+    """The views, by kind; what serves AppClusterBindings only in control-plane mode.
+
+    Of CRDs, of which there may be hundreds of large ones, and of Secrets only metadata are held; of
+    what app clusters write, what is read (`trimming`).
+    `deployments_served` is False for a control plane without apps/v1, such as a workspace of kcp,
+    and `quotas` where none are made. Templates of `template_namespace` alone count, with "" of all.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        control_plane_mode: bool,
+        deployments_served: bool = True,
+        quotas: bool = True,
+        template_namespace: str = "",
+    ) -> None:
+        self.cluster, self.deployments_served = cluster, deployments_served
+        self._control_plane_mode = control_plane_mode
+        self._informers: list[Informer] = []
+        self._recent: dict[Store, ReadYourWrites] = {}
+        self.cluster_bindings = self._view(
+            CLUSTER_BINDING, {SPACE: _space}, trim=trimming.cluster_binding
+        )
+        self.exports = self._view(
+            API_SERVICE_EXPORT,
+            {SPACE: _space, NAME: _name, GRANTED: history.granted},
+        )
+        self.requests = self._view(
+            API_SERVICE_EXPORT_REQUEST,
+            {SPACE: _space, RESOURCE: resources, WANTED: _wanted},
+            trim=trimming.request,
+        )
+        self.templates = self._view(
+            API_SERVICE_EXPORT_TEMPLATE,
+            {RESOURCE: lambda template: [index_key(offered_resource(template))]},
+            namespace=template_namespace,
+        )
+        self.service_namespaces = self._view(
+            API_SERVICE_NAMESPACE,
+            {SPACE: _space, TARGET: _targets},
+            trim=trimming.service_namespace,
+        )
+        self.crds = self._view(CRD, {NAME: _name}, metadata_only=True)
+        self._crds = Bodies(cluster, self.crds)
+        self.namespaces = self._view(NAMESPACE, {NAME: _name, HOME: _home, SPACE: _home_space})
+        self.role_bindings = self._view(
+            ROLE_BINDING, {SPACE: _space}, fields=_NAMED.format(names.BINDER)
+        )
+        indexes: dict[str, Index] = {SPACE: _space}
+        if quotas:
+            named = _NAMED.format(names.QUOTA)
+            self.quotas = self._view(RESOURCE_QUOTA, indexes, fields=named)
+        else:
+            self.quotas = Store(RESOURCE_QUOTA, indexes)  # for ever empty
+        self.cluster_roles = self._view(CLUSTER_ROLE, {NAME: _name, SPACE: _space_of_role})
+        self.cluster_role_bindings = self._view(
+            CLUSTER_ROLE_BINDING, {NAME: _name, SPACE: _space_of_role}
+        )
+        indexes = {SPACE: _own_space, SOURCE: _source, RESOURCE: _bound}
+        if control_plane_mode:
+            self.app_cluster_bindings = self._view(APP_CLUSTER_BINDING, indexes)
+            self._serve_app_cluster_bindings()
+        else:
+            self.app_cluster_bindings = Store(APP_CLUSTER_BINDING, indexes)  # for ever empty
+
+    def _serve_app_cluster_bindings(self) -> None:
+        self.bindings = self._view(
+            API_SERVICE_BINDING, {SPACE: _space, OWNER: _owner}, trim=trimming.binding
+        )
+        self.secrets = self._view(SECRET, {SPACE: _space}, metadata_only=True, trim=trimming.marks)
+        self.accounts = self._view(
+            SERVICE_ACCOUNT, {SPACE: _space}, fields=_NAMED.format(names.BINDER)
+        )
+        connector = _NAMED.format(names.CONTROL_PLANE_CONNECTOR)
+        self.roles = self._view(ROLE, {SPACE: _space}, fields=connector)
+        self.connector_bindings = self._view(ROLE_BINDING, {SPACE: _space}, fields=connector)
+        indexes, labels = {SPACE: _space}, f"{keys.APP}={keys.APP_KONNECTOR}"
+        if self.deployments_served:
+            self.deployments = self._view(DEPLOYMENT, indexes, labels=labels)
+        else:
+            self.deployments = Store(DEPLOYMENT, indexes)  # for ever empty
+
+    @property
+    def informers(self) -> Sequence[Informer]:
+        """What keeps the views."""
+        return self._informers
+
+    def trouble(self, *views: Store) -> str:
+        """Return why one of these views may be old, or ""."""
+        said = (one.trouble for one in self._informers if one.store in views)
+        return next(filter(None, said), "")
+
+    def recent(self, view: Store) -> ReadYourWrites:
+        """Return one of these views together with what the backend wrote of it just now."""
+        return self._recent[view]
+
+    def template(self, resource: str) -> Manifest | None:
+        """Return the template that counts for a resource."""
+        return next(iter(by_resource(self.templates.by(RESOURCE, resource)).values()), None)
+
+    def listed(self, space: str) -> frozenset[str] | None:
+        """Return the resources (`plural.group`) that the AppClusterBinding of a space lists.
+
+        None where it never had one; one that goes, or is gone, lists nothing. Whose the space is
+        tells the ClusterBinding, which no konnector may write. Without control-plane mode nobody
+        knows of AppClusterBindings.
+        """
+        if not self._control_plane_mode:
+            return None
+        for one in self.cluster_bindings.by(SPACE, space):
+            for owner in _owner(one):
+                live = self.app_cluster_bindings.get(*owner)
+                return frozenset(_bound(live) if live is not None and not is_deleting(live) else ())
+        return None
+
+    async def crd(self, name: str) -> Manifest | None:
+        """Return a whole CRD, as new as its view or newer. Raises ClusterErrors."""
+        return await self._crds.get("", name)
+
+    def _view(  # noqa: PLR0913 - each is a parameter of the API
+        self,
+        kind: Kind,
+        indexes: Mapping[str, Index],
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+        trim: Trim = without_managed_fields,
+    ) -> Store:
+        informer = Informer(
+            self.cluster,
+            kind,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            metadata_only=metadata_only,
+            indexes=indexes,
+            trim=trim,
+        )
+        self._informers.append(informer)
+        self._recent[informer.store] = ReadYourWrites(informer)
+        return informer.store
+
+
+def _name(live: Manifest) -> Iterable[str]:
+    return [name_of(live)]
+
+
+def _space(live: Manifest) -> Iterable[str]:
+    return [namespace_of(live)]
+
+
+def _wanted(request: Manifest) -> Iterable[ObjectKey]:
+    return [ObjectKey(namespace_of(request), resource) for resource in resources(request)]
+
+
+def _home(namespace: Manifest) -> Iterable[ObjectKey]:
+    mark = annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE, "")
+    home = service_namespace_decide.home_of(mark)
+    return [] if home is None else [ObjectKey(home.space, home.name)]
+
+
+def _home_space(namespace: Manifest) -> Iterable[str]:
+    mark = annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE, "")
+    home = service_namespace_decide.home_of(mark)
+    return [] if home is None else [home.space]
+
+
+def _targets(mapping: Manifest) -> Iterable[str]:
+    first = names.service_namespace(namespace_of(mapping), name_of(mapping))
+    return {first, get_text(mapping, "status", "namespace") or first}
+
+
+def _space_of_role(role: Manifest) -> Iterable[str]:
+    prefix = names.space_cluster_role("")
+    name = name_of(role)
+    return [name.removeprefix(prefix)] if name.startswith(prefix) else []
+
+
+def _own_space(binding: Manifest) -> Iterable[str]:
+    return [names.app_cluster_binding_space(namespace_of(binding), name_of(binding))]
+
+
+def _source(binding: Manifest) -> Iterable[ObjectKey]:
+    ref = ("spec", "kubeconfigSecretRef")
+    return [ObjectKey(get_text(binding, *ref, "namespace"), get_text(binding, *ref, "name"))]
+
+
+def index_key(resource: GroupResource) -> str:
+    """Return a resource as the index RESOURCE has it: with a dot at the end for the core group."""
+    return f"{resource.plural}.{resource.group}"
+
+
+def _bound(binding: Manifest) -> Iterable[str]:
+    return map(index_key, listed_resources(binding))
+
+
+def _owner(live: Manifest) -> Iterable[ObjectKey]:
+    labels = labels_of(live)
+    namespace = labels.get(keys.APP_CLUSTER_BINDING_NAMESPACE)
+    name = labels.get(keys.APP_CLUSTER_BINDING_NAME)
+    return [ObjectKey(namespace, name)] if namespace and name else []

@@ -1,0 +1,1 @@
+"""APIServiceNamespaces: where the copies of the claims of one app namespace live."""

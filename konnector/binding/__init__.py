@@ -1,0 +1,1 @@
+"""APIServiceBindings: the CRD of a bound kind, and how a binding is released."""

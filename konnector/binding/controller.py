@@ -1,0 +1,324 @@
+"""Serves each APIServiceBinding: its Secret, its provider, its CRD, its sync, its status."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from konnector.binding import crd, decide, drain, release
+from konnector.binding.decide import Seen
+from konnector.claim import copies
+from konnector.claim.controller import Say
+from konnector.claim.pair import Pair
+from konnector.context import Tools
+from konnector.kubeconfig import judge
+from konnector.kubeconfig.judge import Judged
+from konnector.permission_claim import rules as permission_claim_rules
+from konnector.provider.provider import Provider
+from konnector.provider.sync_manager import Wanted
+from konnector.views.single_object import NamedViews
+from reconciler.controller.executor import observed
+from reconciler.controller.reconciler import Queue
+from reconciler.core import keys
+from reconciler.core.decision import NOTHING, Decision
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    drop,
+    get_maps,
+    get_text,
+    is_deleting,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from reconciler.core.refs import ObjectKey
+from reconciler.kube.cache.informer import Informer
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
+from reconciler.kube.cluster import Cluster
+
+NAME: Final = "name"
+_SOON: Final = timedelta(seconds=1)
+_PATIENCE: Final = 60.0  # seconds for which a binding that is gone keeps its provider
+_LONG_PATIENCE: Final = 600.0  # and for which a control plane is waited for to release copies
+# What views cannot read is told by no event, and neither is that they can again.
+_LOOK: Final = timedelta(minutes=1)
+_WAIT: Final = timedelta(seconds=5)
+
+
+class Places(Protocol):
+    """Which binding belongs to which provider."""
+
+    def of(self, key: ObjectKey) -> Provider | None:
+        """Return the provider that a binding belongs to."""
+        ...
+
+    async def assign(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> Judged:
+        """Let a binding belong where its Secret leads; return the last word on that Secret."""
+        ...
+
+    async def leave(self, key: ObjectKey) -> None:
+        """Let a binding belong nowhere."""
+
+
+class Bindings:
+    """The controller of all APIServiceBindings.
+
+    `home` is the cluster that they are in, `view` the view of them, by NAME.
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        home: Cluster,
+        view: Informer,
+        secrets: NamedViews,
+        providers: Places,
+    ) -> None:
+        self._tools, self._home, self._view = tools, home, view.store
+        self._recent = ReadYourWrites(view)
+        self._kind, self._secrets, self._providers = view.store.kind, secrets, providers
+        self._queue: Queue[ObjectKey] | None = None
+        self._gone_since: dict[ObjectKey, float] = {}
+        self._last: dict[ObjectKey, Manifest] = {}  # what was served, until that is undone
+        # The uids of a binding, and of the CRD that it owned.
+        self._held: dict[ObjectKey, tuple[str, str]] = {}
+
+    def subscribe(self, queue: Queue[ObjectKey]) -> None:
+        """Have the keys enqueued that a change concerns."""
+        self._queue = queue
+        self._view.subscribe_keys(queue.enqueue)
+        self._tools.crds.subscribe_keys(self._crd_changed)
+
+    def changed(self, keys_: Iterable[ObjectKey], name: str) -> None:
+        """Look again at those of these bindings that have the name; "": all."""
+        if self._queue is not None:
+            for key in keys_:
+                if not name or key.name == name:
+                    self._queue.enqueue(key)
+
+    def secret_changed(self, place: ObjectKey) -> None:
+        """Look again at the bindings that refer to a Secret."""
+        for live in self._view.all():
+            if judge.place(live) == place:
+                self.changed([key_of(live)], "")
+                if provider := self._providers.of(key_of(live)):
+                    provider.beat()
+
+    def find(self, keys_: Iterable[ObjectKey], name: str) -> Manifest | None:
+        """Return the binding of a name among those of these keys; of several the CRD's owner."""
+        named = sorted(key for key in keys_ if key.name == name)
+        found = [live for key in named if (live := self._recent.get(*key))]
+        if len(found) < 2:
+            return next(iter(found), None)
+        owners = get_maps(self._tools.crds.get("", name), "metadata", "ownerReferences")
+        uids = {get_text(one, "uid") for one in owners}
+        return next((one for one in found if uid_of(one) in uids), found[0])
+
+    async def reconcile(self, key: ObjectKey) -> timedelta | None:
+        """Look at one binding, and do what follows."""
+        live = self._recent.get(*key)
+        if live is None:
+            return await self._gone(key)
+        self._gone_since.pop(key, None)
+        place = judge.place(live)
+        self._secrets.need(key, [place])
+        if all(place) and not self._secrets.knows(place):
+            return _WAIT
+        judged = await self._providers.assign(key, place, self._judged(live))
+        provider = self._providers.of(key)
+        self._last[key] = live
+        if is_deleting(live):
+            return await self._let_go(live, provider)
+        seen = await self._look(live, judged, provider)
+        if seen.crd is not None and seen.plan is not None and seen.plan.standing == "ours":
+            self._held[key] = uid_of(live), uid_of(seen.crd)
+        await self._sync(provider, live, seen)
+        marked = drain.Seen(home=self._home.name, binding=live, kind=self._kind)
+        marking = drain.decide(marked, now=self._now())
+        said = decide.decide(seen)
+        tasks = () if seen.stranger else (*marking.tasks, *said.tasks)
+        await self._write(live, replace(said, tasks=tasks), provider)
+        well = provider is not None and provider.syncs is not None and not seen.claim_problems
+        return _LOOK if well else _WAIT
+
+    async def _let_go(self, live: Manifest, provider: Provider | None) -> timedelta | None:
+        """Undo what is to be undone before a binding goes, with its sync ended."""
+        if _stranger(provider):
+            return _LOOK
+        if drain.is_held(live):
+            del self._last[key_of(live)]
+        seen, follows = await self._left(live, provider), NOTHING
+        if provider is not None and not drain.syncs(seen):
+            await provider.want(key_of(live), None)
+            seen = await self._left(live, provider) if seen.syncing else seen
+        elif provider is not None:
+            # Its instances may still be deleted, and nobody else would carry that.
+            undeleted = drop(live, "metadata", "deletionTimestamp")
+            look = await self._look(undeleted, self._judged(live), provider)
+            await self._sync(provider, live, look)
+            follows = decide.decide(look) if look.crd is not None else NOTHING
+        said = drain.decide(seen, now=self._now())
+        decision = replace(said, tasks=(*follows.tasks, *said.tasks))
+        await self._write(live, decision, provider)
+        return decision.again
+
+    async def _left(self, live: Manifest, provider: Provider | None) -> drain.Seen:
+        key = key_of(live)
+        double = provider is not None and self._has_namesake(key, provider)
+        return await release.look(
+            self._tools, self._home, self._view, live, provider, has_namesake=double
+        )
+
+    def _now(self) -> datetime:
+        return self._tools.clock.now()
+
+    def _judged(self, live: Manifest) -> Judged:
+        held = self._secrets.get(judge.place(live))
+        mode = self._tools.control_plane_mode
+        return judge.judge(live, held, control_plane_mode=mode)
+
+    async def _gone(self, key: ObjectKey) -> timedelta | None:
+        """End the sync, have that told, and then let the provider go, and the Secret with it."""
+        provider = self._providers.of(key)
+        if provider is not None:
+            await provider.want(key, None)
+            again = None if _stranger(provider) else await self._release(key, provider)
+            if again is not None:
+                return again
+            ended = self._has_namesake(key, provider) or provider.has_told_the_end(key.name)
+            if not ended and self._is_patient(key):
+                return _SOON
+        self._gone_since.pop(key, None)
+        self._last.pop(key, None)
+        self._held.pop(key, None)
+        await self._providers.leave(key)
+        self._secrets.need(key, ())
+        return None
+
+    async def _release(self, key: ObjectKey, provider: Provider) -> timedelta | None:
+        """Release what a binding left that went without a drain; return when to go on with that.
+
+        Only one that this process has served, and that its cluster says is gone.
+        """
+        last = self._last.get(key)
+        if last is None or provider.link is None or self._has_namesake(key, provider):
+            return None
+        if not self._tools.control_plane_mode and self._is_withdrawn():
+            return None  # who deletes the kind says nothing about each binding
+        if await self._is_there(key):
+            return _SOON  # the view is behind
+        ghost = drain.let_go_plainly(last)
+        seen = replace(await self._left(ghost, provider), told=True)
+        decision = drain.decide(seen, now=self._now())
+        if drain.is_over(seen, decision):
+            return None
+        if seen.unsure and not self._is_patient(key, _LONG_PATIENCE):
+            return None
+        await provider.link.executor.execute(decision)
+        return decision.again
+
+    def _is_withdrawn(self) -> bool:
+        """Tell whether the app cluster is to serve no bindings any more."""
+        kind = self._tools.crds.get("", self._kind.resource)
+        return kind is None or is_deleting(kind)
+
+    async def _is_there(self, key: ObjectKey) -> bool:
+        """Ask whether a binding exists; by a list, for which the rights suffice."""
+        found = await self._home.list(
+            self._kind,
+            namespace=key.namespace,
+            fields=f"metadata.name={key.name}",
+            metadata_only=True,
+        )
+        return bool(found.items)
+
+    def _has_namesake(self, key: ObjectKey, provider: Provider) -> bool:
+        """Tell whether a binding of the same name, of another namespace, is served here, too."""
+        named = self._view.keys_by(NAME, key.name)
+        return any(other != key and self._providers.of(other) is provider for other in named)
+
+    def _is_patient(self, key: ObjectKey, seconds: float = _PATIENCE) -> bool:
+        now = self._tools.clock.monotonic()
+        return now - self._gone_since.setdefault(key, now) < seconds
+
+    async def _look(self, live: Manifest, judged: Judged, provider: Provider | None) -> Seen:
+        name = name_of(live)
+        shown = None if provider is None else provider.shown(name)
+        owner, held_crd = self._held.get(key_of(live), ("", ""))
+        return Seen(
+            binding=live,
+            judged=judged,
+            provider=shown,
+            crd=await self._tools.bodies.get("", name),
+            live_uids=frozenset(uid_of(one) for one in self._view.all()),
+            held_crd=held_crd if owner == uid_of(live) else "",
+            space_uid="" if provider is None else provider.guardian.space_uid,
+            control_plane_mode=self._tools.control_plane_mode,
+            unowned=await self._is_unowned(),
+            claim_problems=self._claim_problems(live, provider),
+            refusals=_refusals(name, provider),
+            orphans="" if provider is None else provider.orphans(name),
+            stranger=_stranger(provider),
+        )
+
+    async def _sync(self, provider: Provider | None, live: Manifest, seen: Seen) -> None:
+        """Let what can be synced be synced, and end what can be no more."""
+        if provider is None or provider.link is None:
+            return
+        kind = decide.synced_kind(seen)
+        wanted = None
+        if kind is not None and seen.crd is not None:
+            link = provider.link
+            has_status = crd.has_status(seen.crd, kind.version)
+            named = copies.carried(seen.export)
+            pair = Pair(kind, link.space, link.space_uid, has_status, named)
+            say = Say(
+                recreates=annotations_of(live).get(keys.RECREATE) == keys.RECREATE_ALWAYS,
+                drains=is_deleting(live),
+            )
+            rules = permission_claim_rules.rules_of(live, seen.export).rules
+            wanted = Wanted(key_of(live), pair, rules, say)
+        await provider.want(key_of(live), wanted)
+
+    async def _write(self, live: Manifest, decision: Decision, provider: Provider | None) -> None:
+        planes = [provider.plane] if provider is not None else []
+        executor = self._tools.executor(*planes, self._home)
+        await executor.execute(decision, observed(self._recent, live), recents=(self._recent,))
+
+    async def _is_unowned(self) -> bool:
+        """Tell whether the app cluster's garbage collector would miss the owner of a CRD.
+
+        It would look for a cluster-scoped one, and find none (mapping.md 8).
+        """
+        if not self._tools.control_plane_mode:
+            return False
+        served = await self._tools.bodies.get("", self._kind.resource)
+        return get_text(served, "spec", "scope") == "Cluster"
+
+    def _claim_problems(self, live: Manifest, provider: Provider | None) -> Sequence[str]:
+        said = list(permission_claim_rules.rules_of(live).unsupported)
+        if provider is not None and provider.syncs is not None:
+            said += provider.syncs.problems(name_of(live))
+        return said
+
+    def _crd_changed(self, crd_key: ObjectKey) -> None:
+        for key in self._view.keys_by(NAME, crd_key.name):
+            self.changed([key], "")
+            if provider := self._providers.of(key):
+                provider.look_at_export(key.name)
+
+
+def _stranger(provider: Provider | None) -> str:
+    return "" if provider is None else provider.guardian.stranger()
+
+
+def _refusals(name: str, provider: Provider | None) -> Sequence[str]:
+    if provider is None or provider.troubles is None:
+        return ()
+    return [f"{about}: {what}" for about, what in sorted(provider.troubles.of(name).items())]
+
+
+def key_of(live: Manifest) -> ObjectKey:
+    """Return the key of a binding."""
+    return ObjectKey(namespace_of(live), name_of(live))

@@ -1,0 +1,346 @@
+"""The CRD in the app cluster, as it follows from a provider's export.
+
+Of protocol-konnector.md C.3, C.4. Compared before it is written, mended where somebody edited its
+spec, taken over from a binding of the same name that is gone (H15), and left alone where it is
+anybody else's. Refuses to know what is synced, and what conditions say of all this.
+"""
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from konnector.binding import crd_form
+from konnector.sides import APP_CLUSTER
+from reconciler.api.crd import kind_of, preferred_version, served_versions
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.blueprints.objects import UNMARKED, Marks, build
+from reconciler.core import conditions, keys
+from reconciler.core.decision import Create, Patch, preconditions_of
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    canonical,
+    fill,
+    get,
+    get_list,
+    get_map,
+    get_maps,
+    get_text,
+    is_deleting,
+    name_of,
+    put,
+    ref_of,
+    uid_of,
+)
+from reconciler.core.names import resource_name
+from reconciler.core.patches import merge_diff
+from reconciler.core.refs import CRD, Kind
+
+_OF_SPEC: Final = ("group", "scope")
+_OF_VERSION: Final = (
+    "name",
+    "served",
+    "storage",
+    "deprecated",
+    "deprecationWarning",
+    "schema",
+    "additionalPrinterColumns",
+)
+_NO_CONVERSION: Final[Manifest] = {"strategy": "None"}
+
+Standing: TypeAlias = Literal["absent", "ours", "left", "foreign"]
+"""Whose a CRD is: "left" by a binding of this name that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who owns the CRD: an APIServiceBinding, and how the CRD tells of it.
+
+    `live` are the uids of all APIServiceBindings that can be seen, which need not be all that
+    live: those of other konnectors may be on their control planes. `held` is the uid of a CRD that
+    was this binding's: if another binding owns that now, it lives. `space_uid` is that of the
+    space, "" if not known; `marks`, in control-plane mode: the CRD bears it in an annotation, by
+    which konnectors of other spaces know that it is not theirs. Not `referenced`: there is no
+    ownerReference, because the app cluster's garbage collector would look for the owner, find none
+    there, and delete the CRD with every claim (mapping.md 8).
+    """
+
+    binding: Manifest = field(repr=False)
+    live: Set[str] = frozenset()
+    space_uid: str = ""
+    held: str = ""
+    marks: bool = False
+    referenced: bool = True
+
+    @property
+    def reference(self) -> Manifest:
+        """The ownerReference, in the form that the originals look for."""
+        return {
+            "apiVersion": API_SERVICE_BINDING.api_version,
+            "kind": API_SERVICE_BINDING.kind,
+            "name": name_of(self.binding),
+            "uid": uid_of(self.binding),
+            "controller": True,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done about the CRD.
+
+    `same_spec`: the live one carries what the export says.
+    """
+
+    standing: Standing
+    step: Create | Patch | None = None
+    same_spec: bool = False
+
+
+def plan(export: Manifest, live: Manifest | None, owner: Owner) -> Plan:
+    """Return the one write that makes the CRD follow the export, if any.
+
+    A CRD that is being deleted is not written: it is made again when it is gone.
+    """
+    standing = _standing(live, owner)
+    if live is None:
+        return Plan(standing, Create(CRD, wanted(export, owner), APP_CLUSTER))
+    if standing == "foreign":
+        return Plan(standing)
+    change = _spec_change(get_map(live, "spec"), spec(export, live))
+    marks = _marks_change(live, owner)
+    if is_deleting(live) or not (change or marks):
+        return Plan(standing, same_spec=not change)
+    body: dict[str, JSON] = {"metadata": {**preconditions_of(live), **marks}}
+    if change:
+        body["spec"] = change
+    return Plan(standing, Patch(ref_of(APP_CLUSTER, CRD, live), body), same_spec=not change)
+
+
+def wanted(export: Manifest, owner: Owner) -> Manifest:
+    """Return the CRD as it is made (C.3)."""
+    marks = Marks(annotations={keys.SPACE_UID: owner.space_uid}) if owner.marks else UNMARKED
+    made = build(CRD, name_of(export), marks=marks, spec=spec(export))
+    if not owner.referenced:
+        return made
+    return put(made, [owner.reference], "metadata", "ownerReferences")
+
+
+def spec(export: Manifest, live: Manifest | None = None) -> Manifest:
+    """Return the spec of the CRD; conversion is left to the server's default, None.
+
+    `live` is the CRD that is to say so: versions that it may hold objects in stay, unserved.
+    """
+    said = get_map(export, "spec")
+    names = crd_form.filled(get_map(said, "names"), get_map(said, "names"))
+    versions = [_version(one) for one in get_maps(said, "versions")]
+    kept = _kept(live or {}, {get_text(one, "name") for one in versions})
+    spec_of_crd = {key: said.get(key) for key in _OF_SPEC}
+    return {**spec_of_crd, "names": names, "versions": [*versions, *kept]}
+
+
+def problem(export: Manifest) -> str:
+    """Return why no CRD follows from an export, as a sentence, or ""."""
+    name, versions = name_of(export), get_maps(export, "spec", "versions")
+    own_name = resource_name(
+        get_text(export, "spec", "names", "plural"), get_text(export, "spec", "group")
+    )
+    if own_name != name:
+        return f"APIServiceExport {name} is of {own_name}: they have to be named alike."
+    if not served_versions(export):
+        return f"APIServiceExport {name} serves no version."
+    for version in versions:
+        if not get_map(version, "schema", "openAPIV3Schema"):
+            return f"APIServiceExport {name}: version {get_text(version, 'name')} has no schema."
+    return ""
+
+
+def isolation_problem(export: Manifest) -> str:
+    """Return why cluster-scoped objects cannot be kept apart as the export wants it, or "" (H32).
+
+    An export that does not say is of before isolation, which is Prefixed.
+    """
+    isolation = get_text(export, "spec", "clusterScopedIsolation")
+    if get_text(export, "spec", "scope") != "Cluster" or isolation in ("", "Prefixed"):
+        return ""
+    return (
+        f"APIServiceExport {name_of(export)} wants clusterScopedIsolation {isolation}, and this "
+        "konnector supports Prefixed only: nothing is synced."
+    )
+
+
+def synced_version(export: Manifest, live: Manifest | None = None) -> str:
+    """Return the version in which instances are synced, "" where none is served.
+
+    The preferred one (H14). With the CRD of the app cluster, only what that serves, too: until it
+    has followed an export that serves other versions, one that both know, or at least the one that
+    it was synced in.
+    """
+    offered = served_versions(export)
+    best = preferred_version(offered)
+    if live is None:
+        return best
+    there = served_versions(live)
+    if any(get_text(one, "name") == best for one in there):
+        return best
+    known = {get_text(one, "name") for one in offered}
+    both = [one for one in there if get_text(one, "name") in known]
+    return preferred_version(both or there)
+
+
+def instance_kind(export: Manifest, live: Manifest | None = None) -> Kind:
+    """Return what an export's instances are, on both sides, in the version that is synced."""
+    return kind_of(export, synced_version(export, live))
+
+
+def has_status(said: Manifest, version: str) -> bool:
+    """Tell whether instances have /status in a version (H13), as an export or a CRD has it."""
+    return any(
+        get(one, "subresources", "status") is not None
+        for one in get_maps(said, "spec", "versions")
+        if get_text(one, "name") == version
+    )
+
+
+def lossy_versions(export: Manifest) -> tuple[str, ...]:
+    """Return the served versions whose schema is not that of the synced one, in their order.
+
+    What only such a version knows does not get to the other side.
+    """
+    schemas = {
+        get_text(one, "name"): canonical(crd_form.plain(one).get("schema"))
+        for one in served_versions(export)
+    }
+    synced = schemas.get(synced_version(export))
+    return tuple(name for name, schema in schemas.items() if schema != synced)
+
+
+def is_anothers(live: Manifest, owner: Owner) -> bool:
+    """Tell whether a CRD, and so its instances, belong to another binding of this name.
+
+    In control-plane mode an owner that cannot be seen may live, for another space.
+    """
+    uids = owners(live, owner)
+    if uid_of(owner.binding) in uids or _is_of_space(live, owner):
+        return False
+    return bool(uids & owner.live or (uids and owner.marks) or _is_of_another_space(live, owner))
+
+
+def owners(live: Manifest, owner: Owner) -> Set[str]:
+    """Return the uids of the bindings of this name that a CRD names as its owners."""
+    return {get_text(one, "uid") for one in _references(live, owner)}
+
+
+def was_made(live: Manifest, *, space_uid: str) -> bool:
+    """Tell whether a binding brought a CRD: one of this space, or, with "", of the app cluster."""
+    if space_uid or keys.SPACE_UID in annotations_of(live):
+        return annotations_of(live).get(keys.SPACE_UID) == space_uid
+    return bool(_references(live, Owner(live)))
+
+
+def is_established(live: Manifest) -> bool:
+    """Tell whether the API server serves the CRD."""
+    return _condition(live, "Established") == conditions.TRUE
+
+
+def name_conflict(live: Manifest) -> str:
+    """Return why the API server does not accept the CRD's names, or ""."""
+    if _condition(live, "NamesAccepted") != conditions.FALSE:
+        return ""
+    found = conditions.find(_conditions(live), "NamesAccepted")
+    return found.message if found and found.message else "another CRD has the same names"
+
+
+def _condition(live: Manifest, condition_type: str) -> str:
+    found = conditions.find(_conditions(live), condition_type)
+    return "" if found is None else found.status
+
+
+def _conditions(live: Manifest) -> conditions.Conditions:
+    return conditions.parse(get_list(live, "status", "conditions"))
+
+
+def _kept(live: Manifest, offered: Set[str]) -> list[Manifest]:
+    """Return the versions that are on offer no more, and that objects may still be stored in.
+
+    An API server lets none of these go, and refuses the whole change (422). What is converted by
+    webhook is exported in its storage version alone, so another one comes without the last.
+    """
+    stored = get_list(live, "status", "storedVersions")
+    return [
+        {**one, "served": False, "storage": False}
+        for one in get_maps(live, "spec", "versions")
+        if one.get("name") in stored and one.get("name") not in offered
+    ]
+
+
+def _standing(live: Manifest | None, owner: Owner) -> Standing:
+    if live is None:
+        return "absent"
+    uids = owners(live, owner)
+    if uid_of(owner.binding) in uids or _is_of_space(live, owner):
+        return "ours"
+    if _is_of_another_space(live, owner):
+        return "foreign"
+    taken = uid_of(live) == owner.held
+    return "left" if uids and not uids & owner.live and not taken else "foreign"
+
+
+def _is_of_space(live: Manifest, owner: Owner) -> bool:
+    mark = annotations_of(live).get(keys.SPACE_UID, "")
+    return bool(mark) and mark == owner.space_uid
+
+
+def _is_of_another_space(live: Manifest, owner: Owner) -> bool:
+    mark = annotations_of(live).get(keys.SPACE_UID, "")
+    return bool(mark and owner.space_uid) and mark != owner.space_uid
+
+
+def _references(live: Manifest, owner: Owner) -> list[Manifest]:
+    """Return the ownerReferences to any binding of this name, now or before."""
+    return [
+        one
+        for one in get_maps(live, "metadata", "ownerReferences")
+        if get_text(one, "apiVersion").partition("/")[0] == keys.KLUTCH_GROUP
+        and one.get("kind") == API_SERVICE_BINDING.kind
+        and one.get("name") == name_of(owner.binding)
+    ]
+
+
+def _marks_change(live: Manifest, owner: Owner) -> dict[str, JSON]:
+    """Return the metadata by which the CRD tells whose it is, where it does not; others stay."""
+    of_name = _references(live, owner)
+    others = [one for one in get_list(live, "metadata", "ownerReferences") if one not in of_name]
+    change: dict[str, JSON] = {}
+    if owner.marks and not _is_of_space(live, owner):
+        change["annotations"] = {keys.SPACE_UID: owner.space_uid}
+    if owner.referenced and owners(live, owner) != {uid_of(owner.binding)}:
+        change["ownerReferences"] = [*others, owner.reference]
+    elif of_name and not owner.referenced:
+        change["ownerReferences"] = others or None
+    return change
+
+
+def _spec_change(live: Manifest, said: Manifest) -> dict[str, JSON]:
+    """Return the merge patch that makes a live spec say what the export says; {} where it does."""
+    kind = get_text(said, "names", "kind")
+    defaults: Manifest = {"singular": kind.lower(), "listKind": f"{kind}List"}
+    target = {
+        **live,
+        **said,
+        "names": fill(get_map(said, "names"), defaults),
+        "conversion": _NO_CONVERSION,
+        "preserveUnknownFields": None,
+    }
+    if crd_form.alike(live.get("versions"), said.get("versions")):
+        target["versions"] = live.get("versions")
+    # Absent means None, and not to be told what it is by default.
+    held = {"conversion": _NO_CONVERSION, **live}
+    if held.get("preserveUnknownFields") is False:
+        target["preserveUnknownFields"] = False
+    return merge_diff(held, target)
+
+
+def _version(version: Manifest) -> Manifest:
+    said = {key: version[key] for key in _OF_VERSION if version.get(key) is not None}
+    return {**said, "subresources": get_map(version, "subresources")}

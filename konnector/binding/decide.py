@@ -1,0 +1,345 @@
+"""What an APIServiceBinding says, and the CRD that it brings into the app cluster.
+
+All of its conditions are judged at once, and so written at once (protocol-konnector.md C.2, H16,
+H31). What cannot be judged now is Unknown where it was ever told, and not told before; so that
+Ready is not True before anything of the provider was seen, Connected begins as False, Pending.
+Refuses to know how the provider is reached, and what becomes of single objects.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from konnector.binding import crd
+from konnector.binding.crd import Owner, Plan
+from konnector.kubeconfig.judge import Judged
+from reconciler.core import conditions, keys, reasons
+from reconciler.core.conditions import Cause, Condition
+from reconciler.core.decision import NOTHING, Create, Decision, Note, Task
+from reconciler.core.manifest import JSON, Manifest, get_list, get_text, is_deleting, name_of
+from reconciler.core.refs import Kind
+from reconciler.core.times import format_time
+
+# So many of one sort of trouble are told in a condition.
+_LISTED: Final = 5
+_OF_THE_PROVIDER: Final = (
+    reasons.CONNECTED,
+    reasons.HEARTBEATING,
+    reasons.INFORMERS_SYNCED,
+    reasons.SCHEMA_IN_SYNC,
+)
+
+_UNREAD: Final = "The service provider cluster could not be read yet."
+
+# What is wrong, and a sentence about it.
+Problem: TypeAlias = tuple[Cause, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """What the provider that a binding belongs to shows of itself.
+
+    `synced`: every view of it was complete once. `late` names what is missing in the views, or
+    why they are old, once that has lasted for 150 s; "" before. `silent_since` is when it answered
+    last, where it does not any more. `heartbeat` is "" after one that
+    was written, or was not due; else why it could not be; None before the first. Each object is
+    whole, None where it is not there.
+    """
+
+    synced: bool = False
+    late: str = ""
+    heartbeat: str | None = None
+    silent_since: datetime | None = None
+    cluster_binding: Manifest | None = field(default=None, repr=False)
+    export: Manifest | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """All that concerns one APIServiceBinding.
+
+    `judged` is what its Secret is good for. `provider` is the one that it belongs to, which goes
+    on with its last good kubeconfig while the Secret is not usable; None: none. `crd` is the one
+    of the binding's name in the app cluster, whole. `live_uids` and `held_crd` are as `live` and
+    `held` of `crd.Owner`. `space_uid` is "" while it is not known; in `control_plane_mode` nothing
+    is told or done then that needs it. `unowned`, in that mode: the app cluster serves
+    apiservicebindings cluster-scoped, so the CRD must not be owned by the binding.
+    `claim_problems` are sentences about accepted claims that cannot be served, `refusals` about
+    instances that one side does not take (quota, admission); in neither is anything that changes
+    by itself, such as an age, or is secret. `orphans` is what there is to say of copies whose
+    instance is absent, `stranger` why nothing may be written on either side (`guard.stranger`).
+    """
+
+    binding: Manifest = field(repr=False)
+    judged: Judged
+    provider: Provider | None = None
+    crd: Manifest | None = field(default=None, repr=False)
+    live_uids: Set[str] = frozenset()
+    held_crd: str = ""
+    space_uid: str = ""
+    control_plane_mode: bool = False
+    unowned: bool = False
+    claim_problems: Sequence[str] = ()
+    refusals: Sequence[str] = ()
+    orphans: str = ""
+    stranger: str = ""
+
+    @property
+    def synced(self) -> bool:
+        """Whether enough is known of a provider to judge what it offers."""
+        known = bool(self.space_uid) or not self.control_plane_mode
+        return self.provider is not None and self.provider.synced and known
+
+    @property
+    def export(self) -> Manifest | None:
+        """The export, if the views of the provider are complete and hold one."""
+        return self.provider.export if self.provider is not None and self.synced else None
+
+    @property
+    def plan(self) -> Plan | None:
+        """What is to be done about the CRD; None where no CRD follows from what is seen."""
+        if self.export is None or _refusal(self.export) is not None:
+            return None
+        owner = Owner(
+            self.binding,
+            self.live_uids,
+            self.space_uid,
+            self.held_crd,
+            marks=self.control_plane_mode,
+            referenced=not self.unowned,
+        )
+        return crd.plan(self.export, self.crd, owner)
+
+
+def decide(seen: Seen) -> Decision:
+    """Return the write of the CRD, and all conditions.
+
+    A binding that is being deleted is left to what undoes it.
+    """
+    if is_deleting(seen.binding):
+        return NOTHING
+    plan = None if seen.stranger else seen.plan
+    held = {one.type: one for one in _held(seen.binding)}
+    told = tuple(_conditions(seen, plan, held))
+    notes = (*_written(seen, plan), *_troubles(told, held))
+    return Decision(_tasks(plan), told, _fields(seen), notes)
+
+
+def synced_kind(seen: Seen) -> Kind | None:
+    """Return what is to be synced under this binding, or None while nothing can or must not be.
+
+    It takes a CRD of ours that the app cluster serves, and a version of it; whether its schema is
+    the newest is no matter, so that a change of it interrupts nothing. One that is being deleted
+    waits for its instances to go, and those for the sync.
+    """
+    plan = seen.plan
+    if (
+        seen.stranger
+        or is_deleting(seen.binding)
+        or plan is None
+        or seen.export is None
+        or seen.crd is None
+    ):
+        return None
+    usable = plan.standing in ("ours", "left") and crd.is_established(seen.crd)
+    kind = crd.instance_kind(seen.export, seen.crd)
+    return kind if usable and kind.version else None
+
+
+def _refusal(export: Manifest) -> Problem | None:
+    """Return why an export is not brought into the app cluster, if so."""
+    if sentence := crd.problem(export):
+        return reasons.EXPORT_INVALID, sentence
+    if sentence := crd.isolation_problem(export):
+        return reasons.ISOLATION_UNSUPPORTED, sentence
+    return None
+
+
+def _tasks(plan: Plan | None) -> tuple[Task, ...]:
+    if plan is None or plan.step is None:
+        return ()
+    created = isinstance(plan.step, Create)
+    failure = reasons.CRD_CREATE_FAILED if created else reasons.CRD_UPDATE_FAILED
+    return (Task((plan.step,), failure),)
+
+
+def _fields(seen: Seen) -> dict[str, JSON]:
+    if seen.provider is None or not seen.synced or seen.stranger:
+        return {}
+    name = get_text(seen.provider.cluster_binding, "spec", "providerPrettyName")
+    said = get_text(seen.binding, "status", "providerPrettyName")
+    return {} if name == said else {"providerPrettyName": name}
+
+
+def _conditions(
+    seen: Seen, plan: Plan | None, held: Mapping[str, Condition]
+) -> Iterator[Condition]:
+    yield seen.judged.condition
+    judged = {one.type: one for one in _of_provider(seen, plan, held)}
+    yield from judged.values()
+    if _is_starting(seen) and reasons.CONNECTED not in held:
+        yield conditions.false(reasons.NOT_YET_CONNECTED, _UNREAD)
+    unknown, why = _not_known(seen)
+    for condition_type in unknown:
+        if condition_type in held and condition_type not in judged:
+            yield Condition(condition_type, conditions.UNKNOWN, "", "Unknown", why)
+    yield from _of_ours(seen, held)
+
+
+def _of_provider(
+    seen: Seen, plan: Plan | None, held: Mapping[str, Condition]
+) -> Iterator[Condition]:
+    provider = seen.provider
+    if provider is None:
+        return
+    if provider.late:
+        yield conditions.false(reasons.INFORMER_SYNC_TIMEOUT, provider.late)
+    elif provider.synced:
+        yield conditions.true(reasons.INFORMERS_SYNCED)
+    if provider.heartbeat:
+        yield conditions.false(reasons.CLUSTER_BINDING_UPDATE_FAILED, provider.heartbeat)
+    elif provider.heartbeat is not None:
+        yield conditions.true(reasons.HEARTBEATING)
+    silent = _silent(seen, provider, held)
+    if silent is not None:
+        yield silent
+    if seen.synced:
+        if silent is None:
+            yield _connected(seen, plan)
+        if plan is not None and plan.standing != "foreign":
+            yield _schema_in_sync(seen, plan)
+
+
+def _silent(seen: Seen, provider: Provider, held: Mapping[str, Condition]) -> Condition | None:
+    """Return what is told of a control plane that was there, and does not answer any more."""
+    if provider.silent_since is None:
+        return None
+    told = held.get(reasons.CONNECTED)
+    was_there = told is not None and (
+        told.status == conditions.TRUE or told.reason == reasons.CONTROL_PLANE_UNREACHABLE.reason
+    )
+    if not seen.synced and not was_there:
+        return None
+    message = (
+        f"The service provider cluster has not answered since {format_time(provider.silent_since)}."
+        " Nothing is synced until it does; what is here stays as it is."
+    )
+    return conditions.false(reasons.CONTROL_PLANE_UNREACHABLE, message)
+
+
+def _is_starting(seen: Seen) -> bool:
+    late = seen.provider is not None and seen.provider.late
+    return seen.judged.usable and not seen.synced and not late
+
+
+def _not_known(seen: Seen) -> tuple[Sequence[str], str]:
+    """Return the conditions of which nothing can be said, unless it is said, and why."""
+    if seen.provider is None:
+        # With a Secret that can be used, there is a provider in a moment.
+        types = () if seen.judged.usable else _OF_THE_PROVIDER
+        return types, "There is no usable kubeconfig secret."
+    if not seen.synced:
+        types = _OF_THE_PROVIDER if seen.provider.late else ()
+        return types, _UNREAD
+    return (reasons.SCHEMA_IN_SYNC,), "There is no CustomResourceDefinition to compare."
+
+
+def _connected(seen: Seen, plan: Plan | None) -> Condition:
+    name = name_of(seen.binding)
+    if seen.stranger:
+        return conditions.false(reasons.NOT_OF_THIS_SPACE, seen.stranger)
+    if seen.export is None:
+        message = f"APIServiceExport {name} not found on the service provider cluster."
+        return conditions.false(reasons.EXPORT_NOT_FOUND, message)
+    if problem := _refusal(seen.export):
+        return conditions.false(*problem)
+    if plan is not None and plan.standing == "foreign":
+        message = f"CustomResourceDefinition {name} is not owned by {keys.KLUTCH_GROUP}."
+        return conditions.false(reasons.CRD_FOREIGN, message)
+    return conditions.true(reasons.CONNECTED)
+
+
+def _schema_in_sync(seen: Seen, plan: Plan) -> Condition:
+    subject = f"CustomResourceDefinition {name_of(seen.binding)}"
+    if seen.crd is None:
+        return conditions.false(reasons.CRD_NOT_ESTABLISHED, f"{subject} is not there yet.")
+    if is_deleting(seen.crd):
+        message = f"{subject} is being deleted; it is made again when it is gone."
+        return conditions.false(reasons.CRD_TERMINATING, message)
+    if not plan.same_spec:
+        message = f"{subject} does not yet say what the APIServiceExport says."
+        return conditions.false(reasons.CRD_OUTDATED, message)
+    if conflict := crd.name_conflict(seen.crd):
+        message = f"The app cluster does not accept the names of {subject}: {conflict}"
+        return conditions.false(reasons.CRD_NAMES_NOT_ACCEPTED, message)
+    if not crd.is_established(seen.crd):
+        message = f"{subject} is not served by the app cluster yet."
+        return conditions.false(reasons.CRD_NOT_ESTABLISHED, message)
+    return conditions.true(reasons.SCHEMA_IN_SYNC)
+
+
+def _of_ours(seen: Seen, held: Mapping[str, Condition]) -> Iterator[Condition]:
+    """Tell of what only we tell of, each from its first trouble on."""
+    troubles: list[tuple[Cause, Sequence[str]]] = [
+        (reasons.CLAIMS_DEGRADED, seen.claim_problems),
+        (reasons.ORPHANED, [seen.orphans, *seen.refusals])
+        if seen.orphans
+        else (reasons.INSTANCES_REFUSED, seen.refusals),
+    ]
+    if seen.export is not None:
+        troubles.append((reasons.VERSIONS_DIFFER, _lossy(seen.export)))
+    for cause, sentences in troubles:
+        if sentences:
+            yield conditions.false(cause, _listed(sentences))
+        elif cause.type in held and seen.export is not None:
+            yield conditions.true(cause.type)
+
+
+def _lossy(export: Manifest) -> Sequence[str]:
+    lossy = crd.lossy_versions(export)
+    if not lossy:
+        return ()
+    return [
+        f"Instances are synced in version {crd.synced_version(export)}; what only the schema of "
+        f"{', '.join(lossy)} knows is lost."
+    ]
+
+
+def _listed(sentences: Iterable[str]) -> str:
+    every = sorted(set(sentences))
+    more = len(every) - _LISTED
+    return " ".join(every[:_LISTED]) + (f" And {more} more." if more > 0 else "")
+
+
+def _written(seen: Seen, plan: Plan | None) -> Iterator[Note]:
+    if plan is None or plan.step is None:
+        return
+    subject = f"CustomResourceDefinition {name_of(seen.binding)}"
+    if isinstance(plan.step, Create):
+        yield Note("CustomResourceDefinitionCreated", f"{subject} is made in the app cluster")
+    elif plan.standing == "left":
+        message = f"{subject} is taken over from an APIServiceBinding that is gone"
+        yield Note("CustomResourceDefinitionTakenOver", message)
+    else:
+        yield Note("CustomResourceDefinitionUpdated", f"{subject} follows the APIServiceExport")
+    if seen.unowned:
+        message = (
+            f"{subject} gets no owner: the app cluster serves apiservicebindings cluster-scoped, "
+            "would not find this one there, and would delete the definition with all instances"
+        )
+        yield Note("CustomResourceDefinitionUnowned", message)
+
+
+def _troubles(told: Iterable[Condition], held: Mapping[str, Condition]) -> Iterator[Note]:
+    """Tell each trouble when it begins and when it changes."""
+    for one in told:
+        last = held.get(one.type)
+        if one.severity in (conditions.ERROR, conditions.WARNING) and not (
+            last is not None and last.says_the_same(one)
+        ):
+            yield Note(one.reason, one.message, "Warning")
+
+
+def _held(binding: Manifest) -> conditions.Conditions:
+    return conditions.parse(get_list(binding, "status", "conditions"))

@@ -1,0 +1,373 @@
+"""How a binding is let go without losing or blocking anything: finalizer `klutchctl.dev/drain`.
+
+mapping.md 9, protocol-konnector.md C.7, H15, H33. Only a binding with annotation `deletion-policy`
+is held; others go at once, and are released afterwards. Once it is being deleted:
+
+Release, and all that is not known: the sync stops; their APIServiceNamespaces are marked, since
+their end would be that of the copies, which nobody may read here once the kind is no longer bound;
+the copies lose `bound` and are marked
+`released`, so that no konnector deletes them; then the instances lose their finalizer, so that they
+can be deleted without one. They keep `bound`: an instance that was bound and has no copy is one
+that lost its service, and the guard against new, empty services (guard.recreations) has to tell it
+from a new one.
+Delete, with nothing left on either side: the CRD in the app cluster goes, then what the provider
+had sent down. No instance is deleted here: klutchctl, or a person, does that beforehand. Where some
+are left, a backend that is about to delete the space (annotation `draining`) waits, and the sync
+goes on, because nobody else could carry their deletion; otherwise, as where klutchctl replaces a
+binding, it is a release.
+
+Each look is at lists that were made anew, and does a part; so a konnector that dies goes on where
+it was. The last part waits until the control plane says that nothing is synced, which is
+klutchctl's proof. What klutchctl does after a release is the same, and finds nothing to do.
+Refuses to know how objects are found.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+from konnector.claim import copies
+from konnector.namespace import decide as namespace_decide
+from konnector.sides import APP_CLUSTER, CONTROL_PLANE
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.service_namespace import released_kinds
+from reconciler.core import conditions, field_set, keys
+from reconciler.core.conditions import ERROR, INFO, WARNING, Cause
+from reconciler.core.decision import (
+    NOTHING,
+    Decision,
+    Patch,
+    Step,
+    Task,
+    deletion,
+    preconditions_of,
+)
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    finalizers_of,
+    get_map,
+    get_maps,
+    get_text,
+    is_deleting,
+    name_of,
+    namespace_of,
+    ref_of,
+    uid_of,
+)
+from reconciler.core.refs import CRD, Kind
+from reconciler.core.times import format_time
+
+DELETE: Final = "Delete"  # the one policy that is not a release
+RELEASE: Final = "Release"
+BATCH: Final = 200  # objects of one look
+AT_ONCE: Final = timedelta()
+SOON: Final = timedelta(seconds=1)
+SOMEWHAT_LATER: Final = timedelta(seconds=5)  # while something goes, which no event tells here
+RECHECK: Final = timedelta(seconds=30)
+
+# Ours, on APIServiceBinding while it is let go.
+DRAINED: Final = "Drained"
+DRAINING: Final = Cause(DRAINED, INFO, "Draining")
+DRAIN_WAITING: Final = Cause(DRAINED, WARNING, "DrainWaiting")
+DRAIN_FAILED: Final = Cause(DRAINED, ERROR, "DrainFailed")
+
+_INSTALLERS: Final = frozenset({keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR})
+
+Held: TypeAlias = tuple[Kind, Manifest]  # an object with its kind, as its cluster serves it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A binding, and what is left of its sync.
+
+    `home` is the cluster that the binding is in, and `kind` what it is there: Klutch up to 1.5.0
+    has bindings without namespaces. `mappings` are the APIServiceNamespaces of the space. `copies`
+    are the objects of its kind on the control plane, of which those in `service_namespaces`, or
+    with this space's annotation, are of this space; `instances` are those in the app cluster.
+    `copied` are objects there that came down by claims of this binding and of no other live one.
+    `crd` is that of the app cluster, with managedFields. `syncing`: some worker of this kind or
+    these claims still runs. `told`: the control plane says that nothing is synced for this
+    binding. `unsure`: why all this may be incomplete.
+    """
+
+    home: str
+    binding: Manifest = field(repr=False)
+    kind: Kind = API_SERVICE_BINDING
+    space: str = ""
+    service_namespaces: frozenset[str] = frozenset()
+    mappings: Sequence[Manifest] = field(default=(), repr=False)
+    copies: Sequence[Held] = field(default=(), repr=False)
+    instances: Sequence[Held] = field(default=(), repr=False)
+    copied: Sequence[Held] = field(default=(), repr=False)
+    crd: Manifest | None = field(default=None, repr=False)
+    syncing: bool = False
+    told: bool = False
+    unsure: str = ""
+
+
+def is_held(binding: Manifest) -> bool:
+    """Tell whether a binding waits for its konnector: it is being deleted, and has to be drained.
+
+    Taking the annotation away ends that, for those who want no drain.
+    """
+    return is_deleting(binding) and keys.DRAIN in finalizers_of(binding) and _asks(binding)
+
+
+def syncs(seen: Seen) -> bool:
+    """Tell whether objects of this binding are synced, as far as its own deletion is concerned."""
+    return not is_deleting(seen.binding) or (is_held(seen.binding) and _awaits_deletes(seen))
+
+
+def decide(seen: Seen, *, now: datetime) -> Decision:
+    """Return the next part of letting a binding go, and the condition; or how it is held.
+
+    A binding that is not held gets nothing: its status is for others to tell.
+    """
+    binding = seen.binding
+    drains = keys.DRAIN in finalizers_of(binding)
+    if not is_deleting(binding) or not drains:
+        return _marked(seen, drains=drains)
+    if not _asks(binding):
+        return _let_go(seen)
+    if seen.unsure:
+        return _waits(f"Nothing is let go yet: {seen.unsure}", RECHECK)
+    if _awaits_deletes(seen):
+        return _in_use(seen)
+    if seen.syncing:
+        return _drains("Waiting for the sync to stop", SOON)
+    deletes = _policy(binding) == DELETE and not _left(seen)
+    return _deleted(seen) if deletes else _released(seen, now)
+
+
+def detached(kind: Kind, instance: Manifest) -> Patch | None:
+    """Return the patch after which an instance in the app cluster needs no konnector any more.
+
+    For a control plane that is gone for ever (H33). Unlike in a release the instance forgets that
+    it was bound: bound again elsewhere, it is to get a new service, and nothing was lost there.
+    """
+    change: dict[str, JSON] = {}
+    held = finalizers_of(instance)
+    if keys.SYNCER in held:
+        change["finalizers"] = _without(held, keys.SYNCER)
+    if copies.is_managed(instance):
+        change["annotations"] = {keys.BOUND: None}
+    if not change:
+        return None
+    metadata: Manifest = {**preconditions_of(instance), **change}
+    return Patch(ref_of(APP_CLUSTER, kind, instance), {"metadata": metadata})
+
+
+def let_go_plainly(binding: Manifest) -> dict[str, JSON]:
+    """Return a binding that somebody deleted, and nothing held, as if it were being released (U3).
+
+    Nobody asked for its data to go; and nobody else would free its instances.
+    """
+    metadata: dict[str, JSON] = {
+        **get_map(binding, "metadata"),
+        "annotations": {keys.DELETION_POLICY: RELEASE},
+        "deletionTimestamp": "gone",
+        "finalizers": [keys.DRAIN],
+    }
+    return {**binding, "metadata": metadata}
+
+
+def is_over(seen: Seen, decision: Decision) -> bool:
+    """Tell whether a decision lets the binding itself go: nothing else is left to do."""
+    itself = ref_of(seen.home, seen.kind, seen.binding)
+    steps = [step for task in decision.tasks for step in task.steps]
+    return any(isinstance(step, Patch) and step.ref == itself for step in steps)
+
+
+def freed(kind: Kind, instance: Manifest) -> Patch | None:
+    """Return the patch after which an instance can be deleted without a konnector, if it cannot."""
+    return _free(kind, instance) if keys.SYNCER in finalizers_of(instance) else None
+
+
+def unheld(home: str, kind: Kind, binding: Manifest) -> Patch | None:
+    """Return the patch that takes our finalizer off a binding, if it has it."""
+    held = finalizers_of(binding)
+    if keys.DRAIN not in held:
+        return None
+    return _finalizers(home, kind, binding, _without(held, keys.DRAIN))
+
+
+def _asks(binding: Manifest) -> bool:
+    return keys.DELETION_POLICY in annotations_of(binding)
+
+
+def _policy(binding: Manifest) -> str:
+    return annotations_of(binding).get(keys.DELETION_POLICY, "")
+
+
+def _awaits_deletes(seen: Seen) -> bool:
+    """Tell whether the instances that are left have to be deleted first, each by its owner."""
+    goes_with_space = keys.DRAINING in annotations_of(seen.binding)
+    return _policy(seen.binding) == DELETE and goes_with_space and bool(_left(seen))
+
+
+def _marked(seen: Seen, *, drains: bool) -> Decision:
+    """Hold the binding exactly while it says how it is to be let go."""
+    binding = seen.binding
+    if is_deleting(binding) or drains == _asks(binding):
+        return NOTHING
+    if drains:
+        return _let_go(seen)
+    held = [*finalizers_of(binding), keys.DRAIN]
+    return _one(_finalizers(seen.home, seen.kind, binding, held))
+
+
+def _released(seen: Seen, now: datetime) -> Decision:
+    """Copies first: an instance may go as soon as it is free, and a bound copy would follow it."""
+    bound, finalized = _bound(seen), _finalized(seen)
+    unmarked = _unmarked(seen, bound)
+    if unmarked:
+        return _batch(unmarked, "APIServiceNamespaces to mark")
+    if bound:
+        return _batch([_release(kind, one, now) for kind, one in bound], "copies to release")
+    if finalized:
+        return _batch([_free(kind, one) for kind, one in finalized], "instances to free")
+    return _ends(seen)
+
+
+def _in_use(seen: Seen) -> Decision:
+    left = _left(seen)
+    message = (
+        f"{len(seen.instances)} instances in the app cluster and {len(_bound(seen))} copies on"
+        f" the control plane are left ({_first(left)}): delete them, or annotate this binding"
+        f" with {keys.DELETION_POLICY}=Release to keep them"
+    )
+    goes = any(is_deleting(one) for _, one in left)
+    return _waits(message, SOMEWHAT_LATER if goes else RECHECK)
+
+
+def _deleted(seen: Seen) -> Decision:
+    if seen.crd is not None and _is_ours(seen.crd, seen.binding):
+        return _crd_goes(seen.crd)
+    ours = [(kind, one) for kind, one in seen.copied if _is_providers(one)]
+    leaving = [deletion(APP_CLUSTER, kind, one) for kind, one in ours if not is_deleting(one)]
+    if leaving:
+        return _batch(leaving, "copied objects to delete")
+    if ours:
+        return _waits(f"Copied objects are still being deleted ({_first(ours)})", SOMEWHAT_LATER)
+    return _ends(seen)
+
+
+def _crd_goes(crd: Manifest) -> Decision:
+    if is_deleting(crd):
+        return _waits(f"CustomResourceDefinition {name_of(crd)} is still being deleted", RECHECK)
+    return _batch([deletion(APP_CLUSTER, CRD, crd)], "CustomResourceDefinition to delete")
+
+
+def _is_ours(crd: Manifest, binding: Manifest) -> bool:
+    """Tell whether a konnector made the CRD for this binding.
+
+    klutchctl deletes bindings so that the CRD loses its owner; then who wrote it tells.
+    """
+    kind, group = API_SERVICE_BINDING.kind, API_SERVICE_BINDING.group
+    owners = [
+        get_text(owner, "uid")
+        for owner in get_maps(crd, "metadata", "ownerReferences")
+        if get_text(owner, "kind") == kind
+        and get_text(owner, "apiVersion").partition("/")[0] == group
+    ]
+    if owners:
+        return set(owners) == {uid_of(binding)}
+    return not field_set.managers_of(crd).isdisjoint(_INSTALLERS)
+
+
+def _is_providers(live: Manifest) -> bool:
+    return copies.owner_of(live) == keys.OWNER_PROVIDER
+
+
+def _bound(seen: Seen) -> list[Held]:
+    return [
+        (kind, one)
+        for kind, one in seen.copies
+        if copies.is_managed(one) and _is_of_space(seen, kind, one)
+    ]
+
+
+def _is_of_space(seen: Seen, kind: Kind, copy: Manifest) -> bool:
+    if kind.namespaced:
+        return namespace_of(copy) in seen.service_namespaces
+    return annotations_of(copy).get(keys.CLUSTER_NAMESPACE) == seen.space  # never the name (H3)
+
+
+def _finalized(seen: Seen) -> list[Held]:
+    return [(kind, one) for kind, one in seen.instances if keys.SYNCER in finalizers_of(one)]
+
+
+def _left(seen: Seen) -> list[Held]:
+    return [*seen.instances, *_bound(seen)]
+
+
+def _unmarked(seen: Seen, bound: Sequence[Held]) -> list[Step]:
+    """Return what marks the mappings of these copies."""
+    resource = name_of(seen.binding)
+    behind = {namespace_of(one) for kind, one in bound if kind.namespaced}
+    steps: list[Step] = []
+    for mapping in seen.mappings:
+        marked = released_kinds(mapping)
+        if get_text(mapping, "status", "namespace") in behind and resource not in marked:
+            steps.append(namespace_decide.marked(mapping, marked | {resource}))
+    return steps
+
+
+def _release(kind: Kind, copy: Manifest, now: datetime) -> Patch:
+    marks: Manifest = {keys.BOUND: None, keys.RELEASED: format_time(now)}
+    metadata: Manifest = {**preconditions_of(copy), "annotations": marks}
+    return Patch(ref_of(CONTROL_PLANE, kind, copy), {"metadata": metadata})
+
+
+def _free(kind: Kind, instance: Manifest) -> Patch:
+    rest = _without(finalizers_of(instance), keys.SYNCER)
+    metadata: Manifest = {**preconditions_of(instance), "finalizers": rest}
+    return Patch(ref_of(APP_CLUSTER, kind, instance), {"metadata": metadata})
+
+
+def _ends(seen: Seen) -> Decision:
+    """Let the binding go, once what remains of it has been told: nobody could tell it later."""
+    if not seen.told:
+        return _drains("Waiting until the export says that nothing is synced any more", SOON)
+    return _let_go(seen)
+
+
+def _let_go(seen: Seen) -> Decision:
+    step = unheld(seen.home, seen.kind, seen.binding)
+    return _one(step) if step else NOTHING
+
+
+def _finalizers(home: str, kind: Kind, binding: Manifest, finalizers: Sequence[str]) -> Patch:
+    metadata: Manifest = {**preconditions_of(binding), "finalizers": finalizers}
+    return Patch(ref_of(home, kind, binding), {"metadata": metadata})
+
+
+def _without(finalizers: Sequence[str], ours: str) -> list[str]:
+    return [one for one in finalizers if one != ours]
+
+
+def _first(found: Sequence[Held]) -> str:
+    kind, one = found[0]
+    return ref_of("", kind, one).object + (" and others" if len(found) > 1 else "")
+
+
+def _one(step: Step) -> Decision:
+    return Decision(tasks=(Task((step,), DRAIN_FAILED),))
+
+
+def _batch(steps: Sequence[Step], what: str) -> Decision:
+    """Do a part of it. Each stands alone: one that fails holds the binding, not the others."""
+    tasks = tuple(Task((step,), DRAIN_FAILED) for step in steps[:BATCH])
+    said = conditions.false(DRAINING, f"{len(steps)} {what}")
+    return Decision(tasks=tasks, conditions=(said,), again=AT_ONCE)
+
+
+def _drains(message: str, again: timedelta) -> Decision:
+    return Decision(conditions=(conditions.false(DRAINING, message),), again=again)
+
+
+def _waits(message: str, again: timedelta) -> Decision:
+    return Decision(conditions=(conditions.false(DRAIN_WAITING, message),), again=again)

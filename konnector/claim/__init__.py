@@ -1,0 +1,1 @@
+"""Claims: developers' objects, and their copies on the control plane."""

@@ -1,0 +1,414 @@
+"""Syncs the claims of one exported kind with their copies: views -> Seen -> decide -> writes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from konnector.claim import copies, decide, orphans
+from konnector.claim.copies import trimmed_copy
+from konnector.claim.decide import Read, Seen
+from konnector.claim.pair import Pair
+from konnector.claim.paired_informers import BothSides, name
+from konnector.mass_loss import decide as mass_loss_decide
+from konnector.mass_loss.losses import Losses
+from konnector.provider.sync_context import Link, is_refusal
+from konnector.views import deletions
+from konnector.views.deletions import Deletions
+from konnector.views.service import NAME, Sort
+from reconciler.controller.controller import Controller
+from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.core.decision import Apply, Decision, Delete, Note
+from reconciler.core.errors import ClusterError
+from reconciler.core.manifest import (
+    Manifest,
+    digest,
+    is_deleting,
+    name_of,
+    namespace_of,
+    ref_of,
+)
+from reconciler.core.refs import CRD, ObjectKey, Ref
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
+from reconciler.kube.cache.store import Index
+
+_BOUND: Final = "bound"
+_LIVING: Final = "living"
+_HELD: Final = timedelta(minutes=1)  # until a guard is asked again
+_SOON: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """What a binding says of its instances.
+
+    `recreates`: lost copies are made again, each as a new, empty service. `drains`: it is being
+    deleted with all instances, which somebody else deletes.
+    """
+
+    recreates: bool = False
+    drains: bool = False
+
+
+class Instances:
+    """The sync of one kind; run it once. Serial for each object, concurrent across objects.
+
+    `moved` is called with an app namespace when `live_in` says something else of it.
+    """
+
+    def __init__(self, pair: Pair, link: Link, say: Say, *, moved: Callable[[str], None]) -> None:
+        self.pair, self._link, self._moved = pair, link, moved
+        self._say_of_binding = say
+        self._lived_in: set[str] = set()
+        resource = pair.kind.resource
+        self._controller = Controller(
+            f"instances/{resource}",
+            self.reconcile,
+            clock=link.clock,
+            metrics=link.metrics,
+            workers=link.workers,
+            depends_on=(link.app.connectivity, link.plane.connectivity),
+        )
+        names = name if pair.kind.namespaced else self._claim_name
+        leaving = {deletions.BOUND: deletions.bound, deletions.LEAVING: deletions.leaving}
+        self._sides = BothSides(
+            link,
+            Sort(pair.kind, copies.trimmed_claim, {**leaving, _LIVING: _living}),
+            Sort(
+                pair.kind,
+                trimmed_copy,
+                {NAME: names, _BOUND: self._bound(names)},
+                deleted=self._copy_deleted,
+            ),
+            wake=self._controller.enqueue,
+            look=self._controller.enqueue_behind,
+            unmapped=True,
+        )
+        self._deletions = Deletions(self._sides.view.store)
+        self._losses = Losses()
+        self._tried: dict[ObjectKey, tuple[str, str]] = {}
+        self._ward = link.guards.ward(resource)
+        self._sides.view.store.subscribe(_LIVING, self._look_who_lives)
+        self._supervisor = TaskSupervisor()
+        self._supervisor.start_worker("sides", self._sides)
+        self._supervisor.start_worker("controller", self._controller)
+
+    @property
+    def missing(self) -> Sequence[str]:
+        """What could not be read yet, and why."""
+        return self._sides.missing
+
+    def follow(self, say: Say) -> None:
+        """Let the binding say this from now on."""
+        if say != self._say_of_binding:
+            self._say_of_binding = say
+            self.wake_everything()
+
+    def has_claims(self, app_namespace: str) -> bool:
+        """Tell whether there are claims in an app namespace."""
+        return bool(self._sides.view.store.names(app_namespace))
+
+    def lacks_copies(self, app_namespace: str) -> bool:
+        """Tell whether a claim in an app namespace lost its copy; also where that is not known."""
+        if not self._sides.view.synced:
+            return True
+        claims = self._sides.view.store.names(app_namespace)
+        there = self._sides.there(app_namespace)
+        if there is None:
+            return bool(claims)
+        return any(self._lacks_copy(ObjectKey(app_namespace, name), there) for name in claims)
+
+    def _lacks_copy(self, place: ObjectKey, there: ReadYourWrites) -> bool:
+        claim = self._sides.here.get(*place)
+        held = claim is not None and not is_deleting(claim) and copies.is_managed(claim)
+        return held and there.get(*self._copy_place(place)) is None
+
+    def live_in(self, app_namespace: str) -> bool:
+        """Tell whether a developer has an instance in an app namespace that is to stay."""
+        return self._sides.view.store.has(_LIVING, app_namespace)
+
+    def _look_who_lives(self, app_namespace: str) -> None:
+        lives = self.live_in(app_namespace)
+        if lives != (app_namespace in self._lived_in):
+            (self._lived_in.add if lives else self._lived_in.discard)(app_namespace)
+            self._moved(app_namespace)
+
+    def has_copies(self, app_namespace: str) -> bool:
+        """Tell whether bound copies belong to an app namespace, or may do."""
+        if not self.pair.kind.namespaced or not self._link.homes.service(app_namespace):
+            return False
+        recent = self._sides.all().get(app_namespace)
+        return recent is None or bool(recent.view.store.count(_BOUND))
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._supervisor.stop()
+
+    async def run(self) -> None:
+        """Sync until `stop`, and end what is under way."""
+        try:
+            await self._supervisor.run()
+        finally:
+            self._ward.forget()
+            self._link.troubles.forget(self.pair.kind.resource)
+
+    async def reconcile(self, place: ObjectKey) -> timedelta | None:
+        """Look at one claim and its copy, and write what follows."""
+        if self._link.guards.stranger():
+            return _HELD
+        there = self._sides.there(place.namespace)
+        if there is None:
+            self._ward.note(place)
+            await self._without_home(place)
+            return None
+        seen = self._look(place, there)
+        if seen.claim is not None and seen.copy is None and not is_deleting(seen.claim):
+            settles_in = self._losses.settles_in(place, seen.now)
+            if settles_in is not None:
+                return settles_in
+        decision, seen = await self._decided(seen)
+        if seen.creates_held and await self._is_there(seen):
+            return _SOON  # a view is behind
+        lacked = seen.copy is None and self._losses.is_alone(place)
+        was_lost = lacked or place in self._ward.lost
+        self._note(seen)
+        await self._act(seen, decision, there)
+        if was_lost and there.get(*seen.copy_place) is not None:
+            self._moved(place.namespace)  # credentials beside it were kept for its sake
+        return self._again(seen)
+
+    def _look(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
+        claim = self._sides.here.get(*place)
+        copy_place = self._copy_place(place)
+        copy = there.get(*copy_place)
+        taken = copy is not None and not self.pair.is_copy_of(copy, place)
+        copy = None if taken else copy
+        return Seen(
+            place,
+            copy_place,
+            claim,
+            copy,
+            self._link.guards.terms(self.pair.kind.resource),
+            self._link.now(),
+            creates_held=self._creates_held(place, claim, copy),
+            settled=self._settled(place, claim, copy),
+            taken=taken,
+            homeless=claim is None and self._is_homeless(place),
+        )
+
+    def _creates_held(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> str:
+        """Return why a copy that a claim lost is not made again, or ""."""
+        if claim is None or copy is not None or is_deleting(claim) or not copies.is_managed(claim):
+            return ""
+        guards, resource = self._link.guards, self.pair.kind.resource
+        asked = self._say_of_binding.recreates or guards.recreates(resource)
+        if asked or self._losses.is_alone(place):
+            return ""
+        return mass_loss_decide.lost(resource, self.pair.space)
+
+    async def _decided(self, seen: Seen) -> tuple[Decision, Seen]:
+        """Decide, and read what has to be read for that."""
+        while True:
+            found = decide.decide(self.pair, seen)
+            if isinstance(found, Decision):
+                held = await self._deletion_held(seen) if _deletes_copy(seen, found) else ""
+                if not held:
+                    return found, seen
+                seen = replace(seen, deletes_held=held)
+            elif found is Read.CLAIM:
+                ref = Ref(self._link.app.name, self.pair.kind, *seen.place)
+                live = await self._link.app.get(ref)
+                seen = replace(seen, claim=live, claim_gone=live is None)
+                if live is None:
+                    seen = await self._with_fresh_terms(seen)
+            else:
+                seen = await self._with_whole_copy(seen)
+
+    async def _with_fresh_terms(self, seen: Seen) -> Seen:
+        """Ask once more which app cluster it is that lacks a claim, and what was confirmed."""
+        guards = self._link.guards
+        await guards.look_at_app_cluster()
+        await guards.look_at_confirmations()
+        return replace(seen, terms=guards.terms(self.pair.kind.resource))
+
+    async def _deletion_held(self, seen: Seen) -> str:
+        """Return why the copy of a claim that is being deleted is kept, or "".
+
+        A CRD is on its way out before its claims are, but the view of it may be behind.
+        """
+        resource, guards = self.pair.kind.resource, self._link.guards
+        if guards.mass_delete_confirmed:
+            return ""
+        app = self._link.app
+        crd = await app.get(Ref(app.name, CRD, "", resource), metadata_only=True)
+        if crd is None or is_deleting(crd):
+            why = f"CustomResourceDefinition {resource} is being deleted in the app cluster"
+        elif not self._say_of_binding.drains and self._deletions.too_many(seen.place):
+            if await guards.is_being_deleted(resource):
+                return ""
+            why = "more than half of them were deleted within a minute"
+        else:
+            return ""
+        return mass_loss_decide.mass_deletion(resource, why, self.pair.space)
+
+    async def _with_whole_copy(self, seen: Seen) -> Seen:
+        """Read the copy that the view shows; by now it may be gone, or not be ours.
+
+        Then the view will show it: while it does not, no new one is made.
+        """
+        ref = Ref(self._link.plane.name, self.pair.kind, *seen.copy_place)
+        copy = await self._link.plane.get(ref)
+        if copy is None:
+            lost = mass_loss_decide.lost(self.pair.kind.resource, self.pair.space)
+            return replace(seen, copy=None, creates_held=lost)
+        if not self.pair.is_copy_of(copy, seen.place):
+            return replace(seen, copy=None, taken=True)
+        return replace(seen, copy=copy, copy_whole=True)
+
+    async def _is_there(self, seen: Seen) -> bool:
+        """Tell whether the API server knows a copy that the view does not show, or just showed."""
+        ref = Ref(self._link.plane.name, self.pair.kind, *seen.copy_place)
+        if await self._link.plane.get(ref, metadata_only=True) is not None:
+            return True
+        there = self._sides.there(seen.place.namespace)
+        return there is None or there.get(*seen.copy_place) is not None
+
+    def _note(self, seen: Seen) -> None:
+        """Note what is held, and have it told."""
+        copy = seen.copy
+        orphaned = seen.claim is None and copy is not None and orphans.is_orphan(copy)
+        lost = bool(seen.creates_held)
+        if self._ward.note(seen.place, orphan=orphaned, lost=lost, deletion=seen.deletes_held):
+            self._link.orphaned(self.pair.kind.resource)
+
+    def _again(self, seen: Seen) -> timedelta | None:
+        """Return when to look again at what is held up by what no event tells the end of."""
+        homeless = seen.homeless and seen.copy is not None and not copies.is_managed(seen.copy)
+        if seen.deletes_held or seen.creates_held or seen.taken or homeless:
+            return _HELD
+        if seen.claim is None and seen.copy is not None:
+            return orphans.changes_in(seen.copy, seen.terms, seen.now)
+        return None
+
+    def _copy_deleted(self, app_namespace: str, copy: Manifest) -> None:
+        """Note that the control plane told of the deletion of a copy."""
+        now = self._link.now()
+        self._losses.forget(now, but=self._ward.lost)
+        place = self._place_of(app_namespace, copy)
+        claim = None if place is None else self._sides.here.get(*place)
+        if place is not None and claim is not None and not is_deleting(claim):
+            self._losses.note(place, now)
+
+    def _place_of(self, app_namespace: str, copy: Manifest) -> ObjectKey | None:
+        if self.pair.kind.namespaced:
+            return ObjectKey(app_namespace, name_of(copy))
+        return self.pair.claim_of(copy)
+
+    async def _act(self, seen: Seen, decision: Decision, there: ReadYourWrites) -> None:
+        link = self._link
+        for note in decision.notes:
+            self._tell(seen, note)
+        if not decision.tasks:
+            self._say(seen, "".join(note.message for note in decision.notes if seen.taken))
+            return
+        try:
+            await link.executor.execute(decision, recents=(self._sides.here, there))
+        except ClusterError as error:
+            if is_refusal(error):
+                self._tell(seen, _denied(error))
+                self._say(seen, str(error))
+            raise
+        self._say(seen, "")
+        self._note_applied(seen, decision, there)
+
+    async def _without_home(self, place: ObjectKey) -> None:
+        """Ask for a service namespace; a claim that never had one may go."""
+        if not self._sides.view.synced:
+            return
+        claim = self._sides.here.get(*place)
+        if claim is None or not self.pair.kind.namespaced:
+            return
+        if not is_deleting(claim):
+            self._link.want(place.namespace)
+        elif self._link.homes.mapping(place.namespace) is None:
+            terms = self._link.guards.terms(self.pair.kind.resource)
+            seen = Seen(place, place, claim, None, terms, self._link.now())
+            decision, seen = await self._decided(seen)
+            await self._link.executor.execute(decision, recents=(self._sides.here,))
+
+    def _copy_place(self, place: ObjectKey) -> ObjectKey:
+        if not self.pair.kind.namespaced:
+            return self.pair.prefixed(place.name)
+        return ObjectKey(self._link.homes.service(place.namespace), place.name)
+
+    def _is_homeless(self, place: ObjectKey) -> bool:
+        if not self.pair.kind.namespaced:
+            return False
+        if self._link.is_reserved(place.namespace):
+            return True
+        namespace = self._link.namespaces.get("", place.namespace)
+        return namespace is None or is_deleting(namespace)
+
+    def _settled(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> bool:
+        tried = self._tried.get(place)
+        if tried is None:
+            return False
+        if claim is None or copy is None:
+            del self._tried[place]
+            return False
+        return tried == self._state(claim, copy)
+
+    def _note_applied(self, seen: Seen, decision: Decision, there: ReadYourWrites) -> None:
+        """Remember an apply after which the copy still is not what the claim says.
+
+        So it is with what an API server or a webhook of the provider changes back.
+        """
+        steps = [step for task in decision.tasks for step in task.steps]
+        copy = there.get(*seen.copy_place)
+        if seen.claim is None or copy is None or not any(isinstance(s, Apply) for s in steps):
+            return
+        again = decide.decide(self.pair, replace(seen, copy=copy))
+        if isinstance(again, Decision) and any(
+            isinstance(step, Apply) for task in again.tasks for step in task.steps
+        ):
+            self._tried[seen.place] = self._state(seen.claim, copy)
+
+    def _state(self, claim: Manifest, copy: Manifest) -> tuple[str, str]:
+        """Return what a claim asks for, and what its copy holds of that kind of thing."""
+        return digest(decide.stated(self.pair, claim)), digest(decide.stated(self.pair, copy))
+
+    def _tell(self, seen: Seen, note: Note) -> None:
+        if seen.claim is not None:
+            ref = ref_of(self._link.app.name, self.pair.kind, seen.claim)
+            self._link.recorder.record(ref, seen.claim, note)
+
+    def _say(self, seen: Seen, what: str) -> None:
+        self._link.troubles.say(self.pair.kind.resource, str(seen.place), what)
+
+    def wake_everything(self) -> None:
+        """Have all looked at that may have been held."""
+        self._sides.wake_everything()
+
+    def _claim_name(self, copy: Manifest) -> Sequence[str]:
+        place = self.pair.claim_of(copy)
+        return () if place is None else (place.name,)
+
+    @staticmethod
+    def _bound(names: Index) -> Index:
+        return lambda copy: names(copy) if copies.is_managed(copy) else ()
+
+
+def _living(claim: Manifest) -> Sequence[str]:
+    """Return the app namespace where a developer wants something, as an index does."""
+    stays = not is_deleting(claim) and not copies.is_providers(claim)
+    return (namespace_of(claim),) if stays else ()
+
+
+def _deletes_copy(seen: Seen, decision: Decision) -> bool:
+    """Tell whether the copy of a claim that is being deleted would go."""
+    steps = [step for task in decision.tasks for step in task.steps]
+    return seen.claim is not None and any(isinstance(one, Delete) for one in steps)
+
+
+def _denied(error: ClusterError) -> Note:
+    return Note("SyncDenied", f"The control plane refused this claim: {error}", "Warning")

@@ -1,0 +1,324 @@
+"""What follows from one look at a claim and its copy: the next writes, as few as there can be.
+
+protocol-konnector.md D, F.3 and H.2: the claim decides about the spec and the copy about the
+status. The claim is held by a finalizer before its copy exists and until it is gone, and marked
+once it has one: a claim that is marked and has none lost it. A copy goes when its claim is being
+deleted while we hold it, and never because the claim is absent: that makes it an orphan. Refuses
+to know how objects are read and written; what must be read first is said as a `Read`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Final
+
+from konnector.claim import copies, orphans
+from konnector.claim.copies import WRITERS
+from konnector.claim.orphans import Terms
+from konnector.claim.pair import Pair
+from konnector.sides import APP_CLUSTER, CONTROL_PLANE
+from reconciler.core import field_set, keys, server_side_apply
+from reconciler.core.decision import (
+    NOTHING,
+    Apply,
+    Create,
+    Decision,
+    JsonPatch,
+    Note,
+    Patch,
+    Step,
+    Task,
+    deletion,
+    preconditions_of,
+)
+from reconciler.core.field_set import FieldSet
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    finalizers_of,
+    get_map,
+    is_deleting,
+    name_of,
+    namespace_of,
+    ref_of,
+    uid_of,
+)
+from reconciler.core.patches import merge_diff, unchanged
+from reconciler.core.refs import ObjectKey
+
+NAME_TAKEN: Final = "NameTaken"
+
+
+class Read(Enum):
+    """What has to be read from the API server itself before it can be decided."""
+
+    CLAIM = "claim"  # whether it is gone: a view may be behind
+    COPY = "copy"  # all of it, with who wrote which field
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A claim and its copy, as the views have them; None: absent.
+
+    `claim_gone`: the API server says so too. `copy_whole`: the copy was just read, with all
+    managedFields; otherwise only those of WRITERS are there. `deletes_held`, `creates_held`: why
+    the copy of a claim that is being deleted is kept, and one that was lost is not made again.
+    `terms`: on which an orphan goes at the time `now`. `settled`: the last apply of the same claim
+    changed nothing in the same copy. `taken`: there is no copy, because an object that is not of
+    this space has its name. `homeless`: the app namespace is not there, or on its way out.
+    """
+
+    place: ObjectKey
+    copy_place: ObjectKey
+    claim: Manifest | None
+    copy: Manifest | None
+    terms: Terms
+    now: datetime
+    claim_gone: bool = False
+    copy_whole: bool = False
+    deletes_held: str = ""
+    creates_held: str = ""
+    settled: bool = False
+    taken: bool = False
+    homeless: bool = False
+
+
+def decide(pair: Pair, seen: Seen) -> Decision | Read:
+    """Return what to write now, or what has to be read first."""
+    if seen.claim is None:
+        return _without_claim(pair, seen)
+    if is_deleting(seen.claim):
+        return _leaving(pair, seen, seen.claim)
+    if seen.copy is None:
+        return _without_copy(pair, seen, seen.claim)
+    return _joined(pair, seen, seen.claim, seen.copy)
+
+
+def stated(pair: Pair, claim: Manifest) -> dict[str, JSON]:
+    """Return the fields of the copy that the claim decides about, without identity."""
+    metadata: dict[str, JSON] = {
+        "annotations": {**copies.travelling_annotations(claim, pair.carries), **pair.marks}
+    }
+    if labels := copies.travelling_labels(claim, pair.carries):
+        metadata["labels"] = labels
+    return {"metadata": metadata, **copies.content(claim)}
+
+
+def _without_claim(pair: Pair, seen: Seen) -> Decision | Read:
+    """Keep a copy whose claim is absent, as an orphan; bring down what no konnector made (D.4)."""
+    copy = seen.copy
+    if copy is None or is_deleting(copy):
+        return NOTHING
+    if not copies.is_managed(copy):
+        return NOTHING if seen.homeless else _adopted(pair, seen, copy)
+    orphan = orphans.is_orphan(copy)
+    if orphan and not orphans.may_go(copy, seen.terms, seen.now):
+        return NOTHING
+    if not seen.claim_gone:
+        return Read.CLAIM
+    if orphan:
+        return _one(deletion(CONTROL_PLANE, pair.kind, copy))
+    return _one(orphans.mark(CONTROL_PLANE, pair.kind, copy, seen.terms, seen.now))
+
+
+def _adopted(pair: Pair, seen: Seen, copy: Manifest) -> Decision:
+    """Make the claim first: a copy that is marked, and has none, is an orphan."""
+    claim = copies.moved(copy, pair.kind, seen.place, {keys.BOUND: keys.BOUND_VALUE})
+    claim["metadata"] = {**get_map(claim, "metadata"), "finalizers": [keys.SYNCER]}
+    return _one(Create(pair.kind, claim, APP_CLUSTER), _joining(pair, copy))
+
+
+def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
+    """Hold a claim that is being deleted until its copy is really gone (H11).
+
+    Without our finalizer it may be gone before we know what became of the copy: that is kept.
+    """
+    copy, held = seen.copy, finalizers_of(claim)
+    if keys.SYNCER not in held:
+        return NOTHING
+    if copy is None or _is_let_go(claim, copy):
+        rest = [one for one in held if one != keys.SYNCER]
+        return _one(_patch_claim(pair, claim, {"finalizers": rest}))
+    if is_deleting(copy):
+        return _decision(_status_down(pair, claim, copy))
+    if seen.deletes_held:
+        note = Note("DeletionHeld", seen.deletes_held, "Warning")
+        return Decision(notes=(note,))
+    return _one(deletion(CONTROL_PLANE, pair.kind, copy))
+
+
+def _is_let_go(claim: Manifest, copy: Manifest) -> bool:
+    """Tell whether a copy stays when its claim goes.
+
+    It was released, or never was this claim's. The original marks no copy that it adopted, but
+    it marks and holds the claim.
+    """
+    if keys.RELEASED in annotations_of(copy):
+        return True
+    ours = copies.is_managed(claim) and keys.SYNCER in finalizers_of(claim)
+    return not copies.is_managed(copy) and not ours
+
+
+def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
+    if seen.taken:
+        return Decision(notes=(_taken(seen),))
+    if copies.is_managed(claim) and seen.creates_held:
+        return Decision(notes=(Note("RecreationHeld", seen.creates_held, "Warning"),))
+    made = copies.moved(claim, pair.kind, seen.copy_place, pair.marks, pair.carries)
+    if owners := pair.owners:
+        made["metadata"] = {**get_map(made, "metadata"), "ownerReferences": owners}
+    made_there = Create(pair.kind, made, CONTROL_PLANE)
+    return _one(*_finalized(pair, claim), made_there, *_marked(pair, claim))
+
+
+def _taken(seen: Seen) -> Note:
+    where = "/".join(filter(None, seen.copy_place))
+    message = (
+        f"The control plane has an object {where} that was not made for this space, and stays as"
+        " it is. Give this claim another name, or ask the provider to let that object go"
+    )
+    return Note(NAME_TAKEN, message, "Warning")
+
+
+def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision | Read:
+    tasks = [_held(pair, claim), _status_down(pair, claim, copy)]
+    if is_deleting(copy):
+        return _decision(*tasks)
+    if not copies.is_managed(copy) or _joining_notes(copy):
+        return _decision(*tasks, (_joining(pair, copy),))
+    wanted = stated(pair, claim)
+    written = field_set.owned(copy, *WRITERS)
+    is_left = _holds_unstated(pair, copy, written, wanted)
+    if not is_left and (seen.settled or _agrees(copy, wanted, written)):
+        return _decision(*tasks)
+    if is_left and not seen.copy_whole:
+        return Read.COPY
+    return _decision(*tasks, _spec_up(pair, copy, wanted))
+
+
+def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
+    """Apply what the claim says, forced; fields of others stay, such as Crossplane's.
+
+    What we, or the original, wrote by creating can be taken back only once it counts as applied.
+    """
+    steps: list[Step] = []
+    if before := _before_apply(pair, copy, wanted):
+        steps.append(JsonPatch(ref_of(CONTROL_PLANE, pair.kind, copy), tuple(before)))
+    identity: dict[str, JSON] = {"name": name_of(copy), **preconditions_of(copy)}
+    if namespace := namespace_of(copy):
+        identity["namespace"] = namespace
+    if owners := pair.owners:
+        identity["ownerReferences"] = owners
+    left = copies.as_left(copy, wanted, field_set.owned(copy, *WRITERS), pair.carries)
+    body: dict[str, JSON] = {
+        "apiVersion": pair.kind.api_version,
+        "kind": pair.kind.kind,
+        **wanted,
+        "metadata": {**identity, **get_map(wanted, "metadata"), **left},
+    }
+    return (*steps, Apply(pair.kind, body, CONTROL_PLANE))
+
+
+def _before_apply(pair: Pair, copy: Manifest, wanted: Manifest) -> Sequence[Manifest]:
+    """Return the JSON Patch without which an apply would not take back what it has to."""
+    writer, *others = WRITERS
+    taken_over = field_set.created_to_applied(copy, manager=writer, from_managers=others) or []
+    ours, theirs = field_set.owned(copy, *WRITERS), field_set.owned_by_others(copy, *WRITERS)
+    if taken_over:
+        created = field_set.owned(copy, *WRITERS, operation="Update")
+        if not _holds_unstated(pair, copy, created, wanted):
+            taken_over = []
+    removed = server_side_apply.removals(copy, wanted, ours=ours, others=theirs)
+    if removed and not taken_over:
+        taken_over = [unchanged(copy)]
+    return [*taken_over, *removed]
+
+
+def _holds_unstated(pair: Pair, copy: Manifest, written: FieldSet, wanted: Manifest) -> bool:
+    """Tell whether the copy holds fields that a konnector wrote and the claim does not state."""
+    paths = server_side_apply.unstated(written, live=copy, stated=wanted, empty_is_absent=False)
+    return any(_travels(pair, path) for path in paths)
+
+
+def _agrees(copy: Manifest, wanted: Manifest, written: FieldSet) -> bool:
+    """Tell whether an apply of `wanted` would change nothing in the copy."""
+    others = field_set.owned_by_others(copy, *WRITERS)
+    return server_side_apply.agrees(copy, wanted, field_set.union(written, others) or None)
+
+
+def _travels(pair: Pair, path: field_set.Path) -> bool:
+    """Tell whether the claim decides about a field; finalizers, owners and status are others'."""
+    match path:
+        case ("f:metadata", "f:labels" | "f:annotations", key):
+            return copies.travels(key.removeprefix("f:"), pair.carries)
+        case ("f:metadata" | "f:status", *_):
+            return False
+        case _:
+            return True
+
+
+def _held(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
+    """Finalizer and mark, in one patch, where one of them is missing."""
+    said: dict[str, JSON] = {}
+    held = finalizers_of(claim)
+    if keys.SYNCER not in held:
+        said["finalizers"] = [*held, keys.SYNCER]
+    if not copies.is_managed(claim):
+        said["annotations"] = {keys.BOUND: keys.BOUND_VALUE}
+    return (_patch_claim(pair, claim, said),) if said else ()
+
+
+def _finalized(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
+    held = finalizers_of(claim)
+    if keys.SYNCER in held:
+        return ()
+    return (_patch_claim(pair, claim, {"finalizers": [*held, keys.SYNCER]}),)
+
+
+def _marked(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
+    if copies.is_managed(claim):
+        return ()
+    return (_patch_claim(pair, claim, {"annotations": {keys.BOUND: keys.BOUND_VALUE}}),)
+
+
+def _joining_notes(copy: Manifest) -> dict[str, JSON]:
+    """Return what takes the annotations off that say that a copy has no claim."""
+    released: dict[str, JSON] = (
+        {keys.RELEASED: None} if keys.RELEASED in annotations_of(copy) else {}
+    )
+    return released | orphans.unmarks(copy)
+
+
+def _joining(pair: Pair, copy: Manifest) -> Patch:
+    """Mark a copy as this claim's, and as one that is neither let go nor an orphan."""
+    marks: dict[str, JSON] = {**pair.marks, **_joining_notes(copy)}
+    body: Manifest = {"metadata": {**preconditions_of(copy), "annotations": marks}}
+    return Patch(ref_of(CONTROL_PLANE, pair.kind, copy), body)
+
+
+def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...]:
+    """The whole status, as a patch of what differs. It is the copy's alone: the uid suffices."""
+    before, after = {"status": claim.get("status")}, {"status": copy.get("status")}
+    change = merge_diff(before, after)
+    if not change:
+        return ()
+    body: Manifest = {"metadata": {"uid": uid_of(claim)}, **change}
+    ref = ref_of(APP_CLUSTER, pair.kind, claim)
+    return (Patch(ref, body, subresource="status" if pair.has_status else ""),)
+
+
+def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> Patch:
+    body: Manifest = {"metadata": {**preconditions_of(claim), **metadata}}
+    return Patch(ref_of(APP_CLUSTER, pair.kind, claim), body)
+
+
+def _one(*steps: Step) -> Decision:
+    return Decision(tasks=(Task(steps),))
+
+
+def _decision(*tasks: tuple[Step, ...]) -> Decision:
+    """Return a decision of these tasks, none of which waits for another."""
+    found = tuple(Task(steps) for steps in tasks if steps)
+    return Decision(tasks=found) if found else NOTHING

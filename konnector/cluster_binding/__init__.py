@@ -1,0 +1,1 @@
+"""ClusterBindings: the heartbeat that the konnector writes, and what it was given."""

@@ -1,0 +1,151 @@
+"""Keeps the ClusterBinding: heartbeat, version, guards; and the kubeconfig that it brings along."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from importlib.metadata import version
+from typing import Final
+
+from konnector.cluster_binding import decide
+from konnector.cluster_binding.decide import Seen
+from konnector.context import Tools
+from konnector.kubeconfig import judge
+from konnector.kubeconfig.probe import Probed
+from konnector.mass_loss.guard import Guardian
+from konnector.version import konnector_version
+from konnector.views.space import ProviderViews
+from reconciler.controller.executor import Executor, observed
+from reconciler.core import names
+from reconciler.core.decision import Decision, Note
+from reconciler.core.errors import Conflict, KlutchError
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import ObjectKey
+
+log = logging.getLogger(__name__)
+
+_VERSION: Final = version("klutchctl")
+_AGAIN: Final = timedelta(minutes=1)  # until a kubeconfig that did not work is tried again
+
+
+class ClusterBindings:
+    """The controller of one space's ClusterBinding; its key is of no matter.
+
+    `targets` are the Secrets in the app cluster that lead here, `is_wanted` asks whether a binding
+    still refers to one. `in_use` is the fingerprint of the kubeconfig that leads here now.
+    `outcome` is called with "" after a beat that is well, else with why it could not be written,
+    `tell` with what developers should know.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is known to another part of the program
+        self,
+        tools: Tools,
+        views: ProviderViews,
+        guardian: Guardian,
+        executor: Executor,
+        *,
+        targets: Callable[[], Mapping[ObjectKey, Manifest | None]],
+        is_wanted: Callable[[ObjectKey], Awaitable[bool]],
+        in_use: Callable[[], str],
+        probe: Callable[[bytes], Awaitable[Probed]],
+        outcome: Callable[[str], None],
+        tell: Callable[[Note], None],
+    ) -> None:
+        self._tools, self._views = tools, views
+        self._guardian, self._executor = guardian, executor
+        self._targets, self._is_wanted = targets, is_wanted
+        self._in_use, self._outcome = in_use, outcome
+        self._probe, self._tell = probe, tell
+        self._verdict: tuple[str, str] = ("", "")  # a fingerprint, and what came of trying it
+
+    async def reconcile(self, _: str) -> timedelta | None:
+        """Look at the ClusterBinding, and write what follows."""
+        live = self._views.cluster_binding
+        if live is None:
+            self._outcome(f"ClusterBinding {self._views.space}/{names.CLUSTER_BINDING} not found")
+            return None
+        try:
+            again = await self._beat(live)
+        except Conflict:
+            raise  # somebody else wrote meanwhile, and the heart is well
+        except KlutchError as error:
+            self._outcome(str(error))
+            raise
+        self._outcome("")
+        return again
+
+    async def _beat(self, live: Manifest) -> timedelta | None:
+        await self._guardian.look_at_space()
+        await self._look_at_app_cluster()
+        seen = self._look(live)
+        tried = decide.to_probe(seen)
+        if tried is not None:
+            seen = replace(seen, verdict=await self._verdict_on(tried))
+        decision = self._decided(seen, live)
+        for note in decision.notes:
+            self._tell(note)
+        recent = self._views.recent_cluster_bindings
+        unnoted = replace(decision, notes=())
+        await self._executor.execute(unnoted, observed(recent, live), recents=(recent,))
+        if self._guardian.stranger():
+            return decision.again
+        await self._executor.execute(decide.mirror(await self._still_wanted(seen)))
+        await self._executor.execute(self._guardian.records())
+        refused = bool(seen.verdict)
+        return min(_AGAIN, decision.again or _AGAIN) if refused else decision.again
+
+    async def _look_at_app_cluster(self) -> None:
+        """Read which app cluster it is, if it answers: the heart beats for the control plane."""
+        try:
+            await self._guardian.look_at_app_cluster()
+        except KlutchError as error:
+            log.warning("the app cluster does not say which it is", extra={"error": str(error)})
+
+    def _look(self, live: Manifest) -> Seen:
+        place = decide.source_place(live)
+        mode = self._tools.control_plane_mode
+        self._views.secrets.need("source", () if mode else (place,))
+        return Seen(
+            cluster_binding=live,
+            control_plane_mode=mode,
+            source=None if mode else self._views.secrets.get(place),
+            source_read=not all(place) or self._views.secrets.knows(place),
+            targets={} if mode else self._targets(),
+            in_use=self._in_use(),
+            space_uid=self._guardian.space_uid,
+        )
+
+    async def _still_wanted(self, seen: Seen) -> Seen:
+        """Leave out Secrets that are gone with the last binding that referred to them.
+
+        A binding that is gone is remembered here until all that it left is released.
+        """
+        targets = {
+            place: live
+            for place, live in seen.targets.items()
+            if live is not None or await self._is_wanted(place)
+        }
+        return replace(seen, targets=targets)
+
+    async def _verdict_on(self, content: bytes) -> str:
+        """Return what comes of trying a kubeconfig; one that worked is not tried again."""
+        fingerprint = judge.fingerprint(content)
+        if self._verdict != (fingerprint, ""):
+            probed = await self._probe(content)
+            other = probed.uid not in ("", self._guardian.space_uid)
+            fault = "it leads to another space of the same name" if other else probed.fault
+            self._verdict = (fingerprint, fault)
+        return self._verdict[1]
+
+    def _decided(self, seen: Seen, live: Manifest) -> Decision:
+        """Unite what is said of the beat with what is said of the guards."""
+        beat = decide.decide(seen, now=self._tools.clock.now(), version=konnector_version(_VERSION))
+        guards = self._guardian.told(live)
+        times = [one for one in (beat.again, guards.again) if one is not None]
+        return replace(
+            beat,
+            fields={} if self._guardian.stranger() else beat.fields,
+            conditions=(*beat.conditions, *guards.conditions),
+            notes=(*beat.notes, *guards.notes),
+            again=min(times, default=None),
+        )

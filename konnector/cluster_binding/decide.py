@@ -1,0 +1,215 @@
+"""What the konnector says in its space's ClusterBinding, and the kubeconfig that it brings along.
+
+Of protocol-konnector.md B. A kubeconfig that the provider renews comes into the app cluster when
+it was seen to work, and never before: one that does not would shut the konnector out for good
+(H20). Refuses to know how a kubeconfig is tried. What Secrets hold gets into no sentence.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, Literal, TypeAlias
+
+from konnector.kubeconfig import judge
+from konnector.sides import APP_CLUSTER
+from konnector.version import UNKNOWN
+from reconciler.api.cluster_binding import INTERVAL
+from reconciler.api.kubeconfig import content_of
+from reconciler.blueprints.objects import UNMARKED, Marks, build
+from reconciler.core import conditions, keys, reasons
+from reconciler.core.conditions import Condition
+from reconciler.core.decision import Apply, Decision, Patch, Step, Task, preconditions_of
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    get_map,
+    get_text,
+    is_deleting,
+    namespace_of,
+    ref_of,
+)
+from reconciler.core.patches import merge_diff
+from reconciler.core.refs import SECRET, ObjectKey
+from reconciler.core.times import format_duration, format_time, moment
+
+# A beat is due after so long: often enough that one may get lost, and not so often that the
+# original's backend takes it for a clock that runs ahead (B).
+PULSE: Final = INTERVAL / 2
+
+_Standing: TypeAlias = Literal["missing", "same", "old", "rerouted", "elsewhere"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A ClusterBinding and the Secrets that belong together; each object whole, None if absent.
+
+    `source` is the Secret in the space that the ClusterBinding names; `source_read`: whether it
+    was looked for. `targets` are those in the app cluster that the bindings of this provider name.
+    `in_use` is the identity of the kubeconfig that the provider is reached with at present
+    (`secret.fingerprint`), `verdict` what came of trying the one of `to_probe`: None: not tried
+    yet, "": it works, else why not, a sentence.
+    `space_uid` is the uid of the space's Namespace, "" while that is not known. In control-plane
+    mode, without a `source`, nothing is said or done about Secrets.
+    """
+
+    cluster_binding: Manifest = field(repr=False)
+    control_plane_mode: bool = False
+    source: Manifest | None = field(default=None, repr=False)
+    source_read: bool = True
+    targets: Mapping[ObjectKey, Manifest | None] = field(default_factory=dict, repr=False)
+    in_use: str = ""
+    verdict: str | None = None
+    space_uid: str = ""
+
+
+def decide(seen: Seen, *, now: datetime, version: str | None) -> Decision:
+    """Return what the status says; `again` is when the next beat is due.
+
+    `version` is what `version.konnector_version` returned. Nothing about Secrets in the app
+    cluster holds up a beat: those are written by `mirror`.
+    """
+    held = get_map(seen.cluster_binding, "status")
+    last = moment(get_text(held, "lastHeartbeatTime"))
+    age = None if last is None else now - last
+    fields: dict[str, JSON] = {
+        "heartbeatInterval": format_duration(INTERVAL),
+        "konnectorVersion": version or UNKNOWN,
+    }
+    again = PULSE
+    if age is None or age >= PULSE or age < timedelta():
+        fields["lastHeartbeatTime"] = format_time(now)
+    else:
+        again = PULSE - age
+    new = {key: value for key, value in fields.items() if held.get(key) != value}
+    return Decision(conditions=tuple(_conditions(seen, version)), fields=new, again=again)
+
+
+def mirror(seen: Seen) -> Decision:
+    """Return the writes to the Secrets in the app cluster, each a task of its own.
+
+    Only data is ever changed, and the annotation of ours added; a Secret that is missing is made.
+    Left alone are: all of them, while the provider's kubeconfig is not known to work; those that
+    differ from it in the server's address alone, which somebody chose who knows the app cluster's
+    network; and those that lead to another space, which are none of this provider's business.
+    """
+    source = seen.source
+    content = _content(seen)
+    if source is None or not isinstance(content, bytes) or is_deleting(seen.cluster_binding):
+        return Decision()
+    works = judge.fingerprint(content) == seen.in_use or seen.verdict == ""
+    if not works or _fault(seen, content):
+        return Decision()
+    steps = [_step(seen, source, content, place, live) for place, live in seen.targets.items()]
+    return Decision(tuple(Task((step,)) for step in steps if step is not None))
+
+
+def to_probe(seen: Seen) -> bytes | None:
+    """Return the kubeconfig that has to be tried before it may be mirrored; None for none.
+
+    One that is in use, or that would be written nowhere, needs no trial.
+    """
+    content = _content(seen)
+    if not isinstance(content, bytes) or _fault(seen, content):
+        return None
+    if judge.fingerprint(content) == seen.in_use:
+        return None
+    found = {_standing(seen, content, one) for one in seen.targets.values()}
+    return content if found & {"missing", "old"} else None
+
+
+def source_place(cluster_binding: Manifest) -> ObjectKey:
+    """Return where the Secret is that a ClusterBinding names."""
+    name = get_text(cluster_binding, "spec", "kubeconfigSecretRef", "name")
+    return ObjectKey(namespace_of(cluster_binding), name)
+
+
+def _conditions(seen: Seen, version: str | None) -> Iterator[Condition]:
+    if version:
+        yield conditions.true(reasons.VALID_VERSION)
+    else:
+        message = "This build of the konnector does not say its version."
+        yield conditions.false(reasons.VERSION_PARSE_ERROR, message)
+    if not seen.control_plane_mode and seen.source_read:
+        yield from _secret_valid(seen)
+
+
+def _secret_valid(seen: Seen) -> Iterator[Condition]:
+    subject = f"Provider secret {'/'.join(source_place(seen.cluster_binding))}"
+    if seen.source is None:
+        yield conditions.false(reasons.PROVIDER_SECRET_NOT_FOUND, f"{subject} not found")
+        return
+    content = _content(seen)
+    fault = content if isinstance(content, str) else _fault(seen, content)
+    if fault:
+        kept = "the app cluster keeps the last one that was valid."
+        message = f"{subject} {fault.rstrip('.')}; {kept}"
+        yield conditions.false(reasons.PROVIDER_SECRET_INVALID, message)
+    elif to_probe(seen) is None or seen.verdict == "":
+        yield conditions.true(reasons.SECRET_VALID)
+    elif seen.verdict is not None:
+        message = (
+            f"{subject} has a kubeconfig that does not work from here: "
+            f"{seen.verdict.rstrip('.')}; the app cluster keeps the last one that did."
+        )
+        yield conditions.false(reasons.PROVIDER_SECRET_INVALID, message)
+
+
+def _content(seen: Seen) -> bytes | str:
+    """Return the provider's kubeconfig, or why there is none."""
+    if seen.control_plane_mode or seen.source is None:
+        return "is not there"
+    key = get_text(seen.cluster_binding, "spec", "kubeconfigSecretRef", "key")
+    return content_of(seen.source, key)
+
+
+def _fault(seen: Seen, content: bytes) -> str:
+    return judge.fault(content, namespace=namespace_of(seen.cluster_binding))
+
+
+def _standing(seen: Seen, content: bytes, target: Manifest | None) -> _Standing:
+    """Return how a Secret in the app cluster relates to the provider's kubeconfig."""
+    if target is None:
+        return "missing"
+    held = content_of(target, "")
+    if held == content:
+        return "same"
+    namespace = None if isinstance(held, str) else judge.leads_to(held)
+    if isinstance(held, str) or namespace is None:
+        return "old"  # nobody can use what is there
+    if namespace != namespace_of(seen.cluster_binding):
+        return "elsewhere"
+    return "rerouted" if judge.same_but_for_server(held, content) else "old"
+
+
+def _step(
+    seen: Seen, source: Manifest, content: bytes, place: ObjectKey, live: Manifest | None
+) -> Step | None:
+    marks = {keys.SPACE_UID: seen.space_uid} if seen.space_uid else {}
+    data = get_map(source, "data")
+    if live is None:
+        made = build(
+            SECRET,
+            place.name,
+            namespace=place.namespace,
+            marks=Marks(annotations=marks) if marks else UNMARKED,
+            type=get_text(source, "type") or "Opaque",
+            data=data,
+        )
+        # By apply, which needs no more than rights to this very name.
+        return Apply(SECRET, made, APP_CLUSTER)
+    standing = _standing(seen, content, live)
+    if standing == "elsewhere" or is_deleting(live):
+        return None
+    change = {} if standing == "rerouted" else merge_diff(get_map(live, "data"), data)
+    # Whose space it was is for the guards to judge: once said, it is not said again.
+    noted = {} if keys.SPACE_UID in annotations_of(live) else marks
+    if not (change or noted):
+        return None
+    metadata = preconditions_of(live)
+    if noted:
+        metadata["annotations"] = noted
+    body: dict[str, JSON] = {"metadata": metadata}
+    if change:
+        body["data"] = change
+    return Patch(ref_of(APP_CLUSTER, SECRET, live), body)

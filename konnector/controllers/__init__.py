@@ -1,1 +1,0 @@
-"""From views to decisions to writes; each controller is as thin as that."""

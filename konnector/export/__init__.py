@@ -1,0 +1,1 @@
+"""APIServiceExports: what a control plane offers, and how the konnector answers."""

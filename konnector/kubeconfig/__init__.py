@@ -1,0 +1,1 @@
+"""Connections to clusters: kubeconfigs in Secrets, where they lead, and their rotation."""

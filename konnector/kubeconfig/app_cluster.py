@@ -1,0 +1,153 @@
+"""The kubeconfig of the app cluster in control-plane mode, which can be renewed (A.2, H22).
+
+It is tried first. One that does not work, or leads to another cluster, changes nothing: for
+another app cluster the process has to start anew, which reads everything anew.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from konnector.context import Connect, Tools
+from konnector.kubeconfig import judge, probe
+from konnector.kubeconfig.rotating_cluster import RotatingCluster
+from konnector.settings import ControlPlaneMode
+from konnector.sides import APP_CLUSTER
+from konnector.views.single_object import NamedViews
+from reconciler.api.kubeconfig import content_of
+from reconciler.controller.clock import Clock
+from reconciler.controller.controller import Controller
+from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.core import names
+from reconciler.core.errors import ClusterError, ConfigError
+from reconciler.core.refs import SECRET, ObjectKey, Ref
+from reconciler.kube.cluster import Cluster, Reader
+
+log = logging.getLogger(__name__)
+
+_KEY: Final = "app cluster"
+_AGAIN: Final = timedelta(minutes=1)  # until a kubeconfig that did not work is tried again
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """The kubeconfig that the app cluster is reached with, and which cluster that is."""
+
+    fingerprint: str
+    uid: str
+
+
+async def content(plane: Reader, mode: ControlPlaneMode) -> bytes:
+    """Return the app cluster's kubeconfig. Raises ConfigError where there is none to be had."""
+    failed = "failed to fetch the app-cluster kubeconfig secret"
+    place = f"{mode.secret_namespace}/{mode.secret_name}"
+    try:
+        live = await plane.get(Ref(plane.name, SECRET, mode.secret_namespace, mode.secret_name))
+    except ClusterError as error:
+        raise ConfigError(f"{failed} {place}: {error}") from None
+    if live is None:
+        raise ConfigError(f"{failed} {place}: it does not exist on the control plane")
+    found = content_of(live, mode.secret_key)
+    if isinstance(found, str):
+        raise ConfigError(f"{failed}: {place} {found}")
+    return found
+
+
+async def working(
+    plane: Reader, mode: ControlPlaneMode, connect: Connect, clock: Clock
+) -> tuple[Cluster, InUse]:
+    """Return the app cluster, once a kubeconfig leads there that works.
+
+    It is read anew for each attempt. Raises as `content`, and ConfigError for an invalid one.
+    """
+    pause = _FIRST_PAUSE
+    while True:
+        tried = await content(plane, mode)
+        cluster = connect(tried, APP_CLUSTER)
+        async with AsyncExitStack() as opened:
+            opened.push_async_callback(cluster.close)
+            found = await probe.namespace_of(cluster, names.KUBE_SYSTEM)
+            if not found.fault:
+                opened.pop_all()
+                return cluster, InUse(judge.fingerprint(tried), found.uid)
+        log.warning("the app cluster cannot be reached", extra={"error": found.fault})
+        await clock.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+class AppKubeconfig:
+    """Watches the Secret, and switches the app cluster's connection.
+
+    `changed` is called when `fault` has changed.
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        plane: Cluster,
+        mode: ControlPlaneMode,
+        in_use: InUse,
+        *,
+        changed: Callable[[], None],
+    ) -> None:
+        self._tools, self._mode, self._in_use = tools, mode, in_use
+        self._changed = changed
+        self.fault = ""  # of the Secret that is there now: why it is not used, a sentence
+        self._place = ObjectKey(mode.secret_namespace, mode.secret_name)
+        controller = Controller(
+            "appclusterkubeconfig",
+            self.reconcile,
+            clock=tools.clock,
+            metrics=tools.metrics,
+            depends_on=(plane.connectivity,),
+        )
+        self._views = NamedViews(
+            plane, SECRET, tools.metrics, on_change=lambda _: controller.enqueue(_KEY)
+        )
+        self._views.need(_KEY, [self._place])
+        self._supervisor = TaskSupervisor()
+        self._supervisor.start_worker("secret", self._views)
+        self._supervisor.start_worker(controller.name, controller)
+
+    def stop(self) -> None:
+        """Follow no more."""
+        self._supervisor.stop()
+
+    async def run(self) -> None:
+        """Follow until `stop`."""
+        await self._supervisor.run()
+
+    async def reconcile(self, key: str) -> timedelta | None:
+        """Look at the Secret, and use what it holds if that is new and works."""
+        fault = await self._look()
+        if fault != self.fault:
+            self.fault = fault
+            if fault:
+                fields = {"secret": str(self._place), "error": fault}
+                log.error("the app cluster's kubeconfig is not used", extra=fields)
+            self._changed()
+        return _AGAIN if fault else None
+
+    async def _look(self) -> str:
+        app, live = self._tools.app, self._views.get(self._place)
+        found = "does not exist" if live is None else content_of(live, self._mode.secret_key)
+        if isinstance(found, str):
+            return f"Kubeconfig secret {self._place} {found}"
+        fingerprint = judge.fingerprint(found)
+        if fingerprint == self._in_use.fingerprint or not isinstance(app, RotatingCluster):
+            return ""
+        probed = await probe.probe(self._tools.connect, found, APP_CLUSTER, names.KUBE_SYSTEM)
+        if probed.fault:
+            return probed.fault
+        if probed.uid != self._in_use.uid:
+            return "it leads to another cluster; restart the konnector if it shall serve that one"
+        app.rotate(self._tools.connect(found, APP_CLUSTER))
+        self._in_use = InUse(fingerprint, probed.uid)
+        fields = {"secret": str(self._place)}
+        log.info("the app cluster is reached with a new kubeconfig", extra=fields)
+        return ""

@@ -1,0 +1,349 @@
+"""When the konnector holds its writes, since one side may have lost or been exchanged. Pure.
+
+mapping.md 10, protocol-konnector.md D.6, H4. A kubeconfig may lead to another app cluster than the
+one whose services are in the space: then nothing is written on either side. A CRD that goes takes
+all claims along, which nobody meant: their copies are held. A claim that lost its copy would get a
+new, empty service: it gets none unasked. A person allows each by an annotation on the
+ClusterBinding. What a konnector sees for the first time is recorded, and trusted. Refuses to know
+how objects are found. What is only absent is for `orphans` to judge.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+from konnector.claim import orphans
+from konnector.sides import APP_CLUSTER
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.core import conditions, field_set, keys, names, reasons
+from reconciler.core.conditions import Cause, Condition
+from reconciler.core.decision import Decision, Note, Patch, preconditions_of
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    get_list,
+    get_text,
+    is_deleting,
+    put,
+    ref_of,
+)
+from reconciler.core.refs import SECRET, ObjectKey
+from reconciler.core.times import moment
+
+HONOURED: Final = timedelta(hours=1)  # a confirmation that is about a time, from that time on
+SKEW: Final = timedelta(minutes=1)  # so far that time may lie ahead of our clock
+FEW: Final = 5  # so many deletions at once are never too many
+AT_ONCE: Final = timedelta(minutes=1)
+FOLLOWED: Final = timedelta(seconds=2)  # so soon a loss that is part of a larger one is followed
+ALL: Final = "all"  # as a `confirm-recreate`
+AGAIN: Final = timedelta(minutes=1)  # when to look again while a guard is closed
+
+_DELETE: Final = "Delete"
+# Confirmations that do not say themselves when they were given.
+_DATED: Final = tuple(
+    field_set.place_of("metadata", "annotations", key)
+    for key in (keys.CONFIRM_RECREATE, keys.CONFIRM_ORPHANS)
+)
+
+Problem: TypeAlias = tuple[Cause, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which app cluster and which space these are, and which ones were recorded.
+
+    `space` is its name, `app_cluster_uid` the uid of the app cluster's Namespace kube-system and
+    `space_uid` that of the space's Namespace; "" = not known. `recorded_app_clusters` are from
+    the space and all of its mappings, `recorded_spaces` from the Secrets in the app cluster that
+    hold its kubeconfig: none in control-plane mode, where no such Secret is.
+    """
+
+    space: str
+    app_cluster_uid: str = ""
+    recorded_app_clusters: frozenset[str] = frozenset()
+    space_uid: str = ""
+    recorded_spaces: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Recreation:
+    """Which lost copies may be made again: of all `resources`, or of ALL, from this time on."""
+
+    resources: frozenset[str] = frozenset()
+    since: datetime | None = None
+
+    def allows(self, resource: str, now: datetime) -> bool:
+        """Tell whether it allows that now."""
+        named = bool(self.resources & {resource, ALL})
+        return named and is_confirmed(self.since, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmations:
+    """What a person allowed of what is held; None: never, or not as an RFC 3339 time."""
+
+    app_cluster: str = ""
+    mass_delete: datetime | None = None
+    recreate: Recreation = Recreation()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What of one kind is held: the places of its orphans, and of claims that lost their copy.
+
+    `resource` is `plural.group`. `deletion` is why copies of claims that are being deleted are.
+    """
+
+    resource: str
+    orphans: Collection[ObjectKey] = ()
+    lost: Collection[ObjectKey] = ()
+    deletion: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that the ClusterBinding has to tell of the guards."""
+
+    cluster_binding: Manifest = field(repr=False)
+    identity: Identity
+    held: Sequence[Held] = ()
+
+
+def trimmed(cluster_binding: Manifest) -> Manifest:
+    """Return a ClusterBinding as a view keeps it: with who wrote which confirmation, and when."""
+    kept: list[JSON] = [
+        {"time": entry.get("time"), "fieldsV1": fields}
+        for entry in field_set.entries_of(cluster_binding)
+        if (fields := field_set.below(field_set.fields_of(entry), *_DATED))
+    ]
+    return put(cluster_binding, kept, "metadata", "managedFields")
+
+
+def recorded(objects: Iterable[Manifest], key: str) -> frozenset[str]:
+    """Return the uids that objects bear as annotation `key`, for an Identity."""
+    return frozenset(uid for one in objects if (uid := annotations_of(one).get(key)))
+
+
+def confirmations_of(cluster_binding: Manifest | None) -> Confirmations:
+    """Return what a space's ClusterBinding says that is allowed."""
+    if cluster_binding is None:
+        return Confirmations()
+    notes = annotations_of(cluster_binding)
+    return Confirmations(
+        notes.get(keys.CONFIRM_APP_CLUSTER, ""),
+        moment(notes.get(keys.CONFIRM_MASS_DELETE, "")),
+        _recreation(cluster_binding, notes.get(keys.CONFIRM_RECREATE, "")),
+    )
+
+
+def written_at(cluster_binding: Manifest, key: str) -> datetime | None:
+    """Return when an annotation was written, at the latest; None where nobody knows."""
+    place = field_set.place_of("metadata", "annotations", key)
+    times = [
+        moment(get_text(entry, "time"))
+        for entry in field_set.entries_of(cluster_binding)
+        if field_set.holds(field_set.fields_of(entry), place)
+    ]
+    return max((one for one in times if one is not None), default=None)
+
+
+def is_confirmed(time: datetime | None, now: datetime) -> bool:
+    """Tell whether a confirmation of that time holds now."""
+    return time is not None and -SKEW <= now - time < HONOURED
+
+
+def changes_in(confirmations: Confirmations, now: datetime) -> timedelta | None:
+    """Return when to look again, because a confirmation may begin or end then."""
+    found = []
+    for time in (confirmations.mass_delete, confirmations.recreate.since):
+        if time is None or (age := now - time) >= HONOURED:
+            continue
+        found.append(HONOURED - age if age >= -SKEW else min(-SKEW - age, HONOURED))
+    return min(found, default=None)
+
+
+def stranger(identity: Identity, confirmed: str) -> Problem | None:
+    """Return why nothing may be written on either side: this may be another app cluster.
+
+    `confirmed` is the uid of the one that a person says is meant.
+    """
+    live = identity.app_cluster_uid
+    others = sorted(identity.recorded_app_clusters - {live})
+    if not others or (live and confirmed == live):
+        return None
+    if not live:
+        return reasons.APP_CLUSTER_UNKNOWN, (
+            "Nothing is written on either side: the uid of Namespace kube-system in the app"
+            " cluster is not known. Let the konnector read that Namespace"
+        )
+    return reasons.APP_CLUSTER_CHANGED, (
+        "Nothing is written on either side: this app cluster (uid"
+        f" {live} of its Namespace kube-system) is not the one whose services are in the space"
+        f" ({orphans.listed(others)}). Correct the kubeconfig; or, if this one is to have them from"
+        f" now on, confirm it, on the control plane: "
+        f"{_command(identity.space, keys.CONFIRM_APP_CLUSTER, live)}"
+    )
+
+
+def other_space(identity: Identity) -> Problem | None:
+    """Return why what the space lacks says nothing: it may be another one than was bound."""
+    live = identity.space_uid
+    others = sorted(identity.recorded_spaces - {live})
+    if not others:
+        return None
+    if not live:
+        return reasons.SPACE_UNKNOWN, _lost(
+            "the uid of the space's Namespace is not known", identity
+        )
+    return reasons.SPACE_CHANGED, _lost(
+        f"this space (uid {live} of its Namespace) is not the one that the app cluster was bound to"
+        f" ({orphans.listed(others)})",
+        identity,
+    )
+
+
+def is_being_deleted(space: Manifest, resource: str) -> bool:
+    """Tell whether klutchctl deletes all instances of a resource, as it notes on the space."""
+    return f"{resource}={_DELETE}" in annotations_of(space).get(keys.LEAVING, "").split(",")
+
+
+def too_many(times: Iterable[datetime], mine: datetime, total: int) -> bool:
+    """Tell whether a deletion is one of more at once than can be meant.
+
+    `times` are when all that are known were asked for, `total` is how many objects there were.
+    """
+    near = sorted(time for time in times if abs(time - mine) < AT_ONCE)
+    most = max(FEW, total // 2)
+    return any(later - first < AT_ONCE for first, later in zip(near, near[most:], strict=False))
+
+
+def mass_deletion(resource: str, why: str, space: str) -> str:
+    """Return the sentence about copies of claims that are deleted, but hardly meant to be."""
+    now = '"$(date -u +%Y-%m-%dT%H:%M:%SZ)"'
+    return (
+        f"Copies of {resource} whose claims are being deleted are kept, and the claims wait: {why}."
+        " If this is meant, allow it for an hour, on the control plane: "
+        f"{_command(space, keys.CONFIRM_MASS_DELETE, now)}"
+    )
+
+
+def lost(resource: str, space: str) -> str:
+    """Return the sentence about a claim that lost its copy."""
+    return (
+        "The copy of this claim is gone from the control plane, and is not made again, because it"
+        " would be a new, empty service. If that is meant, allow it for an hour, on the control"
+        f" plane: {_command(space, keys.CONFIRM_RECREATE, resource)}"
+    )
+
+
+def told(seen: Seen, *, now: datetime) -> Decision:
+    """Return the conditions of the ClusterBinding, what is worth an Event, and when to look again.
+
+    There is nothing to write but that. A condition is told from its first trouble on.
+    """
+    confirmed = confirmations_of(seen.cluster_binding)
+    found = {
+        reasons.DELETES_ALLOWED: stranger(seen.identity, confirmed.app_cluster) or _deletions(seen),
+        reasons.RECREATION_ALLOWED: _recreations(seen, confirmed, now),
+        reasons.INSTANCES_IN_SYNC: _orphans(seen),
+    }
+    before = conditions.parse(get_list(seen.cluster_binding, "status", "conditions"))
+    said: list[Condition] = []
+    notes: list[Note] = []
+    for condition_type, problem in found.items():
+        held = conditions.find(before, condition_type)
+        if problem is None:
+            said += [] if held is None else [conditions.true(condition_type)]
+            continue
+        cause, message = problem
+        said.append(conditions.false(cause, message))
+        if held is None or not held.says_the_same(said[-1]):
+            notes.append(Note(cause.reason, message, "Warning", action="Hold"))
+    closed = any(found.values())
+    times = [changes_in(confirmed, now), AGAIN if closed else None]
+    again = min((time for time in times if time is not None), default=None)
+    return Decision(conditions=tuple(said), notes=tuple(notes), again=again)
+
+
+def space_record(secret: Manifest, identity: Identity, *, confirmed: bool) -> Patch | None:
+    """Return the patch that records the space on a Secret with its kubeconfig, if one is due.
+
+    `confirmed`: recreation is; only then another space's uid gives way.
+    """
+    held = annotations_of(secret).get(keys.SPACE_UID)
+    if not identity.space_uid or held == identity.space_uid or is_deleting(secret):
+        return None
+    if held and not confirmed:
+        return None
+    notes: Manifest = {keys.SPACE_UID: identity.space_uid}
+    metadata: Manifest = {**preconditions_of(secret), "annotations": notes}
+    return Patch(ref_of(APP_CLUSTER, SECRET, secret), {"metadata": metadata})
+
+
+def alone(place: ObjectKey, losses: Mapping[ObjectKey, datetime]) -> bool:
+    """Tell whether the deletion of a copy, as it was watched, was no part of a larger loss."""
+    mine = losses.get(place)
+    return mine is not None and not any(
+        abs(time - mine) < AT_ONCE for one, time in losses.items() if one != place
+    )
+
+
+def _recreation(cluster_binding: Manifest, value: str) -> Recreation:
+    """Read a `confirm-recreate`: resources, or ALL, or, as before, a time, which means all."""
+    time = moment(value)
+    if time is not None:
+        return Recreation(frozenset({ALL}), time)
+    resources = frozenset(filter(None, (one.strip() for one in value.split(","))))
+    return Recreation(resources, written_at(cluster_binding, keys.CONFIRM_RECREATE))
+
+
+def _deletions(seen: Seen) -> Problem | None:
+    found = sorted(one.deletion for one in seen.held if one.deletion)
+    return (reasons.MASS_DELETION, ". ".join(found)) if found else None
+
+
+def _recreations(seen: Seen, confirmed: Confirmations, now: datetime) -> Problem | None:
+    other = other_space(seen.identity)
+    if other is not None and not confirmed.recreate.allows(ALL, now):
+        return other
+    held = {one.resource: one.lost for one in seen.held if one.lost}
+    if not held:
+        return None
+    figures = [f"{len(places)} {what}" for what, places in sorted(held.items())]
+    some = orphans.listed(
+        "/".join(filter(None, one)) for one in sorted(set().union(*held.values()))
+    )
+    return reasons.RECREATION_HELD, _lost(
+        f"of {orphans.listed(figures)} the copies are gone ({some})",
+        seen.identity,
+        ",".join(sorted(held)),
+    )
+
+
+def _orphans(seen: Seen) -> Problem | None:
+    found = {one.resource: one.orphans for one in seen.held if one.orphans}
+    if not found:
+        return None
+    said = [
+        orphans.sentence(resource, places, seen.identity.space)
+        for resource, places in sorted(found.items())
+    ]
+    return reasons.ORPHANED, ". ".join(said)
+
+
+def _lost(why: str, identity: Identity, resources: str = ALL) -> str:
+    return (
+        "Lost copies are not made again on the control plane, because each would be a new, empty"
+        f" service, and credentials stay in the app cluster: {why}. If this is meant, allow it for"
+        f" an hour, on the control plane: "
+        f"{_command(identity.space, keys.CONFIRM_RECREATE, resources)}"
+    )
+
+
+def _command(space: str, key: str, value: str) -> str:
+    return (
+        f"kubectl annotate {CLUSTER_BINDING.resource} {names.CLUSTER_BINDING} -n {space}"
+        f" --overwrite {key}={value}"
+    )

@@ -1,0 +1,241 @@
+"""Which app cluster and which space these are, and so what may be written, deleted, made again."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from konnector.claim import orphans
+from konnector.claim.orphans import Confirmation, Terms
+from konnector.mass_loss import decide
+from konnector.mass_loss.decide import Confirmations, Held, Identity
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.controller.metrics import Metrics
+from reconciler.core import keys, names
+from reconciler.core.decision import Decision, Task
+from reconciler.core.manifest import Manifest, annotations_of, uid_of
+from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
+from reconciler.kube.cache.store import Store
+from reconciler.kube.cluster import Reader
+
+
+class Guardian:
+    """The guards of one space (mapping.md 10). `secrets` are those that hold its kubeconfig.
+
+    `changed` is called when there is something new to say in the ClusterBinding, `released` when
+    what was held has to be looked at again, and `emptied(app namespace)` when one orphan less is
+    behind a mapping. `grace`: see `orphans.Terms`.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is known to another part of the program
+        self,
+        app: Reader,
+        plane: Reader,
+        space: str,
+        *,
+        mappings: Store,
+        cluster_bindings: ReadYourWrites,
+        secrets: Callable[[], Iterable[Manifest]],
+        now: Callable[[], datetime],
+        metrics: Metrics,
+        changed: Callable[[], None],
+        released: Callable[[], None],
+        emptied: Callable[[str], None],
+        grace: timedelta | None = None,
+    ) -> None:
+        self._app, self._plane, self.space = app, plane, space
+        self._mappings, self._cluster_bindings = mappings, cluster_bindings
+        self._secrets, self.now, self.metrics, self.changed = secrets, now, metrics, changed
+        self._released, self.emptied, self._grace = released, emptied, grace
+        self.app_cluster_uid = ""
+        self.space_uid = ""
+        self._space_records = frozenset[str]()
+        self._recorded: frozenset[str] | None = None  # None: a mapping has changed since
+        self._confirmed = Confirmations()
+        self._confirmation: Confirmation | None = None
+        self._wards: dict[str, Ward] = {}
+        mappings.subscribe_keys(self._mapping_changed)
+        cluster_bindings.view.store.subscribe_keys(self._cluster_binding_changed)
+
+    async def look(self) -> None:
+        """Read which clusters these are. Raises ClusterErrors, and keeps what was known then."""
+        await self.look_at_app_cluster()
+        await self.look_at_space()
+
+    async def look_at_space(self) -> None:
+        """Read which space this is. Raises ClusterErrors, and keeps what was known then."""
+        space = await self._read_space()
+        self.space_uid = uid_of(space)
+        self._space_records = decide.recorded([space], keys.APP_CLUSTER_UID)
+
+    async def is_being_deleted(self, resource: str) -> bool:
+        """Ask whether klutchctl deletes all instances of a resource. Raises ClusterErrors."""
+        return decide.is_being_deleted(await self._read_space(), resource)
+
+    async def _read_space(self) -> Manifest:
+        ref = Ref(self._plane.name, NAMESPACE, "", self.space)
+        return await self._plane.get(ref, metadata_only=True) or {}
+
+    async def look_at_app_cluster(self) -> None:
+        """Read which app cluster this is. Raises ClusterErrors, and keeps what was known then."""
+        ref = Ref(self._app.name, NAMESPACE, "", names.KUBE_SYSTEM)
+        system = await self._app.get(ref, metadata_only=True)
+        before, self.app_cluster_uid = self.app_cluster_uid, uid_of(system or {})
+        if before != self.app_cluster_uid:
+            self._released()
+
+    async def look_at_confirmations(self) -> None:
+        """Read what a person confirmed, also what the view does not show yet.
+
+        Raises ClusterErrors.
+        """
+        ref = Ref(self._plane.name, CLUSTER_BINDING, self.space, names.CLUSTER_BINDING)
+        live = await self._plane.get(ref)
+        if live is not None:
+            self._cluster_bindings.wrote(live)
+            self._cluster_binding_changed(ObjectKey(self.space, names.CLUSTER_BINDING))
+
+    @property
+    def identity(self) -> Identity:
+        """Return what is known, and what was recorded."""
+        return Identity(
+            self.space,
+            self.app_cluster_uid,
+            self._recorded_app_clusters(),
+            self.space_uid,
+            decide.recorded(self._secrets(), keys.SPACE_UID),
+        )
+
+    def stranger(self) -> str:
+        """Return why nothing may be written on either side, or ""."""
+        known = Identity(self.space, self.app_cluster_uid, self._recorded_app_clusters())
+        found = decide.stranger(known, self._confirmed.app_cluster)
+        return "" if found is None else found[1]
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether a person said that this app cluster is meant, whatever was recorded."""
+        return bool(self.app_cluster_uid) and self._confirmed.app_cluster == self.app_cluster_uid
+
+    @property
+    def mass_delete_confirmed(self) -> bool:
+        """Whether a person allowed a mass delete."""
+        return decide.is_confirmed(self._confirmed.mass_delete, self.now())
+
+    def recreates(self, resource: str) -> bool:
+        """Tell whether a person allowed that lost copies of a resource are made again."""
+        return self._confirmed.recreate.allows(resource, self.now())
+
+    def terms(self, resource: str) -> Terms:
+        """Return on what terms orphans of a resource go."""
+        return Terms(resource, self._confirmation or Confirmation(), self._grace)
+
+    def ward(self, resource: str) -> "Ward":
+        """Return what is held of one resource, which all that sync it share."""
+        return self._wards.setdefault(resource, Ward(self, resource))
+
+    def has_orphans(self, app_namespace: str) -> bool:
+        """Tell whether an orphan is behind a mapping, with which it would go unconfirmed."""
+        wards = self._wards.values()
+        return any(place.namespace == app_namespace for ward in wards for place in ward.orphans)
+
+    async def space_doubted(self) -> bool:
+        """Tell whether the space may have lost what it had, so that what it lacks says nothing.
+
+        Looks afresh at which space it is. Raises ClusterErrors.
+        """
+        await self.look_at_space()
+        other = decide.other_space(self.identity) is not None and not self.recreates(decide.ALL)
+        return other or any(ward.lost for ward in self._wards.values())
+
+    def told(self, cluster_binding: Manifest) -> Decision:
+        """Return what the ClusterBinding has to say of all this."""
+        held = [ward.held for ward in self._wards.values()]
+        return decide.told(decide.Seen(cluster_binding, self.identity, held), now=self.now())
+
+    def records(self) -> Decision:
+        """Return the writes that record this space in the place of another, where that is allowed.
+
+        For the first time it is recorded with what else is written to a Secret.
+        """
+        confirmed, identity = self.recreates(decide.ALL), self.identity
+        marked = [one for one in self._secrets() if keys.SPACE_UID in annotations_of(one)]
+        found = [decide.space_record(one, identity, confirmed=confirmed) for one in marked]
+        return Decision(tuple(Task((patch,)) for patch in found if patch is not None))
+
+    def _recorded_app_clusters(self) -> frozenset[str]:
+        if self._recorded is None:
+            self._recorded = decide.recorded(self._mappings.all(), keys.APP_CLUSTER_UID)
+        return self._recorded | self._space_records
+
+    def _mapping_changed(self, key: ObjectKey) -> None:
+        del key
+        self._recorded = None
+
+    def _cluster_binding_changed(self, key: ObjectKey) -> None:
+        live = self._cluster_bindings.get(*key)
+        notes = {} if live is None else annotations_of(live)
+        before = self._confirmed, self._confirmation
+        self._confirmed = decide.confirmations_of(live)
+        value = notes.get(keys.CONFIRM_ORPHANS, "")
+        written = decide.written_at(live or {}, keys.CONFIRM_ORPHANS)
+        self._confirmation = orphans.follow(self._confirmation, value, written, self.now())
+        if before != (self._confirmed, self._confirmation):
+            self._released()
+
+
+class Ward:
+    """What is held of one resource, as it is noted place by place, in the app cluster."""
+
+    def __init__(self, guardian: Guardian, resource: str) -> None:
+        self._guardian, self.resource = guardian, resource
+        self.orphans: set[ObjectKey] = set()
+        self.lost: set[ObjectKey] = set()
+        self._deletions: dict[ObjectKey, str] = {}
+
+    @property
+    def held(self) -> Held:
+        """Return all of it."""
+        why = next(iter(self._deletions.values()), "")
+        return Held(self.resource, self.orphans, self.lost, why)
+
+    @property
+    def sentence(self) -> str:
+        """What there is to say of its orphans, or ""."""
+        return orphans.sentence(self.resource, self.orphans, self._guardian.space)
+
+    def note(
+        self, place: ObjectKey, *, orphan: bool = False, lost: bool = False, deletion: str = ""
+    ) -> bool:
+        """Note how it is about one place; tell whether the orphans have changed.
+
+        `deletion` is why its copy is kept though its claim is being deleted.
+        """
+        metrics = self._guardian.metrics
+        if (place in self.orphans) != orphan:
+            metrics.orphans(self.resource, 1 if orphan else -1)
+        if deletion or lost:
+            metrics.held("delete" if deletion else "create")
+        before = self._deletions.pop(place, "")
+        if deletion:
+            self._deletions[place] = deletion
+        changed = _set(self.orphans, place, is_in=orphan)
+        if changed and not orphan and place.namespace:
+            self._guardian.emptied(place.namespace)
+        if _set(self.lost, place, is_in=lost) or changed or bool(before) != bool(deletion):
+            self._guardian.changed()
+        return changed
+
+    def forget(self) -> None:
+        """Forget all of it: nothing is synced any more."""
+        for place in self.orphans | self.lost | self._deletions.keys():
+            self.note(place)
+
+
+def _set(places: set[ObjectKey], place: ObjectKey, *, is_in: bool) -> bool:
+    if (place in places) == is_in:
+        return False
+    if is_in:
+        places.add(place)
+    else:
+        places.remove(place)
+    return True

@@ -1,0 +1,1 @@
+"""Namespaces: which service namespace holds the copies of an app namespace."""

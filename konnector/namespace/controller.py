@@ -1,0 +1,221 @@
+"""Brings app namespaces and the APIServiceNamespaces of a space together."""
+
+from collections.abc import Callable, Set
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from konnector.binding import crd
+from konnector.claim import orphans
+from konnector.context import Tools
+from konnector.mass_loss.guard import Guardian
+from konnector.namespace import decide
+from konnector.namespace.decide import Removal, Seen
+from konnector.provider.sync_context import Troubles
+from konnector.provider.sync_manager import Syncs
+from konnector.views.space import ProviderViews
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE, released_kinds
+from reconciler.controller.executor import Executor
+from reconciler.core import keys
+from reconciler.core.decision import Note
+from reconciler.core.errors import AlreadyExists, ClusterError, NotServed
+from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
+from reconciler.core.refs import NAMESPACE, ObjectKey, Ref
+from reconciler.kube.cluster import Cluster
+
+_SOON: Final = timedelta(seconds=1)
+_HELD: Final = timedelta(minutes=1)  # after so long it is told why a mapping is kept
+_AT_FIRST: Final = 60.0  # seconds for which what is bound may still come to be synced
+
+
+class Namespaces:
+    """The controller of a space's mappings, by app namespace; run it once.
+
+    `binding` is the APIServiceBinding of a name, `tell` tells developers; `troubles` are what
+    bindings say.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is known to another part of the program
+        self,
+        tools: Tools,
+        plane: Cluster,
+        views: ProviderViews,
+        guardian: Guardian,
+        executor: Executor,
+        syncs: Syncs,
+        *,
+        binding: Callable[[str], Manifest | None],
+        tell: Callable[[Note], None],
+        troubles: Troubles,
+    ) -> None:
+        self._tools, self._plane, self._views = tools, plane, views
+        self._guardian, self._executor, self._syncs = guardian, executor, syncs
+        self._binding, self._tell, self._troubles = binding, tell, troubles
+        self._resource = API_SERVICE_NAMESPACE.resource
+        self._ward = guardian.ward(self._resource)
+        self._ended: set[str] = set()  # app namespaces that were seen on their way out
+        self._began = tools.clock.monotonic()
+        self._kept: dict[str, tuple[float, Set[str]]] = {}  # since when, for the sake of what
+
+    async def reconcile(self, key: str) -> timedelta | None:
+        """Look at one app namespace and its mapping, and write what follows."""
+        if self._guardian.stranger():
+            return _HELD
+        seen = self._look(key)
+        unsynced: Set[str] = frozenset()
+        if decide.leaving(seen) and seen.mapping is not None:
+            unsynced = await self._unsynced(seen.mapping)
+        self._keep(key, unsynced)
+        if unsynced:
+            return _SOON if self._is_young else _HELD
+        if decide.leaving(seen) and seen.mapping is not None:
+            if self.pending:
+                return _SOON
+            removal = await self._removal(seen.mapping)
+            # Which app cluster says so is to be known, too, and what was confirmed by now.
+            await self._guardian.look_at_app_cluster()
+            await self._guardian.look_at_confirmations()
+            if removal.gone:  # all this takes long enough for it to be made again, with claims
+                removal = replace(removal, gone=await self._is_gone(key))
+            seen = replace(self._look(key), removal=removal)
+        self._ward.note(_place(key), orphan=self._is_orphan(seen))
+        decision = decide.decide(seen)
+        for note in decision.notes:
+            self._tell(note)
+        if self._guardian.stranger():
+            return _HELD
+        try:
+            await self._executor.execute(decision)
+        except AlreadyExists:
+            return None  # its event is on the way
+        return decision.again
+
+    def observe(self, name: str) -> None:
+        """Note whether an app namespace is on its way out, as the view of them shows it now."""
+        live = self._tools.namespaces.get("", name)
+        if live is None:
+            return
+        if is_deleting(live):
+            self._ended.add(name)
+        else:
+            self._ended.discard(name)
+
+    def _look(self, name: str) -> Seen:
+        app_namespace = self._tools.namespaces.get("", name)
+        mapping = self._views.mappings.get(self._views.space, name)
+        ended = name in self._ended or decide.has_ended(mapping)
+        return Seen(
+            name=name,
+            space=self._views.space,
+            terms=self._guardian.terms(self._resource),
+            now=self._tools.clock.now(),
+            app_cluster_uid=self._guardian.app_cluster_uid,
+            app_namespace=app_namespace,
+            mapping=mapping,
+            wanted=self._syncs.needs(name),
+            ended=ended,
+            occupied=self._syncs.has_copies(name)
+            or (not ended and self._guardian.has_orphans(name)),
+            confirmed=self._guardian.confirmed,
+        )
+
+    @staticmethod
+    def _is_orphan(seen: Seen) -> bool:
+        mapping, absent = seen.mapping, seen.app_namespace is None
+        return absent and mapping is not None and orphans.is_orphan(mapping)
+
+    @property
+    def pending(self) -> bool:
+        """Whether copies may be behind a mapping of which nothing is known yet."""
+        return not self._syncs.settled or (self._is_young and bool(self._unread()))
+
+    @property
+    def _is_young(self) -> bool:
+        return self._tools.clock.monotonic() - self._began < _AT_FIRST
+
+    def _unread(self) -> list[Manifest]:
+        """Return the exports that are bound, and whose instances were not all seen."""
+        exports = [one for one in self._views.exports.all() if _is_namespaced(one)]
+        return [one for one in exports if self._is_unread(name_of(one))]
+
+    async def _unsynced(self, mapping: Manifest) -> Set[str]:
+        """Return what is bound, not synced, and may have copies behind a mapping.
+
+        It may be so for ever, say where the CRD of its name is somebody else's: then it holds no
+        more than that (U1).
+        """
+        service, found = get_text(mapping, "status", "namespace"), set[str]()
+        for export in self._unread() if service else ():
+            try:
+                kind = crd.instance_kind(export)
+                copies = await self._plane.list(kind, namespace=service, metadata_only=True)
+            except NotServed:
+                continue
+            except ClusterError:
+                found.add(name_of(export))
+                continue
+            if any(keys.BOUND in annotations_of(one) for one in copies.items):
+                found.add(name_of(export))
+        return found
+
+    def _keep(self, app_namespace: str, resources: Set[str]) -> None:
+        """Tell, once it lasts, for the sake of which resources a mapping is kept."""
+        now = self._tools.clock.monotonic()
+        since, before = self._kept.pop(app_namespace, (now, frozenset()))
+        about = f"app namespace {app_namespace}"
+        for resource in before - resources:
+            self._troubles.say(resource, about, "")
+        if not resources:
+            return
+        self._kept[app_namespace] = since, resources
+        if now - since >= _HELD.total_seconds():
+            for resource in resources:
+                self._troubles.say(resource, about, _KEPT)
+
+    def _is_unread(self, name: str) -> bool:
+        """Tell whether an export is bound, and its instances were not all seen."""
+        bound = self._binding(name)
+        if bound is None or is_deleting(bound):
+            return False
+        return not self._syncs.wants(name) or bool(self._syncs.missing(name))
+
+    async def _removal(self, mapping: Manifest) -> Removal:
+        gone = await self._is_gone(name_of(mapping))
+        return Removal(gone=gone, released=gone and await self._holds_released(mapping))
+
+    async def _is_gone(self, name: str) -> bool:
+        ref = Ref(self._tools.app.name, NAMESPACE, "", name)
+        return await self._tools.app.get(ref, metadata_only=True) is None
+
+    async def _holds_released(self, mapping: Manifest) -> bool:
+        """Tell whether released copies would go along, or nobody can tell."""
+        service = get_text(mapping, "status", "namespace")
+        if not service:
+            return False
+        synced = {kind.resource for kind in self._syncs.kinds}
+        if not released_kinds(mapping) <= synced:
+            return True
+        for kind in self._syncs.kinds:
+            if not kind.namespaced:
+                continue
+            try:
+                found = await self._plane.list(kind, namespace=service, metadata_only=True)
+            except ClusterError:
+                return True
+            if any(keys.RELEASED in annotations_of(one) for one in found.items):
+                return True
+        return False
+
+
+_KEPT: Final = (
+    "it is gone, and its APIServiceNamespace is kept: there may be copies of this kind behind it,"
+    " which cannot be synced. See Connected for why, or delete the APIServiceNamespace yourself"
+)
+
+
+def _place(name: str) -> ObjectKey:
+    return ObjectKey("", name)
+
+
+def _is_namespaced(export: Manifest) -> bool:
+    return get_text(export, "spec", "scope") == "Namespaced"

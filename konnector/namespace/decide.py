@@ -1,0 +1,192 @@
+"""The mapping of one app namespace: when its APIServiceNamespace is made, marked and deleted. Pure.
+
+protocol-konnector.md D.1 and H6, mapping.md 9 and 10. A mapping's end is the end of its service
+namespace, with all that is in it. So it goes only if the app namespace was seen on its way out
+before it was gone; one that is just absent makes its mapping an orphan. Refuses to know what the
+backend makes of a mapping.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from konnector.claim import orphans
+from konnector.claim.orphans import Terms
+from konnector.sides import CONTROL_PLANE
+from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.blueprints.objects import Marks, build
+from reconciler.core import keys
+from reconciler.core.decision import (
+    NOTHING,
+    Create,
+    Decision,
+    Note,
+    Patch,
+    Task,
+    deletion,
+    preconditions_of,
+)
+from reconciler.core.manifest import (
+    JSON,
+    Manifest,
+    annotations_of,
+    get_text,
+    is_deleting,
+    ref_of,
+)
+from reconciler.core.times import format_time
+
+# When to look again at a mapping that is kept, since no event tells that its reason ended.
+_AGAIN: Final = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What must be read anew, not from a view, before a mapping goes (`leaving`).
+
+    `gone`: the app cluster says that the Namespace does not exist. `released`: an object in the
+    service namespace carries `klutchctl.dev/released`, or nobody can tell, as of a kind that was
+    released and is not bound any more.
+    """
+
+    gone: bool
+    released: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """All that concerns one name of an app namespace in one space.
+
+    `app_namespace` and `mapping` are as the views have them, None: absent. `wanted`: a claim that
+    is not being deleted, or an object that the consumer owns and a claim selects, needs the
+    mapping. `app_cluster_uid` is "" where it is not known. `ended`: the Namespace was seen on its
+    way out. `occupied`: there are copies behind the mapping, which would go with it. `terms`: on
+    which an orphan goes at the time `now`. `confirmed`: this app cluster is meant, whatever was
+    recorded.
+    """
+
+    name: str
+    space: str
+    terms: Terms
+    now: datetime
+    app_cluster_uid: str = ""
+    app_namespace: Manifest | None = field(default=None, repr=False)
+    mapping: Manifest | None = field(default=None, repr=False)
+    wanted: bool = False
+    ended: bool = False
+    occupied: bool = False
+    confirmed: bool = False
+    removal: Removal | None = None
+
+
+def marked(mapping: Manifest, kinds: Collection[str]) -> Patch:
+    """Return the patch after which a mapping says that copies of these resources were released."""
+    notes: Manifest = {keys.RELEASED_KINDS: ",".join(sorted(kinds))}
+    metadata: Manifest = {**preconditions_of(mapping), "annotations": notes}
+    return Patch(ref_of(CONTROL_PLANE, API_SERVICE_NAMESPACE, mapping), {"metadata": metadata})
+
+
+def leaving(seen: Seen) -> bool:
+    """Tell whether the mapping would go, so that `removal` has to be read."""
+    return (
+        seen.mapping is not None
+        and not is_deleting(seen.mapping)
+        and seen.app_namespace is None
+        and not seen.wanted
+    )
+
+
+def has_ended(mapping: Manifest | None) -> bool:
+    """Tell whether the app namespace of a mapping was seen on its way out."""
+    return mapping is not None and keys.APP_NAMESPACE_DELETED in annotations_of(mapping)
+
+
+def decide(seen: Seen) -> Decision:
+    """Return what brings the mapping about, ends it, or records whose it is.
+
+    The mapping of an app namespace that is on its way out stays until that is gone; none is made
+    for it, nor for one that is not there. What a claim still needs stays, too. Another app
+    cluster's mapping is re-recorded only where this one is confirmed: it is what holds the
+    guard. A note is about the mapping.
+    """
+    mapping = seen.mapping
+    if mapping is None:
+        return _made(seen)
+    if is_deleting(mapping):
+        return NOTHING  # its end is an event
+    if seen.app_namespace is not None:
+        return _recorded(seen, mapping)
+    return _without_namespace(seen, mapping)
+
+
+def _made(seen: Seen) -> Decision:
+    live = seen.app_namespace
+    if not seen.wanted or live is None or _is_ending(live):
+        return NOTHING
+    notes = {keys.APP_CLUSTER_UID: seen.app_cluster_uid} if seen.app_cluster_uid else {}
+    marks = Marks(annotations=notes)
+    kind = API_SERVICE_NAMESPACE
+    made = build(kind, seen.name, namespace=seen.space, marks=marks, spec={})
+    return Decision(tasks=(Task((Create(kind, made, CONTROL_PLANE),)),))
+
+
+def _without_namespace(seen: Seen, mapping: Manifest) -> Decision:
+    removal = seen.removal
+    if not leaving(seen) or removal is None:
+        return Decision(again=_AGAIN)  # if a guard holds it, the ClusterBinding tells
+    if not removal.gone:
+        return NOTHING  # the view is behind, and an event is on the way
+    if removal.released:
+        return _kept(seen, mapping)
+    kind = API_SERVICE_NAMESPACE
+    meant = seen.ended or has_ended(mapping)
+    if not meant and not orphans.is_orphan(mapping):
+        step = orphans.mark(CONTROL_PLANE, kind, mapping, seen.terms, seen.now)
+        return Decision(tasks=(Task((step,)),), again=_AGAIN)
+    if seen.occupied or not (meant or orphans.may_go(mapping, seen.terms, seen.now)):
+        return Decision(again=orphans.changes_in(mapping, seen.terms, seen.now) or _AGAIN)
+    return Decision(tasks=(Task((deletion(CONTROL_PLANE, kind, mapping),)),))
+
+
+def _is_ending(namespace: Manifest) -> bool:
+    return is_deleting(namespace) or get_text(namespace, "status", "phase") == "Terminating"
+
+
+def _recorded(seen: Seen, mapping: Manifest) -> Decision:
+    """Note whose the mapping is, and how it is about its app namespace."""
+    notes: dict[str, JSON] = {}
+    held = annotations_of(mapping)
+    known, uid = held.get(keys.APP_CLUSTER_UID), seen.app_cluster_uid
+    if uid and known != uid and (not known or seen.confirmed):
+        notes[keys.APP_CLUSTER_UID] = uid
+    if seen.app_namespace is not None:
+        notes |= _of_namespace(seen.app_namespace, mapping, seen.now)
+    if not notes:
+        return NOTHING
+    metadata: Manifest = {**preconditions_of(mapping), "annotations": notes}
+    ref = ref_of(CONTROL_PLANE, API_SERVICE_NAMESPACE, mapping)
+    return Decision(tasks=(Task((Patch(ref, {"metadata": metadata}),)),))
+
+
+def _of_namespace(live: Manifest, mapping: Manifest, now: datetime) -> dict[str, JSON]:
+    """Return what changes on a mapping whose app namespace is there, or on its way out."""
+    notes = orphans.unmarks(mapping)
+    ended, ends = has_ended(mapping), _is_ending(live)
+    if ended != ends:
+        notes[keys.APP_NAMESPACE_DELETED] = format_time(now) if ends else None
+    return notes
+
+
+def _kept(seen: Seen, mapping: Manifest) -> Decision:
+    message = (
+        f"App namespace {seen.name} is gone, and its APIServiceNamespace is kept: objects in its"
+        f" service namespace carry {keys.RELEASED}. It goes when they are gone or no longer carry"
+        " it; where their kind is not bound any more, delete it yourself then"
+    )
+    note = Note("ReleasedDataKept", message, "Warning", action="Keep")
+    # A stranger's record would hold the guard for ever. One that lacks stays so: that the
+    # mapping was ever this cluster's, nothing shows any more.
+    foreign = bool(annotations_of(mapping).get(keys.APP_CLUSTER_UID))
+    tasks = _recorded(seen, mapping).tasks if foreign else ()
+    return Decision(tasks=tasks, notes=(note,), again=_AGAIN)

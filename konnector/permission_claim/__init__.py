@@ -1,0 +1,1 @@
+"""Permission claims: the objects beside the claims, such as Secrets, that may pass."""

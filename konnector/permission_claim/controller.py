@@ -1,0 +1,385 @@
+"""Syncs the objects of one claimed kind: views -> Seen -> decide -> writes.
+
+One for each kind, whoever claims it: exports share the views and the work (H29).
+"""
+
+import random
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final, Protocol
+
+from konnector.claim import orphans
+from konnector.claim.copies import owner_of
+from konnector.claim.paired_informers import BothSides, name
+from konnector.permission_claim import decide
+from konnector.permission_claim.decide import Rival, Seen
+from konnector.permission_claim.rules import Rule
+from konnector.provider.sync_context import Link, is_refusal
+from konnector.sides import APP_CLUSTER
+from konnector.views.service import NAME, Sort
+from reconciler.controller.controller import Controller
+from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.core import keys
+from reconciler.core.decision import Decision, Delete, Note
+from reconciler.core.errors import ClusterError
+from reconciler.core.manifest import (
+    Manifest,
+    ref_of,
+    resource_version_of,
+)
+from reconciler.core.refs import Kind, ObjectKey, Ref
+from reconciler.kube.cache.informer import pause
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
+from reconciler.kube.cache.store import without_managed_fields
+
+_HELD: Final = timedelta(minutes=1)
+_SOON: Final = timedelta(seconds=1)
+# What is kept of an object in the app cluster that no konnector made: not what is in it.
+_METADATA: Final = ("apiVersion", "kind", "metadata", "type")
+
+
+class Services(Protocol):
+    """What is known of the instances of all bindings of a space, by app namespace."""
+
+    def living(self, app_namespace: str) -> Set[str]:
+        """Return the bindings of which developers have instances there that stay."""
+        ...
+
+    def lacks_copies(self, app_namespace: str) -> bool:
+        """Tell whether an instance there lost its copy, or may have."""
+        ...
+
+
+class Claimed:
+    """The sync of one kind that both clusters serve; run it once.
+
+    `rival` tells whether another provider has something for the same place (E.2). `changed` is
+    called when there is something else to say in `troubles`.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        link: Link,
+        *,
+        rival: Callable[[Kind, ObjectKey], Rival],
+        services: Services,
+        changed: Callable[[], None],
+    ) -> None:
+        self._kind, self._link, self._rival, self._changed = kind, link, rival, changed
+        self._services = services
+        self._rules: tuple[Rule, ...] = ()
+        self._controller = Controller(
+            f"claims/{kind.resource}",
+            self.reconcile,
+            clock=link.clock,
+            metrics=link.metrics,
+            workers=link.workers,
+            depends_on=(link.app.connectivity, link.plane.connectivity),
+        )
+        self._sides = BothSides(
+            link,
+            Sort(kind, _trimmed, {}),
+            Sort(kind, without_managed_fields, {NAME: name}),
+            wake=self._controller.enqueue,
+            look=self._controller.enqueue_behind,
+            unmapped=False,
+        )
+        self._ward = link.guards.ward(kind.resource)
+        self._present: set[ObjectKey] = set()  # copies, where one may stay deleted
+        self._deleted: dict[ObjectKey, str] = {}
+        self._refused: dict[ObjectKey, str] = {}  # what a cluster does not take, and why
+        self._supervisor = TaskSupervisor()
+        self._supervisor.start_worker("sides", self._sides)
+        self._supervisor.start_worker("controller", self._controller)
+
+    def follow(self, rules: Sequence[Rule]) -> None:
+        """Let these rules hold from now on."""
+        if tuple(rules) != self._rules:
+            self._rules = tuple(rules)
+            self._sides.wake_everything()
+
+    @property
+    def troubles(self) -> Sequence[str]:
+        """What cannot be read or written, and why."""
+        refused = [
+            f"{self._kind} {place.namespace}/{place.name}: {why}"
+            for place, why in sorted(self._refused.items())
+        ]
+        return [*self._sides.troubles, *refused]
+
+    def has(self, place: ObjectKey) -> Rival:
+        """Tell another provider whether an object comes down to this place from here."""
+        service = self._link.homes.service(place.namespace)
+        reached = any(rule.goes_down and rule.reaches(place) for rule in self._rules)
+        if not service or not reached:
+            return "none"
+        recent = self._sides.there(place.namespace)
+        if recent is None:
+            return "perhaps"
+        held = recent.get(service, place.name)
+        return "there" if held is not None and owner_of(held) != keys.OWNER_CONSUMER else "none"
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._supervisor.stop()
+
+    async def run(self) -> None:
+        """Sync until `stop`, and end what is under way."""
+        try:
+            await self._supervisor.run()
+        finally:
+            self._ward.forget()
+
+    async def reconcile(self, place: ObjectKey) -> timedelta | None:
+        """Look at one name in one app namespace, and write what follows."""
+        if self._link.guards.stranger():
+            return _HELD
+        there = self._sides.there(place.namespace)
+        if there is None:
+            self._say(place, "")
+            self._ward.note(place)
+            return None
+        seen = await self._looked(place, there)
+        decision = decide.decide(seen)
+        self._note(seen)
+        for note in decision.notes:
+            self._tell(seen, note)
+        if not decision.tasks:
+            self._say(place, "")
+            # No event tells that another provider has come, changed its object or gone.
+            contested = seen.rival in ("perhaps", "there") and seen.consumer is not None
+            return _HELD if contested else self._again(seen)
+        if seen.consumer is None and seen.provider is not None:
+            seen = await self._with_fresh_terms(seen)
+            decision = decide.decide(seen)
+        held = await self._is_held(seen, decision)
+        if held is not None:
+            return held
+        if any(isinstance(one, Delete) for task in decision.tasks for one in task.steps):
+            self._present.discard(place)  # that it goes is not the developer's word
+        try:
+            await self._link.executor.execute(decision, recents=(self._sides.here, there))
+        except ClusterError as error:
+            if is_refusal(error):
+                self._tell(seen, Note("SyncDenied", f"It is not synced: {error}", "Warning"))
+                self._say(place, str(error))
+            raise
+        self._say(place, "")
+        return None
+
+    async def _looked(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
+        kind = self._kind
+        copy_place = ObjectKey(self._link.homes.service(place.namespace), place.name)
+        consumer, provider = self._sides.here.get(*place), there.get(*copy_place)
+        seen = Seen(
+            kind,
+            self._rules,
+            place,
+            copy_place,
+            self._link.guards.terms(kind.resource),
+            self._link.now(),
+            consumer,
+            provider,
+            consumer_partial=consumer is not None and not owner_of(consumer),
+            rival=self._rival(kind, place),
+            space_uid=self._link.space_uid,
+            deleted_at=self._deleted_at(place, consumer, provider),
+            living=self._services.living(place.namespace),
+            reserved=self._link.is_reserved(place.namespace),
+        )
+        if not decide.needs_content(seen):
+            return seen
+        whole = await self._link.app.get(Ref(self._link.app.name, kind, *place))
+        return replace(seen, consumer=whole, consumer_partial=False)
+
+    def _deleted_at(
+        self, place: ObjectKey, consumer: Manifest | None, provider: Manifest | None
+    ) -> str:
+        """Return which state of its origin a copy was deleted in, where that matters."""
+        if all(rule.recreate_when_consumer_side_deleted for rule in self._rules):
+            return ""
+        if consumer is not None:
+            self._present.add(place)
+            self._deleted.pop(place, None)
+        elif provider is None:
+            self._present.discard(place)
+            self._deleted.pop(place, None)
+        elif place in self._present:
+            self._present.discard(place)
+            self._deleted[place] = resource_version_of(provider)
+        return self._deleted.get(place, "")
+
+    async def _is_held(self, seen: Seen, decision: Decision) -> timedelta | None:
+        """Return when to look again where something would be deleted that must not be, now."""
+        steps = [step for task in decision.tasks for step in task.steps]
+        first = next(iter(steps), None)
+        if seen.provider is None and isinstance(first, Delete) and first.ref.cluster == APP_CLUSTER:
+            return await self._stays_here(seen)
+        return None
+
+    async def _with_fresh_terms(self, seen: Seen) -> Seen:
+        """Ask once more about an origin that the app cluster lacks, and about confirmations.
+
+        What comes down is not there yet either.
+        """
+        if owner_of(seen.provider) != keys.OWNER_CONSUMER:
+            return seen
+        app, guards = self._link.app, self._link.guards
+        consumer = await app.get(Ref(app.name, self._kind, *seen.claim_place))
+        await guards.look_at_app_cluster()
+        await guards.look_at_confirmations()
+        terms = guards.terms(self._kind.resource)
+        return replace(seen, consumer=consumer, consumer_partial=False, terms=terms)
+
+    async def _stays_here(self, seen: Seen) -> timedelta | None:
+        """Judge a copy in the app cluster whose origin is gone, also for the API server.
+
+        In a space that lost its services that says nothing, and applications run on the copy.
+        """
+        origin = Ref(self._link.plane.name, self._kind, *seen.copy_place)
+        if await self._link.plane.get(origin) is not None:
+            return _SOON  # a view may be behind
+        if self._services.lacks_copies(seen.claim_place.namespace):
+            return _HELD
+        return _HELD if await self._link.guards.space_doubted() else None
+
+    def _note(self, seen: Seen) -> None:
+        """Note what is an orphan, and have it told."""
+        copy = seen.provider
+        absent = seen.consumer is None and owner_of(copy) == keys.OWNER_CONSUMER
+        orphan = absent and copy is not None and orphans.is_orphan(copy)
+        self._ward.note(seen.claim_place, orphan=orphan)
+
+    def _again(self, seen: Seen) -> timedelta | None:
+        """Return when the grace of an orphan is over."""
+        if seen.consumer is not None or seen.provider is None:
+            return None
+        return orphans.changes_in(seen.provider, seen.terms, seen.now)
+
+    def wake_all(self, app_namespace: str) -> None:
+        """Have all looked at that belongs to an app namespace."""
+        self._sides.wake_all(app_namespace)
+
+    def wake_everything(self) -> None:
+        """Have all looked at that may have been held."""
+        self._sides.wake_everything()
+
+    def _say(self, place: ObjectKey, what: str) -> None:
+        if what == self._refused.get(place, ""):
+            return
+        if what:
+            self._refused[place] = what
+        else:
+            del self._refused[place]
+        self._changed()
+
+    def _tell(self, seen: Seen, note: Note) -> None:
+        if seen.consumer is not None:
+            ref = ref_of(self._link.app.name, seen.kind, seen.consumer)
+            self._link.recorder.record(ref, seen.consumer, note)
+
+
+def _trimmed(live: Manifest) -> Manifest:
+    """Keep all of what a konnector brought or brings, and of others that they are there (H28)."""
+    kept = without_managed_fields(live)
+    return kept if owner_of(kept) else {key: kept[key] for key in _METADATA if key in kept}
+
+
+class Claim:
+    """A claimed resource, from when it is claimed: it may not be served, now or ever (H18)."""
+
+    def __init__(
+        self,
+        resource: Kind,
+        link: Link,
+        *,
+        rival: Callable[[Kind, ObjectKey], Rival],
+        services: Services,
+        changed: Callable[[], None],
+    ) -> None:
+        self._resource, self._link, self._rival, self._changed = resource, link, rival, changed
+        self._services = services
+        self._rules: tuple[Rule, ...] = ()
+        self._sync: Claimed | None = None
+        self._problem = ""
+        self._supervisor = TaskSupervisor()
+        self._supervisor.start("kind", self._find)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known if the resource is served."""
+        return self._sync is not None or bool(self._problem)
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Why not all of it is synced, as sentences."""
+        if self._problem or self._sync is None:
+            return [self._problem] if self._problem else []
+        return self._sync.troubles
+
+    def follow(self, rules: Sequence[Rule]) -> None:
+        """Let these rules hold from now on."""
+        self._rules = tuple(rules)
+        if self._sync is not None:
+            self._sync.follow(rules)
+
+    def has(self, place: ObjectKey) -> Rival:
+        """Tell another provider whether an object comes down to this place from here."""
+        if self._sync is None:
+            return "none" if self._problem else "perhaps"
+        return self._sync.has(place)
+
+    def look_again(self) -> None:
+        """Have everything looked at."""
+        if self._sync is not None:
+            self._sync.wake_everything()
+
+    def look_again_in(self, app_namespace: str) -> None:
+        """Have everything looked at that belongs to an app namespace."""
+        if self._sync is not None:
+            self._sync.wake_all(app_namespace)
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._supervisor.stop()
+
+    async def run(self) -> None:
+        """Sync until `stop`, and end what is under way."""
+        await self._supervisor.run()
+
+    async def _find(self) -> None:
+        """Ask both clusters until they serve the kind, and then sync it."""
+        failures = 0
+        while (kind := await self._look()) is None:
+            failures += 1
+            await self._link.clock.sleep(pause(failures, asked=None, jitter=random.random()))
+        self._sync = Claimed(
+            kind, self._link, rival=self._rival, services=self._services, changed=self._changed
+        )
+        self._sync.follow(self._rules)
+        self._supervisor.start_worker("sync", self._sync)
+
+    async def _look(self) -> Kind | None:
+        with self._link.metrics.activity.work(f"{self._resource.plural} is looked for"):
+            return await self._served()
+
+    async def _served(self) -> Kind | None:
+        asked = (self._resource.group, self._resource.version, self._resource.plural)
+        try:
+            kind = await self._link.app.kind(*asked)
+            await self._link.plane.kind(*asked)
+        except ClusterError as error:
+            self._have_problem(str(error))
+            return None
+        if not kind.namespaced:
+            self._have_problem(f"{kind.resource} is cluster-scoped, which no claim may be yet")
+            return None
+        self._have_problem("")
+        return kind
+
+    def _have_problem(self, what: str) -> None:
+        if what != self._problem:
+            self._problem = what
+            self._changed()

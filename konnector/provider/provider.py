@@ -1,0 +1,303 @@
+"""One provider: a space on a control plane, served for one app cluster."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from konnector.binding import decide as binding_decide
+from konnector.cluster_binding.controller import ClusterBindings
+from konnector.context import Tools
+from konnector.export import decide as export_decide
+from konnector.export.controller import Exports
+from konnector.kubeconfig.probe import Probed
+from konnector.kubeconfig.reach import Reach
+from konnector.mass_loss.guard import Guardian
+from konnector.namespace.controller import Namespaces
+from konnector.namespace.mapping import Homes
+from konnector.permission_claim.decide import Rival
+from konnector.provider.sync_context import Link, Troubles
+from konnector.provider.sync_manager import Syncs, Wanted
+from konnector.views.space import ProviderViews
+from reconciler.controller.controller import Controller
+from reconciler.controller.executor import Executor
+from reconciler.controller.reconciler import Reconciler
+from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.core.decision import Note
+from reconciler.core.errors import ClusterError
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind, ObjectKey
+from reconciler.kube.cache.informer import pause
+from reconciler.kube.cluster import Cluster
+
+LATE: Final = 150.0  # seconds after which what was not read yet is told (A.7)
+_HEART: Final = "cluster"
+_GIVING_WAY: Final = 5.0  # seconds between two tries to have bindings go to another provider
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a provider asks of the process that it is part of.
+
+    `targets` are the Secrets in the app cluster that lead to it; `is_wanted` asks the app cluster
+    whether a binding still refers to one. `binding` is its APIServiceBinding of a name, `rival`
+    what other providers have for a place. `changed(name)` is called when there is news for a
+    binding, with "" for all; `tell` tells developers what concerns all bindings. `is_double` tells
+    whether another serves the space already: then all bindings go to that one.
+    """
+
+    targets: Callable[[], Mapping[ObjectKey, Manifest | None]]
+    is_wanted: Callable[[ObjectKey], Awaitable[bool]]
+    binding: Callable[[str], Manifest | None]
+    rival: Callable[[Kind, ObjectKey], Rival]
+    probe: Callable[[bytes], Awaitable[Probed]]
+    changed: Callable[[str], None]
+    tell: Callable[[Note], None]
+    is_double: Callable[[], bool]
+
+
+class Provider:
+    """Views of the space first, then what works with them. `in_use`: see ClusterBindings."""
+
+    def __init__(
+        self, tools: Tools, plane: Cluster, space: str, around: Surroundings, *, in_use: str
+    ) -> None:
+        self._tools, self.plane, self.space, self._around = tools, plane, space, around
+        self.in_use = in_use
+        self._began = tools.clock.monotonic()
+        self._trouble = ""
+        self._heartbeat: str | None = None
+        self.views = ProviderViews(plane, space, tools.metrics, on_change=lambda _: self.beat())
+        self.guardian = Guardian(
+            tools.app,
+            plane,
+            space,
+            mappings=self.views.mappings,
+            cluster_bindings=self.views.recent_cluster_bindings,
+            secrets=lambda: filter(None, around.targets().values()),
+            now=tools.clock.now,
+            metrics=tools.metrics,
+            changed=self.beat,
+            released=self._look_at_everything,
+            emptied=self.look_at_namespace,
+            grace=tools.orphan_grace,
+        )
+        self._reach = Reach(plane, space, now=tools.clock.now, changed=lambda: around.changed(""))
+        self._serving: _Serving | None = None
+        self._supervisor = TaskSupervisor()
+        self._supervisor.start_worker("views", self.views)
+        self._supervisor.start("beginning", self._begin)
+        if not tools.control_plane_mode:  # there, nobody could be told
+            self._supervisor.start("reach", self._reach.run)
+
+    @property
+    def syncs(self) -> Syncs | None:
+        """What is synced; None until the space was read."""
+        return None if self._serving is None else self._serving.syncs
+
+    @property
+    def troubles(self) -> Troubles | None:
+        """What is wrong with single objects; None until the space was read."""
+        return None if self._serving is None else self._serving.link.troubles
+
+    @property
+    def link(self) -> Link | None:
+        """What the syncs share; None until the space was read."""
+        return None if self._serving is None else self._serving.link
+
+    def shown(self, name: str) -> binding_decide.Provider:
+        """Return what a binding of this name is to know."""
+        missing = [*self.views.missing, *([self._trouble] if self._trouble else ())]
+        if self.syncs is not None:
+            missing += self.syncs.missing(name)
+        late = self._tools.clock.monotonic() - self._began > LATE
+        return binding_decide.Provider(
+            synced=self._serving is not None,
+            late="; ".join(missing[:5]) if late else "",
+            heartbeat=self._heartbeat,
+            silent_since=self._reach.since,
+            cluster_binding=self.views.cluster_binding,
+            export=self.views.export(name),
+        )
+
+    async def want(self, by: ObjectKey, wanted: Wanted | None) -> None:
+        """Let a binding, by its key, have its sync, or end it."""
+        if self._serving is not None:
+            await self._serving.syncs.want(by, wanted)
+            self._serving.exports.enqueue(by.name)
+
+    def has_told_the_end(self, name: str) -> bool:
+        """Tell whether the control plane knows that nothing is synced for a binding of this name.
+
+        klutchctl waits for that (mapping.md 9), and without a provider nobody would tell it.
+        """
+        return self._serving is None or not export_decide.says_connected(self.views.export(name))
+
+    def look_at_export(self, name: str) -> None:
+        """Have the status of an export written again, if need be."""
+        if self._serving is not None:
+            self._serving.exports.enqueue(name)
+
+    def look_at_namespace(self, name: str) -> None:
+        """Have an app namespace looked at."""
+        if self._serving is not None:
+            self._serving.reconciles_namespaces.observe(name)
+            self._serving.namespaces.enqueue(name)
+
+    def beat(self) -> None:
+        """Have the ClusterBinding looked at."""
+        if self._serving is not None:
+            self._serving.heart.enqueue(_HEART)
+
+    def orphans(self, name: str) -> str:
+        """Return what there is to say of orphaned copies under a binding of this name, or ""."""
+        return self.guardian.ward(name).sentence
+
+    def _look_at_everything(self) -> None:
+        """Have all looked at that may have been held."""
+        if self._serving is None:
+            return
+        self._serving.syncs.wake_everything()
+        for one in self.views.mappings.names(self.space):
+            self.look_at_namespace(one)
+        self.beat()
+        self._around.changed("")
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._supervisor.stop()
+
+    async def run(self) -> None:
+        """Serve until `stop`, end what is under way, and close the connections."""
+        try:
+            await self._supervisor.run()
+        finally:
+            if not self._tools.control_plane_mode:
+                await self.plane.close()
+
+    async def _begin(self) -> None:
+        with self._tools.metrics.activity.work(f"space {self.space} is read"):
+            await self._read()
+
+    async def _read(self) -> None:
+        await self.views.wait_synced()
+        failures = 0
+        while not self.guardian.space_uid:
+            asked, self._trouble = await self._look_at_space()
+            if self._trouble:
+                failures += 1
+                await self._tools.clock.sleep(pause(failures, asked=asked, jitter=0.5))
+        while self._around.is_double():
+            self._around.changed("")
+            await self._tools.clock.sleep(_GIVING_WAY)
+        self._serving = _Serving(self, self._tools, self._around, outcome=self._has_beaten)
+        self._serving.start(self._supervisor)
+        self._around.changed("")
+
+    async def _look_at_space(self) -> tuple[float | None, str]:
+        """Return how long the control plane wants to be left alone, and why there is no space."""
+        try:
+            await self.guardian.look()
+        except ClusterError as error:
+            return error.retry_after, str(error)
+        if self.guardian.space_uid:
+            return None, ""
+        return None, f"Namespace {self.space} does not exist on the control plane"
+
+    def _has_beaten(self, outcome: str) -> None:
+        if outcome != self._heartbeat:
+            self._heartbeat = outcome
+            self._around.changed("")
+
+
+class _Serving:
+    """What works once the space was read."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        tools: Tools,
+        around: Surroundings,
+        *,
+        outcome: Callable[[str], None],
+    ) -> None:
+        views, plane, guardian = provider.views, provider.plane, provider.guardian
+        self._tools = tools
+        executor = tools.executor(plane)
+        self.link = _link(provider, tools, executor, orphaned=around.changed)
+        self.link.troubles.follow(around.changed)
+        self.syncs = Syncs(self.link, rival=around.rival, changed=partial(around.changed, ""))
+        heart = ClusterBindings(
+            tools,
+            views,
+            guardian,
+            executor,
+            targets=around.targets,
+            is_wanted=around.is_wanted,
+            in_use=lambda: provider.in_use,
+            probe=around.probe,
+            outcome=outcome,
+            tell=around.tell,
+        )
+        exports = Exports(tools, views, executor, binding=around.binding, syncs=self.syncs.wants)
+        namespaces = Namespaces(
+            tools,
+            plane,
+            views,
+            guardian,
+            executor,
+            self.syncs,
+            binding=around.binding,
+            tell=around.tell,
+            troubles=self.link.troubles,
+        )
+        self.heart = self._controller("clusterbinding", heart)
+        self.exports = self._controller("serviceexport", exports)
+        self.namespaces = self._controller("servicenamespace", namespaces)
+        self.reconciles_namespaces = namespaces
+        exports.subscribe(self.exports)
+        self._subscribe(views, around)
+
+    def _subscribe(self, views: ProviderViews, around: Surroundings) -> None:
+        views.cluster_bindings.subscribe_keys(lambda _: self.heart.enqueue(_HEART))
+        views.cluster_bindings.subscribe_keys(lambda _: around.changed(""))
+        views.exports.subscribe_keys(lambda key: around.changed(key.name))
+        views.mappings.subscribe_keys(lambda key: self.namespaces.enqueue(key.name))
+
+    def start(self, supervisor: TaskSupervisor) -> None:
+        """Begin to work."""
+        supervisor.start_worker("syncs", self.syncs)
+        for controller in (self.heart, self.exports, self.namespaces):
+            supervisor.start_worker(controller.name, controller)
+
+    def _controller(self, name: str, reconciler: Reconciler[str]) -> Controller[str]:
+        tools = self._tools
+        return Controller(
+            name,
+            reconciler.reconcile,
+            clock=tools.clock,
+            metrics=tools.metrics,
+            depends_on=(tools.app.connectivity, self.link.plane.connectivity),
+        )
+
+
+def _link(
+    provider: Provider, tools: Tools, executor: Executor, *, orphaned: Callable[[str], None]
+) -> Link:
+    return Link(
+        app=tools.app,
+        plane=provider.plane,
+        space=provider.space,
+        space_uid=provider.guardian.space_uid,
+        homes=Homes(provider.views.mappings, provider.space),
+        namespaces=tools.namespaces,
+        own_namespace=tools.own_namespace,
+        want=provider.look_at_namespace,
+        orphaned=orphaned,
+        guards=provider.guardian,
+        executor=executor,
+        recorder=tools.recorder,
+        clock=tools.clock,
+        metrics=tools.metrics,
+        workers=tools.workers,
+    )

@@ -1,0 +1,411 @@
+"""Which binding belongs to which provider, as its kubeconfig Secret says.
+
+Bindings whose Secrets hold the same kubeconfig share a provider (A.7). A Secret that changes leads
+on to the same space by another way, or to another space; which of the two, only the control plane
+itself can tell, so the new kubeconfig is tried first. What does not work changes nothing.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from weakref import WeakValueDictionary
+
+from konnector.context import Tools
+from konnector.kubeconfig import judge, probe
+from konnector.kubeconfig.judge import Judged
+from konnector.kubeconfig.probe import Probed
+from konnector.kubeconfig.rotating_cluster import RotatingCluster
+from konnector.permission_claim.decide import Rival
+from konnector.provider.provider import Provider, Surroundings
+from konnector.sides import CONTROL_PLANE
+from konnector.views.single_object import NamedViews
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.core import conditions, reasons
+from reconciler.core.decision import Note
+from reconciler.core.errors import KlutchError
+from reconciler.core.manifest import Manifest, ref_of
+from reconciler.core.refs import Kind, ObjectKey
+from reconciler.kube.cluster import Cluster
+
+_REMEMBERED: Final = 15.0  # seconds
+_GRAVEST: Final[tuple[Rival, ...]] = ("there", "perhaps", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What came of a kubeconfig that did not work, and how long that is believed."""
+
+    probed: Probed
+    until: float
+
+
+@dataclass(slots=True)
+class _Served:
+    """A provider, the bindings that belong to it, and what their Secrets held when last seen."""
+
+    provider: Provider
+    cluster: RotatingCluster
+    # Where the Secret of each binding is.
+    bindings: dict[ObjectKey, ObjectKey] = field(default_factory=dict)
+    contents: dict[ObjectKey, str] = field(default_factory=dict)
+
+    def serve(self, key: ObjectKey, place: ObjectKey, identity: str) -> None:
+        """Serve a binding whose Secret holds this."""
+        self.bindings[key] = place
+        self.contents[place] = identity
+        self._forget_secrets()
+
+    def leads_to(self, space: str, uid: str) -> bool:
+        """Tell whether it is this space that is served; "" is the identity of none."""
+        return (
+            self.provider.space == space and bool(uid) and uid == self.provider.guardian.space_uid
+        )
+
+    def leave(self, key: ObjectKey) -> None:
+        """Serve a binding no more."""
+        del self.bindings[key]
+        self._forget_secrets()
+
+    def _forget_secrets(self) -> None:
+        """Forget those that no binding refers to: nobody wants them made again."""
+        for place in self.contents.keys() - self.bindings.values():
+            del self.contents[place]
+
+
+class Providers:
+    """The providers of one app cluster. Bindings are known by their keys.
+
+    `secrets` are those of the app cluster, `binding(keys, name)` that binding of a name
+    which is among those keys. `changed(keys, name)`: there is news for those of them that have the
+    name, all where it is "".
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        *,
+        secrets: NamedViews,
+        binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
+        changed: Callable[[Iterable[ObjectKey], str], None],
+    ) -> None:
+        self._tools, self._secret, self._knows = tools, secrets.get, secrets.knows
+        self._binding, self._changed = binding, changed
+        self._served: dict[str, _Served] = {}  # by a name for the child
+        self._made = 0
+        self._faults: dict[str, _Fault] = {}  # by what the kubeconfigs are known by
+        self._supervisor = TaskSupervisor()
+        self._turn = asyncio.Lock()
+        self._trying: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, key: ObjectKey) -> Provider | None:
+        """Return the provider that a binding belongs to."""
+        found = self._of(key)
+        return None if found is None else found.provider
+
+    def all(self) -> list[Provider]:
+        """Return all providers."""
+        return [one.provider for one in self._served.values()]
+
+    async def assign(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> Judged:
+        """Let a binding belong where its Secret leads; return the last word on that Secret.
+
+        While it leads nowhere, the binding stays where it is.
+        """
+        if not judged.usable:
+            return judged
+        # Many bindings may name one Secret: it is tried once, and whoever names another goes on.
+        async with self._trying.setdefault(judged.identity, asyncio.Lock()):
+            probed = Probed()
+            if self._is_news(key, place, judged) or self._is_another_way(key, judged):
+                probed = await self._tried(judged)
+                if probed.fault:
+                    return _refused(place, probed.fault)
+                await self._identify(judged.namespace)
+            async with self._turn:
+                if await self._assigned(key, place, judged, probed):
+                    return judged
+        return await self.assign(key, place, judged)
+
+    async def _assigned(
+        self, key: ObjectKey, place: ObjectKey, judged: Judged, probed: Probed
+    ) -> bool:
+        """Let a binding belong where its Secret leads; False where that has to be tried first."""
+        now = self._of(key)
+        if now is not None and (other := self._double_of(now)) is not None:
+            await self._leave(key)
+            other.serve(key, place, now.contents.get(place, judged.identity))
+            now = other
+        if now is None:
+            if self._is_another_way(key, judged) and not probed.uid:
+                return False
+            self._attach(key, place, judged, probed)
+        elif not self._is_news(key, place, judged):
+            now.serve(key, place, judged.identity)
+        elif probed.uid:
+            await self._rotate(now, key, place, judged, probed)
+        else:
+            return False
+        return True
+
+    async def leave(self, key: ObjectKey) -> None:
+        """Let a binding belong nowhere. A provider without bindings ends (H21)."""
+        async with self._turn:
+            await self._leave(key)
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._supervisor.stop()
+
+    async def run(self) -> None:
+        """Serve until `stop`, and end what is under way."""
+        await self._supervisor.run()
+
+    def _is_news(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> bool:
+        """Tell whether a Secret holds something else than what its binding was served by."""
+        now = self._of(key)
+        return now is not None and now.contents.get(place) != judged.identity
+
+    async def _tried(self, judged: Judged) -> Probed:
+        """Try a kubeconfig. What did not work is not tried again for some seconds."""
+        now = self._tools.clock.monotonic()
+        self._faults = {one: fault for one, fault in self._faults.items() if fault.until > now}
+        known = self._faults.get(judged.identity)
+        if known is not None:
+            return known.probed
+        probed = await self._probe(judged.content, judged.namespace)
+        if probed.fault:
+            until = self._tools.clock.monotonic() + _REMEMBERED
+            self._faults[judged.identity] = _Fault(probed, until)
+        return probed
+
+    async def _rotate(
+        self, now: _Served, key: ObjectKey, place: ObjectKey, judged: Judged, probed: Probed
+    ) -> None:
+        if now.leads_to(judged.namespace, probed.uid):
+            self._serve(now, key, place, judged)
+            return
+        # It may stay, for other bindings.
+        await now.provider.want(key, None)
+        await self._leave(key)
+        self._attach(key, place, judged, probed)
+
+    def _attach(self, key: ObjectKey, place: ObjectKey, judged: Judged, probed: Probed) -> None:
+        """Let a binding belong to whoever serves its space already, else to a new provider."""
+        for one in self._served.values():
+            if one.leads_to(judged.namespace, probed.uid):
+                self._serve(one, key, place, judged)
+                return
+            if judged.identity in one.contents.values():
+                one.serve(key, place, judged.identity)
+                return
+        self._start(judged).serve(key, place, judged.identity)
+
+    def _serve(self, served: _Served, key: ObjectKey, place: ObjectKey, judged: Judged) -> None:
+        """Serve a binding by the way that its Secret tells, and that was just seen to work."""
+        served.serve(key, place, judged.identity)
+        if served.provider.in_use != judged.identity:
+            served.cluster.rotate(self._tools.connect(judged.content, CONTROL_PLANE))
+            served.provider.in_use = judged.identity
+
+    def _is_another_way(self, key: ObjectKey, judged: Judged) -> bool:
+        """Tell whether a new binding's Secret may lead to a space that is served already.
+
+        Two providers of one space would tell the opposite of each other.
+        """
+        if self._of(key) is not None:
+            return False
+        served = [one for one in self._served.values() if one.provider.space == judged.namespace]
+        return bool(served) and not any(judged.identity in one.contents.values() for one in served)
+
+    async def _identify(self, space: str) -> None:
+        """Have it known, where that can be, which spaces of a name are served.
+
+        Who does not even learn that serves nothing, and so is in nobody's way.
+        """
+        for one in list(self._served.values()):
+            guardian = one.provider.guardian
+            if one.provider.space == space and not guardian.space_uid:
+                with contextlib.suppress(KlutchError):
+                    await guardian.look_at_space()
+
+    def _double_of(self, served: _Served) -> _Served | None:
+        """Return who serves the space already that a provider, which serves none, has come to."""
+        space, uid = served.provider.space, served.provider.guardian.space_uid
+        if served.provider.syncs is not None:
+            return None
+        serving = (one for one in self._served.values() if one.provider.syncs is not None)
+        return next((one for one in serving if one.leads_to(space, uid)), None)
+
+    def _start(self, judged: Judged) -> _Served:
+        self._made += 1
+        name = f"provider/{self._made}"
+        cluster = RotatingCluster(self._tools.connect(judged.content, CONTROL_PLANE))
+        bindings: dict[ObjectKey, ObjectKey] = {}
+        contents: dict[ObjectKey, str] = {}
+
+        async def probe(content: bytes) -> Probed:
+            return await self._probe(content, judged.namespace)
+
+        around = Surroundings(
+            targets=lambda: {one: self._secret(one) for one in contents if self._knows(one)},
+            is_wanted=lambda place: self._is_wanted(place, bindings),
+            binding=lambda name: self._binding(bindings, name),
+            rival=lambda kind, place: self._rival(name, kind, place),
+            probe=probe,
+            changed=lambda name: self._changed(set(bindings), name),
+            tell=lambda note: _tell(self._tools, self._tools.app, bindings, self._binding, note),
+            is_double=lambda: self._double_of(served) is not None,
+        )
+        provider = Provider(self._tools, cluster, judged.namespace, around, in_use=judged.identity)
+        served = self._served[name] = _Served(provider, cluster, bindings, contents)
+        self._supervisor.start_worker(name, provider)
+        self._look_again()
+        return served
+
+    async def _leave(self, key: ObjectKey) -> None:
+        for name, served in list(self._served.items()):
+            if key in served.bindings:
+                served.leave(key)
+                if not served.bindings:
+                    del self._served[name]
+                    await self._supervisor.end(name)
+                    self._look_again()
+
+    def _look_again(self) -> None:
+        """Have all looked at that others may contest, now that one has come or gone."""
+        for one in self._served.values():
+            if one.provider.syncs is not None:
+                one.provider.syncs.look_at_claimed()
+
+    def _of(self, key: ObjectKey) -> _Served | None:
+        return next((one for one in self._served.values() if key in one.bindings), None)
+
+    async def _is_wanted(self, place: ObjectKey, bindings: Mapping[ObjectKey, ObjectKey]) -> bool:
+        """Ask the app cluster whether one of these bindings still refers to a Secret."""
+        for key in [key for key, one in bindings.items() if one == place]:
+            # Rights to get one are not among a konnector's.
+            found = await self._tools.app.list(
+                API_SERVICE_BINDING, namespace=key.namespace, fields=f"metadata.name={key.name}"
+            )
+            if any(judge.place(live) == place for live in found.items):
+                return True
+        return False
+
+    def _rival(self, of: str, kind: Kind, place: ObjectKey) -> Rival:
+        """Return what other providers have for a place in the app cluster."""
+        found: set[Rival] = {
+            served.provider.syncs.has(kind, place) if served.provider.syncs else "perhaps"
+            for name, served in self._served.items()
+            if name != of
+        }
+        return next((one for one in _GRAVEST if one in found), "alone")
+
+    async def _probe(self, content: bytes, space: str) -> Probed:
+        return await probe.probe(self._tools.connect, content, CONTROL_PLANE, space)
+
+
+class OneProvider:
+    """The face of Providers in control-plane mode: every binding belongs to the one space.
+
+    `fault` tells why the app cluster's kubeconfig that is there now is not used, or "".
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        bindings: set[ObjectKey],
+        *,
+        fault: Callable[[], str],
+        changed: Callable[[Iterable[ObjectKey], str], None],
+    ) -> None:
+        self._provider, self._bindings = provider, bindings
+        self._fault, self._changed = fault, changed
+
+    def look_again(self) -> None:
+        """Have all bindings looked at."""
+        self._changed(set(self._bindings), "")
+
+    def of(self, key: ObjectKey) -> Provider | None:
+        """Return the provider that a binding belongs to."""
+        return self._provider if key in self._bindings else None
+
+    def all(self) -> list[Provider]:
+        """Return the provider."""
+        return [self._provider]
+
+    async def assign(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> Judged:
+        """Let a binding be served. Its Secret leads to the app cluster, which is known already."""
+        self._bindings.add(key)
+        fault = self._fault()
+        return _refused(place, fault) if judged.usable and fault else judged
+
+    async def leave(self, key: ObjectKey) -> None:
+        """Let a binding be served no more."""
+        self._bindings.discard(key)
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._provider.stop()
+
+    async def run(self) -> None:
+        """Serve until `stop`, and end what is under way."""
+        await self._provider.run()
+
+
+def one_provider(
+    tools: Tools,
+    plane: Cluster,
+    space: str,
+    *,
+    fault: Callable[[], str],
+    binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
+    changed: Callable[[Iterable[ObjectKey], str], None],
+) -> OneProvider:
+    """Return the provider of a konnector that runs beside the control plane."""
+    bindings: set[ObjectKey] = set()
+
+    async def never(content: bytes) -> Probed:
+        del content
+        return Probed(fault="no kubeconfig is mirrored in control-plane mode")
+
+    async def unasked(place: ObjectKey) -> bool:
+        del place
+        return False
+
+    around = Surroundings(
+        targets=dict,
+        is_wanted=unasked,
+        binding=lambda name: binding(bindings, name),
+        rival=lambda _, __: "unasked",
+        probe=never,
+        changed=lambda name: changed(set(bindings), name),
+        tell=lambda note: _tell(tools, plane, bindings, binding, note),
+        is_double=lambda: False,
+    )
+    provider = Provider(tools, plane, space, around, in_use="")
+    return OneProvider(provider, bindings, fault=fault, changed=changed)
+
+
+def _tell(
+    tools: Tools,
+    home: Cluster,
+    keys: Iterable[ObjectKey],
+    binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
+    note: Note,
+) -> None:
+    """Tell it of each of these bindings, which are in `home`."""
+    for key in keys:
+        live = binding([key], key.name)
+        if live is not None:
+            tools.recorder.record(ref_of(home.name, API_SERVICE_BINDING, live), live, note)
+
+
+def _refused(place: ObjectKey, fault: str) -> Judged:
+    message = (
+        f"Kubeconfig secret {place} has a kubeconfig that does not work: "
+        f"{fault.rstrip('.')}. The konnector goes on with the last one that did."
+    )
+    return Judged(conditions.false(reasons.KUBECONFIG_SECRET_INVALID, message))

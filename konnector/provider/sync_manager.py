@@ -1,0 +1,179 @@
+"""Which kinds are synced with one space at present, and by whom they are claimed."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from konnector.claim.controller import Instances, Say
+from konnector.claim.pair import Pair
+from konnector.permission_claim.controller import Claim
+from konnector.permission_claim.decide import Rival
+from konnector.permission_claim.rules import Rule
+from konnector.provider.sync_context import Link
+from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.core.refs import Kind, ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one binding lets be synced: a kind, and the claims that it accepts.
+
+    `by` is the binding's key. Bindings of one name differ in it, and only one of them owns the CRD.
+    """
+
+    by: ObjectKey
+    pair: Pair
+    rules: Sequence[Rule] = ()
+    say: Say = field(default_factory=Say)
+
+
+class Syncs:
+    """Starts and ends syncs as bindings come, change and go. Nothing that stays is restarted."""
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        rival: Callable[[Kind, ObjectKey], Rival],
+        changed: Callable[[], None],
+    ) -> None:
+        self._link, self._rival, self._changed = link, rival, changed
+        self._wanted: dict[str, Wanted] = {}
+        self._instances: dict[str, Instances] = {}
+        self._claims: dict[Kind, Claim] = {}
+        self._supervisor = TaskSupervisor()
+        self._turn = asyncio.Lock()
+
+    async def want(self, by: ObjectKey, wanted: Wanted | None) -> None:
+        """Let a binding have its sync, or, with None, end it; what is under way ends first.
+
+        It is not ended by another binding of that name.
+        """
+        binding = by.name
+        async with self._turn:
+            held = self._wanted.get(binding)
+            if held == wanted or (wanted is None and held is not None and held.by != by):
+                return
+            running = self._instances.get(binding)
+            if running is not None and (wanted is None or running.pair != wanted.pair):
+                del self._instances[binding]
+                await self._supervisor.end(f"instances/{binding}")
+            if wanted is None:
+                self._wanted.pop(binding, None)
+            else:
+                self._wanted[binding] = wanted
+                if binding not in self._instances:
+                    made = Instances(wanted.pair, self._link, wanted.say, moved=self._look_again)
+                    self._instances[binding] = made
+                    self._supervisor.start_worker(f"instances/{binding}", made)
+                self._instances[binding].follow(wanted.say)
+            await self._regroup()
+
+    def wants(self, binding: str) -> bool:
+        """Tell whether something is synced for a binding of this name."""
+        return binding in self._wanted
+
+    def needs(self, app_namespace: str) -> bool:
+        """Tell whether there are claims in an app namespace."""
+        return any(one.has_claims(app_namespace) for one in self._instances.values())
+
+    def living(self, app_namespace: str) -> frozenset[str]:
+        """Return the bindings of which developers have instances in an app namespace that stay."""
+        found = self._instances.items()
+        return frozenset(name for name, one in found if one.live_in(app_namespace))
+
+    def lacks_copies(self, app_namespace: str) -> bool:
+        """Tell whether an instance in an app namespace lost its copy, or may have."""
+        return any(one.lacks_copies(app_namespace) for one in self._instances.values())
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known of all claimed resources if they are served."""
+        return all(one.settled for one in self._claims.values())
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """The kinds whose instances are synced."""
+        return [one.pair.kind for one in self._instances.values()]
+
+    def missing(self, binding: str) -> Sequence[str]:
+        """Return what could not be read yet of what a binding needs."""
+        running = self._instances.get(binding)
+        return () if running is None else running.missing
+
+    def problems(self, binding: str) -> Sequence[str]:
+        """Return why claims of a binding are not followed."""
+        wanted = self._wanted.get(binding)
+        found = [self._claims.get(_kind(rule)) for rule in wanted.rules] if wanted else []
+        said = [sentence for one in found if one is not None for sentence in one.problems]
+        return list(dict.fromkeys(said))
+
+    def has(self, kind: Kind, place: ObjectKey) -> Rival:
+        """Tell another provider whether an object comes down to this place from here."""
+        claim = self._claims.get(_plain(kind))
+        if claim is None:  # without any binding it has just come, or lets go of what it brought
+            return "none" if self._wanted else "perhaps"
+        return claim.has(place)
+
+    def has_copies(self, app_namespace: str) -> bool:
+        """Tell whether bound copies belong to an app namespace, or may do."""
+        return any(one.has_copies(app_namespace) for one in self._instances.values())
+
+    def wake_everything(self) -> None:
+        """Have all looked at that may have been held."""
+        for one in self._instances.values():
+            one.wake_everything()
+        self.look_at_claimed()
+
+    def look_at_claimed(self) -> None:
+        """Have all claimed objects looked at: beside other providers, copies say whose they are."""
+        for claim in self._claims.values():
+            claim.look_again()
+
+    def _look_again(self, app_namespace: str) -> None:
+        """Have all looked at that may come down into an app namespace, or may no more."""
+        for claim in self._claims.values():
+            claim.look_again_in(app_namespace)
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._supervisor.stop()
+
+    async def run(self) -> None:
+        """Sync until `stop`, and end what is under way."""
+        await self._supervisor.run()
+
+    async def _regroup(self) -> None:
+        """Give each claimed kind the rules of all bindings; one worker set serves them."""
+        rules: dict[Kind, list[Rule]] = {}
+        for wanted in self._wanted.values():
+            for rule in wanted.rules:
+                rules.setdefault(_kind(rule), []).append(rule)
+        for kind in self._claims.keys() - rules.keys():
+            del self._claims[kind]
+            await self._supervisor.end(_name(kind))
+        for kind, all_of_it in rules.items():
+            claim = self._claims.get(kind)
+            if claim is None:
+                claim = Claim(
+                    kind,
+                    self._link,
+                    rival=self._rival,
+                    services=self,
+                    changed=self._changed,
+                )
+                self._claims[kind] = claim
+                self._supervisor.start_worker(_name(kind), claim)
+            claim.follow(all_of_it)
+
+
+def _kind(rule: Rule) -> Kind:
+    return Kind(rule.group, rule.version, "", rule.resource)
+
+
+def _plain(kind: Kind) -> Kind:
+    return Kind(kind.group, kind.version, "", kind.plural)
+
+
+def _name(kind: Kind) -> str:
+    return f"claims/{kind.resource}/{kind.version}"
