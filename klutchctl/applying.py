@@ -23,7 +23,7 @@ FORMATS: Final = ("text", "json", "junit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class WriteOptions:
     """What the options of a command that writes say. `wait_timeout` is in seconds."""
 
     wait_timeout: float
@@ -83,7 +83,7 @@ async def applied(
     approved: "Plan",
     clusters: "Clusters",
     cluster_options: ClusterOptions,
-    terms: Terms,
+    write_options: WriteOptions,
 ) -> "tuple[Report, ExitCode | None]":
     """Apply a plan, and show how far it is; return also the exit code of a signal that ended it.
 
@@ -98,10 +98,10 @@ async def applied(
         holder=holder_here(),
         now=lambda: datetime.now(UTC),
         pace=cluster_options.pace(),
-        wait=terms.wait,
-        wait_seconds=terms.wait_timeout,
-        force=terms.force,
-        break_lock=terms.break_lock,
+        wait=write_options.wait,
+        wait_seconds=write_options.wait_timeout,
+        force=write_options.force,
+        break_lock=write_options.break_lock,
     )
     with ending(fence.close) as received, progress(sys.stderr) as shown:
         observer = applying.Observer(outcome=shown.outcome, stage=shown.stage)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klutchctl import cluster_options, outputs
-from klutchctl.applying import FORMATS, Terms
+from klutchctl.applying import FORMATS, WriteOptions
 from klutchctl.cluster_options import ClusterOptions
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings, of
@@ -125,8 +125,10 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
             f"{target} is a saved plan, which is applied as a whole: narrow the plan instead, with "
             "--cluster or --selector and `plan --out`"
         )
-    terms = Terms(wait=wait, wait_timeout=wait_timeout, force=force, break_lock=break_lock)
-    asked = _Asked(target, repository, terms, wanted, auto_approve=auto_approve)
+    write_options = WriteOptions(
+        wait=wait, wait_timeout=wait_timeout, force=force, break_lock=break_lock
+    )
+    asked = _Asked(target, repository, write_options, wanted, auto_approve=auto_approve)
     return uvloop.run(_run(asked, options, settings))
 
 
@@ -136,7 +138,7 @@ class _Asked:
 
     target: Path
     repository: Path | None
-    terms: "Terms"
+    write_options: "WriteOptions"
     outputs: tuple[outputs.Output, ...]
     auto_approve: bool
 
@@ -167,7 +169,9 @@ async def _run(asked: _Asked, options: ClusterOptions, settings: Settings) -> in
             ):
                 print(_NOT_APPROVED, file=sys.stderr)
                 return ExitCode.HELD_BACK
-        report, signalled = await applying.applied(fleet, approved, clusters, options, asked.terms)
+        report, signalled = await applying.applied(
+            fleet, approved, clusters, options, asked.write_options
+        )
     shown = applying.show(report, asked.outputs, settings)
     done = apply_code(report, allow_unreachable=options.allow_unreachable, signalled=signalled)
     return done or shown

@@ -54,8 +54,12 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option
     named = [targets.parse(one) for one in target]
     read = repository.fleet_in(fleet, check_owner=settings.git_owner_check)
     release_plan.check(read, named)
-    terms = applying.Terms(wait_timeout=wait_timeout, force=force, break_lock=break_lock)
-    job = _Release(cluster_options.of(context), settings, terms, wanted, auto_approve=auto_approve)
+    write_options = applying.WriteOptions(
+        wait_timeout=wait_timeout, force=force, break_lock=break_lock
+    )
+    job = _Release(
+        cluster_options.of(context), settings, write_options, wanted, auto_approve=auto_approve
+    )
     return uvloop.run(job.run(read, named))
 
 
@@ -66,12 +70,12 @@ class _Release:
         self,
         options: ClusterOptions,
         settings: Settings,
-        terms: applying.Terms,
+        write_options: applying.WriteOptions,
         wanted: tuple[outputs.Output, ...],
         *,
         auto_approve: bool,
     ) -> None:
-        self._options, self._settings, self._terms = options, settings, terms
+        self._options, self._settings, self._write_options = options, settings, write_options
         self._wanted, self._auto_approve = wanted, auto_approve
 
     async def run(self, fleet: "Fleet", named: "list[Target]") -> int:
@@ -103,7 +107,7 @@ class _Release:
                 return ExitCode.HELD_BACK
             free = release_plan.without_budgets(fleet)
             report, signalled = await applying.applied(
-                free, plan, clusters, self._options, self._terms
+                free, plan, clusters, self._options, self._write_options
             )
         shown = applying.show(report, self._wanted, self._settings)
         allow = self._options.allow_unreachable

@@ -120,11 +120,7 @@ class FleetView:
 
 def view_of(fleet: Fleet, live: Live, *, only: Collection[str] | None = None) -> FleetView:
     """Find the units of all app clusters, or `only` some, in what was seen."""
-    planes = {
-        name: Index(control_plane_ref_name(name), seen)
-        for name, seen in live.control_planes.items()
-        if isinstance(seen, ClusterState) and name in fleet.control_planes
-    }
+    planes = preflight.control_planes(fleet, live)
     asked = frozenset(only) if only is not None else None
     preflights = preflight.preflights(fleet, live, planes, sorted(asked or fleet.clusters))
     wanted = units_by_cluster(fleet)

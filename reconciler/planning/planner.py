@@ -31,7 +31,6 @@ from reconciler.fleet.values import (
 from reconciler.planning import (
     app_cluster_bindings,
     guards,
-    offers,
     preflight,
     prune_clusters,
     prune_units,
@@ -119,11 +118,7 @@ def _plan(fleet: Fleet, live: Live, draft: _Draft) -> Plan:
 
 def _draft(fleet: Fleet, live: Live, only: Collection[str] | None) -> _Draft:
     draft = _Draft()
-    planes = {
-        name: Index(control_plane_ref_name(name), offers.counted(fleet.control_planes[name], seen))
-        for name, seen in live.control_planes.items()
-        if isinstance(seen, ClusterState) and name in fleet.control_planes
-    }
+    planes = preflight.control_planes(fleet, live)
     names = sorted(name for name in fleet.clusters if only is None or name in only)
     draft.unseen += _unseen(fleet, live, names)
     preflights = preflight.preflights(fleet, live, planes, names)

@@ -13,7 +13,7 @@ from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resou
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys, names
-from reconciler.core.live import ClusterState, Live
+from reconciler.core.live import ClusterState, Live, control_plane_ref_name
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -23,13 +23,22 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.fleet.values import AppCluster, Fleet, Mode
-from reconciler.planning import app_cluster_bindings, placement
+from reconciler.planning import app_cluster_bindings, offers, placement
 from reconciler.planning.compare import is_of
 from reconciler.planning.index import Index
 from reconciler.planning.placement import Blocked
 from reconciler.planning.units import Site
 
 Preflight: TypeAlias = Site | Blocked
+
+
+def control_planes(fleet: Fleet, live: Live) -> Mapping[str, Index]:
+    """Return the control planes of the files that were read, by name."""
+    return {
+        name: Index(control_plane_ref_name(name), offers.counted(fleet.control_planes[name], seen))
+        for name, seen in live.control_planes.items()
+        if isinstance(seen, ClusterState) and name in fleet.control_planes
+    }
 
 
 def preflights(

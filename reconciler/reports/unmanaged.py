@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from reconciler.api.app_cluster_binding import listed_resources
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core.live import ClusterState, Live, control_plane_ref_name
+from reconciler.core.live import Live
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import SECRET
 from reconciler.fleet.values import Fleet, Mode, UnitKey
 from reconciler.planning import app_cluster_bindings, placement, preflight, prune_units
 from reconciler.planning.compare import is_of
-from reconciler.planning.index import Index
 from reconciler.planning.preflight import Preflight
 from reconciler.planning.prune_units import unit_of
 from reconciler.planning.units import Site
@@ -41,11 +40,7 @@ def preflights(
     fleet: Fleet, live: Live, *, only: Collection[str] | None = None
 ) -> Mapping[str, Preflight]:
     """Return where each app cluster, or `only` some, stands, of those that were seen."""
-    planes = {
-        name: Index(control_plane_ref_name(name), seen)
-        for name, seen in live.control_planes.items()
-        if isinstance(seen, ClusterState) and name in fleet.control_planes
-    }
+    planes = preflight.control_planes(fleet, live)
     names = sorted(name for name in fleet.clusters if only is None or name in only)
     return preflight.preflights(fleet, live, planes, names)
 
