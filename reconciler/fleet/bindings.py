@@ -8,7 +8,6 @@ from typing import Final
 
 from reconciler.core.manifest import Manifest, get_map
 from reconciler.core.problems import Problem, Severity
-from reconciler.fleet import reference_index
 from reconciler.fleet.documents import substitution
 from reconciler.fleet.documents.models import BindingDocument, TemplateDocument
 from reconciler.fleet.documents.parsing import Document
@@ -50,19 +49,17 @@ def bound(
 ) -> ResolvedBinding:
     """Return what a Binding binds in which clusters."""
     spec = binding.model.spec
-    reference_index.check_selector(
-        spec.clusters, binding, "spec", "clusters", references=references, problems=problems
-    )
+    problems.extend(references.selector_problems(spec.clusters, binding, "spec", "clusters"))
     template = templates.get(spec.template) if spec.template else None
     if spec.template and template is None:
         origin = binding.at("spec", "template")
-        problems.extend(references.unknown("Template", spec.template, origin, "unknown-template"))
+        problems.extend(references.unknown("Template", spec.template, origin))
     resources = spec.resources or (template.model.spec.resources if template else [])
     return ResolvedBinding(
         document=binding,
         template=template,
         resources=sorted({(resource.group, resource.resource) for resource in resources}),
-        clusters=dict.fromkeys(reference_index.selected(spec.clusters, references.labels)),
+        clusters=dict.fromkeys(references.selected(spec.clusters)),
     )
 
 
@@ -197,7 +194,7 @@ def _check_dependencies(
         origin = binding.document.at("spec", "dependsOn", index)
         other = by_name.get(name)
         if other is None:
-            problems.extend(references.unknown("Binding", name, origin, "unknown-binding"))
+            problems.extend(references.unknown("Binding", name, origin))
         elif binding.clusters and not binding.clusters.keys() & other.clusters.keys():
             message = f"{name} is in none of the clusters of {binding.name}: nothing to wait for"
             problem = Problem(origin, "dependency-elsewhere", message, severity=Severity.WARNING)

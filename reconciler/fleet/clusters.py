@@ -86,8 +86,7 @@ def app_cluster(
     home = references.control_planes.get(spec.control_plane)
     if home is None:
         origin = document.at("spec", "controlPlane")
-        code = "unknown-control-plane"
-        problems.extend(references.unknown("ControlPlane", spec.control_plane, origin, code))
+        problems.extend(references.unknown("ControlPlane", spec.control_plane, origin))
         return None
     named = spec.app_cluster_binding
     return AppCluster(

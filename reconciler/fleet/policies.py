@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reconciler.core.problems import Origin, Problem, Severity
-from reconciler.fleet import reference_index
 from reconciler.fleet.bindings import ResolvedBinding
 from reconciler.fleet.documents.models import FleetDocument, PolicyDocument
 from reconciler.fleet.documents.parsing import Document, RawDocument
@@ -40,18 +39,13 @@ def policy(
     allowed: set[tuple[str, str]] = set()
     for index, permission in enumerate(spec.allow):
         steps = ("spec", "allow", index)
-        reference_index.check_selector(
-            permission.clusters,
-            document,
-            *steps,
-            "clusters",
-            references=references,
-            problems=problems,
+        problems.extend(
+            references.selector_problems(permission.clusters, document, *steps, "clusters")
         )
         for number, template in enumerate(permission.templates):
             origin = document.at(*steps, "templates", number)
-            problems.extend(references.unknown("Template", template, origin, "unknown-template"))
-        clusters = reference_index.selected(permission.clusters, references.labels)
+            problems.extend(references.unknown("Template", template, origin))
+        clusters = references.selected(permission.clusters)
         allowed.update((name, cluster) for name in permission.templates for cluster in clusters)
     return Policy(
         name=document.name,

@@ -18,6 +18,13 @@ from reconciler.fleet.documents.parsing import RawDocument
 from reconciler.fleet.documents.service_models import Expression, Selector
 from reconciler.fleet.values import AppCluster, ControlPlane
 
+_UNKNOWN: Final = {
+    "Binding": "unknown-binding",
+    "Cluster": "unknown-cluster",
+    "ControlPlane": "unknown-control-plane",
+    "Template": "unknown-template",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ReferenceIndex:
@@ -37,12 +44,30 @@ class ReferenceIndex:
         """Return the names of the documents of a kind, also of those with mistakes."""
         return frozenset(name for known, name in self.documents if known == kind and name)
 
-    def unknown(self, kind: str, name: str, origin: Origin, code: str) -> list[Problem]:
+    def unknown(self, kind: str, name: str, origin: Origin) -> list[Problem]:
         """Return a problem if no document has this kind and name."""
         if (kind, name) in self.documents or not self.complete:
             return []
         hint = wording.nearest(name, self.names(kind))
-        return [Problem(origin, code, f"there is no {kind} {name}", hint)]
+        return [Problem(origin, _UNKNOWN[kind], f"there is no {kind} {name}", hint)]
+
+    def selected(self, selector: Selector) -> list[str]:
+        """Return the names of the clusters that a selector means, in order."""
+        return selected(selector, self.labels)
+
+    def selector_problems(
+        self, selector: Selector, document: RawDocument, *steps: str | int
+    ) -> Iterable[Problem]:
+        """Yield what is wrong with the selector that stands at `steps`."""
+        for key, named in (("names", selector.names), ("exclude", selector.exclude)):
+            for place, name in enumerate(named):
+                yield from self.unknown("Cluster", name, document.at(*steps, key, place))
+        known = self.names("Cluster")
+        # An unread file, or a Cluster with mistakes, might hold the one that is meant.
+        certain = self.complete and self.clusters.keys() == known >= set(selector.names)
+        if certain and not selector.optional and not self.selected(selector):
+            message, hint = "no Cluster is selected", "Or mark it with `optional: true`"
+            yield Problem(document.at(*steps), "selector-matches-nothing", message, hint)
 
 
 class PerCluster:
@@ -67,33 +92,6 @@ def selected(selector: Selector, clusters: Mapping[str, Mapping[str, str]]) -> l
     if selector.match_labels or selector.match_expressions:
         names |= {name for name, labels in clusters.items() if _matches(selector, labels)}
     return sorted(names.difference(selector.exclude))
-
-
-def check_selector(
-    selector: Selector,
-    document: RawDocument,
-    *steps: str | int,
-    references: ReferenceIndex,
-    problems: list[Problem],
-) -> None:
-    """Add what is wrong with the selector that stands at `steps`, where all files are known."""
-    if not references.complete:
-        return
-    known = references.names("Cluster")
-    for key, names in (("names", selector.names), ("exclude", selector.exclude)):
-        for index, name in enumerate(names):
-            if name not in known:
-                origin = document.at(*steps, key, index)
-                message = f"there is no Cluster {name}"
-                hint = wording.nearest(name, known)
-                problems.append(Problem(origin, "unknown-cluster", message, hint))
-    # A Cluster with mistakes might have been the one that is meant.
-    if references.clusters.keys() != known or not known.issuperset(selector.names):
-        return
-    if not selector.optional and not selected(selector, references.labels):
-        origin = document.at(*steps)
-        hint = "Or mark it with `optional: true`"
-        problems.append(Problem(origin, "selector-matches-nothing", "no Cluster is selected", hint))
 
 
 def _matches(selector: Selector, labels: Mapping[str, str]) -> bool:

@@ -48,9 +48,7 @@ def read(path: Path, *, check_owner: bool = True, whole: bool = False) -> Snapsh
     if _in_git(top):
         from reconciler.source import git  # takes 80 ms, and many fleets are looked at without
 
-        folder, revision = git.work_tree(top, gathered, check_owner=check_owner)
-        if whole:
-            git.check_whole(top, gathered, check_owner=check_owner)
+        folder, revision = git.work_tree(top, gathered, check_owner=check_owner, whole=whole)
     return Snapshot(gathered.files, revision, entry, gathered.unread, folder)
 
 

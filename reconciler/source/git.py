@@ -103,74 +103,45 @@ def _is_file(opened: pygit2.Repository, commit: pygit2.Commit, path: str) -> boo
         return False
 
 
-def work_tree(top: Path, gathered: Gathered, *, check_owner: bool) -> tuple[str, str]:
+def work_tree(
+    top: Path, gathered: Gathered, *, check_owner: bool, whole: bool = False
+) -> tuple[str, str]:
     """Return where `top` lies in its Git work tree, and the revision of the gathered files.
 
-    Both are as in `Snapshot`, and "" without a repository. Raises ConfigError and HostError.
+    Both are as in `Snapshot`, and "" without a repository or commit. `whole` refuses a work tree
+    that may be a checkout cut short: a file of the fleet that was taken away on purpose is
+    committed as such. Raises ConfigError and HostError.
     """
     repository = _open(top, check_owner=check_owner)
     if repository is None or repository.workdir is None or repository.head_is_unborn:
         return "", ""
-    inside = _inside(repository, top, top)
-    folder = f"{inside}/" if inside else ""
-    commit = _commit(repository, "HEAD")
-    dirty = "+dirty" if _differs(repository, commit, folder, gathered) else ""
-    return folder, f"{commit.id}{dirty}"
-
-
-def check_whole(top: Path, gathered: Gathered, *, check_owner: bool) -> None:
-    """Refuse a work tree that may be a checkout cut short. Nothing to check without a commit.
-
-    A file of the fleet that was taken away on purpose is committed as such. Raises ConfigError
-    and HostError.
-    """
-    repository = _open(top, check_owner=check_owner)
-    if repository is None or repository.workdir is None or repository.head_is_unborn:
-        return
     # Git holds it for as long as it writes files.
-    if (Path(repository.path) / "index.lock").exists():
+    if whole and (Path(repository.path) / "index.lock").exists():
         hint = "If no Git command runs there, remove index.lock in its Git folder"
         raise ConfigError("Git is writing to this work tree", where=str(top), hint=hint)
     inside = _inside(repository, top, top)
-    missing = sorted(
-        _committed(repository, _commit(repository, "HEAD"), inside, gathered)
-        - gathered.files.keys()
-        - gathered.unread.keys()
-    )
-    if missing:
+    commit = _commit(repository, "HEAD")
+    try:
+        store = _Commit(repository, _subfolder(repository, commit, inside))
+    except ConfigError:
+        store = None  # the folder is new
+    walked = () if store is None else gather.walk(store, gathered.patterns)
+    committed = {path for path, found in walked if found is EntryType.FILE}
+    missing = sorted(committed - gathered.files.keys() - gathered.unread.keys())
+    if whole and missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ConfigError(
             f"the work tree lacks {missing[0]}{more}, which is committed",
             where=str(top),
             hint="Restore it, or commit that it was taken away",
         )
-
-
-def _committed(
-    repository: pygit2.Repository, commit: pygit2.Commit, folder: str, gathered: Gathered
-) -> set[str]:
-    """Return the files that the includes of the gathered files mean in a commit."""
-    try:
-        store = _Commit(repository, _subfolder(repository, commit, folder))
-    except ConfigError:
-        return set()  # the folder is new
-    walked = gather.walk(store, gathered.patterns)
-    return {path for path, found in walked if found is EntryType.FILE}
-
-
-def _differs(
-    repository: pygit2.Repository, commit: pygit2.Commit, folder: str, gathered: Gathered
-) -> bool:
-    """Tell whether the commit would give other files than were gathered."""
-    try:
-        store = _Commit(repository, _subfolder(repository, commit, folder))
-        if any(store.id_of(path) != pygit2.hash(text) for path, text in gathered.files.items()):
-            return True
-        walked = gather.walk(store, gathered.patterns)
-        committed = {path for path, found in walked if found is EntryType.FILE}
-    except (ConfigError, Unreadable):
-        return True
-    return not committed <= gathered.files.keys()
+    as_committed = (
+        store is not None
+        and committed <= gathered.files.keys()
+        and all(store.id_of(path) == pygit2.hash(text) for path, text in gathered.files.items())
+    )
+    revision = str(commit.id) if as_committed else f"{commit.id}+dirty"
+    return f"{inside}/" if inside else "", revision
 
 
 def _opened(path: Path, *, check_owner: bool) -> pygit2.Repository:
