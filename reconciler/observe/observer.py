@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from reconciler.core.live import ClusterState, Live, Questions, Unavailable, control_plane_ref_name
 from reconciler.core.refs import NAMESPACE, Kind, Ref
 from reconciler.fleet.values import AppCluster, Fleet, Mode
-from reconciler.observe import read_scope, reads, unseen
+from reconciler.observe import read_scope, reads, unavailable
 from reconciler.observe.removed_clusters import RemovedCluster, removed_clusters
 from reconciler.observe.visits import Clusters, Pace, Visit, Visits
 
@@ -57,7 +57,7 @@ async def observe(
         }
     )
     asleep = {
-        cluster.name: unseen.asleep(cluster.suspended)
+        cluster.name: unavailable.asleep(cluster.suspended)
         for cluster in chosen
         if cluster.suspended is not None
     }
@@ -205,7 +205,9 @@ def _with_those_behind(
 
     def judged(verdict: Verdict, plane: str) -> Verdict:
         of_plane = live.control_planes[plane]
-        return verdict if isinstance(of_plane, ClusterState) else unseen.behind(plane, of_plane)
+        return (
+            verdict if isinstance(of_plane, ClusterState) else unavailable.behind(plane, of_plane)
+        )
 
     apps = {
         name: judged(verdict, fleet.clusters[name].control_plane)

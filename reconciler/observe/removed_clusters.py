@@ -14,7 +14,7 @@ from reconciler.core.live import ClusterState, Unavailable
 from reconciler.core.manifest import annotations_of, labels_of
 from reconciler.core.refs import NAMESPACE
 from reconciler.fleet.values import Access, Fleet, PruneMode
-from reconciler.observe import unseen
+from reconciler.observe import unavailable
 
 _CARRIERS: Final = (NAMESPACE, APP_CLUSTER_BINDING)
 
@@ -76,5 +76,5 @@ def _removed(name: str, ways: list[tuple[str, str]]) -> RemovedCluster | Unavail
     known = [(plane, access) for plane, text in ways if (access := access_of(text)) is not None]
     texts = sorted({text for _, text in ways})
     if not known or len({(access, access.secret and plane) for plane, access in known}) > 1:
-        return unseen.contradictory(texts)
+        return unavailable.contradictory(texts)
     return RemovedCluster(name, *known[0])

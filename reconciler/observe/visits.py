@@ -18,7 +18,7 @@ from reconciler.core.live import Unavailable
 from reconciler.fleet.values import Access
 from reconciler.kube.limits import one_look
 from reconciler.kube.registry import Reached
-from reconciler.observe import unseen
+from reconciler.observe import unavailable
 from reconciler.observe.reading import Incomplete, NoIdentity
 
 T = TypeVar("T")
@@ -175,7 +175,7 @@ class Visits:
                 reached = await reach()
                 return await read(Visit(reached, turn, width, waiting))
         except TimeoutError:
-            return unseen.late(waiting, self._timeout)
+            return unavailable.late(waiting, self._timeout)
         except Exception as error:
             return _verdict(error, access, reached)
 
@@ -184,12 +184,12 @@ def _verdict(error: Exception, access: Access, reached: Reached | None) -> Unava
     address = reached.address if reached else None
     match error:
         case ConfigError():
-            return unseen.unusable(error, access)
+            return unavailable.unusable(error, access)
         case ClusterError():
-            return unseen.failed([error], access, address)
+            return unavailable.failed([error], access, address)
         case Incomplete():
-            return unseen.failed(error.errors, access, address)
+            return unavailable.failed(error.errors, access, address)
         case NoIdentity():
-            return unseen.nameless(access)
+            return unavailable.nameless(access)
         case _:
-            return unseen.defect(error)
+            return unavailable.defect(error)

@@ -14,7 +14,7 @@ from reconciler.core.errors import (
 from reconciler.core.live import Address, Unavailable
 from reconciler.core.refs import CRD, SECRET, Ref
 from reconciler.fleet.values import Access
-from reconciler.observe import unseen
+from reconciler.observe import unavailable
 
 ACCESS = Access(context="eu-1")
 ADDRESS = Address("https://cp.example:6443", "")
@@ -73,20 +73,20 @@ FAILED: Mapping[str, tuple[Sequence[ClusterError], Unavailable]] = {
 
 @pytest.mark.parametrize(("errors", "verdict"), FAILED.values(), ids=FAILED.keys())
 def test_failed_reads(errors: Sequence[ClusterError], verdict: Unavailable) -> None:
-    assert unseen.failed(errors, ACCESS, ADDRESS) == verdict
+    assert unavailable.failed(errors, ACCESS, ADDRESS) == verdict
 
 
 def test_a_defect_is_named_by_its_place_and_never_by_its_text() -> None:
     try:
         raise KeyError("canary")
     except KeyError as error:
-        verdict = unseen.defect(error)
+        verdict = unavailable.defect(error)
     assert verdict.reason.startswith(f"unexpected KeyError at {__name__}:")
     assert "canary" not in repr(verdict)
 
 
 def test_an_app_cluster_behind_an_unseen_control_plane_has_the_same_remedy() -> None:
     why = Unavailable("no connection", "Check it")
-    assert unseen.behind("eu", why) == Unavailable(
+    assert unavailable.behind("eu", why) == Unavailable(
         "its control plane eu is unseen: no connection", "Check it"
     )
