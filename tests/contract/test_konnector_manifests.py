@@ -17,7 +17,7 @@ import konnector
 from konnector import settings
 from reconciler.blueprints import rbac
 from reconciler.blueprints.rbac import Claimed
-from reconciler.core import names
+from reconciler.core import names, refs
 from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import (
     get,
@@ -29,16 +29,6 @@ from reconciler.core.manifest import (
     labels_of,
     name_of,
     namespace_of,
-)
-from reconciler.core.refs import (
-    CLUSTER_ROLE_BINDING,
-    DEPLOYMENT,
-    NAMESPACE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Kind,
-    Ref,
 )
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
@@ -53,15 +43,15 @@ MINIMAL, FULL = FOLDER / "minimal", FOLDER / "full"
 FOLDERS = [MINIMAL, FULL]
 RECORDED = Path(__file__).parents[1] / "unit" / "blueprints" / "data" / "konnector.yaml"
 SERVICES = "klutch-bind-konnector-services"
-_POD = Kind("", "v1", "Pod", "pods")
-_REVIEW = Kind(
+_POD = refs.Kind("", "v1", "Pod", "pods")
+_REVIEW = refs.Kind(
     "authorization.k8s.io",
     "v1",
     "SelfSubjectRulesReview",
     "selfsubjectrulesreviews",
     namespaced=False,
 )
-_TOKEN_REQUEST = Kind("", "v1", "TokenRequest", "serviceaccounts")
+_TOKEN_REQUEST = refs.Kind("", "v1", "TokenRequest", "serviceaccounts")
 
 
 def folder_ids(folder):
@@ -83,7 +73,7 @@ def test_every_folder_is_tried_here():
 
 
 def test_the_program_knows_its_arguments_and_its_environment():
-    container = container_of(deployed.only(DEPLOYMENT, deployed.built(MINIMAL)))
+    container = container_of(deployed.only(refs.DEPLOYMENT, deployed.built(MINIMAL)))
     fields = {
         get_text(one, "name"): get_text(one, "valueFrom", "fieldRef", "fieldPath")
         for one in get_maps(container, "env")
@@ -125,14 +115,14 @@ def container_of(deployment) -> Any:
 def test_it_takes_the_place_of_the_originals():
     made = deployed.built(MINIMAL)
     original = {one["kind"]: one for one in yaml.safe_load_all(RECORDED.read_text())}
-    for kind in (DEPLOYMENT, CLUSTER_ROLE_BINDING):
+    for kind in (refs.DEPLOYMENT, refs.CLUSTER_ROLE_BINDING):
         ours = deployed.only(kind, made, name=name_of(original[kind.kind]))
         theirs = original[kind.kind]
         assert namespace_of(ours) == namespace_of(theirs)
         # These cannot be changed once they are there.
         for unchangeable in (("spec", "selector"), ("roleRef",)):
             assert get(ours, *unchangeable) == get(theirs, *unchangeable)
-    ours, theirs = deployed.only(DEPLOYMENT, made), original["Deployment"]
+    ours, theirs = deployed.only(refs.DEPLOYMENT, made), original["Deployment"]
     pod = ("spec", "template", "spec")
     assert name_of({"metadata": container_of(ours)}) == name_of({"metadata": container_of(theirs)})
     assert get(ours, *pod, "serviceAccountName") == get(theirs, *pod, "serviceAccountName")
@@ -143,26 +133,26 @@ def test_it_takes_the_place_of_the_originals():
 def test_all_that_is_named_is_there(folder):
     made = deployed.built(folder)
     there = {(one["kind"], namespace_of(one), name_of(one)) for one in made}
-    deployment, budget = deployed.only(DEPLOYMENT, made), deployed.only(PDB, made)
+    deployment, budget = deployed.only(refs.DEPLOYMENT, made), deployed.only(PDB, made)
     selected = get_map(deployment, "spec", "selector", "matchLabels")
     assert selected == get_map(deployment, "spec", "template", "metadata", "labels")
     assert selected == get_map(budget, "spec", "selector", "matchLabels") == labels_of(deployment)
     account = get_text(deployment, "spec", "template", "spec", "serviceAccountName")
     subject = {"kind": "ServiceAccount", "name": account, "namespace": names.KLUTCH_NAMESPACE}
     for one in made:
-        if one["kind"] in (ROLE_BINDING.kind, CLUSTER_ROLE_BINDING.kind):
+        if one["kind"] in (refs.ROLE_BINDING.kind, refs.CLUSTER_ROLE_BINDING.kind):
             role = get_map(one, "roleRef")
             assert (role["kind"], namespace_of(one), role["name"]) in there
             assert get_maps(one, "subjects") == [subject]
         if KINDS[one["kind"]].namespaced:
             assert namespace_of(one) == names.KLUTCH_NAMESPACE
-    assert (SERVICE_ACCOUNT.kind, names.KLUTCH_NAMESPACE, account) in there
+    assert (refs.SERVICE_ACCOUNT.kind, names.KLUTCH_NAMESPACE, account) in there
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=folder_ids)
 async def test_the_api_server_knows_every_field(app_cluster, folder):
     made = deployed.built(folder)
-    await deployed.apply(app_cluster.cluster, [deployed.only(NAMESPACE, made)])
+    await deployed.apply(app_cluster.cluster, [deployed.only(refs.NAMESPACE, made)])
     async with http_session(app_cluster.connection) as session:
         for one in made:
             query = "dryRun=All&force=true&fieldManager=tests&fieldValidation=Strict"
@@ -186,26 +176,26 @@ def place(one: Any) -> str:
 async def test_its_pods_may_run_where_security_is_restricted(app_cluster):
     cluster, where = app_cluster.cluster, f"restricted-{uuid.uuid4().hex[:8]}"
     enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
-    namespace = {**object_of(NAMESPACE), "metadata": {"name": where, "labels": enforced}}
-    template = get_map(deployed.only(DEPLOYMENT, deployed.built(MINIMAL)), "spec", "template")
+    namespace = {**object_of(refs.NAMESPACE), "metadata": {"name": where, "labels": enforced}}
+    template = get_map(deployed.only(refs.DEPLOYMENT, deployed.built(MINIMAL)), "spec", "template")
     pod = {
         **object_of(_POD),
         "metadata": {**get_map(template, "metadata"), "name": "konnector", "namespace": where},
         "spec": get_map(template, "spec"),
     }
     account = {
-        **object_of(SERVICE_ACCOUNT),
+        **object_of(refs.SERVICE_ACCOUNT),
         "metadata": {"name": names.KONNECTOR, "namespace": where},
     }
-    await cluster.create(namespace, NAMESPACE, manager="tests")
+    await cluster.create(namespace, refs.NAMESPACE, manager="tests")
     try:
-        await cluster.create(account, SERVICE_ACCOUNT, manager="tests")
+        await cluster.create(account, refs.SERVICE_ACCOUNT, manager="tests")
         await cluster.create(pod, _POD, manager="tests", dry_run=True)
     finally:
-        await deployed.remove(cluster, NAMESPACE, namespace)
+        await deployed.remove(cluster, refs.NAMESPACE, namespace)
 
 
-def object_of(kind: Kind) -> dict[str, Any]:
+def object_of(kind: refs.Kind) -> dict[str, Any]:
     return {"apiVersion": kind.api_version, "kind": kind.kind}
 
 
@@ -281,7 +271,7 @@ GIVEN = {
 @contextlib.asynccontextmanager
 async def account_of(live, made):
     """Apply all but the workload, and yield the cluster as the konnector's account sees it."""
-    applied = [one for one in made if one["kind"] not in (DEPLOYMENT.kind, PDB.kind)]
+    applied = [one for one in made if one["kind"] not in (refs.DEPLOYMENT.kind, PDB.kind)]
     where = {"name": names.KONNECTOR, "namespace": names.KLUTCH_NAMESPACE}
     request = {
         "apiVersion": "authentication.k8s.io/v1",
@@ -299,7 +289,7 @@ async def account_of(live, made):
             yield cluster
     finally:
         for one in applied:
-            if one["kind"] != NAMESPACE.kind:
+            if one["kind"] != refs.NAMESPACE.kind:
                 await deployed.remove(live.cluster, KINDS[one["kind"]], one)
 
 
@@ -345,7 +335,7 @@ async def test_a_right_to_create_what_is_named_is_enough_for_an_apply(app_cluste
         if one["kind"] == "Role":
             one["rules"] = rbac.minimal_inside(own)
     secret = {
-        **object_of(SECRET),
+        **object_of(refs.SECRET),
         "metadata": {"name": own, "namespace": names.KLUTCH_NAMESPACE},
         "stringData": {"kubeconfig": "x"},
     }
@@ -359,16 +349,16 @@ async def test_a_right_to_create_what_is_named_is_enough_for_an_apply(app_cluste
 
         await eventually(hears)
         for refused in (
-            cluster.create(secret, SECRET, manager="tests"),
-            cluster.apply(other, SECRET, manager="tests", force=True),
-            cluster.list(SECRET, namespace=names.KLUTCH_NAMESPACE),
+            cluster.create(secret, refs.SECRET, manager="tests"),
+            cluster.apply(other, refs.SECRET, manager="tests", force=True),
+            cluster.list(refs.SECRET, namespace=names.KLUTCH_NAMESPACE),
         ):
             with pytest.raises(Forbidden):
                 await refused
-        await cluster.apply(secret, SECRET, manager="tests", force=True)
+        await cluster.apply(secret, refs.SECRET, manager="tests", force=True)
         named = f"metadata.name={own}"
-        listed = await cluster.list(SECRET, namespace=names.KLUTCH_NAMESPACE, fields=named)
+        listed = await cluster.list(refs.SECRET, namespace=names.KLUTCH_NAMESPACE, fields=named)
         assert [name_of(one) for one in listed.items] == [own]
-        ref = Ref(app_cluster.name, SECRET, names.KLUTCH_NAMESPACE, own)
+        ref = refs.Ref(app_cluster.name, refs.SECRET, names.KLUTCH_NAMESPACE, own)
         assert await cluster.get(ref) is not None
-    await deployed.remove(app_cluster.cluster, SECRET, secret)
+    await deployed.remove(app_cluster.cluster, refs.SECRET, secret)

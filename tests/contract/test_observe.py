@@ -13,7 +13,7 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.kubeconfig import facts_of, service_account_facts_of
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core import keys, livefile, names
+from reconciler.core import keys, livefile, manifest, names, refs
 from reconciler.core.live import (
     ClusterState,
     Live,
@@ -21,23 +21,6 @@ from reconciler.core.live import (
     Unavailable,
     control_plane_ref_name,
     instances,
-)
-from reconciler.core.manifest import (
-    Manifest,
-    get,
-    get_maps,
-    get_text,
-    uid_of,
-)
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CRD,
-    NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Kind,
-    Ref,
 )
 from reconciler.fleet.values import Access, Fleet, Mode
 from reconciler.kube import registry
@@ -71,24 +54,24 @@ async def test_a_bound_cluster_is_seen_on_both_sides(
     wire = WireObjects(control_plane.name, control_plane.cluster, namespace)
     for kind in (CLUSTER_BINDING, API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST):
         await wire.create(kind)
-    await on_plane.create(SERVICE_ACCOUNT, names.BINDER, namespace=namespace)
+    await on_plane.create(refs.SERVICE_ACCOUNT, names.BINDER, namespace=namespace)
     data = {"kubeconfig": b64(kubeconfig(namespace)), "extra": b64(CANARY)}
-    await on_plane.create(SECRET, names.KUBECONFIG, namespace=namespace, data=data)
-    await on_plane.create(SECRET, "unrelated", namespace=namespace, data=data)
+    await on_plane.create(refs.SECRET, names.KUBECONFIG, namespace=namespace, data=data)
+    await on_plane.create(refs.SECRET, "unrelated", namespace=namespace, data=data)
     copy = f"kubeconfig-{uuid.uuid4().hex[:5]}"
-    await in_app.create(SECRET, copy, namespace=BIND, data=data)
+    await in_app.create(refs.SECRET, copy, namespace=BIND, data=data)
     marks = [control_plane.audit.mark(), in_app.live.audit.mark()]
 
     live = await seen_by(fleet, control_plane.kubeconfig)
 
     plane, app = the_plane(live), the_app(live)
-    system = await control_plane.cluster.get(Ref("", NAMESPACE, "", names.KUBE_SYSTEM))
-    assert plane.uid == uid_of(system or {})
+    system = await control_plane.cluster.get(refs.Ref("", refs.NAMESPACE, "", names.KUBE_SYSTEM))
+    assert plane.uid == manifest.uid_of(system or {})
     assert plane.address.server == control_plane.connection.server
     assert plane.address.ca == control_plane.connection.ca
     assert plane.unserved == app.unserved == frozenset()
-    assert list(named(plane.objects[SECRET], namespace)) == [names.KUBECONFIG]
-    assert list(named(plane.objects[SERVICE_ACCOUNT], namespace)) == [names.BINDER]
+    assert list(named(plane.objects[refs.SECRET], namespace)) == [names.KUBECONFIG]
+    assert list(named(plane.objects[refs.SERVICE_ACCOUNT], namespace)) == [names.BINDER]
     assert list(named(plane.objects[CLUSTER_BINDING], namespace)) == ["cluster"]
     export = named(plane.objects[API_SERVICE_EXPORT], namespace)["databases.shop.example"]
     assert "spec" not in export
@@ -97,13 +80,13 @@ async def test_a_bound_cluster_is_seen_on_both_sides(
         "klutch.anynines.com/v1alpha1",
     )
     request = named(plane.objects[API_SERVICE_EXPORT_REQUEST], namespace)["x"]
-    assert get(request, "spec", "resources")
+    assert manifest.get(request, "spec", "resources")
     assert "resourceVersion" not in request["metadata"]  # type: ignore[operator]
-    assert {BIND, names.KUBE_SYSTEM} == set(named(app.objects[NAMESPACE], ""))
-    assert API_SERVICE_BINDING.resource in named(app.objects[CRD], "")
+    assert {BIND, names.KUBE_SYSTEM} == set(named(app.objects[refs.NAMESPACE], ""))
+    assert API_SERVICE_BINDING.resource in named(app.objects[refs.CRD], "")
     assert not app.bindings_cluster_scoped
-    here = facts_of(named(plane.objects[SECRET], namespace)[names.KUBECONFIG])
-    there = facts_of(named(app.objects[SECRET], BIND)[copy])
+    here = facts_of(named(plane.objects[refs.SECRET], namespace)[names.KUBECONFIG])
+    there = facts_of(named(app.objects[refs.SECRET], BIND)[copy])
     assert here is not None
     assert here == there
     assert (here.server, here.namespace) == ("https://cp.example:6443", namespace)
@@ -122,7 +105,7 @@ async def test_our_managed_fields_are_kept_and_others_are_not(
     spec = {"kubeconfigSecretRef": {"name": "kubeconfig", "key": "kubeconfig"}}
     spec["providerPrettyName"] = "Shop"  # type: ignore[assignment]
     await on_plane.create(CLUSTER_BINDING, "cluster", namespace=namespace, spec=spec)
-    stated: Manifest = {
+    stated: manifest.Manifest = {
         "apiVersion": CLUSTER_BINDING.api_version,
         "kind": CLUSTER_BINDING.kind,
         "metadata": {"name": "cluster", "namespace": namespace, "labels": {keys.FLEET: "a"}},
@@ -132,8 +115,8 @@ async def test_our_managed_fields_are_kept_and_others_are_not(
     live = await seen_by(fleet, control_plane.kubeconfig)
 
     binding = named(the_plane(live).objects[CLUSTER_BINDING], namespace)["cluster"]
-    entries = get_maps(binding, "metadata", "managedFields")
-    assert [get_text(entry, "manager") for entry in entries] == [keys.MANAGER_CLI]
+    entries = manifest.get_maps(binding, "metadata", "managedFields")
+    assert [manifest.get_text(entry, "manager") for entry in entries] == [keys.MANAGER_CLI]
     assert "time" not in entries[0]
 
 
@@ -148,14 +131,14 @@ async def test_a_secret_of_another_name_is_read_where_a_binding_refers_to_it(
     reference = {"name": far, "namespace": namespace, "key": "kubeconfig"}
     await wire.create(APP_CLUSTER_BINDING, name="ours", spec={"kubeconfigSecretRef": reference})
     for secret in ("own", far, "unrelated"):
-        await on_plane.create(SECRET, secret, namespace=namespace, data={})
+        await on_plane.create(refs.SECRET, secret, namespace=namespace, data={})
     app = replace(fleet.clusters["shop"], app_cluster_binding=(namespace, "ours"))
     plane = replace(fleet.control_planes["eu"], mode=Mode.APP_CLUSTER_BINDING)
     fleet = replace(fleet, clusters={"shop": app}, control_planes={"eu": plane})
 
     live = await seen_by(fleet, control_plane.kubeconfig)
 
-    assert set(named(the_plane(live).objects[SECRET], namespace)) == {"own", far}
+    assert set(named(the_plane(live).objects[refs.SECRET], namespace)) == {"own", far}
 
 
 async def test_a_filled_service_account_token_has_the_digests_of_its_kubeconfig(
@@ -163,9 +146,9 @@ async def test_a_filled_service_account_token_has_the_digests_of_its_kubeconfig(
 ) -> None:
     await WireObjects(control_plane.name, control_plane.cluster, namespace).create(CLUSTER_BINDING)
     data = {"token": b64(TOKEN), "ca.crt": b64("a certificate")}
-    await on_plane.create(SERVICE_ACCOUNT, names.BINDER, namespace=namespace)
+    await on_plane.create(refs.SERVICE_ACCOUNT, names.BINDER, namespace=namespace)
     await on_plane.create(
-        SECRET,
+        refs.SECRET,
         names.BINDER,
         namespace=namespace,
         type="kubernetes.io/service-account-token",
@@ -173,11 +156,11 @@ async def test_a_filled_service_account_token_has_the_digests_of_its_kubeconfig(
         data=data,
     )
     config = {"kubeconfig": b64(kubeconfig(namespace))}
-    await on_plane.create(SECRET, names.KUBECONFIG, namespace=namespace, data=config)
+    await on_plane.create(refs.SECRET, names.KUBECONFIG, namespace=namespace, data=config)
 
     live = await seen_by(fleet, control_plane.kubeconfig)
 
-    secrets = named(the_plane(live).objects[SECRET], namespace)
+    secrets = named(the_plane(live).objects[refs.SECRET], namespace)
     account = service_account_facts_of(secrets[names.BINDER])
     facts = facts_of(secrets[names.KUBECONFIG])
     assert account is not None
@@ -224,7 +207,7 @@ async def test_a_konnector_that_we_deploy_is_read_with_its_rights(
         await seen_by(replace(fleet, clusters={"shop": deployed}), control_plane.kubeconfig)
     )
 
-    rights = {SERVICE_ACCOUNT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING}
+    rights = {refs.SERVICE_ACCOUNT, refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING}
     assert not rights & set(plain.objects)
     assert rights <= set(ours.objects)
 
@@ -252,8 +235,8 @@ async def test_instances_are_counted_in_the_version_that_is_served(
     fleet: Fleet, control_plane: LiveCluster, app_cluster: LiveCluster, in_app: Hand
 ) -> None:
     group = f"g{uuid.uuid4().hex[:8]}.example"
-    kind = Kind(group, "v7", "Database", "databases")
-    await in_app.create(CRD, kind.resource, **databases(group))
+    kind = refs.Kind(group, "v7", "Database", "databases")
+    await in_app.create(refs.CRD, kind.resource, **databases(group))
     await established(app_cluster.cluster, kind)
     for name in ("a", "b", "c"):
         await in_app.create(kind, name, namespace=BIND)
@@ -270,7 +253,7 @@ async def test_instances_that_nobody_can_count_are_not_taken_for_none(
 ) -> None:
     group = f"g{uuid.uuid4().hex[:8]}.example"
     kind = instances(group, "databases")
-    await in_app.create(CRD, kind.resource, **databases(group, served=False))
+    await in_app.create(refs.CRD, kind.resource, **databases(group, served=False))
 
     live = await ask(fleet, control_plane, Questions(in_use=frozenset({("shop", kind)})))
 
@@ -286,12 +269,12 @@ async def test_the_body_of_an_export_is_read_where_it_is_asked_for(
     claims = [{"resource": "secrets", "version": "v1"}]
     await wire.create(API_SERVICE_EXPORT, spec={"permissionClaims": claims})
     place = control_plane_ref_name("eu")
-    body = Ref(place, API_SERVICE_EXPORT, namespace, "databases.shop.example")
+    body = refs.Ref(place, API_SERVICE_EXPORT, namespace, "databases.shop.example")
     absent = replace(body, name="absent.shop.example")
 
     live = await ask(fleet, control_plane, Questions(bodies=frozenset({body, absent})))
 
     bodies = the_plane(live).bodies
     assert bodies[absent] is None
-    assert get_text(bodies[body], "spec", "permissionClaims", 0, "resource") == "secrets"
-    assert get(bodies[body], "spec", "versions") is None
+    assert manifest.get_text(bodies[body], "spec", "permissionClaims", 0, "resource") == "secrets"
+    assert manifest.get(bodies[body], "spec", "versions") is None
