@@ -1,4 +1,4 @@
-"""What asks for a service and binds it: request, binding, and all of a cluster's in one object.
+"""The objects that ask for services and bind them: request, binding, AppClusterBinding.
 
 The wire kinds of protocol-bind.md A.2, A.4, A.7 as mapping.md 3, 5, 6, 8 has them written.
 Refuses to decide which claims are accepted.

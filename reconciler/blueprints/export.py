@@ -44,7 +44,7 @@ _BASE62: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How this backend exports: `--consumer-scope` and `--cluster-scoped-isolation` (B.1)."""
+    """The backend's options: `--consumer-scope` and `--cluster-scoped-isolation` (B.1)."""
 
     informer_scope: Scope = "Namespaced"
     isolation: Isolation = "Prefixed"
@@ -52,7 +52,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Unexportable:
-    """Why a CRD cannot be exported, and what its provider can do: a sentence."""
+    """The reason why a CRD cannot be exported, and what its provider can do: a sentence."""
 
     why: str
 

@@ -1,7 +1,7 @@
 """Admission policies: what RBAC cannot say of the accounts of bindings.
 
-Which namespaces, which types of Secrets, which roles for whom. A policy is for accounts by name
-and concerns nobody else. It fails closed. bind/deploy and konnector/deploy hold those that are
+Which namespaces, which types of Secrets, which roles for which account. A policy is for accounts by
+name and concerns no other. It fails closed. bind/deploy and konnector/deploy hold those that are
 here, klutchctl prints them beside its own.
 """
 
@@ -32,7 +32,7 @@ MARKED: Final = f"oldObject == null ? ({cel.is_marked('object')}) : ({cel.is_mar
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What must hold of a write, and the sentence for whose write it does not hold of."""
+    """A condition on a write, and the sentence for a user whose write does not meet it."""
 
     expression: str
     message: str
@@ -40,7 +40,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What must hold of all that some accounts write. `accounts` is a condition on the request."""
+    """The conditions on all writes of some accounts. `accounts` is a condition on the request."""
 
     name: str
     accounts: str

@@ -1,1 +1,1 @@
-"""What people wrote in a fleet repository, read, checked and resolved. Pure."""
+"""The documents of a fleet repository, read, checked and resolved. Pure."""

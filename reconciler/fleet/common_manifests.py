@@ -1,4 +1,4 @@
-"""What the objects of both modes are made of: marks, rights, claims, the way to a cluster.
+"""The parts of the objects of both modes: marks, rights, claims, the way to a cluster.
 
 Translates fleet values into what blueprints take. Refuses to know which objects there are.
 """

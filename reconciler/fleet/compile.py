@@ -1,4 +1,4 @@
-"""A fleet becomes the objects that it wants in its clusters (mapping.md 3 and 8).
+"""Compiles a fleet to the objects that it wants in its clusters (mapping.md 3 and 8).
 
 Decides which objects, in which order, by which rule, and where each comes from in the files.
 Refuses to know what is live beyond the placement that it is given.

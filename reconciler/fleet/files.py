@@ -1,4 +1,4 @@
-"""Which files belong to a fleet, and the documents in them: the first file, and all it includes."""
+"""The files of a fleet and the documents in them: the first file, and all that it includes."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -85,7 +85,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What patterns have to say about one name.
+    """The verdict of patterns on one name.
 
     `below` is how far they are for what is inside it, empty where none of them is about that.
     `hits` are the numbers of the patterns that end here. `named`: one ends here by more than

@@ -1,4 +1,4 @@
-"""The whole way from the files of a repository to a checked fleet.
+"""Loads a fleet: the whole way from the files of a repository to checked values.
 
 Pure: everything that is wrong comes back as a value, all at once, and no exception is raised for
 what people wrote. A name that stands in a document with mistakes is known, and while a file
@@ -31,7 +31,7 @@ M = TypeVar("M", bound=StrictModel)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What came out right of a repository, also where other things in it did not."""
+    """The valid part of a repository, also where other parts of it are not."""
 
     fleet: Fleet
     repository: Repository
@@ -74,7 +74,7 @@ def allowed(problems: Iterable[Problem]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Loader:
-    """One pass over the documents, from those that stand alone to those that refer to others."""
+    """A pass over the documents, from those that stand alone to those that refer to others."""
 
     repository: Repository
     snapshot: Snapshot

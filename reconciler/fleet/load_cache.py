@@ -1,4 +1,4 @@
-"""What the parts of a repository came to, kept from one pass over it to the next.
+"""Keeps the parsed and resolved parts of a repository from one load to the next.
 
 Pure: a part is taken from the cache only where all that it was made of is equal, so that a pass
 with a cache gives what one without it gives. A watch keeps one: a commit that changes one file of

@@ -1,4 +1,4 @@
-"""Who may bind what: Policies over the paths in which Bindings stand.
+"""Policies: which Bindings are allowed, by the paths in which they stand.
 
 Where no Policy matches a path, `Fleet.spec.policies.default` says whether Bindings are allowed.
 Where one does, only what some matching Policy allows is, and only Bindings may stand there: a

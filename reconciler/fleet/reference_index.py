@@ -1,4 +1,4 @@
-"""What documents of a repository refer to in each other: names, and the clusters of selectors.
+"""Resolves what documents refer to in each other: names, and the clusters of selectors.
 
 Labels and expressions of a selector together select, names add, exclude takes away. A selector that
 says nothing selects nothing. Operators are those of Kubernetes: NotIn, `!=` and DoesNotExist also
@@ -28,7 +28,7 @@ _UNKNOWN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ReferenceIndex:
-    """The names that are written, and the clusters that came out right.
+    """The names in the documents, and the clusters that are valid.
 
     `complete`: every file was read, so that a name which is not here exists nowhere.
     """

@@ -15,14 +15,14 @@ from reconciler.core.problems import Origin
 
 
 class Mode(StrEnum):
-    """Who creates the binding space on a control plane."""
+    """The creator of the binding space on a control plane."""
 
     DIRECT = "Direct"
     APP_CLUSTER_BINDING = "AppClusterBinding"
 
 
 class DeletionPolicy(StrEnum):
-    """What happens to a unit that leaves the files."""
+    """The fate of a unit that is removed from the files."""
 
     RELEASE = "Release"
     DELETE = "Delete"
@@ -30,7 +30,7 @@ class DeletionPolicy(StrEnum):
 
 
 class PruneMode(StrEnum):
-    """Whether what left the files is acted upon."""
+    """The reaction to what was removed from the files."""
 
     OFF = "off"
     REPORT = "report"
@@ -50,7 +50,7 @@ class Rbac(StrEnum):
 
 
 class Owner(StrEnum):
-    """Which side a claimed object belongs to."""
+    """The side that a claimed object belongs to."""
 
     PROVIDER = "Provider"
     CONSUMER = "Consumer"
@@ -58,7 +58,7 @@ class Owner(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How klutchctl reaches a cluster: exactly one of the three."""
+    """The way klutchctl reaches a cluster: exactly one of the three."""
 
     context: str = ""
     secret: tuple[str, str] | None = None  # name, key
@@ -73,7 +73,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Konnector:
-    """Whether and how a konnector is deployed; the fleet's defaults are already in it."""
+    """The deployment of a konnector, if any; the fleet's defaults are already in it."""
 
     deploy: bool = False
     image: str = ""
@@ -154,7 +154,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One resource bound in one cluster. `binding` names the Binding document it comes from.
+    """A resource bound in a cluster. `binding` names the Binding document it comes from.
 
     `parameters` have their `${...}` replaced for this cluster. `claims` are those that the
     Binding states, or its Template's; empty for none. Which of them concern this unit's

@@ -14,7 +14,7 @@ from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Mode, Uni
 
 
 class Rule(Enum):
-    """What is done about an object that is there already (mapping.md 3, 5, 8)."""
+    """The treatment of an object that exists already (mapping.md 3, 5, 8)."""
 
     CREATE_ONLY = "create-only"  # nothing, whatever it holds
     OWNED = "owned"  # fields that differ are written
@@ -24,7 +24,7 @@ class Rule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigSource:
-    """What a kubeconfig is made of, once there is a token.
+    """The parts of a kubeconfig, once there is a token.
 
     `token` is the Secret of a service account, in whose namespace the kubeconfig's context is.
     `server` and `ca` are what the files say, "" for what they leave open.
@@ -50,7 +50,7 @@ class KubeconfigSource:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One desired object, as it is created, with only the fields that we state.
+    """A desired object, as it is created, with only the fields that we state.
 
     `cluster` is the app cluster that it is wanted for; `ref.cluster` is where it stands. `step`
     is its place in the order of application for one cluster. `unit` is None for what a cluster
@@ -70,13 +70,13 @@ class Wanted:
 
     @property
     def stated(self) -> Manifest:
-        """What a live object is compared with, and gets."""
+        """The fields that a live object is compared with, and gets."""
         return self.manifest if self.compared is None else self.compared
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the order of application: where its objects stand, and by which rule.
+    """A step of the order of application: where its objects stand, and by which rule.
 
     `cluster` is the name in a Ref: of an app cluster, or of a control plane.
     """
@@ -110,7 +110,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a cluster's objects stand on its control plane, and what else they depend on.
+    """The place of a cluster's objects on its control plane, and what else they depend on.
 
     A plan makes it from what is live (mapping.md 4). None is "known after apply". In
     AppClusterBinding mode `consumer_secret` is "".

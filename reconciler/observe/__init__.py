@@ -1,4 +1,4 @@
-"""What is live in all clusters of a fleet: complete per cluster, or said to be unseen."""
+"""Reads the live state of all clusters of a fleet: complete per cluster, or unseen."""
 
 from reconciler.observe.observer import answer, observe
 from reconciler.observe.visits import Clusters, Pace

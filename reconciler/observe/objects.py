@@ -1,4 +1,4 @@
-"""What of a live object is kept: all that a plan compares, nothing secret, nothing that ticks.
+"""Trims live objects to what a plan compares: nothing secret, nothing that ticks.
 
 Pure. A snapshot and a live plan hold the same objects, because this happens to both.
 """

@@ -1,4 +1,4 @@
-"""The live state of all clusters at once: each is seen completely, or unseen with a reason."""
+"""Observes all clusters at once: each is seen completely, or unseen with a reason."""
 
 import asyncio
 from collections import defaultdict

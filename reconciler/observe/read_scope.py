@@ -1,4 +1,4 @@
-"""How much of the clusters has to be read: a part of a control plane, and what a snapshot needs.
+"""Decides how much of the clusters is read: parts of a control plane, and for a snapshot.
 
 Pure. A control plane holds as much for each of hundreds of clusters. What is decided about one of
 them looks at its binding space, at what else may be that, and at what is there for all clusters.
@@ -75,7 +75,7 @@ def spaces(
 
 
 def _is_own(namespace: Manifest, fleet: Fleet, cluster: str, uids: Collection[str]) -> bool:
-    """The cluster may have been called otherwise: then its space notes its identity."""
+    """Compare the identity too: the cluster may have had another name."""
     labels = labels_of(namespace)
     if labels.get(keys.FLEET) != fleet.name:
         return False

@@ -1,4 +1,4 @@
-"""The reads of one cluster, collected: all of them succeed, or the cluster is unseen.
+"""Collects the reads of one cluster: all of them succeed, or the cluster is unseen.
 
 Knows what the absence of a kind means; refuses to know which reads a plan needs.
 """
@@ -35,7 +35,7 @@ class NoIdentity(Exception):
 
 
 class Reading:
-    """What was read of one cluster so far. `waiting` names the reads that have no answer yet.
+    """The objects of a cluster, as read so far. `waiting` names the reads that have no answer yet.
 
     At most `width` reads are under way at once: each takes a connection of its own.
     """

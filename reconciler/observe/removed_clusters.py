@@ -1,4 +1,4 @@
-"""App clusters that no document names any more: found by our labels, reached as written there.
+"""Finds app clusters that no document names any more, by our labels, and the way to them.
 
 Pure (mapping.md 1, 9).
 """
@@ -21,7 +21,7 @@ _CARRIERS: Final = (NAMESPACE, APP_CLUSTER_BINDING)
 
 @dataclass(frozen=True, slots=True)
 class RemovedCluster:
-    """One such cluster, the control plane that still knows it, and the way to it."""
+    """A cluster that was removed, the control plane that still knows it, and the way to it."""
 
     name: str
     control_plane: str

@@ -1,4 +1,4 @@
-"""Why a cluster is unseen, in words: what failed, and what to do about it. Pure."""
+"""The reasons why a cluster is unseen, in words: what failed, and the remedy. Pure."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -56,7 +56,7 @@ class Clusters(Protocol):
 
 
 class ReadSlots:
-    """Who may read now, in one event loop: clusters with a slot, and all that only answer yet."""
+    """The limits of one event loop: clusters with open connections, and those that are read."""
 
     def __init__(self, pace: Pace, *, wide: int = WIDE, slot_seconds: float = SLOT_SECONDS) -> None:
         self._timeout, self._slot_seconds = pace.timeout, slot_seconds
@@ -92,7 +92,7 @@ class ReadSlots:
 
 
 class ReadTurn:
-    """One cluster's time. Raises TimeoutError in the block of `ReadSlots.turn` when it is up."""
+    """The time of one cluster. When it is up, `ReadSlots.turn` raises TimeoutError."""
 
     def __init__(self, slots: ReadSlots, clock: asyncio.Timeout) -> None:
         self._all, self._clock = slots, clock

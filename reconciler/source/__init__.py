@@ -1,1 +1,1 @@
-"""Where the files of a fleet repository come from: a folder, or a Git commit."""
+"""Sources of a fleet's files: a folder, or a Git commit."""

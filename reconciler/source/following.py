@@ -1,4 +1,4 @@
-"""A fleet repository that is followed: changes are noticed at once, and read only when whole.
+"""Follows a fleet repository: changes are noticed at once, and read only when whole.
 
 A file that is missing while somebody copies, or checks a commit out, must not pass for one that
 was taken away (safety.md, B1).

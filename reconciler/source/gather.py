@@ -1,4 +1,4 @@
-"""Which files of a folder or commit a fleet is made of, fetched within limits.
+"""Gathers the files of a fleet from a folder or commit, within limits.
 
 The first file says which others belong to it; nothing else is opened, and a folder that no
 include reaches is not looked into. Knows nothing of disks or Git: a `Store` does.
@@ -20,7 +20,7 @@ MAX_DEPTH: Final = 64
 
 
 class EntryType(Enum):
-    """What bears a name in a folder; the value is its name in a sentence."""
+    """The type of an entry in a folder; the value is its name in a sentence."""
 
     FILE = "a file"
     FOLDER = "a folder"

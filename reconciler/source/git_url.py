@@ -1,4 +1,4 @@
-"""Which addresses of Git repositories may be fetched from. Pure.
+"""Parses addresses of Git repositories, and refuses those that must not be fetched from. Pure.
 
 A URL has been a way to run commands (CVE-2026-55797), to smuggle lines into a credential helper
 (CVE-2020-5260) and to reach what only this machine may (SSRF). So little is let through.

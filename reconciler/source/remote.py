@@ -58,7 +58,7 @@ class Place:
 
 
 class Remote:
-    """The commit that a ref of a repository on a server points to, asked for by and by.
+    """The commit that a ref of a repository on a server points to, polled.
 
     `cache` is a folder of ours. `every` is in seconds; a server that fails is asked less often.
     """
@@ -189,7 +189,7 @@ def ssh_key(path: Path) -> Secret:
 
 
 class _Callbacks(pygit2.RemoteCallbacks):
-    """What libgit2 asks in the course of a fetch. An exception here ends it."""
+    """The callbacks of libgit2 during a fetch. An exception here ends it."""
 
     def __init__(self, url: GitUrl, keys: Keys, *, now: Callable[[], float]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is to be done next, for which app clusters, and when. Pure: time and jitter are given.
+"""Decides what is done next, for which app clusters, and when. Pure: time and jitter are given.
 
 A narrow look is quick and sees less: it must decide what a look at everything would. So it is
 only for what lies within one app cluster. Which clusters there are, where they lead and which of
@@ -35,7 +35,7 @@ _NOWHERE: Final = Origin("")
 
 
 class Trigger(StrEnum):
-    """Why a round is made."""
+    """The reason for a round."""
 
     SOURCE = "source"  # the files say something new
     RETRY = "retry"  # something was left undone
@@ -44,7 +44,7 @@ class Trigger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One round, and which app clusters it is about."""
+    """A round, and which app clusters it is about."""
 
     trigger: Trigger
     scope: Scope
@@ -63,7 +63,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a round left undone: clusters worth another try soon, and those that wait for people."""
+    """The clusters that a round left undone: worth another try soon, or waiting for people."""
 
     again: Scope = _NOBODY
     waiting: Scope = _NOBODY
@@ -71,7 +71,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
-    """What there is to do. Times are those of one monotonic clock.
+    """All that there is to do. Times are those of one monotonic clock.
 
     `pending` are clusters that are not as the files say; not all of them are worth a retry.
     """
@@ -192,7 +192,7 @@ def _differing(before: Mapping[K, V], after: Mapping[K, V]) -> frozenset[K]:
 
 
 def _differs(old: V | None, new: V) -> bool:
-    """What did not change is often the same object, and there are tens of thousands."""
+    """Compare identities first: there are tens of thousands, and few of them are new."""
     if old is new:
         return False
     return old is None or (old != new and _bare(old) != _bare(new))

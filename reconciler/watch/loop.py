@@ -1,4 +1,4 @@
-"""The loop: read the files, and if they can be read and used, bring the clusters to what they say.
+"""The loop of a watch: read the files, and bring the clusters to what they say.
 
 While they cannot, nothing is written anywhere, not even repaired: what is wanted is unknown then,
 which is not what was wanted before (safety.md, B1).
@@ -28,19 +28,19 @@ Round: TypeAlias = Callable[[Fleet, agenda.Scope], Awaitable[Report]]
 
 
 class Observer(Protocol):
-    """Who hears of what happens. Times are in seconds."""
+    """A receiver of what happens in a watch. Times are in seconds."""
 
     def unreadable(self, error: Exception) -> None:
-        """The files cannot be read or used. Told after each look that found it so."""
+        """Receive that the files cannot be read or used, after each look that found it so."""
 
     def read(self, fleet: Fleet, warnings: Sequence[Problem] | None) -> None:
-        """The files can be read. `warnings` are None where they are the same as before."""
+        """Receive that the files can be read. `warnings` are None where nothing changed."""
 
     def ended(self, task: agenda.Task, report: Report, seconds: float) -> None:
-        """A round has come to its end."""
+        """Receive that a round has come to its end."""
 
     def failed(self, task: agenda.Task, error: Exception, seconds: float) -> None:
-        """A round did not come to its end: a KlutchError, such as Locked, or a defect of ours."""
+        """Receive why a round failed: a KlutchError, such as Locked, or a defect of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Clock:
 
 
 class Watch:
-    """One source that is followed. Use once, within one event loop.
+    """Follows one source. Use once, within one event loop.
 
     `do` makes a round. It ends soon after `stop` is set, and waits for writes that were sent.
     """

@@ -1,4 +1,4 @@
-"""What a watch did, as metrics. The labels are names of clusters and words of ours, never texts.
+"""Counts what a watch did. Labels are names of clusters and words of ours, never texts.
 
 Times are Unix times, so that an age is `time() - metric` (the practice of Prometheus).
 """

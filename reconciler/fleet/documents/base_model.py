@@ -1,4 +1,4 @@
-"""What all models of a fleet's documents are made of: the strict mapping, and the forms of text.
+"""The base of all models of a fleet's documents: the strict mapping, and the forms of text.
 
 A form is checked after `${...}` was replaced. Text that still has a `${` passes: that reference
 is replaced per cluster and checked then (`problem_of`). No message quotes the text.

@@ -1,4 +1,4 @@
-"""What services are offered, bound and allowed: the specs of Template, Binding and Policy."""
+"""The specs of Template, Binding and Policy: what is offered, bound and allowed."""
 
 from typing import Annotated, Literal, TypeAlias
 

@@ -24,7 +24,7 @@ _KNOWN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What references stand for. `cluster` is "" where no one cluster is meant.
+    """The values that references stand for. `cluster` is "" where no one cluster is meant.
 
     `any_cluster`: which one is not known yet; a stand-in of one letter is put in.
     """

@@ -1,4 +1,4 @@
-"""What a model refuses, as problems in words of ours, each with its place in the text.
+"""Translates what a model refuses to problems in our words, each with its place in the text.
 
 No message holds a value, which may be a secret in the wrong place, but a word where one of a few
 is wanted. Keys and allowed values do.
