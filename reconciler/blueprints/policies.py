@@ -96,105 +96,146 @@ def of_kind(condition: str, *, must: str, message: str) -> Rule:
     return Rule(cel.either(f"!({condition})", must), message)
 
 
+_NO_CREDENTIALS: Final = of_kind(
+    cel.about(refs.SECRET),
+    must=cel.no_credential_type(),
+    message="it writes no token of a ServiceAccount and no bootstrap token",
+)
+_ROLES: Final = (names.BINDER, names.CONTROL_PLANE_CONNECTOR)
+_OWN: Final = f"{names.BINDER}-"
+_LEGACY: Final = f"{names.legacy_konnector_cluster_role('', '')[:-2]}-"
+_OF_BACKEND: Final = (
+    Rule(
+        cel.either(
+            cel.both(
+                cel.CLUSTER_SCOPED,
+                cel.about(refs.NAMESPACE, refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING),
+            ),
+            cel.both(f"!({cel.CLUSTER_SCOPED})", "variables.space || variables.service"),
+            cel.about(refs.EVENT),
+            f"request.resource.group == {cel.text(KLUTCH_GROUP)}",
+            cel.both(f"{_HERE} == {_BIND}", cel.about(refs.LEASE)),
+        ),
+        "it writes in binding spaces and service namespaces only",
+    ),
+    of_kind(
+        cel.about(refs.SECRET),
+        must=cel.both("variables.space", cel.no_credential_type(but=cel.token_of(names.BINDER))),
+        message="it writes Secrets in binding spaces only, and no token but that of klutch-binder",
+    ),
+    of_kind(
+        cel.about(refs.NAMESPACE),
+        must=cel.both(
+            MARKED,
+            cel.security_kept(),
+        ),
+        message="it makes, marks and deletes only binding spaces and service namespaces, "
+        "and lowers no Pod Security label",
+    ),
+    of_kind(
+        cel.about(refs.ROLE_BINDING, refs.ROLE),
+        must=cel.either(
+            cel.IS_DELETE,
+            cel.both(
+                f"variables.name in {cel.texts(_ROLES)}",
+                cel.either(
+                    cel.about(refs.ROLE),
+                    cel.both(
+                        f"object.roleRef.name in {cel.texts(_ROLES)} || "
+                        f"object.roleRef.name.startsWith({cel.text(_OWN)})",
+                        cel.subjects(
+                            names.BINDER,
+                            namespace=f"[{_HERE}, variables.mark.split('/')[0]]",
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        message="it gives roles of its own only, to the account of the binding space only",
+    ),
+    of_kind(
+        cel.about(refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING),
+        must=cel.both(
+            f"variables.name == {cel.text(names.BINDER)} || "
+            f"variables.name.startsWith({cel.text(_OWN)}) || "
+            f"({cel.IS_DELETE} && variables.name.startsWith({cel.text(_LEGACY)}))",
+            cel.either(
+                cel.IS_DELETE,
+                cel.both(cel.about(refs.CLUSTER_ROLE), cel.NOT_AGGREGATED),
+                cel.both(
+                    cel.about(refs.CLUSTER_ROLE_BINDING),
+                    "object.roleRef.name == variables.name",
+                    f"variables.name != {cel.text(names.BINDER)}",
+                    cel.subjects(
+                        names.BINDER,
+                        namespace=f"[variables.name.substring({len(_OWN)})]",
+                    ),
+                ),
+            ),
+        ),
+        message="it writes the roles klutch-binder and klutch-binder-<space> only",
+    ),
+    of_kind(
+        cel.about(refs.SERVICE_ACCOUNT),
+        must=cel.both("variables.space", f"variables.name == {cel.text(names.BINDER)}"),
+        message="it makes account klutch-binder of binding spaces only",
+    ),
+    of_kind(
+        cel.about(refs.DEPLOYMENT),
+        must=cel.both("variables.space", cel.is_harmless(names.BINDER)),
+        message="it deploys konnectors in binding spaces only: as klutch-binder, without "
+        "volumes, privileges and the node's namespaces",
+    ),
+)
+_CONTENT_KEPT: Final = [
+    f"object.?{field} == oldObject.?{field}" for field in ("data", "binaryData", "immutable")
+]
+_OF_KONNECTOR: Final = (
+    Rule(
+        cel.either(
+            f"!({cel.CLUSTER_SCOPED})",
+            f"!({cel.BUILT_IN})",
+            cel.about(refs.CRD),
+            cel.about(refs.EVENT),
+        ),
+        "of what is in no namespace it writes CRDs and services only",
+    ),
+    _NO_CREDENTIALS,
+    of_kind(
+        cel.both(
+            f"!({cel.CLUSTER_SCOPED})",
+            cel.BUILT_IN,
+            f"!({cel.about(refs.EVENT, refs.LEASE)})",
+            cel.IS_DELETE,
+        ),
+        must="variables.brought",
+        message="it deletes only what it brought "
+        f"(annotation {keys.RESOURCE_OWNER}: {keys.OWNER_PROVIDER})",
+    ),
+    of_kind(
+        cel.both(
+            cel.about(refs.SECRET, refs.CONFIG_MAP),
+            f"{_HERE} != {_BIND}",
+            "request.operation == 'UPDATE'",
+        ),
+        must=cel.either("variables.brought", cel.both(*_CONTENT_KEPT)),
+        message="it changes the content only of what it brought "
+        f"(annotation {keys.RESOURCE_OWNER}: {keys.OWNER_PROVIDER})",
+    ),
+    of_kind(
+        cel.both(cel.about(refs.CRD), "request.operation == 'CREATE'"),
+        must="authorizer.group('apiextensions.k8s.io')"
+        ".resource('customresourcedefinitions').name(variables.name)"
+        ".check('patch').allowed()",
+        message="it makes only CRDs that it may also change: those of bound services",
+    ),
+)
+
+
 def backend() -> Policy:
     """Return what holds of klutch-bind, which holds all that it hands out to konnectors."""
-    roles = (names.BINDER, names.CONTROL_PLANE_CONNECTOR)
-    own = f"{names.BINDER}-"
-    legacy = f"{names.legacy_konnector_cluster_role('', '')[:-2]}-"
-    return Policy(
-        names.BACKEND,
-        accounts(names.BACKEND),
-        (
-            Rule(
-                cel.either(
-                    cel.both(
-                        cel.CLUSTER_SCOPED,
-                        cel.about(refs.NAMESPACE, refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING),
-                    ),
-                    cel.both(f"!({cel.CLUSTER_SCOPED})", "variables.space || variables.service"),
-                    cel.about(refs.EVENT),
-                    f"request.resource.group == {cel.text(KLUTCH_GROUP)}",
-                    cel.both(f"{_HERE} == {_BIND}", cel.about(refs.LEASE)),
-                ),
-                "it writes in binding spaces and service namespaces only",
-            ),
-            of_kind(
-                cel.about(refs.SECRET),
-                must=cel.both(
-                    "variables.space", cel.no_credential_type(but=cel.token_of(names.BINDER))
-                ),
-                message="it writes Secrets in binding spaces only, and no token but that of "
-                "klutch-binder",
-            ),
-            of_kind(
-                cel.about(refs.NAMESPACE),
-                must=cel.both(
-                    MARKED,
-                    cel.security_kept(),
-                ),
-                message="it makes, marks and deletes only binding spaces and service namespaces, "
-                "and lowers no Pod Security label",
-            ),
-            of_kind(
-                cel.about(refs.ROLE_BINDING, refs.ROLE),
-                must=cel.either(
-                    cel.IS_DELETE,
-                    cel.both(
-                        f"variables.name in {cel.texts(roles)}",
-                        cel.either(
-                            cel.about(refs.ROLE),
-                            cel.both(
-                                f"object.roleRef.name in {cel.texts(roles)} || "
-                                f"object.roleRef.name.startsWith({cel.text(own)})",
-                                cel.subjects(
-                                    names.BINDER,
-                                    namespace=f"[{_HERE}, variables.mark.split('/')[0]]",
-                                ),
-                            ),
-                        ),
-                    ),
-                ),
-                message="it gives roles of its own only, to the account of the binding space only",
-            ),
-            of_kind(
-                cel.about(refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING),
-                must=cel.both(
-                    f"variables.name == {cel.text(names.BINDER)} || "
-                    f"variables.name.startsWith({cel.text(own)}) || "
-                    f"({cel.IS_DELETE} && variables.name.startsWith({cel.text(legacy)}))",
-                    cel.either(
-                        cel.IS_DELETE,
-                        cel.both(cel.about(refs.CLUSTER_ROLE), cel.NOT_AGGREGATED),
-                        cel.both(
-                            cel.about(refs.CLUSTER_ROLE_BINDING),
-                            "object.roleRef.name == variables.name",
-                            f"variables.name != {cel.text(names.BINDER)}",
-                            cel.subjects(
-                                names.BINDER,
-                                namespace=f"[variables.name.substring({len(own)})]",
-                            ),
-                        ),
-                    ),
-                ),
-                message="it writes the roles klutch-binder and klutch-binder-<space> only",
-            ),
-            of_kind(
-                cel.about(refs.SERVICE_ACCOUNT),
-                must=cel.both("variables.space", f"variables.name == {cel.text(names.BINDER)}"),
-                message="it makes account klutch-binder of binding spaces only",
-            ),
-            of_kind(
-                cel.about(refs.DEPLOYMENT),
-                must=cel.both("variables.space", cel.is_harmless(names.BINDER)),
-                message="it deploys konnectors in binding spaces only: as klutch-binder, without "
-                "volumes, privileges and the node's namespaces",
-            ),
-        ),
-        (
-            ("mark", f"{cel.CLUSTER_SCOPED} ? '' : {_MARK}"),
-            *PLACES,
-        ),
-    )
+    mark = ("mark", f"{cel.CLUSTER_SCOPED} ? '' : {_MARK}")
+    return Policy(names.BACKEND, accounts(names.BACKEND), _OF_BACKEND, (mark, *PLACES))
 
 
 def binder() -> Policy:
@@ -216,11 +257,7 @@ def binder() -> Policy:
                 cel.either(f"!({cel.CLUSTER_SCOPED})", f"!({cel.BUILT_IN})"),
                 "of what is in no namespace it writes services only",
             ),
-            of_kind(
-                cel.about(refs.SECRET),
-                must=cel.no_credential_type(),
-                message="it writes no token of a ServiceAccount and no bootstrap token",
-            ),
+            _NO_CREDENTIALS,
         ),
         (("own", "request.userInfo.username.split(':')[2]"),),
     )
@@ -236,9 +273,6 @@ def konnector(named: Collection[str] = (), *, anywhere: bool = True) -> Policy:
     if anywhere:
         claimed = cel.either(claimed, f"!{_HERE}.startsWith('kube-')")
     inside = cel.either(cel.about(refs.SECRET, refs.LEASE), f"!({cel.BUILT_IN})")
-    content = [
-        f"object.?{field} == oldObject.?{field}" for field in ("data", "binaryData", "immutable")
-    ]
     return Policy(
         names.KONNECTOR_CLUSTER_ROLE,
         accounts(names.KONNECTOR, names.AGENTLESS_SERVICE_ACCOUNT),
@@ -253,48 +287,7 @@ def konnector(named: Collection[str] = (), *, anywhere: bool = True) -> Policy:
                 "it writes only where permission claims reach, in kube-* only where they name it, "
                 "and in klutch-bind what is its own only",
             ),
-            Rule(
-                cel.either(
-                    f"!({cel.CLUSTER_SCOPED})",
-                    f"!({cel.BUILT_IN})",
-                    cel.about(refs.CRD),
-                    cel.about(refs.EVENT),
-                ),
-                "of what is in no namespace it writes CRDs and services only",
-            ),
-            of_kind(
-                cel.about(refs.SECRET),
-                must=cel.no_credential_type(),
-                message="it writes no token of a ServiceAccount and no bootstrap token",
-            ),
-            of_kind(
-                cel.both(
-                    f"!({cel.CLUSTER_SCOPED})",
-                    cel.BUILT_IN,
-                    f"!({cel.about(refs.EVENT, refs.LEASE)})",
-                    cel.IS_DELETE,
-                ),
-                must="variables.brought",
-                message="it deletes only what it brought "
-                f"(annotation {keys.RESOURCE_OWNER}: {keys.OWNER_PROVIDER})",
-            ),
-            of_kind(
-                cel.both(
-                    cel.about(refs.SECRET, refs.CONFIG_MAP),
-                    f"{_HERE} != {_BIND}",
-                    "request.operation == 'UPDATE'",
-                ),
-                must=cel.either("variables.brought", cel.both(*content)),
-                message="it changes the content only of what it brought "
-                f"(annotation {keys.RESOURCE_OWNER}: {keys.OWNER_PROVIDER})",
-            ),
-            of_kind(
-                cel.both(cel.about(refs.CRD), "request.operation == 'CREATE'"),
-                must="authorizer.group('apiextensions.k8s.io')"
-                ".resource('customresourcedefinitions').name(variables.name)"
-                ".check('patch').allowed()",
-                message="it makes only CRDs that it may also change: those of bound services",
-            ),
+            *_OF_KONNECTOR,
         ),
         (
             (
