@@ -107,7 +107,7 @@ class ApiModel:
         self._controllers = Controllers(
             self.store, self._served, lambda: self.kinds.values(), self.now
         )
-        for name in ("default", "kube-system"):
+        for name in ("default", "kube-system", "kube-public"):
             self._begin_with("/api/v1/namespaces", name)
 
     def _begin_with(self, target: str, name: str) -> None:

@@ -191,12 +191,30 @@ NAMESPACES: Final = (
         f"{_UNIT}/namespace",
     ),
     Mutation(
+        "mapping-of-ending",
+        "konnector",
+        r" or live is None or _is_ending\(live\):",
+        " or live is None:",
+        "a mapping is made for a namespace that is on its way out",
+        (f"{_UNIT}/test_namespace.py", f"{_UNIT}/namespace"),
+    ),
+    Mutation(
         "mapping-unmarked",
         "konnector",
         r"if not meant and not orphans\.is_orphan\(mapping\):",
         _NEVER,
         "a mapping goes unconfirmed with a namespace that nobody saw go",
         (f"{_UNIT}/test_namespace.py", f"{_UNIT}/namespace"),
+    ),
+)
+EXPORTS: Final = (
+    _guard(
+        "connected-for-ever",
+        "konnector",
+        r"seen\.binding is None or not seen\.syncing",
+        "an export is said to be synced that nobody syncs",
+        f"{_UNIT}/test_export.py",
+        f"{_UNIT}/export",
     ),
 )
 GUARDS: Final = (
@@ -265,7 +283,7 @@ BACKEND: Final = (
     _guard(
         "found-space-goes",
         "bind",
-        r"tenancy\.was_found\(seen, space\) and not is_deleting\(namespace\)",
+        r"\w+\.was_found\(seen, space\) and not is_deleting\(namespace\)",
         "a Namespace goes that was there before it became a binding space",
         _BIND,
     ),
@@ -288,7 +306,7 @@ BACKEND: Final = (
     Mutation(
         "request-of-others",
         "bind",
-        r"requests = \[one for one in space\.requests if tenancy\.is_ours\(one, seen\)\]",
+        r"requests = \[one for one in space\.requests if \w+\.is_ours\(one, seen\)\]",
         "requests = list(space.requests)",
         "requests go that others made",
         (_BIND,),
@@ -377,6 +395,7 @@ ALL: Final = (
     *CLAIMS,
     *PERMISSION_CLAIMS,
     *NAMESPACES,
+    *EXPORTS,
     *GUARDS,
     *DRAIN,
     *SHARED,

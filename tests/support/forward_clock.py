@@ -2,22 +2,24 @@
 
 import asyncio
 import contextlib
-import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+
+from reconciler.controller.clock import SystemClock
 
 
 class ForwardClock:
     """The time of this machine, or later: whoever sleeps notices when the clock is put forward."""
 
     def __init__(self) -> None:
+        self._system = SystemClock()
         self._ahead = timedelta()
         self._moved = asyncio.Event()
 
     def now(self) -> datetime:
-        return datetime.now(UTC) + self._ahead
+        return self._system.now() + self._ahead
 
     def monotonic(self) -> float:
-        return time.monotonic() + self._ahead.total_seconds()
+        return self._system.monotonic() + self._ahead.total_seconds()
 
     async def sleep(self, seconds: float) -> None:
         end = self.monotonic() + seconds

@@ -1,0 +1,294 @@
+"""The backend serves AppClusterBindings, on a real kube-apiserver.
+
+Names, labels, annotations, conditions with their order, reasons and severities are as recorded
+from the original, but for what protocol-bind.md F mends.
+"""
+
+import pytest
+
+from bind.app_cluster_binding.release import PATIENCE
+from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.blueprints import binding as blueprint
+from reconciler.blueprints import space as spaces
+from reconciler.blueprints.objects import Marks
+from reconciler.core import keys
+from reconciler.core.manifest import (
+    Manifest,
+    annotations_of,
+    finalizers_of,
+    is_deleting,
+    labels_of,
+    name_of,
+    uid_of,
+)
+from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, Ref
+from tests.support.backend import AGENT, backend, idle
+from tests.support.backend_stories import StandingClock
+from tests.support.bound_scenes import (
+    ACCEPTED,
+    MANAGER,
+    Managed,
+    concerns,
+    conditions,
+    gone,
+    remove,
+    says,
+    shown,
+    until,
+)
+from tests.support.cues import Delay
+from tests.support.eventually import eventually
+from tests.support.faults import Events, Faults, Meanwhile, on
+from tests.support.offers import Offer, offered, publish_template
+
+
+async def test_an_app_cluster_binding_makes_a_space_and_binds(managed: Managed) -> None:
+    labels = {
+        "klutch.anynines.com/appclusterbinding-name": "shop",
+        "klutch.anynines.com/appclusterbinding-namespace": managed.namespace,
+    }
+    async with managed.backend():
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "Ready"))
+        request = await until(managed.answered)
+
+    live = await managed.itself()
+    assert shown(live) == [
+        ("Ready", "True"),
+        ("KonnectorDeployed", "True"),
+        ("SecretValid", "True"),
+    ]
+    assert finalizers_of(live) == ["klutch.anynines.com/appclusterbinding-cleanup"]
+    space = await managed.read(NAMESPACE, managed.space)
+    assert annotations_of(space) == {}
+    copied = await managed.read(SECRET, "shop-kubeconfig")
+    source = await managed.read(SECRET, "shop-kubeconfig", managed.namespace)
+    assert (copied["data"], labels_of(copied)) == (source["data"], labels)
+    assert await managed.read(SERVICE_ACCOUNT, "klutch-binder") is not None
+    cluster = await managed.read(CLUSTER_BINDING, "cluster")
+    assert labels_of(cluster) == labels
+    assert cluster["spec"] == {
+        "providerPrettyName": "shop",
+        "kubeconfigSecretRef": {"name": "shop-kubeconfig", "key": "kubeconfig"},
+    }
+    binding = await managed.binding()
+    assert labels_of(binding) == labels
+    reference = {"name": "shop-kubeconfig", "key": "kubeconfig", "namespace": managed.space}
+    assert binding["spec"] == {"kubeconfigSecretRef": reference}
+    assert labels_of(request) == labels
+    assert name_of(request).startswith("appclusterbinding-shop-databases-")
+    assert await managed.export() is not None
+
+
+async def test_nothing_is_decided_twice_while_the_view_lags(managed: Managed) -> None:
+    """What was written counts before a watch tells of it: no write is refused for being late."""
+    late = Faults()
+    for told in range(50):
+        late.add(on("watch", kind=APP_CLUSTER_BINDING), Delay(0.5), at=Events(told))
+    mark = managed.plane.audit.mark()
+    async with backend(managed.plane.connection, faults=late) as made:
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "Ready"))
+        await until(managed.answered)
+        await idle(made)
+    audit = managed.plane.audit
+    itself = managed.namespace, APP_CLUSTER_BINDING.plural
+    await eventually(lambda: itself not in audit.conflicts_since(mark, AGENT))
+
+
+async def test_a_second_start_writes_nothing(managed: Managed) -> None:
+    async with managed.backend() as backend:
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "Ready"))
+        await until(managed.answered)
+        await until(lambda: says(managed.export(), "ProviderInSync"))
+        await until(managed.awaits_heart)
+        await idle(backend)
+    audit = managed.plane.audit
+    mark = audit.mark()
+    async with managed.backend() as backend:
+        await idle(backend)
+    places = (managed.space, managed.namespace)
+    written = audit.writes_since(mark)
+    assert [one for one in written for space in places if concerns(space, one)] == []
+
+
+async def test_bindings_that_are_there_keep_their_claims(managed: Managed) -> None:
+    """As klutchctl makes them before the AppClusterBinding."""
+    plane = managed.plane.cluster
+    await plane.create(spaces.namespace(managed.space), NAMESPACE, manager=MANAGER)
+    made = blueprint.service_binding(
+        managed.offer.resource,
+        namespace=managed.space,
+        secret=(managed.space, "shop-kubeconfig"),
+        claims=[ACCEPTED],
+        marks=Marks(keys.app_cluster_binding_labels(managed.namespace, "shop")),
+    )
+    before = await plane.create(made, API_SERVICE_BINDING, manager=MANAGER)
+    async with managed.backend():
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "Ready"))
+        await until(managed.export)
+    after = await managed.binding()
+    assert (uid_of(after), after["spec"]) == (uid_of(before), before["spec"])
+
+
+async def test_what_leaves_api_exports_loses_binding_and_export(
+    managed: Managed, namespace: str
+) -> None:
+    plane, app = managed.plane.cluster, managed.app.cluster
+    async with managed.backend(), offered(plane, app, namespace=namespace) as other:
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource, other.resource)
+        await until(managed.export)
+        await until(lambda: managed.export(other))
+        await managed.apply(managed.offer.resource)
+        await until(lambda: gone(managed.binding(other)))
+        await until(lambda: gone(managed.export(other)))
+        assert await managed.binding() is not None
+        assert await managed.export() is not None
+
+
+async def test_a_living_konnector_gets_time_to_let_go_first(managed: Managed) -> None:
+    clock = StandingClock()
+    async with managed.backend(clock=clock):
+        async with managed.konnector(clock=clock):
+            await managed.make_secret()
+            await managed.apply(managed.offer.resource)
+            await until(lambda: says(managed.export(), "Connected"))
+            await until(lambda: says(managed.read(CLUSTER_BINDING, "cluster"), "Healthy"))
+        # It counts as living until its next heartbeat is overdue, and does nothing meanwhile.
+        await managed.apply()
+        await until(managed.drains)
+        await until(lambda: says(managed.itself(), "APIServiceBindingsReady", "False", "Draining"))
+        assert not is_deleting(await managed.binding())
+        assert await managed.export() is not None
+
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "APIServiceBindingsReady"))
+        await until(lambda: is_kept(managed))
+
+        await managed.apply()
+        await until(managed.drains)
+        clock.put_forward(PATIENCE)
+        await until(lambda: gone(managed.binding()))
+        async with managed.konnector(clock=clock):
+            await until(lambda: gone(managed.export()))
+
+
+async def is_kept(managed: Managed) -> bool:
+    return not await managed.drains()
+
+
+INVALID = {
+    "no Secret": (None, "KubeconfigSecretNotFound"),
+    "no kubeconfig": ("nothing", "KubeconfigSecretInvalid"),
+}
+
+
+@pytest.mark.parametrize(("content", "reason"), INVALID.values(), ids=INVALID.keys())
+async def test_an_unusable_kubeconfig_is_said_and_makes_no_space(
+    managed: Managed, content: str | None, reason: str
+) -> None:
+    async with managed.backend():
+        if content is not None:
+            await managed.make_secret(content)
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "SecretValid", "False", reason))
+    assert [one[0] for one in shown(await managed.itself())] == ["Ready", "SecretValid"]
+    assert await managed.read(NAMESPACE, managed.space) is None
+
+
+async def test_an_api_export_without_a_template_is_named_and_stops_no_other(
+    managed: Managed, namespace: str
+) -> None:
+    plane, app = managed.plane.cluster, managed.app.cluster
+    bound, reason = "APIServiceBindingsReady", "APIServiceExportTemplateNotFound"
+    async with (
+        managed.backend(),
+        offered(plane, app, namespace=namespace, template=False) as untold,
+    ):
+        await managed.make_secret()
+        await managed.apply(untold.resource, managed.offer.resource)
+        await until(managed.export)
+        await until(lambda: says(managed.itself(), bound, "False", reason))
+        assert untold.name in conditions(await managed.itself())[bound]["message"]
+        assert await managed.binding(untold) is None
+        await publish_template(plane, untold, namespace=namespace)
+        await until(lambda: managed.export(untold))
+        await until(lambda: says(managed.itself(), bound))
+
+
+async def test_a_konnector_gets_no_more_than_is_listed(managed: Managed) -> None:
+    """It may ask for what is offered to others, and is told that it cannot have it."""
+    plane = managed.plane.cluster
+    async with managed.backend(), offered(plane, namespace=managed.namespace) as other:
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "Ready"))
+        for resource in (other.resource, managed.offer.resource):
+            made = blueprint.export_request(managed.space, resource, parameters={}, marks=Marks())
+            await plane.create(made, API_SERVICE_EXPORT_REQUEST, manager="a konnector")
+
+        def asked(offer: Offer):
+            return managed.read(API_SERVICE_EXPORT_REQUEST, offer.name)
+
+        await until(lambda: says(asked(other), "ExportsReady", "False", "NotListed"))
+        await until(lambda: says(asked(managed.offer), "ExportsReady"))
+        assert await managed.export(other) is None
+
+        await managed.apply(managed.offer.resource, other.resource)
+        await until(lambda: says(asked(other), "ExportsReady"))
+        assert await managed.export(other) is not None
+
+
+async def test_who_has_left_gets_nothing_more(managed: Managed) -> None:
+    """Whoever still holds the konnector's token asks again for what was let go."""
+    plane, kind = managed.plane.cluster, API_SERVICE_EXPORT_REQUEST
+    async with managed.backend():
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "Ready"))
+        await remove(managed.plane, APP_CLUSTER_BINDING, managed.namespace, "shop")
+        await until(lambda: gone(managed.itself()))
+        resource = managed.offer.resource
+        made = blueprint.export_request(managed.space, resource, parameters={}, marks=Marks())
+        await plane.create(made, kind, manager="a konnector")
+        asked = managed.offer.name
+        await until(lambda: says(managed.read(kind, asked), "ExportsReady", "False", "NotListed"))
+        assert await managed.export() is None
+
+
+async def test_what_was_listed_during_a_look_is_not_taken_away(managed: Managed) -> None:
+    """An export that follows from the new list is there before the look at the old one ends."""
+    plane, faults, exports = managed.plane.cluster, Faults(), list[Manifest]()
+    async with (
+        offered(plane, namespace=managed.namespace) as other,
+        backend(managed.plane.connection, faults=faults),
+    ):
+
+        async def list_another() -> None:
+            await managed.apply(managed.offer.resource, other.resource)
+            space, kind = managed.space, API_SERVICE_EXPORT_REQUEST
+            made = blueprint.export_request(space, other.resource, parameters={}, marks=Marks())
+            await plane.create(made, kind, manager="a konnector")
+            await until(lambda: says(managed.read(kind, other.name), "ExportsReady"))
+            exports.append(await managed.export(other))
+
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.itself(), "Ready"))
+        looks = on("list", kind=SECRET, namespace=managed.space)
+        faults.add(looks.nth(1), Meanwhile(list_another))
+        ref = Ref(managed.plane.name, APP_CLUSTER_BINDING, managed.namespace, "shop")
+        note: Manifest = {"metadata": {"annotations": {"note": "look again"}}}
+        await plane.merge_patch(ref, note, manager=MANAGER)
+        await until(lambda: managed.binding(other))
+        assert uid_of(await managed.export(other)) == uid_of(exports[0])
