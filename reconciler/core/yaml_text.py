@@ -111,6 +111,10 @@ class Fields:
         """Return where the value of `key` stands; of an absent one, the mapping itself."""
         return self.nodes[key].origin if key in self.nodes else self.origin
 
+    def error(self, message: str, *, at: str = "", hint: str = "") -> ConfigError:
+        """Return an error at the value of the key `at`, or at the mapping itself."""
+        return ConfigError(message, where=str(self.at(at)), hint=hint)
+
     def has(self, key: str) -> bool:
         """Tell whether `key` says anything: it is there, not null and not the empty text."""
         match self.nodes.get(key):

@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
+from typing import Final
 
 import orjson
 
@@ -28,11 +29,14 @@ from reconciler.kube.connectivity import Connectivity
 from reconciler.kube.credentials.source import Auth
 from reconciler.kube.http.decoding import value_of
 from reconciler.kube.http.failures import failure, parse_status
-from reconciler.kube.http.retries import delay_before_retry, retry_after_of
 from reconciler.kube.http.transport import Answer, Transport
 from reconciler.kube.http.transport_errors import Excess, NoAnswer
 from reconciler.kube.limits import Limits, TokenBucket, current_look
 from reconciler.kube.requests import Request
+
+_TRIES: Final = 3
+_FIRST_DELAY: Final = 0.1
+_LONGEST_DELAY: Final = 5.0
 
 
 class Oversized(Unreachable):
@@ -96,11 +100,11 @@ class Caller:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a stream of chunks; they raise NoAnswer where it is cut."""
         await self._bucket.take()
-        auth = await self._auth(request)
+        auth = await _credentials(request, self._transport.auth())
         async with contextlib.AsyncExitStack() as stack:
             chunks, refusal = await self._open(stack, request, auth, read_timeout)
             if refusal is not None and refusal.status == 401:
-                auth = await self._renewed(request, auth)
+                auth = await _credentials(request, self._transport.renew(auth))
                 chunks, refusal = await self._open(stack, request, auth, read_timeout)
             if refusal is not None:
                 error = _error(request, refusal)
@@ -130,7 +134,7 @@ class Caller:
 
     async def _call(self, request: Request) -> bytes:
         deadline = time.monotonic() + self._limits.deadline
-        auth = await self._auth(request)
+        auth = await _credentials(request, self._transport.auth())
         renewed = False
         tries = 0
         left: float | None = None  # all of the deadline
@@ -141,7 +145,7 @@ class Caller:
             left = max(deadline - time.monotonic(), 0.0)
             if isinstance(outcome, Answer) and outcome.status == 401 and not renewed:
                 renewed, stale = True, auth
-                auth = await self._renewed(request, stale)
+                auth = await _credentials(request, self._transport.renew(stale))
                 left = max(deadline - time.monotonic(), 0.0)
                 if auth != stale and left:
                     continue
@@ -174,20 +178,6 @@ class Caller:
             self.connectivity.failed()
         else:
             self.connectivity.answered()
-
-    async def _auth(self, request: Request) -> Auth:
-        try:
-            return await self._transport.auth()
-        except KlutchError as error:
-            failed = _unusable(request, error)
-        raise failed
-
-    async def _renewed(self, request: Request, stale: Auth) -> Auth:
-        try:
-            return await self._transport.renew(stale)
-        except KlutchError as error:
-            failed = _unusable(request, error)
-        raise failed
 
     async def _confirmed(self, request: Request, unserved: NotServed) -> ClusterError:
         """Return `unserved` where the cluster's own discovery agrees, else Unreachable.
@@ -228,6 +218,14 @@ class Caller:
         return answer
 
 
+async def _credentials(request: Request, work: Awaitable[Auth]) -> Auth:
+    try:
+        return await work
+    except KlutchError as error:
+        failed = _unusable(request, error)
+    raise failed
+
+
 def _error(request: Request, outcome: Answer | NoAnswer) -> ClusterError:
     if isinstance(outcome, Answer):
         return failure(
@@ -255,3 +253,34 @@ def _unusable(request: Request, error: KlutchError) -> ClusterError:
         return Unreachable(str(error), ref=request.ref, verb=request.verb)
     message = f"the credentials cannot be used: {error}"
     return Unauthorized(message, ref=request.ref, verb=request.verb)
+
+
+def retry_after_of(answer: Answer) -> float | None:
+    """Return the seconds of a Retry-After header (RFC 9110, 10.2.3); dates are not used."""
+    text = answer.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() else None
+
+
+def delay_before_retry(
+    request: Request, outcome: Answer | NoAnswer, *, tries: int, left: float, jitter: float
+) -> float | None:
+    """Return the seconds to wait before the next try, or None to give up.
+
+    `tries` were made, `left` seconds remain of the deadline, `jitter` is in [0, 1).
+    """
+    backoff = min(_FIRST_DELAY * 2 ** (tries - 1), _LONGEST_DELAY) * (0.5 + jitter)
+    if isinstance(outcome, Answer) and outcome.status == 429:
+        named = retry_after_of(outcome)
+        delay = backoff if named is None else named + backoff / 4
+    elif tries < _TRIES and _harmless(request, outcome):
+        named = retry_after_of(outcome) if isinstance(outcome, Answer) else None
+        delay = backoff if named is None else named + backoff / 4
+    else:
+        return None
+    return delay if delay < left else None
+
+
+def _harmless(request: Request, outcome: Answer | NoAnswer) -> bool:
+    if isinstance(outcome, NoAnswer):
+        return not outcome.permanent and (request.repeatable or not outcome.sent)
+    return request.repeatable and outcome.status >= 500

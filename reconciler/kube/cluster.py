@@ -64,7 +64,7 @@ class Port(ABC):
 
     @abstractmethod
     def pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:
-        """Yield a collection page by page, for whoever cannot hold all at once.
+        """Yield a collection page by page, where it is too much to be held at once.
 
         The list is complete after the last page, and the resource_version is that of all pages.
         Raises Expired where they outlive the server's history. `query.limit` is the most that a

@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 from typing import Final
 
-MANY_FILES: Final = 2**20  # that Linux gives, unless it is told otherwise
+MANY_FILES: Final = 2**20  # what Linux gives by itself
 
 
 def home_directory() -> Path:

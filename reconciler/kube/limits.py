@@ -1,6 +1,6 @@
 """How much one cluster may be asked at once, how long an answer may take, and how much it holds.
 
-What an app cluster answers is for whoever runs it to choose, and its reader serves others too.
+The owner of an app cluster chooses what it answers, and its reader serves others too.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ def of_app_cluster(limits: Limits) -> Limits:
 class Look:
     """What all answers of one cluster, in one look at it, may still hold.
 
-    `over` is why nothing more is asked: whoever answers too much once would do so each time.
+    `over` is why nothing more is asked: what answers too much once would do so each time.
     """
 
     def __init__(self, *, octets: int = 64 * _MIB, memory: int = 320 * _MIB) -> None:

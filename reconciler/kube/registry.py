@@ -5,8 +5,6 @@ read or written there.
 """
 
 import asyncio
-import base64
-import binascii
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from reconciler.api.kubeconfig import content_of
 from reconciler.core.errors import ConfigError
 from reconciler.core.live import Address, control_plane_ref_name
-from reconciler.core.manifest import Manifest, get_text
+from reconciler.core.manifest import Manifest
 from reconciler.core.names import KLUTCH_NAMESPACE
 from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.values import Access, Fleet
@@ -182,10 +181,7 @@ def _payload(secret: Manifest | None, ref: Ref, *, key: str) -> bytes:
     if secret is None:
         hint = "Create it, or name another in spec.access.secretRef"
         raise ConfigError(f"{ref.object} does not exist", where=ref.cluster, hint=hint)
-    text = get_text(secret, "data", key)
-    if not text:
-        raise ConfigError(f"{ref.object} has no key {key!r}", where=ref.cluster)
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error:
-        raise ConfigError(f"{ref.object}: {key!r} is not base64", where=ref.cluster) from None
+    content = content_of(secret, key)
+    if isinstance(content, str):
+        raise ConfigError(f"{ref.object} {content}", where=ref.cluster)
+    return content

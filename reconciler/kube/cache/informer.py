@@ -1,18 +1,18 @@
 """Keeps a `Store` equal to what an API server holds of one kind: list, watch, resume, list again.
 
 Correctness rests on three facts of the API: a list without a resourceVersion is a state not older
-than any that was told before; a watch tells every change after its resourceVersion, each once and
+than any that was read before; a watch sends every change after its resourceVersion, each once and
 in order; and what happened before a watch that is too old (410) shows as the difference between
 the store and a new list. The place in this history moves on only after the store took the change
 in, so a cut at any point loses nothing and repeats nothing.
 
 A slow consumer costs no memory here. Each event is applied before the next is read, nothing is
 queued, and while nothing is read the connection's own flow control holds the server back. What a
-consumer is told are the index values that changed; its queue holds each at most once, so it is
+consumer gets are the index values that changed; its queue holds each at most once, so it is
 bounded by the size of the store and not by the number of events.
 
 That something cannot be read says nothing about what exists: the last view is kept through
-outages, lost rights and CRDs that vanish, and `trouble` tells so.
+outages, lost rights and CRDs that vanish, and `trouble` says so.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 30.0
 _LONGEST_REQUEST: Final = 300.0  # how long a server may ask to be left alone
 _WELL_AFTER: Final = 5.0  # seconds that a stream lasts where nothing is wrong
-_PATIENCE: Final = 3  # watches that break off before the first event
+_BROKEN_WATCHES: Final = 3  # watches that break off before the first event
 # Servers send a bookmark every minute.
 _SILENCE: Final = 90.0
 _SOON: Final = 240.0  # seconds; a server that has no reason lets a watch last for longer
@@ -84,11 +84,11 @@ class Informer:
         self._silence, self._deleted = silence, deleted
         self._trouble = ""
         self._synced = asyncio.Event()
-        self._version = ""  # where the next watch starts; "" where only a list can tell
+        self._version = ""  # where the next watch starts; "" where only a list can start it
         self._failures = 0  # in a row
         self._opened: float | None = None  # when the current stream was
-        self._heard = False  # whether it told anything
-        self._changed: float | None = None  # when an object was last told of
+        self._received = False  # whether it sent anything
+        self._changed: float | None = None  # when an object last changed
         self._ended = 0
 
     def __repr__(self) -> str:
@@ -146,7 +146,7 @@ class Informer:
                 back.clear()
                 error = await self._attempt()
                 self._ended += 1
-                # A watch that tells something and is then too old must not become a loop of lists.
+                # A watch that sends something and is then too old must not become a loop of lists.
                 well = self._flowed() and not isinstance(error, Expired)
                 self._failures = 0 if well else self._failures + 1
                 await self._rest(back, error)
@@ -166,7 +166,7 @@ class Informer:
 
     async def _attempt(self) -> ClusterError | None:
         """List if needed, and watch until that ends; return what ended it, if not the server."""
-        self._opened, self._heard = None, False
+        self._opened, self._received = None, False
         try:
             if not self._version:
                 await self._list()
@@ -183,10 +183,10 @@ class Informer:
         return None
 
     def _may_be_pruned(self) -> bool:
-        """Tell whether objects that the watch told of, before it ended, may lack fields.
+        """Tell whether objects that the watch sent, before it ended, may lack fields.
 
         A server ends the watches of a custom resource a second or more after its schema changed.
-        What changes in between is told by the old schema, and never again.
+        What changes in between is sent by the old schema, and never again.
         """
         if self._query.metadata_only or "." not in self.ref.kind.group or self._opened is None:
             return False
@@ -252,26 +252,26 @@ class Informer:
                 self._changed = time.monotonic()
         except ValueError as error:
             raise self._garbled(str(error)) from None
-        self._version, self._heard = version, True
+        self._version, self._received = version, True
 
     def _garbled(self, problem: str) -> Unreachable:
         return Unreachable(f"the watch sent {problem}", ref=self.ref, verb="watch")
 
     def _flowed(self) -> bool:
-        """Tell whether the current watch told something, or was there for a while."""
+        """Tell whether the current watch sent something, or was there for a while."""
         lasted = self._opened is not None and time.monotonic() - self._opened >= _WELL_AFTER
-        return self._heard or lasted
+        return self._received or lasted
 
     def _resumable(self, error: ClusterError) -> bool:
         """Tell whether a watch from the same place may go on after this.
 
-        Where one after the other breaks off before it told anything, what comes next may be what
+        Where one after the other breaks off before it sent anything, the next event may be what
         breaks them. A list goes around that.
         """
         if isinstance(error, Expired):
             return False
         broke_off = self._opened is not None and not self._flowed()
-        return not (broke_off and self._failures >= _PATIENCE)
+        return not (broke_off and self._failures >= _BROKEN_WATCHES)
 
 
 def pause(failures: int, *, asked: float | None, jitter: float) -> float:

@@ -40,9 +40,9 @@ async def run(
     """
     interactive = _is_interactive(plugin, terminal)
     path = await asyncio.to_thread(_find, plugin, environ)
-    told = {name: value.reveal() for name, value in plugin.env}
     info = exec_protocol.request(plugin, connection, interactive=interactive)
-    env = {**environ, **told, "KUBERNETES_EXEC_INFO": info}
+    variables = {name: value.reveal() for name, value in plugin.env}
+    env = {**environ, **variables, "KUBERNETES_EXEC_INFO": info}
     seconds = limit or (INTERACTIVE_TIMEOUT if interactive else TIMEOUT)
     process = _Process(plugin, interactive=interactive)
     try:

@@ -70,7 +70,7 @@ def is_complete(output: bytes) -> bool:
 
 def failure_tail(stderr: bytes, plugin: ExecPlugin) -> str:
     """Return the end of what a plug-in complained, on one line and without what may be secret."""
-    text = printable(scrub(stderr.decode("utf-8", "replace"), tuple(_told(plugin))))
+    text = printable(scrub(stderr.decode("utf-8", "replace"), tuple(_arguments(plugin))))
     text = _LONG_WORD.sub(lambda word: word[0] if _HARMLESS.fullmatch(word[0]) else HIDDEN, text)
     # Cut last: a cut through a token would leave a harmless-looking rest.
     return text if len(text) <= _TAIL else f"...{text[-_TAIL:]}"
@@ -138,8 +138,8 @@ def _time(text: str) -> datetime | None:
         return None
 
 
-def _told(plugin: ExecPlugin) -> Iterator[str]:
-    """Yield what we told the plug-in that it might repeat: all but options and sub-commands."""
+def _arguments(plugin: ExecPlugin) -> Iterator[str]:
+    """Yield what the plug-in was given and might repeat: all but options and sub-commands."""
     yield from (value.reveal() for _, value in plugin.env)
     for previous, arg in pairwise(("", *(arg.reveal() for arg in plugin.args))):
         option, equals, value = arg.partition("=")

@@ -118,7 +118,7 @@ def _classify(request: Request, status: int, answer: Manifest) -> type[ClusterEr
 def _conflict(reason: str, message: str) -> type[ClusterError]:
     if reason == "AlreadyExists":
         return AlreadyExists
-    # Only the message tells another uid from a stale version.
+    # Only the message distinguishes another uid from a stale version.
     return Replaced if _OTHER_UID.search(message) else Conflict
 
 

@@ -33,8 +33,8 @@ def unquoted(status: Manifest) -> str:
     causes = get_maps(get_map(status, "details"), "causes")
     if get_text(status, "reason") == "Invalid" and causes:
         head, found, _ = text.partition(_INVALID)
-        told = "; ".join(dict.fromkeys(_cause(one) for one in causes))
-        return f"{head}{_INVALID}{told}" if found else told
+        sentences = "; ".join(dict.fromkeys(_cause(one) for one in causes))
+        return f"{head}{_INVALID}{sentences}" if found else sentences
     text = _IN_TEXT.sub(rf"\1: {HIDDEN}", text)
     return _CONTEXT.sub("", _GOT.sub("got something else", text))
 
@@ -53,7 +53,7 @@ def _cause(cause: Manifest) -> str:
 def _value_and_rule(text: str) -> tuple[str, str]:
     """Split `text` into the value that it begins with and the rule behind; "" where none is sure.
 
-    The rules that a CRD brings are told without a value: `Invalid value: size is immutable`.
+    The rules that a CRD brings have no value: `Invalid value: size is immutable`.
     """
     plain = _PLAIN.match(text)
     if plain is not None:

@@ -12,7 +12,7 @@ import socket
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import aiohttp
 from aiohttp.client import _RequestContextManager
@@ -29,10 +29,12 @@ from reconciler.kube.requests import ACCEPT_JSON, Request
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 # kube-apiserver closes idle connections later; ours must be the first to give up, or a write
 # could meet a closing connection and its outcome would be unknown.
 _IDLE_SECONDS: Final = 30.0
-_LARGEST_REFUSAL: Final = 2**20  # octets of an answer that tells what was wrong
+_LARGEST_REFUSAL: Final = 2**20  # octets of an answer that says what was wrong
 
 
 class Answer(NamedTuple):
@@ -79,7 +81,7 @@ class Transport:
         current = [] if self._pool is None else [self._pool]
         self._pool, pools = None, [*self._retired, *current]
         self._retired.clear()
-        # The end of its connection does not wake whoever reads a body.
+        # The end of its connection does not end the reading of a body.
         for response in tuple(self._open):
             response.close()
         for pool in pools:
@@ -95,21 +97,22 @@ class Transport:
 
     async def send(self, request: Request, *, auth: Auth, within: float | None) -> Answer:
         """Send a request and read the whole answer in `within` seconds; None = the deadline."""
-        problem: NoAnswer
         clock = self._usual_clock if within is None else self._clock(total=within)
         pool = self._lease(auth.certificate)
         try:
-            async with self._request(pool, request, auth, clock) as response:
-                with self._reading(response):
-                    body = await self._read(response)
-            if "Warning" in response.headers:
-                _log_warnings(response.headers, request)
-            return Answer(response.status, response.headers, body)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            problem = explain(error)
+            return await _explained(
+                self._exchange(request, self._request(pool, request, auth, clock))
+            )
         finally:
             await self._release(pool)
-        raise problem
+
+    async def _exchange(self, request: Request, call: _RequestContextManager) -> Answer:
+        async with call as response:
+            with self._reading(response):
+                body = await self._read(response)
+        if "Warning" in response.headers:
+            _log_warnings(response.headers, request)
+        return Answer(response.status, response.headers, body)
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -122,8 +125,8 @@ class Transport:
         pool = self._lease(auth.certificate)
         try:
             clock = self._clock(read=read_timeout)
-            response = await self._answered(self._request(pool, request, auth, clock))
-            async with response:
+            opening = self._within_deadline(self._request(pool, request, auth, clock))
+            async with await _explained(opening) as response:
                 with self._reading(response):
                     refusal = await self._refusal(response)
                     if "Content-Encoding" in response.headers and refusal is None:
@@ -142,26 +145,15 @@ class Transport:
         finally:
             self._open.discard(response)
 
-    async def _answered(self, call: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
-        problem: NoAnswer
-        try:
-            async with asyncio.timeout(self._limits.deadline):
-                return await call
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            problem = explain(error)
-        raise problem
+    async def _within_deadline(self, work: Awaitable[T]) -> T:
+        async with asyncio.timeout(self._limits.deadline):
+            return await work
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> Answer | None:
         if response.status < 300:
             return None
-        problem: NoAnswer
-        try:
-            async with asyncio.timeout(self._limits.deadline):
-                body = await self._read(response)
-            return Answer(response.status, response.headers, body)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            problem = explain(error)
-        raise problem
+        body = await _explained(self._within_deadline(self._read(response)))
+        return Answer(response.status, response.headers, body)
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         limit = self._limits.max_body
@@ -268,6 +260,16 @@ def _new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made
+
+
+async def _explained(work: Awaitable[T]) -> T:
+    """Await what aiohttp does. Raises NoAnswer for its errors."""
+    problem: NoAnswer
+    try:
+        return await work
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        problem = explain(error)
+    raise problem
 
 
 async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

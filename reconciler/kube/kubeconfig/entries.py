@@ -52,7 +52,7 @@ def parse(content: bytes, *, path: str, folder: Path | None) -> Kubeconfig:
     root = yaml_text.read(content, path)
     for key, wanted in (("apiVersion", "v1"), ("kind", "Config")):
         if root.text(key) not in ("", wanted):
-            raise ConfigError(f"not a kubeconfig: {key} is not {wanted}", where=str(root.at(key)))
+            raise root.error(f"not a kubeconfig: {key} is not {wanted}", at=key)
     return Kubeconfig(
         contexts=_named(root, "contexts", "context", folder),
         clusters=_named(root, "clusters", "cluster", folder),
@@ -83,7 +83,7 @@ def profile(kubeconfig: Kubeconfig, context: str | None) -> Profile:
     entry = _context(kubeconfig, context)
     cluster = _referenced(entry, "cluster", kubeconfig.clusters)
     if cluster is None:
-        raise ConfigError("the context names no cluster", where=str(entry.fields.origin))
+        raise entry.fields.error("the context names no cluster")
     return Profile(entry, cluster, _referenced(entry, "user", kubeconfig.users))
 
 
@@ -106,8 +106,9 @@ def _context(kubeconfig: Kubeconfig, name: str | None) -> Entry:
 def _referenced(context: Entry, kind: str, entries: Mapping[str, Entry]) -> Entry | None:
     name = context.fields.text(kind)
     if name and name not in entries:
-        message = f"the context names {kind} {shown_name(name)}, which does not exist"
-        raise ConfigError(message, where=str(context.fields.at(kind)))
+        raise context.fields.error(
+            f"the context names {kind} {shown_name(name)}, which does not exist", at=kind
+        )
     return entries[name] if name else None
 
 
@@ -116,8 +117,8 @@ def _named(root: Fields, plural: str, kind: str, folder: Path | None) -> dict[st
     for item in root.sections(plural):
         name = item.text("name")
         if not name:
-            raise ConfigError(f"this {kind} has no name", where=str(item.origin))
+            raise item.error(f"this {kind} has no name")
         if name in entries:
-            raise ConfigError(f"a second {kind} of this name", where=str(item.at("name")))
+            raise item.error(f"a second {kind} of this name", at="name")
         entries[name] = Entry(name, item.section(kind) or Fields({}, item.origin), folder)
     return entries

@@ -51,7 +51,7 @@ def load(
     """Return the connection that `context` (None: the current one) of the merged files means.
 
     Files that do not exist are skipped while there is one that does. `name` is what people
-    call the cluster ("": the context's name). `environ` tells HTTPS_PROXY and NO_PROXY.
+    call the cluster ("": the context's name). `environ` has HTTPS_PROXY and NO_PROXY.
     Raises ConfigError.
     """
     chosen = entries.profile(merged(paths), context)

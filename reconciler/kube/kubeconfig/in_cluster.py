@@ -7,8 +7,7 @@ from typing import Final
 
 from reconciler.core.errors import ConfigError
 from reconciler.kube.connection import Connection, TokenFile
-from reconciler.kube.kubeconfig import credential_text, proxy
-from reconciler.kube.kubeconfig.profile import server_fault
+from reconciler.kube.kubeconfig import credential_text, proxy, urls
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -27,7 +26,7 @@ def in_cluster(
         message = "not in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"
         raise ConfigError(message, hint="Use a kubeconfig")
     server = f"https://{_bracketed(host)}:{port}"
-    if problem := server_fault(server):
+    if problem := urls.server_fault(server):
         raise ConfigError(f"the API server's address {problem}", where="$KUBERNETES_SERVICE_HOST")
     token = root / "token"
     _checked(token, credential_text.token_fault)

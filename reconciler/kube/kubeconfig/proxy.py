@@ -12,12 +12,11 @@ from urllib.parse import SplitResult, urlsplit
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.kube.kubeconfig import host_names
+from reconciler.kube.kubeconfig import urls
+from reconciler.kube.kubeconfig.urls import Address
 
 _VARIABLES: Final = {"https": ("HTTPS_PROXY", "https_proxy"), "http": ("HTTP_PROXY", "http_proxy")}
 _PORTS: Final = {"https": 443, "http": 80}
-
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def from_environment(server: str, environ: Mapping[str, str]) -> Secret | None:
@@ -32,25 +31,9 @@ def from_environment(server: str, environ: Mapping[str, str]) -> Secret | None:
         return None
     value = environ[variable].strip()
     proxy = value if "://" in value else f"http://{value}"
-    if problem := fault(proxy):
-        raise ConfigError(problem, where=f"${variable}")
+    if fault := urls.proxy_fault(proxy):
+        raise ConfigError(fault, where=f"${variable}")
     return Secret(proxy)
-
-
-def fault(proxy: str) -> str:
-    """Say what is wrong with a proxy URL, without quoting it; "" where it can be used."""
-    try:
-        url = urlsplit(proxy)
-        host, _ = url.hostname, url.port
-    except ValueError:
-        return "the proxy is not a valid URL"
-    if url.scheme.startswith("socks"):
-        return "SOCKS proxies are not supported: name an HTTP proxy (http:// or https://)"
-    if url.scheme not in ("http", "https"):
-        return "the proxy must be a URL that starts with http:// or https://"
-    if not host or not proxy.isascii() or not proxy.isprintable() or " " in proxy:
-        return "the proxy is not a valid URL"
-    return "" if host_names.can_be_asked(host) else "the proxy names no valid host"
 
 
 def _first_set(names: tuple[str, ...], environ: Mapping[str, str]) -> str:
@@ -58,17 +41,17 @@ def _first_set(names: tuple[str, ...], environ: Mapping[str, str]) -> str:
 
 
 def _is_proxied(url: SplitResult, environ: Mapping[str, str]) -> bool:
-    host = (url.hostname or "").lower()
-    address = _address(host)
-    if host == "localhost" or (address is not None and address.is_loopback):
+    if urls.is_loopback(url):
         return False
+    host = (url.hostname or "").lower()
+    address = urls.address(host)
     exceptions = environ.get(_first_set(("NO_PROXY", "no_proxy"), environ), "")
     entries = [entry.strip().lower() for entry in exceptions.split(",")]
     port = str(url.port or _PORTS[url.scheme])
     return not any(entry and _matches(entry, host, address, port) for entry in entries)
 
 
-def _matches(entry: str, host: str, address: _Address | None, port: str) -> bool:
+def _matches(entry: str, host: str, address: Address | None, port: str) -> bool:
     """Tell whether one entry of NO_PROXY covers a host; an entry that makes no sense does not."""
     if entry == "*":
         return True
@@ -78,7 +61,7 @@ def _matches(entry: str, host: str, address: _Address | None, port: str) -> bool
     if entry_port not in ("", port):
         return False
     if address is not None:
-        return address == _address(name)
+        return address == urls.address(name)
     return bool(name) and _covers(name, host)
 
 
@@ -98,15 +81,6 @@ def _split_port(entry: str) -> tuple[str, str]:
     if name.startswith("[") and name.endswith("]"):
         return name[1:-1], port
     return (entry, "") if ":" in name else (name, port)
-
-
-def _address(text: str) -> _Address | None:
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return mapped or address
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:

@@ -17,7 +17,7 @@ from reconciler.kube.connection import Connection
 from reconciler.kube.kubeconfig import entries, profile
 from reconciler.kube.kubeconfig.entries import Profile
 from reconciler.kube.kubeconfig.files import read_file
-from reconciler.kube.kubeconfig.profile import IMPERSONATION
+from reconciler.kube.kubeconfig.user import IMPERSONATION
 from reconciler.kube.networks import ANYWHERE, Networks
 
 Allowable = Literal[
@@ -79,8 +79,8 @@ def from_secret(
     """Return the connection that the current context of a Secret's kubeconfig means.
 
     `name` is what people call the cluster. What a host name comes to is held against `networks`
-    when it is connected to. Raises ForbiddenFields for what an untrusted
-    kubeconfig must not say, but for what is in `allow`, and ConfigError for one that is broken.
+    when it is connected to. Raises ForbiddenFields for what an untrusted kubeconfig must not say,
+    but for what is in `allow`, and ConfigError for one that is broken.
     """
     path = f"kubeconfig of {name}"
     if len(content) > _LARGEST:

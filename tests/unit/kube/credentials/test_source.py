@@ -30,8 +30,8 @@ START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 @dataclass
-class Hands:
-    """A clock that moves when told."""
+class SetClock:
+    """A clock that moves only when a test sets it."""
 
     seconds: float = 1000.0
 
@@ -44,12 +44,12 @@ class Hands:
 
 
 @pytest.fixture
-def hands():
-    return Hands()
+def time():
+    return SetClock()
 
 
-def source(credential, hands, **options):
-    return credential_source(Connection("c", "https://a", credential), clock=hands.clock, **options)
+def source(credential, time, **options):
+    return credential_source(Connection("c", "https://a", credential), clock=time.clock, **options)
 
 
 def bearer(token):
@@ -87,14 +87,14 @@ STATIC = {
 
 
 @pytest.mark.parametrize(("credential", "want"), STATIC.values(), ids=STATIC.keys())
-def test_what_cannot_be_renewed_stays(hands, credential, want):
-    credentials = source(credential, hands)
+def test_what_cannot_be_renewed_stays(time, credential, want):
+    credentials = source(credential, time)
     assert at_once(credentials.current()) == want
     assert at_once(credentials.renew(want)) == want
 
 
-def test_no_repr_shows_a_secret(hands):
-    auth = at_once(source(CertificateAndHeader(CLIENT, Token(Secret("canary"))), hands).current())
+def test_no_repr_shows_a_secret(time):
+    auth = at_once(source(CertificateAndHeader(CLIENT, Token(Secret("canary"))), time).current())
     assert leaks(auth, ("canary", KEY.splitlines()[1])) == []
 
 
@@ -105,40 +105,40 @@ def token_file(tmp_path):
     return path
 
 
-async def test_a_token_file_is_read_again_after_a_minute(hands, token_file):
-    credentials = source(TokenFile(token_file), hands)
+async def test_a_token_file_is_read_again_after_a_minute(time, token_file):
+    credentials = source(TokenFile(token_file), time)
     assert await credentials.current() == bearer("one")
     token_file.write_text("two")
-    hands.seconds += 59
+    time.seconds += 59
     assert at_once(credentials.current()) == bearer("one")
-    hands.seconds += 1
+    time.seconds += 1
     assert await credentials.current() == bearer("two")
 
 
-async def test_a_token_file_may_be_swapped_by_symlink(hands, tmp_path):
+async def test_a_token_file_may_be_swapped_by_symlink(time, tmp_path):
     """As the kubelet does it: `token` leads through a link that is renamed over."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "token").write_text(name)
     (tmp_path / "..data").symlink_to("one")
     (tmp_path / "token").symlink_to("..data/token")
-    credentials = source(TokenFile(tmp_path / "token"), hands)
+    credentials = source(TokenFile(tmp_path / "token"), time)
     assert await credentials.current() == bearer("one")
     (tmp_path / "..new").symlink_to("two")
     (tmp_path / "..new").rename(tmp_path / "..data")
     assert await credentials.renew(bearer("one")) == bearer("two")
 
 
-async def test_a_refused_token_is_read_again_at_once(hands, token_file):
-    credentials = source(TokenFile(token_file), hands)
+async def test_a_refused_token_is_read_again_at_once(time, token_file):
+    credentials = source(TokenFile(token_file), time)
     stale = await credentials.current()
     assert await credentials.renew(stale) == stale
     token_file.write_text("two")
     assert await credentials.renew(stale) == bearer("two")
 
 
-async def test_a_token_that_is_renewed_already_is_not_read_again(hands, token_file):
-    credentials = source(TokenFile(token_file), hands)
+async def test_a_token_that_is_renewed_already_is_not_read_again(time, token_file):
+    credentials = source(TokenFile(token_file), time)
     stale = await credentials.current()
     token_file.write_text("two")
     await credentials.renew(stale)
@@ -146,8 +146,8 @@ async def test_a_token_that_is_renewed_already_is_not_read_again(hands, token_fi
     assert at_once(credentials.renew(stale)) == bearer("two")
 
 
-async def test_a_certificate_goes_with_a_token_file(hands, token_file):
-    credentials = source(CertificateAndHeader(CLIENT, TokenFile(token_file)), hands)
+async def test_a_certificate_goes_with_a_token_file(time, token_file):
+    credentials = source(CertificateAndHeader(CLIENT, TokenFile(token_file)), time)
     assert await credentials.current() == Auth(Secret("Bearer one"), CLIENT)
 
 
@@ -166,15 +166,15 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("content", "want"), BROKEN.values(), ids=BROKEN.keys())
-async def test_a_broken_token_file(hands, token_file, caplog, content, want):
-    credentials = source(TokenFile(token_file), hands)
+async def test_a_broken_token_file(time, token_file, caplog, content, want):
+    credentials = source(TokenFile(token_file), time)
     good = await credentials.current()
     token_file.unlink()
     if content is not None:
         token_file.write_text(content, encoding="latin-1")
     message = f"{token_file}: {want}"
 
-    hands.seconds += 60  # the last good token is kept
+    time.seconds += 60  # the last good token is kept
     assert await credentials.current() == good
     assert [record.reason for record in caplog.records] == [message]
     assert at_once(credentials.current()) == good
@@ -190,20 +190,20 @@ async def test_a_broken_token_file(hands, token_file, caplog, content, want):
     assert await credentials.current() == bearer("two")
 
 
-async def test_a_token_file_that_is_broken_from_the_start(hands, token_file):
+async def test_a_token_file_that_is_broken_from_the_start(time, token_file):
     token_file.unlink()
     with pytest.raises(ConfigError, match="cannot be read"):
-        await source(TokenFile(token_file), hands).current()
+        await source(TokenFile(token_file), time).current()
 
 
-async def test_a_token_file_that_comes_back_is_noticed_soon(hands, token_file):
-    credentials = source(TokenFile(token_file), hands)
+async def test_a_token_file_that_comes_back_is_noticed_soon(time, token_file):
+    credentials = source(TokenFile(token_file), time)
     await credentials.current()
     token_file.write_text("")
-    hands.seconds += 60
+    time.seconds += 60
     await credentials.current()
     token_file.write_text("two")
-    hands.seconds += 5
+    time.seconds += 5
     assert await credentials.current() == bearer("two")
 
 
@@ -249,9 +249,9 @@ class Issuer:
         return len(runs.read_text().splitlines()) if runs.exists() else 0
 
 
-async def test_a_plug_in_runs_once_for_everybody(hands, issuer):
+async def test_a_plug_in_runs_once_for_everybody(time, issuer):
     issuer.issues("one")
-    credentials = source(issuer.plugin, hands)
+    credentials = source(issuer.plugin, time)
     issuer.set("hold")
     calls = [asyncio.create_task(credentials.current()) for _ in range(100)]
     await eventually(lambda: issuer.runs)
@@ -261,9 +261,9 @@ async def test_a_plug_in_runs_once_for_everybody(hands, issuer):
     assert issuer.runs == 1
 
 
-async def test_a_plug_in_runs_once_for_everybody_who_met_a_401(hands, issuer):
+async def test_a_plug_in_runs_once_for_everybody_who_met_a_401(time, issuer):
     issuer.issues("one")
-    credentials = source(issuer.plugin, hands)
+    credentials = source(issuer.plugin, time)
     stale = await credentials.current()
     issuer.issues("two")
     issuer.set("hold")
@@ -275,11 +275,11 @@ async def test_a_plug_in_runs_once_for_everybody_who_met_a_401(hands, issuer):
     assert issuer.runs == 2
 
 
-async def test_a_failure_reaches_everybody(hands, issuer):
+async def test_a_failure_reaches_everybody(time, issuer):
     issuer.issues("one")
     issuer.set("fail")
     issuer.set("hold")
-    credentials = source(issuer.plugin, hands)
+    credentials = source(issuer.plugin, time)
     calls = [asyncio.create_task(credentials.current()) for _ in range(10)]
     await eventually(lambda: issuer.runs)
     issuer.unset("hold")
@@ -291,10 +291,10 @@ async def test_a_failure_reaches_everybody(hands, issuer):
     assert await credentials.current() == bearer("one")
 
 
-async def test_one_who_gives_up_does_not_stop_the_others(hands, issuer):
+async def test_one_who_gives_up_does_not_stop_the_others(time, issuer):
     issuer.issues("one")
     issuer.set("hold")
-    credentials = source(issuer.plugin, hands)
+    credentials = source(issuer.plugin, time)
     first, second = (asyncio.create_task(credentials.current()) for _ in range(2))
     await eventually(lambda: issuer.runs)
     first.cancel()
@@ -303,10 +303,10 @@ async def test_one_who_gives_up_does_not_stop_the_others(hands, issuer):
     assert first.cancelled()
 
 
-async def test_when_all_give_up_the_next_starts_anew(hands, issuer):
+async def test_when_all_give_up_the_next_starts_anew(time, issuer):
     issuer.issues("one")
     issuer.set("hold")
-    credentials = source(issuer.plugin, hands)
+    credentials = source(issuer.plugin, time)
     calls = [asyncio.create_task(credentials.current()) for _ in range(3)]
     await eventually(lambda: issuer.runs)
     for call in calls:
@@ -325,50 +325,50 @@ LIVES = {
 
 
 @pytest.mark.parametrize(("life", "fresh", "stale"), LIVES.values(), ids=LIVES.keys())
-async def test_a_plug_in_runs_again_a_little_early(hands, issuer, life, fresh, stale):
+async def test_a_plug_in_runs_again_a_little_early(time, issuer, life, fresh, stale):
     issuer.issues("one", expires=START + timedelta(seconds=life))
-    credentials = source(issuer.plugin, hands)
+    credentials = source(issuer.plugin, time)
     await credentials.current()
-    hands.seconds += fresh
+    time.seconds += fresh
     assert at_once(credentials.current()) == bearer("one")
     issuer.issues("two")
-    hands.seconds += stale - fresh
+    time.seconds += stale - fresh
     assert await credentials.current() == bearer("two")
 
 
-async def test_a_credential_that_does_not_end_is_kept(hands, issuer):
+async def test_a_credential_that_does_not_end_is_kept(time, issuer):
     issuer.issues("one")
-    credentials = source(issuer.plugin, hands)
+    credentials = source(issuer.plugin, time)
     await credentials.current()
-    hands.seconds += 10**8
+    time.seconds += 10**8
     assert at_once(credentials.current()) == bearer("one")
 
 
-async def test_a_credential_that_has_ended_is_tried_once(hands, issuer):
+async def test_a_credential_that_has_ended_is_tried_once(time, issuer):
     """This machine's clock may be wrong: the server knows."""
     issuer.issues("one", expires=START - timedelta(hours=1))
-    credentials = source(issuer.plugin, hands)
+    credentials = source(issuer.plugin, time)
     assert await credentials.current() == bearer("one")
     assert await credentials.current() == bearer("one")
     assert issuer.runs == 2
 
 
-async def test_a_plug_in_that_fails_early_is_forgiven_until_the_end(hands, issuer, caplog):
+async def test_a_plug_in_that_fails_early_is_forgiven_until_the_end(time, issuer, caplog):
     issuer.issues("one", expires=START + timedelta(seconds=600))
-    credentials = source(issuer.plugin, hands)
+    credentials = source(issuer.plugin, time)
     await credentials.current()
     issuer.set("fail")
-    hands.seconds += 597
+    time.seconds += 597
     assert await credentials.current() == bearer("one")
     assert len(caplog.records) == 1
-    hands.seconds += 3
+    time.seconds += 3
     with pytest.raises(ConfigError, match="failed with exit status 1"):
         await credentials.current()
 
 
-async def test_a_plug_in_that_fails_after_a_401_is_an_error(hands, issuer):
+async def test_a_plug_in_that_fails_after_a_401_is_an_error(time, issuer):
     issuer.issues("one")
-    credentials = source(issuer.plugin, hands)
+    credentials = source(issuer.plugin, time)
     stale = await credentials.current()
     issuer.set("fail")
     for ask in (credentials.renew(stale), credentials.current()):
@@ -376,24 +376,24 @@ async def test_a_plug_in_that_fails_after_a_401_is_an_error(hands, issuer):
             await ask
 
 
-async def test_a_plug_in_may_issue_a_certificate(hands, issuer):
+async def test_a_plug_in_may_issue_a_certificate(time, issuer):
     issuer.issues(None, clientCertificateData=CERTIFICATE, clientKeyData=KEY)
-    assert await source(issuer.plugin, hands).current() == Auth(None, CLIENT)
+    assert await source(issuer.plugin, time).current() == Auth(None, CLIENT)
 
 
-async def test_a_plug_in_gets_the_environment_that_is_passed_in(hands, issuer):
+async def test_a_plug_in_gets_the_environment_that_is_passed_in(time, issuer):
     issuer.issues("one")
-    credentials = source(issuer.plugin, hands, environ={"PATH": "/nowhere"})
+    credentials = source(issuer.plugin, time, environ={"PATH": "/nowhere"})
     with pytest.raises(ConfigError, match="failed with exit status 127"):  # no `cat` there
         await credentials.current()
 
 
-async def test_a_plug_in_that_needs_a_person_may_have_one(hands, issuer):
+async def test_a_plug_in_that_needs_a_person_may_have_one(time, issuer):
     issuer.issues("one")
     always = ExecPlugin(str(issuer.path), (), (), V1, False, "Always")
-    assert await source(always, hands, terminal=True).current() == bearer("one")
+    assert await source(always, time, terminal=True).current() == bearer("one")
     with pytest.raises(ConfigError, match="needs a person"):
-        await source(always, hands).current()
+        await source(always, time).current()
 
 
 async def test_a_pipe_is_no_token_file_and_nobody_waits_for_its_writer(tmp_path):

@@ -5,7 +5,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from reconciler.core.refs import CONFIG_MAP, Ref
 from reconciler.kube import requests
-from reconciler.kube.http.retries import delay_before_retry
+from reconciler.kube.calls import delay_before_retry
 from reconciler.kube.http.transport import Answer
 from reconciler.kube.http.transport_errors import NoAnswer
 

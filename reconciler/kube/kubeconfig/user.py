@@ -1,0 +1,133 @@
+"""The credential of a user entry, as kubectl chooses it. Pure: files come through `read`."""
+
+import json
+from pathlib import Path
+from typing import Final
+
+from reconciler.core.secret import Secret
+from reconciler.core.yaml_text import Fields
+from reconciler.kube.connection import (
+    BasicAuth,
+    CertificateAndHeader,
+    ClientCertificate,
+    Credential,
+    ExecPlugin,
+    NoCredential,
+    Token,
+    TokenFile,
+)
+from reconciler.kube.kubeconfig import credential_text, pem
+from reconciler.kube.kubeconfig.entries import Entry
+from reconciler.kube.kubeconfig.pem import ReadFile
+
+IMPERSONATION: Final = ("as", "as-uid", "as-groups", "as-user-extra")
+_EXEC_GROUP: Final = "client.authentication.k8s.io"
+_EXEC_VERSIONS: Final = (f"{_EXEC_GROUP}/v1", f"{_EXEC_GROUP}/v1beta1")
+_EXEC_MODES: Final = ("Never", "IfAvailable", "Always")
+
+
+def credential(user: Entry, cluster: Fields, read: ReadFile) -> Credential:
+    """Choose as kubectl does: a certificate goes with a token or password; exec comes last."""
+    _refuse_unsupported(user.fields)
+    certificate, header = _client_certificate(user, read), _header(user)
+    if certificate is not None and header is not None:
+        return CertificateAndHeader(certificate, header)
+    if static := certificate or header:
+        return static
+    plugin = user.fields.section("exec")
+    return NoCredential() if plugin is None else _exec_plugin(plugin, user.folder, cluster)
+
+
+def _refuse_unsupported(fields: Fields) -> None:
+    if fields.has("auth-provider"):
+        message = "auth-provider is not supported; Kubernetes removed it in 1.26"
+        hint = "Use the exec plug-in of your provider, such as kubelogin or gke-gcloud-auth-plugin"
+        raise fields.error(message, at="auth-provider", hint=hint)
+    for key in IMPERSONATION:
+        if fields.has(key):
+            hint = "Use a user that has the rights itself"
+            message = f"impersonation ({key}) is not supported"
+            raise fields.error(message, at=key, hint=hint)
+
+
+def _header(user: Entry) -> Token | TokenFile | BasicAuth | None:
+    fields = user.fields
+    token, file = fields.text("token"), fields.text("tokenFile")
+    username, password = fields.text("username"), fields.text("password")
+    if username or password:
+        if token or file:
+            raise fields.error("a token and a username with password exclude each other")
+        if ":" in username:
+            raise fields.error("username must not hold a colon (RFC 7617)", at="username")
+        return BasicAuth(username, Secret(password))
+    if file:  # wins over token, as in kubectl
+        return TokenFile(pem.path_of(user, "tokenFile"))
+    if token and (problem := credential_text.token_fault(token)):
+        raise fields.error(f"token {problem}", at="token")
+    return Token(Secret(token)) if token else None
+
+
+def _client_certificate(user: Entry, read: ReadFile) -> ClientCertificate | None:
+    certificate = pem.text_of(user, "client-certificate", read)
+    key = pem.text_of(user, "client-key", read)
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        missing = "client-certificate" if certificate is None else "client-key"
+        raise user.fields.error(f"a client certificate needs its key: {missing} is missing")
+    return ClientCertificate(certificate, Secret(key))
+
+
+def _exec_plugin(fields: Fields, folder: Path | None, cluster: Fields) -> ExecPlugin:
+    version = fields.text("apiVersion")
+    if version not in _EXEC_VERSIONS:
+        message = f"exec: apiVersion must be {' or '.join(_EXEC_VERSIONS)}"
+        hint = (
+            "v1alpha1 was removed in Kubernetes 1.24: let your provider's tool write the file anew"
+        )
+        raise fields.error(message, at="apiVersion", hint=hint)
+    mode = fields.text("interactiveMode") or ("IfAvailable" if version.endswith("beta1") else "")
+    if mode not in _EXEC_MODES:
+        raise fields.error(
+            f"exec: interactiveMode must be {', '.join(_EXEC_MODES)}", at="interactiveMode"
+        )
+    provide = fields.flag("provideClusterInfo")
+    return ExecPlugin(
+        command=_command(fields, folder),
+        args=tuple(map(Secret, fields.texts("args"))),
+        env=tuple(_variable(item) for item in fields.sections("env")),
+        api_version=version,
+        provide_cluster_info=provide,
+        interactive_mode=mode,
+        install_hint=fields.text("installHint"),
+        cluster_config=_cluster_config(cluster) if provide else None,
+    )
+
+
+def _command(fields: Fields, folder: Path | None) -> str:
+    """A command with a slash is a path, and starts at the kubeconfig; a bare name is on PATH."""
+    command = fields.text("command")
+    if not command:
+        raise fields.error("exec: command is missing", at="command")
+    if "/" not in command or Path(command).is_absolute():
+        return command
+    if folder is None:
+        raise fields.error("exec: command must be an absolute path or a bare name", at="command")
+    return str(folder / command)
+
+
+def _variable(fields: Fields) -> tuple[str, Secret]:
+    name = fields.text("name")
+    if not name or "=" in name:
+        raise fields.error(
+            "exec: a variable in env needs a name, without an equals sign", at="name"
+        )
+    return name, Secret(fields.text("value"))
+
+
+def _cluster_config(cluster: Fields) -> Secret | None:
+    """The reserved extension that a plug-in gets with the cluster info (KEP-541)."""
+    for extension in cluster.sections("extensions"):
+        if extension.text("name") == f"{_EXEC_GROUP}/exec" and "extension" in extension.nodes:
+            return Secret(json.dumps(extension.nodes["extension"].plain()))
+    return None
