@@ -29,6 +29,7 @@ check: $(STAMP)
 	MYPY_CACHE_DIR=$(CACHE)/mypy $(BIN)/mypy klutchctl reconciler konnector bind tests \
 	  fleet-example/services/postgresql_operator
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.support.house
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -1,0 +1,86 @@
+"""`python -m tests.support.house`: holds the house against its budgets, which pyproject.toml names.
+
+Budgets are for the whole: a change that breaks one removes something else, or says in its commit
+why the number rises. The words are those that CONTRIBUTING.md replaces: their numbers only fall.
+"""
+
+import ast
+import collections
+import io
+import re
+import sys
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+PROGRAMS: Final = ("klutchctl", "reconciler", "konnector", "bind")
+
+
+def sources(*folders: str) -> Iterator[Path]:
+    """Yield the Python files below these folders."""
+    return (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
+
+
+def lines(path: Path) -> int:
+    """Return how many lines a file has."""
+    return len(path.read_text("utf-8").splitlines())
+
+
+def functions(path: Path) -> Iterator[int]:
+    """Yield the lines of each function of a file, from its `def` to its end."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def identifiers(path: Path) -> Iterator[str]:
+    """Yield the words of which the names in a file, and its own, are made: `tell` of `tellAll`."""
+    tokens = tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline)
+    names = (token.string for token in tokens if token.type == tokenize.NAME)
+    for name in (path.stem, *names):
+        yield from (word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name))
+
+
+def measure() -> dict[str, int]:
+    """Return every figure that has a budget, by its name there."""
+    product = [*sources(*PROGRAMS)]
+    folders = collections.Counter(path.parent for path in product)
+    lengths = sorted(length for path in product for length in functions(path))
+    words = collections.Counter(
+        word for path in (*product, *sources("tests")) for word in identifiers(path)
+    )
+    return {
+        "files": len(product),
+        "files of a folder": max(folders.values()),
+        "lines of a file": max(map(lines, product)),
+        "lines of a function, p90": lengths[len(lengths) * 9 // 10],
+        "lines of README.md": lines(ROOT / "README.md"),
+        **{f"lines of {name}": sum(map(lines, sources(name))) for name in (*PROGRAMS, "tests")},
+        **{f"word {word}": count for word, count in words.items()},
+    }
+
+
+def budgets() -> dict[str, int]:
+    """Return the budgets of pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    house = project["tool"]["klutchctl"]["house"]
+    return {**house["budgets"], **{f"word {word}": most for word, most in house["words"].items()}}
+
+
+def main() -> int:
+    """Print each figure beside its budget, and return 1 where one is more than that."""
+    figures = measure()
+    broken = 0
+    for name, most in budgets().items():
+        figure = figures.get(name, 0)
+        broken += figure > most
+        verdict = "  <- too many" if figure > most else ""
+        print(f"{name:26}{figure:8,} of {most:,}{verdict}")
+    return int(broken > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
