@@ -82,7 +82,7 @@ async def answer(
     *,
     pace: Pace = _DEFAULTS,
 ) -> Live:
-    """Return `live`, as observed, with the answers in `Seen.in_use` and `Seen.bodies`.
+    """Return `live`, as observed, with the answers in `ClusterState.in_use` and `.bodies`.
 
     A cluster that fails to answer becomes unseen, with those behind it. What is unseen already
     is not asked.
@@ -90,40 +90,23 @@ async def answer(
     observer = _Observer(fleet, Visits(clusters, pace))
     removed = removed_clusters(fleet, live.control_planes)
     asked = _by_cluster(questions)
+    asked_planes = {
+        name: asked[ref]
+        for name in live.control_planes
+        if (ref := control_plane_ref_name(name)) in asked
+    }
+    known: dict[str, AppCluster | RemovedCluster] = {**fleet.clusters}
+    known |= {name: one for name, one in removed.items() if isinstance(one, RemovedCluster)}
 
-    def read(name: str, verdict: Verdict) -> _Read | None:
-        if name not in asked or not isinstance(verdict, ClusterState):
-            return None
-        return partial(reads.answers, seen=verdict, questions=asked[name])
+    def at_app_cluster(name: str, read: _Read) -> Awaitable[Verdict]:
+        return observer.at_app_cluster(known[name], read)
 
     planes, apps, leaving = await asyncio.gather(
-        _all(
-            {
-                name: observer.at_control_plane(name, ask)
-                for name, verdict in live.control_planes.items()
-                if (ask := read(control_plane_ref_name(name), verdict))
-            }
-        ),
-        _all(
-            {
-                name: observer.at_app_cluster(fleet.clusters[name], ask)
-                for name, verdict in live.clusters.items()
-                if (ask := read(name, verdict))
-            }
-        ),
-        _all(
-            {
-                name: observer.at_app_cluster(cluster, ask)
-                for name, verdict in live.leaving.items()
-                if isinstance(cluster := removed.get(name), RemovedCluster)
-                and (ask := read(name, verdict))
-            }
-        ),
+        _answered(live.control_planes, asked_planes, observer.at_control_plane),
+        _answered(live.clusters, asked, at_app_cluster),
+        _answered(live.leaving, asked, at_app_cluster),
     )
-    answered = Live(
-        {**live.control_planes, **planes}, {**live.clusters, **apps}, {**live.leaving, **leaving}
-    )
-    return _with_those_behind(fleet, answered, removed)
+    return _with_those_behind(fleet, Live(planes, apps, leaving), removed)
 
 
 class _Observer:
@@ -179,6 +162,22 @@ class _Observer:
             credentials=self._credentials,
         )
         return self.at_app_cluster(cluster, read)
+
+
+async def _answered(
+    verdicts: Mapping[str, Verdict],
+    asked: Mapping[str, Collection[Kind | Ref]],
+    visit: Callable[[str, _Read], Awaitable[Verdict]],
+) -> dict[str, Verdict]:
+    """Return the verdicts, with the answers of those clusters that are seen and asked."""
+    answers = await _all(
+        {
+            name: visit(name, partial(reads.answers, seen=verdict, questions=asked[name]))
+            for name, verdict in verdicts.items()
+            if name in asked and isinstance(verdict, ClusterState)
+        }
+    )
+    return {**verdicts, **answers}
 
 
 def _needed(fleet: Fleet, chosen: Iterable[AppCluster]) -> set[str]:

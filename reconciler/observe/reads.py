@@ -255,7 +255,7 @@ async def _count(reading: Reading, kind: Kind) -> int:
 
 
 async def _export_body(reading: Reading, ref: Ref) -> Manifest | None:
-    """Return an export as `Seen.bodies` has it, or None where it is absent."""
+    """Return an export as `ClusterState.bodies` has it, or None where it is absent."""
     found = await reading.one(ref, lambda: reading.cluster.get(ref))
     return None if found is None else objects.export_body(ref.kind, found)
 
