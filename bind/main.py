@@ -3,8 +3,7 @@
 import asyncio
 import os
 import sys
-
-import uvloop
+from functools import partial
 
 from bind import program, settings
 from reconciler.controller import process
@@ -18,21 +17,15 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code. Errors go to stderr."""
-    code = 0
-    try:
-        given = settings.parse(arguments)
-        host.allow_open_files(host.MANY_FILES)
-        process.collect_seldom()
-        process.give_back()
-        uvloop.run(_serve(given))
-    except* Exception as errors:
-        for sentence in process.sentences(errors, "klutch-bind"):
-            print(f"Error: {sentence}", file=sys.stderr)
-        code = 1
-    return code
+    return process.exit_code("klutch-bind", partial(_run, arguments))
 
 
-async def _serve(given: settings.Settings) -> None:
-    stop = asyncio.Event()
-    process.SignalHandler(stop).listen()
+def _run(arguments: list[str]) -> None:
+    given = settings.parse(arguments)
+    process.collect_seldom()
+    process.give_back()
+    process.until_signal(partial(_serve, given))
+
+
+async def _serve(given: settings.Settings, stop: asyncio.Event) -> None:
     await program.serve(given, os.environ, host.home_directory(), stop=stop)

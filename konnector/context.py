@@ -6,10 +6,9 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from reconciler.controller.clock import Clock
-from reconciler.controller.executor import Executor, Recorder
-from reconciler.controller.fence import WriteFence
+from reconciler.controller.executor import Executor
 from reconciler.controller.metrics import Metrics
-from reconciler.core import keys
+from reconciler.controller.program import Runtime
 from reconciler.kube.cache.store import Store
 from reconciler.kube.cache.whole_objects import Bodies
 from reconciler.kube.cluster import Cluster
@@ -33,22 +32,22 @@ class Tools:
     crds: Store
     bodies: Bodies
     connect: Connect
-    fence: WriteFence
-    recorder: Recorder
-    clock: Clock
-    metrics: Metrics
+    runtime: Runtime
     workers: int
     control_plane_mode: bool
     own_namespace: str
     orphan_grace: timedelta | None = None
 
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+        return self.runtime.clock
+
+    @property
+    def metrics(self) -> Metrics:
+        """What is counted."""
+        return self.runtime.metrics
+
     def executor(self, *clusters: Cluster) -> Executor:
         """Return what carries decisions out in the app cluster and in these clusters."""
-        reached = {cluster.name: cluster for cluster in (self.app, *clusters)}
-        return Executor(
-            reached,
-            self.fence,
-            manager=keys.MANAGER_KONNECTOR,
-            recorder=self.recorder,
-            now=self.clock.now,
-        )
+        return self.runtime.executor(self.app, *clusters)

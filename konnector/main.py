@@ -6,6 +6,7 @@ What is heavy is imported once the flags are known to be good.
 import asyncio
 import os
 import sys
+from functools import partial
 
 from konnector import settings
 from reconciler.controller import process
@@ -19,32 +20,20 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code. Errors go to stderr."""
-    code = 0
-    try:
-        if arguments[:1] == ["detach"]:
-            _detach(arguments[1:])
-            return code
-        given = settings.parse(arguments, os.environ)
-        host.allow_open_files(host.MANY_FILES)
-        import uvloop
-
-        uvloop.run(_serve(given))
-    except* Exception as errors:
-        for sentence in process.sentences(errors, "the konnector"):
-            print(f"Error: {sentence}", file=sys.stderr)
-        code = 1
-    return code
+    return process.exit_code("the konnector", partial(_run, arguments))
 
 
-def _detach(arguments: list[str]) -> None:
-    from konnector import detach
+def _run(arguments: list[str]) -> None:
+    if arguments[:1] == ["detach"]:
+        from konnector import detach
 
-    asyncio.run(detach.run(detach.parse(arguments), os.environ, host.home_directory()))
+        asked = detach.parse(arguments[1:])
+        asyncio.run(detach.run(asked, os.environ, host.home_directory()))
+        return
+    process.until_signal(partial(_serve, settings.parse(arguments, os.environ)))
 
 
-async def _serve(given: settings.Settings) -> None:
-    stop = asyncio.Event()
-    process.SignalHandler(stop).listen()
+async def _serve(given: settings.Settings, stop: asyncio.Event) -> None:
     from konnector import program
 
     process.collect_seldom()

@@ -21,49 +21,30 @@ from konnector.provider.registry import OneProvider, Providers, one_provider
 from konnector.settings import ControlPlaneMode, Settings
 from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from konnector.views.single_object import NamedViews
-from reconciler.controller import health_server, log_lines
+from reconciler.controller import health_server, program
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
-from reconciler.controller.elections import Elections
-from reconciler.controller.events import EventRecorder, Source
+from reconciler.controller.elections import Term
 from reconciler.controller.fence import WriteFence
-from reconciler.controller.leadership import Leadership
-from reconciler.controller.lease import Again, Lease, Times
-from reconciler.controller.manager import Manager, Worker
-from reconciler.controller.metrics import Metrics
-from reconciler.controller.process import Liveness
+from reconciler.controller.lease import Again
+from reconciler.controller.manager import Worker
+from reconciler.controller.program import Runtime
 from reconciler.controller.tasks import unless
 from reconciler.core import keys
 from reconciler.core.manifest import name_of
-from reconciler.core.refs import CRD, LEASE, NAMESPACE, SECRET, Kind, Ref
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind
 from reconciler.kube import kubeconfig
 from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cache.whole_objects import Bodies
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
-from reconciler.kube.connection import Connection
-from reconciler.kube.kubeconfig.in_cluster import in_cluster
 from reconciler.kube.limits import Limits, of_app_cluster
 from reconciler.kube.networks import Networks
 
 log = logging.getLogger(__name__)
 
 _AGENT: Final = "konnector"
-_DEBUG: Final = 4  # the verbosity from which on decisions are logged
 _IN_FLIGHT: Final = 512  # calls to one cluster; what waits for one kind must not hold up another
-
-
-def connection(settings: Settings, environ: Mapping[str, str], home: Path) -> Connection:
-    """Return the way to the cluster of the bindings: a kubeconfig, else that of the pod.
-
-    Raises ConfigError.
-    """
-    name = APP_CLUSTER if settings.control_plane_mode is None else CONTROL_PLANE
-    paths = kubeconfig.search_paths(settings.kubeconfig, environ=environ, home=home)
-    in_pod = "KUBERNETES_SERVICE_HOST" in environ
-    if settings.kubeconfig is None and in_pod and not any(path.exists() for path in paths):
-        return in_cluster(environ=environ, name=name)
-    return kubeconfig.load(paths, environ=environ, name=name)
 
 
 async def serve(
@@ -74,41 +55,33 @@ async def serve(
     Raises ConfigError, HostError, the ClusterErrors of a cluster that was never reached, and
     LeaseLost where a write could not be waited for.
     """
-    log_lines.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
-    if settings.unserved:
-        log.warning("flags without effect here", extra={"flags": ", ".join(settings.unserved)})
-    way = connection(settings, environ, home)
+    program.start_log(settings)
+    mode = settings.control_plane_mode
+    name = APP_CLUSTER if mode is None else CONTROL_PLANE
+    way = program.connection(settings.kubeconfig, environ=environ, home=home, name=name)
     limits = Limits(qps=settings.qps, burst=settings.burst, concurrency=_IN_FLIGHT)
     async with (
         KubeCluster(way, limits=limits, agent=_AGENT) as home_cluster,
         KubeCluster(way, agent=_AGENT) as leases,
         AsyncExitStack() as opened,
     ):
-        clock, fence = SystemClock(), WriteFence()
+        clock = SystemClock()
         reach = partial(connect, limits=limits, networks=settings.networks)
-        finding = _found(settings.control_plane_mode, home_cluster, reach, opened, fence, clock)
-        found = await unless(stop, finding)
+        found = await unless(stop, _found(mode, home_cluster, reach, opened, clock))
         if found is None:
             return
-
-        def term() -> Konnector:
-            return wired(
-                settings,
-                home_cluster,
-                found.app or home_cluster,
-                leases=leases,
-                kind=found.kind,
-                clock=clock,
-                fence=WriteFence(),
-                in_use=found.in_use,
-                again=leases.again,
-            )
-
-        elections = Elections(term)
-        with elections.served(
-            probes=settings.probes, metrics=settings.metrics, healthz=health_server.leader_election
-        ):
-            await elections.run(stop)
+        make = partial(
+            wired,
+            settings,
+            home_cluster,
+            found.app or home_cluster,
+            leases=leases,
+            kind=found.kind,
+            clock=clock,
+            in_use=found.in_use,
+            again=leases.again,
+        )
+        await program.serve(settings, make, stop=stop, healthz=health_server.leader_election)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +101,11 @@ async def _found(
     home: KubeCluster,
     reach: Connect,
     opened: AsyncExitStack,
-    fence: WriteFence,
     clock: Clock,
 ) -> _Found:
     """Wait for it; what is opened for it, `opened` closes. Raises as `serve`."""
     if mode is None:
-        return _Found(await crd_bootstrap.served(home, fence, clock))
+        return _Found(await crd_bootstrap.served(home, WriteFence(), clock))
     there, in_use = await app_cluster.working(home, mode, reach, clock)
     app = await opened.enter_async_context(RotatingCluster(there))
     return _Found(await crd_bootstrap.discovered(home, clock), app, in_use)
@@ -146,15 +118,6 @@ def connect(content: bytes, name: str, *, limits: Limits, networks: Networks) ->
     return KubeCluster(way, limits=bounds, agent=_AGENT)
 
 
-@dataclass(frozen=True, slots=True)
-class Konnector:
-    """A konnector that is wired and does not run yet."""
-
-    manager: Manager
-    liveness: Liveness
-    metrics: Metrics
-
-
 def wired(  # noqa: PLR0913 - tests exchange each of them
     settings: Settings,
     home: Cluster,
@@ -163,51 +126,47 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     leases: Cluster,
     kind: Kind,
     clock: Clock,
-    fence: WriteFence,
     in_use: InUse | None = None,
     again: Again | None = None,
-) -> Konnector:
+) -> Term:
     """Return a konnector whose bindings, of this kind, are in `home`.
 
     That is the app cluster, or, in control-plane mode, the control plane; then `in_use` says how
-    the app cluster is reached. `leases` is a second way home, for the lease. A lease that waits
-    behind thousands of calls would be lost. `again` as in `Lease`.
+    the app cluster is reached. `leases` is a second way home, for the lease. `again` as in `Lease`.
     """
-    metrics = Metrics()
     mode = settings.control_plane_mode
-    limits = Limits(qps=settings.qps, burst=settings.burst, concurrency=_IN_FLIGHT)
-    namespaces = _view(app, NAMESPACE)
-    crds = _view(app, CRD)
-    view = _bindings(home, kind, settings)
-    source = Source(f"{keys.OWN_PREFIX}{_AGENT}", settings.lease_identity)
-    recorder = EventRecorder(
-        app, fence, source=source, manager=keys.MANAGER_KONNECTOR, clock=clock, metrics=metrics
+    runtime = Runtime(
+        app,
+        manager=keys.MANAGER_KONNECTOR,
+        reporter=f"{keys.OWN_PREFIX}{_AGENT}",
+        holder=settings.lease_identity,
+        clock=clock,
     )
+    limits = Limits(qps=settings.qps, burst=settings.burst, concurrency=_IN_FLIGHT)
+    namespaces = Informer(app, NAMESPACE, metadata_only=True)
+    crds = Informer(app, CRD, metadata_only=True)
+    view = _bindings(home, kind, settings)
     tools = Tools(
         app=app,
         namespaces=namespaces.store,
         crds=crds.store,
         bodies=Bodies(app, crds.store),
         connect=partial(connect, limits=limits, networks=settings.networks),
-        fence=fence,
-        recorder=recorder,
-        clock=clock,
-        metrics=metrics,
+        runtime=runtime,
         workers=settings.workers,
         control_plane_mode=mode is not None,
         own_namespace=settings.namespace if mode is None else "",
         orphan_grace=settings.orphan_grace,
     )
-    workers = _workers(tools, home, view, mode, in_use)
-    lease = _lease(settings, leases, clock, again)
-    leadership = Leadership(lease, fence, clock=clock, metrics=metrics)
-    manager = Manager(
-        views=(namespaces, crds, view),
-        workers=(*workers, recorder),
-        metrics=metrics,
-        leadership=leadership if settings.leader_election else None,
+    leadership = runtime.leadership(
+        leases, settings.lease_namespace, settings.lease_name, again=again
     )
-    return Konnector(manager, Liveness(clock, leadership.ailment), metrics)
+    return runtime.term(
+        (namespaces, crds, view),
+        _workers(tools, home, view, mode, in_use),
+        leadership=leadership,
+        elects=settings.leader_election,
+    )
 
 
 def _bindings(home: Cluster, kind: Kind, settings: Settings) -> Informer:
@@ -218,18 +177,6 @@ def _bindings(home: Cluster, kind: Kind, settings: Settings) -> Informer:
         kind,
         namespace=confined if mode is None else mode.space,
         indexes={binding_controller.NAME: lambda live: (name_of(live),)},
-    )
-
-
-def _lease(settings: Settings, leases: Cluster, clock: Clock, again: Again | None) -> Lease:
-    return Lease(
-        leases,
-        Ref(leases.name, LEASE, settings.lease_namespace, settings.lease_name),
-        holder=settings.lease_identity,
-        manager=keys.MANAGER_KONNECTOR,
-        clock=clock,
-        times=Times(),
-        again=again,
     )
 
 
@@ -286,7 +233,3 @@ def _workers(
 def _tell(providers: Providers | OneProvider, app_namespace: str) -> None:
     for provider in providers.all():
         provider.look_at_namespace(app_namespace)
-
-
-def _view(cluster: Cluster, kind: Kind) -> Informer:
-    return Informer(cluster, kind, metadata_only=True)

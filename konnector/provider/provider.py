@@ -296,7 +296,7 @@ def _link(
         orphaned=orphaned,
         guards=provider.guardian,
         executor=executor,
-        recorder=tools.recorder,
+        recorder=tools.runtime.recorder,
         clock=tools.clock,
         metrics=tools.metrics,
         workers=tools.workers,

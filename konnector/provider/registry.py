@@ -400,7 +400,8 @@ def _tell(
     for key in keys:
         live = binding([key], key.name)
         if live is not None:
-            tools.recorder.record(ref_of(home.name, API_SERVICE_BINDING, live), live, note)
+            ref = ref_of(home.name, API_SERVICE_BINDING, live)
+            tools.runtime.recorder.record(ref, live, note)
 
 
 def _refused(place: ObjectKey, fault: str) -> Judged:

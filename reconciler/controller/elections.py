@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Protocol
+from dataclasses import dataclass
 
 from reconciler.controller import health_server
 from reconciler.controller.health_server import Answer, plain
@@ -24,23 +24,13 @@ log = logging.getLogger(__name__)
 Address = tuple[str, int]
 
 
-class Term(Protocol):
+@dataclass(frozen=True, slots=True)
+class Term:
     """Everything that works from an election on; runs once."""
 
-    @property
-    def manager(self) -> Manager:
-        """What reads, leads and works."""
-        ...
-
-    @property
-    def liveness(self) -> Liveness:
-        """What tells whether it still does."""
-        ...
-
-    @property
-    def metrics(self) -> Metrics:
-        """What it counts."""
-        ...
+    manager: Manager
+    liveness: Liveness
+    metrics: Metrics
 
 
 class Elections:

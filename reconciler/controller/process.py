@@ -4,12 +4,14 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from reconciler.controller.clock import Clock
 from reconciler.core.errors import KlutchError
+from reconciler.kube import host
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _BEAT: Final = 1.0  # seconds between two signs of life of the event loop
@@ -68,6 +70,34 @@ class Liveness:
         if silent > SILENCE:
             return f"the event loop has been stuck for {silent:.0f} s"
         return self._else_wrong()
+
+
+def exit_code(program: str, run: Callable[[], None]) -> int:
+    """Run, and return 0; or print a sentence for each failure to stderr, and return 1."""
+    code = 0
+    try:
+        run()
+    except* Exception as errors:
+        for sentence in sentences(errors, program):
+            print(f"Error: {sentence}", file=sys.stderr)
+        code = 1
+    return code
+
+
+def until_signal(serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Serve until the event is set that is passed, which the first signal does.
+
+    Many connections may be open. Raises what `serve` raises.
+    """
+    host.allow_open_files(host.MANY_FILES)
+    import uvloop  # what is heavy comes once the flags are known to be good
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        SignalHandler(stop).listen()
+        await serve(stop)
+
+    uvloop.run(run())
 
 
 def sentences(errors: BaseExceptionGroup[Exception], program: str) -> Iterator[str]:

@@ -7,11 +7,11 @@ no change is none.
 import itertools
 from contextlib import AsyncExitStack
 
-from konnector.program import Konnector
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.controller.elections import Term
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, get_text, uid_of
 from reconciler.core.refs import CRD, SECRET, Ref
@@ -58,7 +58,7 @@ def statuses(live: LiveCluster, mark: int) -> list[tuple[str, str]]:
     ]
 
 
-async def bound(scene: Scene, made: Konnector) -> None:
+async def bound(scene: Scene, made: Term) -> None:
     await scene.make_space()
     await scene.request()
     await scene.bind(ACCEPTED)
@@ -96,9 +96,7 @@ async def test_a_change_is_one_patch_to_where_the_binding_is(scene: Scene) -> No
         await a_condition_changes(scene, made, patch)
 
 
-async def a_condition_changes(
-    scene: Scene, made: Konnector, patch: tuple[str, str, str, str]
-) -> None:
+async def a_condition_changes(scene: Scene, made: Term, patch: tuple[str, str, str, str]) -> None:
     """Let one condition change, and others with it, to False and back: one patch each time."""
     mark = scene.app.audit.mark()
     for kind in (API_SERVICE_EXPORT_REQUEST, API_SERVICE_EXPORT):

@@ -12,9 +12,9 @@ from datetime import timedelta
 from typing import Any
 
 from konnector.cluster_binding.decide import PULSE
-from konnector.program import Konnector
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.blueprints.objects import build
+from reconciler.controller.elections import Term
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import NAMESPACE, SECRET
@@ -60,7 +60,7 @@ class Bound:
     scene: Scene
     way: FaultProxy
     clock: ForwardClock
-    program: Konnector
+    program: Term
 
     @property
     def kubeconfigs(self) -> Kubeconfigs:

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bind.program import Backend
 from bind.settings import Settings
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import build
+from reconciler.controller.elections import Term
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import CLUSTER_ROLE, NAMESPACE, SECRET
@@ -45,7 +45,7 @@ CONFIG: Manifest = {"resource": "configmaps", "version": "v1"}
 class Scene:
     """Two served spaces; the konnector has the token of the first."""
 
-    backend: Backend
+    backend: Term
     spaces: tuple[Space, Space]
     konnector: Konnector
     needed: list[Question]

@@ -10,9 +10,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from konnector.program import Konnector
 from konnector.provider.provider import LATE
 from reconciler.blueprints.objects import build
+from reconciler.controller.elections import Term
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind
@@ -75,7 +75,7 @@ async def test_a_provider_that_never_answered_is_told_once_it_is_late(scene: Sce
             await until(lambda: says(scene.binding(), "Ready"))
 
 
-def looks(made: Konnector) -> float:
+def looks(made: Term) -> float:
     """Return how often a binding came to be looked at."""
     name = {"name": "servicebinding"}
     return made.metrics.registry.get_sample_value("workqueue_adds_total", name) or 0

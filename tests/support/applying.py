@@ -1,6 +1,6 @@
 """A fleet of one app cluster and one service, applied with the real program and real clusters.
 
-Backend and konnector run in the test's own event loop, so the program is started without blocking
+Term and konnector run in the test's own event loop, so the program is started without blocking
 it.
 """
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from konnector.program import Konnector
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.controller.elections import Term
 from reconciler.core import names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
@@ -175,7 +175,7 @@ class Scene:
             yield lambda: settled(made, *running)
 
     @asynccontextmanager
-    async def konnector(self) -> AsyncIterator[list[Konnector]]:
+    async def konnector(self) -> AsyncIterator[list[Term]]:
         """Let a konnector work where the mode has it; it is listed once it runs."""
         if self.fleet.mode is Mode.DIRECT:
             async with konnector(self.app.connection) as made:

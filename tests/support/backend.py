@@ -11,6 +11,7 @@ from typing import Final
 from bind import program
 from bind.settings import Settings
 from reconciler.controller.clock import Clock, SystemClock
+from reconciler.controller.elections import Term
 from reconciler.core import names
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
@@ -34,7 +35,7 @@ async def backend(
     faults: Faults | None = None,
     leads: bool = False,
     lease_namespace: str = names.KLUTCH_NAMESPACE,
-) -> AsyncIterator[program.Backend]:
+) -> AsyncIterator[Term]:
     """Let a backend work for the length of the block, from when it has read everything.
 
     With `faults` its calls fail on cue. One that dies of them raises SimulatedCrash in a group.
@@ -56,6 +57,6 @@ async def backend(
             yield made
 
 
-async def idle(made: program.Backend) -> None:
+async def idle(made: Term) -> None:
     """Wait until a backend is at rest."""
     await settled(made)

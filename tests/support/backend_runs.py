@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from bind import program
+from reconciler.controller.elections import Term
 from reconciler.core.manifest import is_deleting, name_of, namespace_of
 from reconciler.core.refs import NAMESPACE, SERVICE_ACCOUNT
 from tests.support.apply_runs import Deeds
@@ -86,7 +86,7 @@ async def writes_of_a_start(tenant: Tenant) -> list[Write]:
     ]
 
 
-async def _settled(made: program.Backend, tenant: Tenant) -> State:
+async def _settled(made: Term, tenant: Tenant) -> State:
     """Return the state once neither the backend nor others change it.
 
     To each new namespace, a control plane adds an account of its own.

@@ -7,9 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bind.program import Backend
 from bind.settings import Settings
-from konnector import program
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
@@ -19,6 +17,7 @@ from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.controller.clock import Clock
+from reconciler.controller.elections import Term
 from reconciler.core import keys, names, refs
 from reconciler.core.errors import AlreadyExists, NotServed, Unreachable
 from reconciler.core.live import Address
@@ -66,12 +65,10 @@ class Scene:
 
     def backend(
         self, *, settings: Settings = USUAL, clock: Clock | None = None
-    ) -> AbstractAsyncContextManager[Backend]:
+    ) -> AbstractAsyncContextManager[Term]:
         return backend(self.plane.connection, settings, clock=clock)
 
-    def konnector(
-        self, *, clock: Clock | None = None
-    ) -> AbstractAsyncContextManager[program.Konnector]:
+    def konnector(self, *, clock: Clock | None = None) -> AbstractAsyncContextManager[Term]:
         return konnector(self.app.connection, clock=clock)
 
     async def make_space(self) -> None:
@@ -208,7 +205,7 @@ class Managed:
 
     def backend(
         self, *, settings: Settings = USUAL, clock: Clock | None = None
-    ) -> AbstractAsyncContextManager[Backend]:
+    ) -> AbstractAsyncContextManager[Term]:
         return backend(self.plane.connection, settings, clock=clock)
 
     def konnector(self, *, clock: Clock | None = None) -> AbstractAsyncContextManager[object]:

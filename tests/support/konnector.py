@@ -16,6 +16,7 @@ from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.settings import ControlPlaneMode, Settings
 from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.controller.clock import Clock, SystemClock
+from reconciler.controller.elections import Term
 from reconciler.controller.fence import WriteFence
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
@@ -42,13 +43,13 @@ async def konnector(
     *,
     clock: Clock | None = None,
     faults: Faults | None = None,
-) -> AsyncIterator[program.Konnector]:
+) -> AsyncIterator[Term]:
     """Let a konnector work for the length of the block, from when it has read its bindings.
 
     `home` leads to the app cluster, in control-plane mode to the control plane. With `faults` its
     calls to both clusters fail on cue.
     """
-    clock, fence = clock or SystemClock(), WriteFence()
+    clock = clock or SystemClock()
     mode = settings.control_plane_mode
     async with AsyncExitStack() as opened:
         name = APP_CLUSTER if mode is None else CONTROL_PLANE
@@ -58,7 +59,7 @@ async def konnector(
         app: Cluster = cluster
         in_use = None
         if mode is None:
-            kind = await crd_bootstrap.served(real, fence, clock)
+            kind = await crd_bootstrap.served(real, WriteFence(), clock)
         else:
             connect = partial(program.connect, limits=_LIMITS, networks=settings.networks)
             there, in_use = await app_cluster.working(real, mode, connect, clock)
@@ -71,7 +72,6 @@ async def konnector(
             leases=real,
             kind=kind,
             clock=clock,
-            fence=fence,
             in_use=in_use,
         )
         async with working(made.manager):
@@ -81,12 +81,12 @@ async def konnector(
 @asynccontextmanager
 async def beside_control_plane(
     plane: Connection, space: str, secret: str, *, clock: Clock | None = None
-) -> AsyncIterator[list[program.Konnector]]:
+) -> AsyncIterator[list[Term]]:
     """Let a konnector work in control-plane mode, as its Deployment would; it is listed then.
 
     It is started again and again until the Secret with the app cluster's kubeconfig is there.
     """
-    stop, settings, running = asyncio.Event(), in_space(space, secret), list[program.Konnector]()
+    stop, settings, running = asyncio.Event(), in_space(space, secret), list[Term]()
 
     async def keep_running() -> None:
         while not stop.is_set():

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from konnector.program import Konnector
 from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.controller.elections import Term
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of, ref_of
 from reconciler.core.refs import Kind, Ref
@@ -150,7 +150,7 @@ def data(text: str, kind: str = "Secret") -> Manifest:
     return {"data": {"key": b64(text) if kind == "Secret" else text}}
 
 
-def is_idle(made: Konnector) -> bool:
+def is_idle(made: Term) -> bool:
     """Tell whether no key waits and none is worked on, without a request to a cluster."""
     return not made.metrics.activity.queued(soon=0)
 

@@ -9,6 +9,7 @@ from unittest import mock
 from konnector import program
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.controller.clock import Clock
+from reconciler.controller.elections import Term
 from reconciler.core import keys, names
 from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import (
@@ -48,7 +49,7 @@ def faulty_providers(faults: Faults) -> Iterator[None]:
 @contextlib.asynccontextmanager
 async def mortal(
     way: Connection, faults: Faults, *, clock: Clock | None = None
-) -> AsyncIterator[program.Konnector]:
+) -> AsyncIterator[Term]:
     """Let a konnector work whose calls to all clusters fail, or kill it, as the faults say."""
     with faulty_providers(faults):
         async with konnector(way, clock=clock, faults=faults) as made:

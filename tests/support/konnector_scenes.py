@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bind.settings import Settings
-from konnector.program import Konnector
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
+from reconciler.controller.elections import Term
 from reconciler.core import reasons
 from reconciler.core.errors import AlreadyExists, Unreachable
 from reconciler.core.manifest import Manifest, annotations_of, get, get_text, is_deleting, labels_of
@@ -123,7 +123,7 @@ class Story:
     """A konnector at work on instances, and the account of its writes to them."""
 
     scene: Scene
-    made: Konnector
+    made: Term
     here: Side
     there: Side
     _marks: dict[str, int] = field(default_factory=dict)

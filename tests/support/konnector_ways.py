@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from klutchctl.sandbox.layout import Layout
-from konnector.program import Konnector
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
+from reconciler.controller.elections import Term
 from reconciler.core.errors import ClusterError
 from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest, get_text
@@ -174,7 +174,7 @@ async def a_way(live: LiveCluster) -> AsyncIterator[tuple[FaultProxy, Lists]]:
 class Listened:
     """A konnector at work, whose ways to both API servers are listened to."""
 
-    made: Konnector
+    made: Term
     to_plane: FaultProxy
     to_app: FaultProxy
     of_plane: Lists

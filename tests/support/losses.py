@@ -4,8 +4,8 @@ import contextlib
 from datetime import UTC, datetime
 from typing import Any
 
-from konnector.program import Konnector
 from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.controller.elections import Term
 from reconciler.core import names
 from reconciler.core.errors import Conflict
 from reconciler.core.manifest import (
@@ -137,7 +137,7 @@ async def told_of(scene: Scene, name: str, reason: str) -> bool:
     )
 
 
-def measured(made: Konnector, metric: str, **labels: str) -> float:
+def measured(made: Term, metric: str, **labels: str) -> float:
     """Return what a metric says, 0 where it does not."""
     return made.metrics.registry.get_sample_value(metric, labels) or 0
 

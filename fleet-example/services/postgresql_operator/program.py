@@ -4,37 +4,31 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
-
-import uvloop
 
 from postgresql_operator.controllers import Context, reconcilers
 from postgresql_operator.dumps import TOOLS, Dumps
 from postgresql_operator.postgres import Postgres
 from postgresql_operator.wire import MANAGER
 from postgresql_operator.world import World
-from reconciler.controller import flags, log_lines
+from reconciler.controller import flags, log_lines, process
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
-from reconciler.controller.events import EventRecorder, Source
-from reconciler.controller.executor import Executor
-from reconciler.controller.fence import WriteFence
 from reconciler.controller.lease import holder_here
 from reconciler.controller.manager import Manager
-from reconciler.controller.metrics import Metrics
-from reconciler.core.errors import ConfigError, KlutchError
+from reconciler.controller.program import Runtime
+from reconciler.core.errors import ConfigError
 from reconciler.kube import kubeconfig
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
-_SOURCE: Final = "postgresql.anynines.com/operator"
+_REPORTER: Final = "postgresql.anynines.com/operator"
 _DEBUG: Final = 4
 
 
@@ -52,15 +46,9 @@ class Settings:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code: 0 after a signal, 1 after a failure."""
-    code = 0
-    try:
-        given = parse(arguments)
-        uvloop.run(_serve(given))
-    except* KlutchError as errors:
-        for error in _leaves(errors):
-            print(f"Error: {error}", file=sys.stderr)
-        code = 1
-    return code
+    return process.exit_code(
+        "the operator", lambda: process.until_signal(partial(_serve, parse(arguments)))
+    )
 
 
 def parse(arguments: Sequence[str]) -> Settings:
@@ -86,35 +74,26 @@ def parse(arguments: Sequence[str]) -> Settings:
 
 def wired(settings: Settings, cluster: Cluster, *, clock: Clock) -> Manager:
     """Return an operator on this control plane that does not run yet. Raises ConfigError."""
-    fence, metrics = WriteFence(), Metrics()
-    recorder = EventRecorder(
-        cluster,
-        fence,
-        source=Source(_SOURCE, holder_here()),
-        manager=MANAGER,
-        clock=clock,
-        metrics=metrics,
+    runtime = Runtime(
+        cluster, manager=MANAGER, reporter=_REPORTER, holder=holder_here(), clock=clock
     )
     world, postgres = World(cluster), Postgres(settings.postgresql)
     dumps = Dumps(_folder(settings.data), _tools(settings.binaries), postgres)
-    executor = Executor(
-        {cluster.name: cluster}, fence, manager=MANAGER, recorder=recorder, now=clock.now
-    )
+    context = Context(world, postgres, dumps, runtime.executor(cluster))
     controllers = {
-        kind: Controller(kind.resource, one.reconcile, clock=clock, metrics=metrics)
-        for kind, one in reconcilers(Context(world, postgres, dumps, executor)).items()
+        kind: Controller(kind.resource, one.reconcile, clock=clock, metrics=runtime.metrics)
+        for kind, one in reconcilers(context).items()
     }
     world.subscribe(controllers)
     return Manager(
-        views=world.informers, workers=(*controllers.values(), recorder), metrics=metrics
+        views=world.informers,
+        workers=(*controllers.values(), runtime.recorder),
+        metrics=runtime.metrics,
     )
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, stop: asyncio.Event) -> None:
     log_lines.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
     way = kubeconfig.load([Path(settings.kubeconfig)], environ=os.environ, name="control-plane")
     async with KubeCluster(way, agent=MANAGER) as cluster:
         manager = wired(settings, cluster, clock=SystemClock())
@@ -138,10 +117,3 @@ def _tools(folder: Path) -> Path:
         if shutil.which(name, path=str(folder)) is None:
             raise ConfigError(f"there is no {name} in {folder}", where="--binaries")
     return folder
-
-
-def _leaves(error: BaseExceptionGroup[KlutchError]) -> list[KlutchError]:
-    found = list[KlutchError]()
-    for one in error.exceptions:
-        found += _leaves(one) if isinstance(one, BaseExceptionGroup) else [one]
-    return found

@@ -18,6 +18,7 @@ from bind.settings import Settings
 from reconciler.blueprints.objects import build
 from reconciler.controller import flags
 from reconciler.controller.clock import SystemClock
+from reconciler.controller.elections import Term
 from reconciler.core import names
 from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import get_map, get_texts, ref_of
@@ -156,7 +157,7 @@ async def test_a_backend_with_the_role_of_0_1_0_says_what_it_lacks(
 
 
 @asynccontextmanager
-async def working_in_vain(cluster: KubeCluster) -> AsyncIterator[program.Backend]:
+async def working_in_vain(cluster: KubeCluster) -> AsyncIterator[Term]:
     made = program.wired(
         Settings(leader_election=False),
         cluster,
