@@ -13,15 +13,15 @@ from typing import Final
 from bind.app_cluster_binding.part import Part
 from bind.app_cluster_binding.seen import Space, Terms
 from reconciler.api.cluster_binding import Liveness, heartbeat_of, liveness
+from reconciler.api.export import reports_sync
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core import conditions, keys, reasons
+from reconciler.core import keys
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import Patch, Task, preconditions_of
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     finalizers_of,
-    get_list,
     is_deleting,
 )
 from reconciler.core.times import format_time, moment
@@ -96,9 +96,7 @@ def force(live: Manifest, failure: Cause, terms: Terms) -> Part:
 
 def is_unconfirmed(export: Manifest, *, lives: bool) -> bool:
     """Tell whether a living konnector has yet to say that it has stopped to sync an export."""
-    held = conditions.parse(get_list(export, "status", "conditions"))
-    connected = conditions.find(held, reasons.CONNECTED)
-    return lives and connected is not None and connected.status == conditions.TRUE
+    return lives and reports_sync(export)
 
 
 def _annotate(

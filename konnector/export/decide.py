@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from reconciler.api.export import reports_sync
 from reconciler.core import conditions, reasons
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import NOTHING, Decision
@@ -53,11 +54,7 @@ def decide(seen: Seen, *, now: datetime) -> Decision:
 
 def says_connected(export: Manifest | None) -> bool:
     """Tell whether an export that stays says that its objects are synced."""
-    if export is None or is_deleting(export):
-        return False
-    told = conditions.parse(get_list(export, "status", "conditions"))
-    connected = conditions.find(told, reasons.CONNECTED)
-    return connected is not None and connected.status == conditions.TRUE
+    return export is not None and not is_deleting(export) and reports_sync(export)
 
 
 def _own(seen: Seen) -> Iterable[Condition]:

@@ -6,7 +6,7 @@ A run that ends between two of them leaves a state from which the next plan goes
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from reconciler.api.cluster_binding import (
     CLUSTER_BINDING,
@@ -15,21 +15,19 @@ from reconciler.api.cluster_binding import (
     heartbeat_of,
     liveness,
 )
+from reconciler.api.export import connected_of, reports_end_of_sync
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.apply import copied_secrets, kubeconfig_secrets, patches, service_objects
 from reconciler.apply.cluster_writer import Clusters, ClusterWriter
 from reconciler.apply.object_writer import create
 from reconciler.apply.waits import Unconfirmed
-from reconciler.core import conditions, keys, manifest, names
-from reconciler.core.manifest import Manifest
+from reconciler.core import keys, manifest, names
 from reconciler.core.refs import SECRET, Ref
 from reconciler.core.times import format_time
 from reconciler.fleet.values import DeletionPolicy
 from reconciler.fleet.wanted import Placement
 from reconciler.kube.requests import Propagation
 from reconciler.planning.changes import Action, Change, Step, Verb
-
-_NOT_FOUND: Final = "APIServiceBindingNotFound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +140,10 @@ class StepRunner:
             if binding is not None and keys.DRAIN not in manifest.finalizers_of(binding):
                 return None
             export = await plane.read(step.ref)
-            if binding is None and (export is None or _has_stopped(export)):
+            if binding is None and (export is None or reports_end_of_sync(export)):
                 return ""
             beat = heartbeat_of(await plane.read(self._heart(step)))
-            if binding is None and beat is None and not _was_connected(export):
+            if binding is None and beat is None and connected_of(export) is None:
                 return ""  # no konnector has ever come to this space
             if liveness(beat, self.options.now(), timeout=SILENCE) is not Liveness.ALIVE:
                 last = "never" if beat is None else format_time(beat.time)
@@ -269,21 +267,3 @@ class StepRunner:
 
 def _held_by(finalizers: Sequence[str]) -> str:
     return f", held by {', '.join(finalizers)}" if finalizers else ""
-
-
-def _has_stopped(export: Manifest) -> bool:
-    connected = _connected(export)
-    return (
-        connected is not None
-        and connected.status == conditions.FALSE
-        and connected.reason == _NOT_FOUND
-    )
-
-
-def _was_connected(export: Manifest | None) -> bool:
-    return _connected(export) is not None
-
-
-def _connected(export: Manifest | None) -> conditions.Condition | None:
-    found = conditions.parse(manifest.get_list(export, "status", "conditions"))
-    return conditions.find(found, "Connected")

@@ -84,15 +84,15 @@ def set_condition(conditions: Iterable[Condition], new: Condition, *, now: datet
 
     The time stays where it says the same as before, and is `now` otherwise.
     """
-    held = tuple(conditions)
+    present = tuple(conditions)
     if new.status == TRUE:
         new = true(new.type)
-    old = find(held, new.type)
+    old = find(present, new.type)
     if old is not None and old.last_transition_time and old.says_the_same(new):
         new = old
     else:
         new = replace(new, last_transition_time=format_time(now))
-    return ordered((*(each for each in held if each.type != new.type), new))
+    return ordered((*(each for each in present if each.type != new.type), new))
 
 
 def copy_conditions(conditions: Iterable[Condition], copied: Iterable[Condition]) -> Conditions:
@@ -107,9 +107,9 @@ def copy_conditions(conditions: Iterable[Condition], copied: Iterable[Condition]
 
 def summarize(conditions: Iterable[Condition], *, now: datetime) -> Conditions:
     """Return the conditions with Ready set to their summary; untouched where there is none."""
-    held = tuple(conditions)
-    ready = summary(held)
-    return held if ready is None else set_condition(held, ready, now=now)
+    present = tuple(conditions)
+    ready = summary(present)
+    return present if ready is None else set_condition(present, ready, now=now)
 
 
 def summary(conditions: Iterable[Condition]) -> Condition | None:

@@ -143,16 +143,16 @@ def status_patch(
 
     Conditions that the decision does not name stay as they are.
     """
-    held = conditions.parse(get_list(live, "status", "conditions"))
+    present = conditions.parse(get_list(live, "status", "conditions"))
     causes = {cause.type: conditions.false(cause, message) for cause, message in failed}
-    said = {each.type: each for each in decision.conditions} | causes
-    after = held
-    for each in said.values():
-        after = conditions.set_condition(after, each, now=now)
-    if said and decision.sums_up:
+    decided = {each.type: each for each in decision.conditions} | causes
+    after = present
+    for condition in decided.values():
+        after = conditions.set_condition(after, condition, now=now)
+    if decided and decision.sums_up:
         after = conditions.summarize(after, now=now)
     status: dict[str, JSON] = dict(decision.fields)
-    if after != held:
+    if after != present:
         status["conditions"] = conditions.dump(after)
     if covers(get_map(live, "status"), status):
         return None

@@ -121,27 +121,27 @@ def inside(outer: FieldSet, inner: FieldSet) -> FieldSet:
 
     So what `outer` wrote as one value, or while it was empty, is known not to be one value.
     """
-    found: dict[str, JSON] = {}
+    parts_inside: dict[str, JSON] = {}
     for step in outer.keys() & inner.keys():
         held, parts = get_map(outer, step), get_map(inner, step)
         if held:
             if deeper := inside(held, parts):
-                found[step] = deeper
+                parts_inside[step] = deeper
         elif first := next((part for part in parts if part != ITSELF), ""):
-            found[step] = {first: {}}
-    return found
+            parts_inside[step] = {first: {}}
+    return parts_inside
 
 
 def below(fields: FieldSet, *places: Path) -> FieldSet:
     """Return the part of a set that is at some places, and below them."""
-    found: FieldSet = _NOTHING
+    kept: FieldSet = _NOTHING
     for place in places:
         part = get(fields, *place)
         if part is not None:
             for step in reversed(place):
                 part = {step: part}
-            found = union(found, get_map(part))
-    return found
+            kept = union(kept, get_map(part))
+    return kept
 
 
 def holds(fields: FieldSet, place: Path) -> bool:

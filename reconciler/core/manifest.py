@@ -3,7 +3,7 @@
 Decides nothing about any kind and refuses to know what fields mean, but for `metadata`.
 Values are read-only by type: every function returns new ones and leaves its input alone.
 Readers are tolerant: an absent field, a null and a value of another type read as the empty
-value of the wanted type. Whoever must tell these apart parses the object into a model.
+value of the wanted type. Code that must tell these apart uses `get`.
 """
 
 import hashlib
@@ -70,8 +70,8 @@ def get_text(value: JSON, *path: str | int) -> str:
 
 def get_int(value: JSON, *path: str | int) -> int | None:
     """Return the integer at `path`, or None (0 is a value)."""
-    found = get(value, *path)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    number = get(value, *path)
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
 def get_bool(value: JSON, *path: str | int) -> bool:
@@ -297,9 +297,9 @@ def _is_alike(value: JSON) -> bool:
     return True
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escaped(match: re.Match[str]) -> str:
     """Escape a character as json does; those beyond 16 bits are two, as in UTF-16."""
-    units = found[0].encode("utf-16-be")
+    units = match[0].encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 

@@ -1,8 +1,8 @@
 """Every name of an object that is fixed or follows from others. No other module makes one up.
 
 Wire facts of protocol-bind.md A.11, B.3, B.4, C.6, D and mapping.md 3, 8. Refuses to know
-whether such an object exists or is ours; a derived name may be too long or taken, so whoever
-creates checks `label_problem` and the owner (protocol-bind.md F6, F33).
+whether such an object exists or is ours; a derived name may be too long or taken, so check
+`label_problem` and the owner before creating (protocol-bind.md F6, F33).
 """
 
 import base64

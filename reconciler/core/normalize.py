@@ -128,17 +128,17 @@ def canonical_quantity(quantity: str | int | float) -> str:
     Digits below a billionth are rounded up, as API servers do. Raises ValueError with a sentence.
     """
     text = str(quantity)
-    found = _QUANTITY.fullmatch(text) if len(text) <= _MAX_QUANTITY else None
-    if found is None or not (found["whole"] or found["fraction"]):
+    match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_QUANTITY else None
+    if match is None or not (match["whole"] or match["fraction"]):
         raise ValueError(f"{text[:_MAX_QUANTITY]!r} is not a quantity such as 500m, 1.5 or 2Gi")
-    fraction = found["fraction"] or ""
-    power, factor = _scale(found["suffix"] or "")
+    fraction = match["fraction"] or ""
+    power, factor = _scale(match["suffix"] or "")
     power += _NANO - len(fraction)
-    nanos = int(found["whole"] + fraction) * factor
+    nanos = int(match["whole"] + fraction) * factor
     nanos = nanos * 10**power if power >= 0 else -(-nanos // 10**-power)
     whole, rest = divmod(nanos, 10**_NANO)
     decimals = f".{rest:09d}".rstrip("0") if rest else ""
-    return f"{'-' if nanos and found['sign'] == '-' else ''}{whole}{decimals}"
+    return f"{'-' if nanos and match['sign'] == '-' else ''}{whole}{decimals}"
 
 
 def _scale(suffix: str) -> tuple[int, int]:

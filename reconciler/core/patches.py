@@ -90,11 +90,11 @@ def field_changes(before: Manifest, after: Manifest) -> tuple[FieldChange, ...]:
     """Return what has to change to come from `before` to `after`, by path."""
     import jsonpatch  # takes a tenth of a second, and the agents never need it
 
-    found: dict[str, FieldChange] = {}
+    changes: dict[str, FieldChange] = {}
     for operation in jsonpatch.make_patch(before, after):
         for path in {operation["path"], operation.get("from", operation["path"])}:
-            found[path] = FieldChange(path, _at(before, path), _at(after, path))
-    return tuple(found[path] for path in sorted(found))
+            changes[path] = FieldChange(path, _at(before, path), _at(after, path))
+    return tuple(changes[path] for path in sorted(changes))
 
 
 def _at(document: Manifest, path: str) -> JSON:

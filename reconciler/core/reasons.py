@@ -1,9 +1,8 @@
 """The vocabulary of conditions: every type, and every cause for which one is False.
 
 Wire facts (protocol-bind.md A.10, protocol-konnector.md B, C), so that a reason never appears
-with another severity; what is marked as ours the originals do not know. A type that is ours is
-told from its first trouble on. Refuses to know when a cause applies; messages belong to who
-decides.
+with another severity; what is marked as ours the originals do not know. A type that is ours
+is set from its first trouble on. Refuses to know when a cause applies, and with what message.
 """
 
 from typing import Final

@@ -111,12 +111,12 @@ def value_digest(uid: str, data: bytes) -> str:
 
 def _values(manifest: Manifest) -> list[tuple[str, str, bytes]]:
     """Return (field, key, bytes) of every value; what is not base64 stands for itself."""
-    found = []
+    values = []
     for field in ("data", "stringData"):
         for key, value in m.get_map(manifest, field).items():
             text = value.encode() if isinstance(value, str) else m.canonical(value)
-            found.append((field, key, _decoded(text) if field == "data" else text))
-    return found
+            values.append((field, key, _decoded(text) if field == "data" else text))
+    return values
 
 
 def _decoded(text: bytes) -> bytes:

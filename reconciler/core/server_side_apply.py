@@ -37,14 +37,14 @@ def unstated(
     owns what the API server filled in then, so `stated` is best completed by
     `server_defaults.with_defaults`.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     absent = _EMPTY if empty_is_absent else _NULL
-    _find_unstated(found, fields, (), stated=stated, live=live, absent=absent)
-    return frozenset(found)
+    _find_unstated(paths, fields, (), stated=stated, live=live, absent=absent)
+    return frozenset(paths)
 
 
 def _find_unstated(
-    found: list[Path],
+    paths: list[Path],
     fields: FieldSet,
     at: Path,
     *,
@@ -52,19 +52,19 @@ def _find_unstated(
     live: JSON,
     absent: tuple[JSON, ...],
 ) -> None:
-    """Add the paths below `at` to `found`; `stated` and `live` are the values there."""
+    """Add the paths below `at` to `paths`; `stated` and `live` are the values there."""
     indexes: Indexes = {}
     for step, parts in fields.items():
         if step == ITSELF:
             if stated is None and live not in absent:
-                found.append(at)
+                paths.append(at)
             continue
         wanted = value_at(stated, step, indexes)
         if parts and isinstance(parts, Mapping):
             held = value_at(live, step, indexes)
-            _find_unstated(found, parts, (*at, step), stated=wanted, live=held, absent=absent)
+            _find_unstated(paths, parts, (*at, step), stated=wanted, live=held, absent=absent)
         elif wanted is None and value_at(live, step, indexes) not in absent:
-            found.append((*at, step))
+            paths.append((*at, step))
 
 
 def agrees(live: JSON, stated: JSON, fields: FieldSet | None) -> bool:
@@ -106,14 +106,14 @@ def _array_agrees(live: JSON, stated: Sequence[JSON], fields: FieldSet | None) -
     if not names:  # a set
         return all(field_set.item_key(item, names) in places for item in stated)
     step_of = field_set.steps_by_item(steps, names)
-    found = []
+    indices = []
     for item in stated:
         key = field_set.item_key(item, names)
         place = places.get(key)
         if place is None or not agrees(live[place], item, _below(fields, step_of.get(key, ""))):
             return False
-        found.append(place)
-    return found == sorted(found)
+        indices.append(place)
+    return indices == sorted(indices)
 
 
 def _below(fields: FieldSet | None, step: str) -> FieldSet | None:
@@ -212,8 +212,8 @@ def _located(items: Sequence[JSON], steps: Collection[str]) -> list[tuple[str, i
     names = field_set.key_names(steps)
     places = _places(items, names)
     step_of = field_set.steps_by_item(steps, names)
-    found = [(step, places[key]) for key, step in step_of.items() if key in places]
-    return sorted(found, key=lambda located: -located[1])
+    indices = [(step, places[key]) for key, step in step_of.items() if key in places]
+    return sorted(indices, key=lambda located: -located[1])
 
 
 def body(live: Manifest, stated: Manifest, *, whole: Manifest, manager: str) -> Manifest:

@@ -104,26 +104,26 @@ def parse_time(text: str) -> datetime:
 
     Raises ValueError with a sentence.
     """
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise ValueError(f"{_short(text)} is not an RFC 3339 time such as 2026-01-31T12:00:00Z")
-    year, month, day, hour, minute, second = (int(found[i]) for i in range(1, 7))
-    microsecond = int((found[7] or "")[:6].ljust(6, "0"))
+    year, month, day, hour, minute, second = (int(match[i]) for i in range(1, 7))
+    microsecond = int((match[7] or "")[:6].ljust(6, "0"))
     try:
-        local = datetime(year, month, day, hour, minute, second, microsecond, tzinfo=_zone(found))
+        local = datetime(year, month, day, hour, minute, second, microsecond, tzinfo=_zone(match))
         return local.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{_short(text)} is not a time: {error}") from None
 
 
-def _zone(found: re.Match[str]) -> timezone:
-    if found[8] is None:
+def _zone(match: re.Match[str]) -> timezone:
+    if match[8] is None:
         return UTC
-    hours, minutes = int(found[9]), int(found[10])
+    hours, minutes = int(match[9]), int(match[10])
     if minutes > 59:
         raise ValueError("the zone's minutes must be in 0..59")
     offset = timedelta(hours=hours, minutes=minutes)
-    return timezone(-offset if found[8] == "-" else offset)
+    return timezone(-offset if match[8] == "-" else offset)
 
 
 def moment(text: str) -> datetime | None:
