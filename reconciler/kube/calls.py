@@ -208,7 +208,9 @@ class Caller:
                 for group in get_maps(groups, "groups")
                 for version in get_maps(group, "versions")
             )
-        return any(get_text(one, "name") == kind.plural for one in get_maps(listed, "resources"))
+        return any(
+            get_text(resource, "name") == kind.plural for resource in get_maps(listed, "resources")
+        )
 
     async def _discover(self, request: Request, path: str, wanted: str) -> Manifest:
         probe = Request(verb="get", ref=request.ref, method="GET", target=path, repeatable=True)

@@ -45,13 +45,13 @@ class Networks:
     def fault(self, host: str) -> str:
         """Say why an address is refused; "" where it is not, and where the host is a name."""
         try:
-            found = _unwrapped(ip_address(host.partition("%")[0]))
+            address = _unwrapped(ip_address(host.partition("%")[0]))
         except ValueError:
             return ""
-        if kind := _never(found):
-            return f"{found} is {kind}, where no kubeconfig in a Secret may lead"
-        if _within(found, self.deny) and not _within(found, self.allow):
-            return f"{found} is in a network where kubeconfigs in Secrets may not lead: see " + (
+        if kind := _never(address):
+            return f"{address} is {kind}, where no kubeconfig in a Secret may lead"
+        if _within(address, self.deny) and not _within(address, self.allow):
+            return f"{address} is in a network where kubeconfigs in Secrets may not lead: see " + (
                 "--allow-networks and --deny-networks"
             )
         return ""
@@ -71,13 +71,13 @@ def of_flags(allow: Iterable[str], deny: Iterable[str], *, in_cluster: bool) -> 
 
 
 def _parsed(lists: Iterable[str], flag: str) -> tuple[Network, ...]:
-    found = []
-    for text in (one.strip() for listed in lists for one in listed.split(",")):
+    networks = []
+    for text in (part.strip() for listed in lists for part in listed.split(",")):
         try:
-            found += [ip_network(text)] if text else []
+            networks += [ip_network(text)] if text else []
         except ValueError:
             raise ConfigError(f"{text!r} is not a network such as 10.0.0.0/8", where=flag) from None
-    return tuple(found)
+    return tuple(networks)
 
 
 def _within(address: Address, networks: Iterable[Network]) -> bool:

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from reconciler.api.kubeconfig import content_of
@@ -77,27 +76,22 @@ class Registry:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await asyncio.gather(*(self.close(name) for name in list(self._open)))
 
     async def control_plane(self, name: str) -> Reached:
         """Return a control plane. Its client is named as its objects' `Ref.cluster`."""
-        own = control_plane_ref_name(name)
-        async with self._locks[own]:
-            if own not in self._open:
+        ref_name = control_plane_ref_name(name)
+        async with self._locks[ref_name]:
+            if ref_name not in self._open:
                 access = self._control_planes[name]
-                connection = (
-                    self._direct(own, access)
-                    if access.secret is None
-                    else await self._by_secret(own, access.secret, (await self._host()).cluster)
-                )
+                if access.secret is None:
+                    connection = self._direct(ref_name, access)
+                else:
+                    holder = (await self._host()).cluster
+                    connection = await self._by_secret(ref_name, access.secret, holder)
                 self._add(connection, self._around.limits)
-        return self._reached(own)
+        return self._reached(ref_name)
 
     async def app_cluster(self, name: str, access: Access, *, control_plane: str) -> Reached:
         """Return an app cluster; a Secret with its kubeconfig lies on its control plane."""

@@ -127,8 +127,8 @@ class Informer:
         async with contextlib.aclosing(self._cluster.pages(self.ref, query)) as pages:
             async for page in pages:
                 versions |= {
-                    ObjectKey(namespace_of(one), name_of(one)): resource_version_of(one)
-                    for one in page.items
+                    ObjectKey(namespace_of(item), name_of(item)): resource_version_of(item)
+                    for item in page.items
                 }
                 version = page.resource_version
         return not _precedes(version, written) and versions == self.store.versions()

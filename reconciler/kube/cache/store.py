@@ -1,4 +1,4 @@
-"""The cached objects of one kind: JSON text, indexes, and who is woken by which change.
+"""The cached objects of one kind: JSON text, indexes, and who is called for which change.
 
 Objects are kept as the bytes of their JSON, usually without `metadata.managedFields`, and decoded
 on each read: a decoded object takes several times the memory, and most objects are read seldom.
@@ -49,7 +49,7 @@ def without_managed_fields(manifest: Manifest) -> Manifest:
 
 
 class Store:
-    """The objects of one kind, as far as the cache was told. What is returned is read-only.
+    """The objects of one kind, as far as they were read. What is returned is read-only.
 
     `indexes` gives the values under which `by` finds an object; an index may give none, and
     must not fail, whatever the object holds. It sees what `trim` leaves. `put`, `remove` and
@@ -127,8 +127,8 @@ class Store:
 
     def keys_by(self, index: str, value: Value) -> list[ObjectKey]:
         """Return the keys of the objects that have this value in this index, in order."""
-        held = self._found[self._positions[index]].get(value, _NOBODY)
-        return sorted(held) if isinstance(held, dict) else [held]
+        holders = self._found[self._positions[index]].get(value, _NOBODY)
+        return sorted(holders) if isinstance(holders, dict) else [holders]
 
     def values(self, index: str) -> list[Value]:
         """Return the values that objects have in this index."""
@@ -200,12 +200,12 @@ class Store:
     def _made(self, manifest: Manifest) -> _Entry:
         kept = self.trim(manifest)
         version = get_text(kept, "metadata", "resourceVersion")
-        values = []
+        by_index = []
         shared: dict[Value, Value] = {}  # of indexes that have the same to say
         for function in self._functions:
-            value = tuple(shared.setdefault(one, one) for one in function(kept))
-            values.append(value if len(value) < 2 else tuple(dict.fromkeys(value)))
-        return _encoded(kept), version, tuple(values)
+            values = tuple(shared.setdefault(value, value) for value in function(kept))
+            by_index.append(values if len(values) < 2 else tuple(dict.fromkeys(values)))
+        return _encoded(kept), version, tuple(by_index)
 
     def _exchange(self, key: ObjectKey, new: _Entry | None) -> _Change | None:
         """Put one entry in the place of another, in the indexes too; return what that changes."""
@@ -231,13 +231,13 @@ class Store:
         return before, after
 
     def _reindex(self, key: ObjectKey, before: _Values, after: _Values) -> None:
-        for found, had, has in zip(self._found, before, after, strict=True):
+        for index, had, has in zip(self._found, before, after, strict=True):
             for value in had:
                 if value not in has:
-                    _let_go(found, value, key)
+                    _let_go(index, value, key)
             for value in has:
                 if value not in had:
-                    _hold(found, value, key)
+                    _hold(index, value, key)
 
     def _notify(self, key: ObjectKey, change: _Change | None) -> None:
         if change is None:
@@ -255,22 +255,22 @@ class Store:
                         on_change(value)
 
 
-def _hold(found: dict[Value, _Holders], value: Value, key: ObjectKey) -> None:
-    held = found.get(value)
-    if held is None:
-        found[value] = key
-    elif isinstance(held, dict):
-        held[key] = None
+def _hold(index: dict[Value, _Holders], value: Value, key: ObjectKey) -> None:
+    holders = index.get(value)
+    if holders is None:
+        index[value] = key
+    elif isinstance(holders, dict):
+        holders[key] = None
     else:
-        found[value] = {held: None, key: None}
+        index[value] = {holders: None, key: None}
 
 
-def _let_go(found: dict[Value, _Holders], value: Value, key: ObjectKey) -> None:
-    held = found[value]
-    if isinstance(held, dict) and len(held) > 1:
-        del held[key]
+def _let_go(index: dict[Value, _Holders], value: Value, key: ObjectKey) -> None:
+    holders = index[value]
+    if isinstance(holders, dict) and len(holders) > 1:
+        del holders[key]
     else:
-        del found[value]
+        del index[value]
 
 
 def _key(manifest: Manifest) -> ObjectKey:
@@ -304,9 +304,9 @@ def _is_known(old: _Entry, new: _Entry) -> bool:
     Another cluster may come to be behind the same address, or another schema, by which less is
     pruned. Lists and watches order fields differently, so texts that differ prove nothing.
     """
-    (held, version, _), (content, _, _) = old, new
+    (known, version, _), (content, _, _) = old, new
     if not version:
         return False
-    if isinstance(held, bytes) and isinstance(content, bytes):
-        return held == content or _decoded(held) == _decoded(content)
-    return uid_of(_decoded(held)) == uid_of(_decoded(content))  # too deep to be compared
+    if isinstance(known, bytes) and isinstance(content, bytes):
+        return known == content or _decoded(known) == _decoded(content)
+    return uid_of(_decoded(known)) == uid_of(_decoded(content))  # too deep to be compared

@@ -68,12 +68,12 @@ def _find(plugin: ExecPlugin, environ: Mapping[str, str]) -> str:
     """Find the command on PATH; never in the current folder, which may be anyone's."""
     folders = environ.get("PATH", os.defpath).split(os.pathsep)
     search = os.pathsep.join(folder for folder in folders if folder.startswith("/"))
-    found = shutil.which(plugin.command, path=search)
-    if found is None:
+    path = shutil.which(plugin.command, path=search)
+    if path is None:
         hint = exec_protocol.printable(plugin.install_hint)
         message = "the command is not installed, or not executable"
         raise ConfigError(message, where=place(plugin), hint=hint)
-    return found
+    return path
 
 
 class _Process(asyncio.SubprocessProtocol):

@@ -113,12 +113,12 @@ def _issued(status: dict[str, str], plugin: ExecPlugin) -> Issued:
         problem = "gave neither a token nor a certificate"
     elif bool(certificate) != bool(key):
         problem = "gave a certificate without its key, or a key without a certificate"
-    elif token and (said := credential_text.token_fault(token)):
-        problem = f"gave a token that {said}"
-    elif certificate and (said := credential_text.certificates_fault(certificate)):
-        problem = f"gave clientCertificateData that {said}"
-    elif key and (said := credential_text.key_fault(key)):
-        problem = f"gave clientKeyData that {said}"
+    elif token and (fault := credential_text.token_fault(token)):
+        problem = f"gave a token that {fault}"
+    elif certificate and (fault := credential_text.certificates_fault(certificate)):
+        problem = f"gave clientCertificateData that {fault}"
+    elif key and (fault := credential_text.key_fault(key)):
+        problem = f"gave clientKeyData that {fault}"
     elif expiry and expires is None:
         problem = "gave an expirationTimestamp that is not an RFC 3339 time"
     if problem:

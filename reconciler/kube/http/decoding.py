@@ -95,8 +95,8 @@ def weight(text: bytes, *, most: int) -> int:
 
 def _shallow(text: bytes) -> Iterator[bytes]:
     depth = begin = 0
-    for found in _TOKEN.finditer(text):
-        start, end = found.span()
+    for token in _TOKEN.finditer(text):
+        start, end = token.span()
         first, count = text[start], end - start
         if first in b"{[":
             if depth <= _DEEPEST < depth + count:

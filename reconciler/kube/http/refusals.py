@@ -32,9 +32,9 @@ def unquoted(status: Manifest) -> str:
     text = get_text(status, "message")
     causes = get_maps(get_map(status, "details"), "causes")
     if get_text(status, "reason") == "Invalid" and causes:
-        head, found, _ = text.partition(_INVALID)
-        sentences = "; ".join(dict.fromkeys(_cause(one) for one in causes))
-        return f"{head}{_INVALID}{sentences}" if found else sentences
+        head, separator, _ = text.partition(_INVALID)
+        sentences = "; ".join(dict.fromkeys(_cause(cause) for cause in causes))
+        return f"{head}{_INVALID}{sentences}" if separator else sentences
     text = _IN_TEXT.sub(rf"\1: {HIDDEN}", text)
     return _CONTEXT.sub("", _GOT.sub("got something else", text))
 

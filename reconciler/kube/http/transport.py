@@ -254,12 +254,12 @@ class Transport:
 def _new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """Make a socket that notices a peer that vanished, also under an idle watch."""
     family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    new = socket.socket(family, kind, protocol)
+    new.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return made
+            new.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return new
 
 
 async def _explained(work: Awaitable[T]) -> T:

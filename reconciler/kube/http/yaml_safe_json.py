@@ -23,8 +23,8 @@ def as_yaml(text: bytes) -> bytes:
     return _TEXT.sub(_announced, plain) if _may_have_a_long_key(plain) else plain
 
 
-def _escaped(found: re.Match[bytes]) -> bytes:
-    return b"\\u%04x" % ord(found[0].decode())
+def _escaped(match: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % ord(match[0].decode())
 
 
 def _may_have_a_long_key(text: bytes) -> bool:
@@ -32,5 +32,5 @@ def _may_have_a_long_key(text: bytes) -> bool:
     return any(len(part) >= _LONG - 2 or part.endswith(b"\\") for part in text.split(b'":'))
 
 
-def _announced(found: re.Match[bytes]) -> bytes:
-    return b"? " + found[0] if found[1] and len(found[0]) > _LONG else found[0]
+def _announced(match: re.Match[bytes]) -> bytes:
+    return b"? " + match[0] if match[1] and len(match[0]) > _LONG else match[0]

@@ -71,12 +71,12 @@ def contexts(paths: Sequence[Path]) -> tuple[ContextSummary, ...]:
 
 def merged(paths: Sequence[Path]) -> Kubeconfig:
     """Return all files as one, the first definition of a name winning. Raises ConfigError."""
-    found = [kubeconfig for path in paths if (kubeconfig := _parsed(path)) is not None]
-    if not found:
+    kubeconfigs = [kubeconfig for path in paths if (kubeconfig := _parsed(path)) is not None]
+    if not kubeconfigs:
         names = ", ".join(map(str, paths))
         hint = "Name a kubeconfig with --kubeconfig or $KUBECONFIG"
         raise ConfigError(f"no kubeconfig found; looked for {names}", hint=hint)
-    return entries.merge(found)
+    return entries.merge(kubeconfigs)
 
 
 def _parsed(path: Path) -> Kubeconfig | None:

@@ -90,9 +90,9 @@ def from_secret(
     kubeconfig = entries.parse(content, path=path, folder=None)
     chosen = entries.profile(kubeconfig, None)
     _refuse_forbidden(chosen, allow)
-    found = profile.connection(chosen, name=name, environ=environ, read=read_file)
-    _refuse_address(chosen, found.server, networks)
-    return replace(found, networks=networks)
+    connection = profile.connection(chosen, name=name, environ=environ, read=read_file)
+    _refuse_address(chosen, connection.server, networks)
+    return replace(connection, networks=networks)
 
 
 def from_content(content: bytes, *, name: str) -> Connection | str:
@@ -110,11 +110,11 @@ def _refuse_forbidden(profile: Profile, allow: frozenset[Allowable]) -> None:
     """Raise ForbiddenFields with every field in use that is forbidden and not allowed."""
     user = () if profile.user is None else _present(profile.user.fields, _OF_USER)
     cluster = profile.cluster.fields
-    found = [*user, *_present(cluster, _OF_CLUSTER)]
+    forbidden = [*user, *_present(cluster, _OF_CLUSTER)]
     if cluster.flag(_INSECURE):
         reason = "would talk to whoever answers at the address"
-        found.append(Refusal(_INSECURE, reason, cluster.at(_INSECURE)))
-    if refusals := tuple(each for each in found if each.field not in allow):
+        forbidden.append(Refusal(_INSECURE, reason, cluster.at(_INSECURE)))
+    if refusals := tuple(refusal for refusal in forbidden if refusal.field not in allow):
         raise ForbiddenFields(refusals, where=refusals[0].origin.path)
 
 

@@ -58,18 +58,18 @@ def is_host(host: str) -> bool:
 def is_loopback(url: SplitResult) -> bool:
     """Tell whether a URL leads to this machine, whatever resolves names."""
     host = (url.hostname or "").lower()
-    found = address(host)
-    return host == "localhost" or (found is not None and found.is_loopback)
+    ip = address(host)
+    return host == "localhost" or (ip is not None and ip.is_loopback)
 
 
 def address(host: str) -> Address | None:
     """Return the IP address that a host is, an IPv4 one as itself; None for a name."""
     try:
-        found = ipaddress.ip_address(host)
+        ip = ipaddress.ip_address(host)
     except ValueError:
         return None
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return mapped or found
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    return mapped or ip
 
 
 def _is_visible(url: str) -> bool:
