@@ -10,7 +10,7 @@ from klutchctl.render.terminal import visible
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import InvalidRepository, Problem, Severity
 from reconciler.fleet import reference_index, review
-from reconciler.fleet.load import Loaded, load, load_what_is_right
+from reconciler.fleet.load import Loaded, load, load_valid_part
 from reconciler.fleet.review import Base, Review
 from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.values import Fleet
@@ -81,7 +81,7 @@ def documents(snapshot: Snapshot) -> Loaded:
 def documents_with_denials(snapshot: Snapshot) -> tuple[Loaded, Sequence[Problem]]:
     """Return a fleet with its documents, and what Policies deny. Raises InvalidRepository."""
     problems: list[Problem] = []
-    loaded = load_what_is_right(snapshot, problems)
+    loaded = load_valid_part(snapshot, problems)
     if loaded is None or any(one.severity is Severity.INVALID for one in problems):
         raise InvalidRepository(problems)
     return loaded, [one for one in problems if one.severity is Severity.DENIED]

@@ -40,7 +40,7 @@ class ResolvedBinding:
         return tuple(UnitKey(cluster, group, resource) for group, resource in self.resources)
 
 
-def bound(
+def resolve(
     binding: Document[BindingDocument],
     templates: Mapping[str, Document[TemplateDocument]],
     *,

@@ -95,10 +95,10 @@ def _fleet_document(
         return None
     scope = Scope(parsing.variables_of(fleets[0]))
     read = parsing.document(fleets[0], FleetDocument, scope=scope, problems=problems)
-    return read or _what_is_right(fleets[0])
+    return read or _valid_part(fleets[0])
 
 
-def _what_is_right(raw: RawDocument) -> Document[FleetDocument]:
+def _valid_part(raw: RawDocument) -> Document[FleetDocument]:
     """Return as much of a Fleet with mistakes as lets the documents behind it be checked."""
     include = [{"glob": glob, "optional": True} for glob in globs_of(raw.node)]
     right = {

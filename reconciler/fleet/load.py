@@ -36,7 +36,7 @@ class Loaded:
     fleet: Fleet
     repository: Repository
     references: ReferenceIndex
-    bound: Sequence[ResolvedBinding]
+    bindings: Sequence[ResolvedBinding]
     templates: Sequence[Document[models.TemplateDocument]]
     policies: Sequence[Document[models.PolicyDocument]]
 
@@ -50,11 +50,11 @@ def load(
     makes this one quicker, and nothing else.
     """
     problems: list[Problem] = []
-    loaded = load_what_is_right(snapshot, problems, cache)
+    loaded = load_valid_part(snapshot, problems, cache)
     return loaded.fleet if loaded and allowed(problems) else None, in_order(problems)
 
 
-def load_what_is_right(
+def load_valid_part(
     snapshot: Snapshot, problems: list[Problem], cache: LoadCache | None = None
 ) -> Loaded | None:
     """Return what can be understood, None where that is no fleet, and add all problems.
@@ -83,16 +83,16 @@ class _Loader:
 
     def loaded(self) -> Loaded:
         ca_files = CaFiles(self.snapshot)
-        references = self._scene(ca_files)
+        references = self._references(ca_files)
         templates = self._of("Template", models.TemplateDocument, references)
-        bound = self._bound(templates, references)
+        resolved = self._resolved(templates, references)
         rules = self._of("Policy", models.PolicyDocument, references)
         found = [
-            policies.policy(rule, references=references, problems=self.problems) for rule in rules
+            policies.resolve(rule, references=references, problems=self.problems) for rule in rules
         ]
-        self._deny(found, bound)
-        fleet = self._fleet(references, bound, self.repository.paths | ca_files.used)
-        return Loaded(fleet, self.repository, references, bound, templates, rules)
+        self._deny(found, resolved)
+        fleet = self._fleet(references, resolved, self.repository.paths | ca_files.used)
+        return Loaded(fleet, self.repository, references, resolved, templates, rules)
 
     def _deny(self, found: Sequence[policies.Policy], bound: Sequence[ResolvedBinding]) -> None:
         fleet, documents = self.repository.fleet, self.repository.documents
@@ -118,7 +118,7 @@ class _Loader:
             documents=Counter(raw.kind for raw in self.repository.documents),
         )
 
-    def _scene(self, ca_files: CaFiles) -> ReferenceIndex:
+    def _references(self, ca_files: CaFiles) -> ReferenceIndex:
         """Return the clusters of the fleet, and all names that documents can refer to."""
         references = ReferenceIndex(
             documents={
@@ -154,25 +154,25 @@ class _Loader:
                 yield cluster
         self.problems.extend(everywhere.problems())
 
-    def _bound(
+    def _resolved(
         self, templates: Iterable[Document[models.TemplateDocument]], references: ReferenceIndex
     ) -> list[ResolvedBinding]:
         by_name = {template.name: template for template in templates}
         known = references.names("Cluster"), references.names("Template"), references.complete
 
-        def bound(binding: Document[models.BindingDocument]) -> ResolvedBinding:
+        def resolved(binding: Document[models.BindingDocument]) -> ResolvedBinding:
             template = by_name.get(binding.model.spec.template or "")
             return self.cache.recall(
                 ("bound", binding.origin),
                 (binding, template, references.labels, *known),
-                lambda found: bindings.bound(
+                lambda found: bindings.resolve(
                     binding, by_name, references=references, problems=found
                 ),
                 problems=self.problems,
             )
 
         return [
-            bound(binding) for binding in self._of("Binding", models.BindingDocument, references)
+            resolved(binding) for binding in self._of("Binding", models.BindingDocument, references)
         ]
 
     def _of(self, kind: str, model: type[M], references: ReferenceIndex) -> list[Document[M]]:

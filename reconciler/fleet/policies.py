@@ -31,7 +31,7 @@ class Policy:
         return self.patterns.matches(path)
 
 
-def policy(
+def resolve(
     document: Document[PolicyDocument], *, references: ReferenceIndex, problems: list[Problem]
 ) -> Policy:
     """Return the Policy that a document describes; names that do not exist are problems."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import Problem, Severity, in_order
 from reconciler.fleet import policies
-from reconciler.fleet.load import Loaded, allowed, load_what_is_right
+from reconciler.fleet.load import Loaded, allowed, load_valid_part
 from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.values import Fleet
 
@@ -46,7 +46,7 @@ class Review:
 def base(ref: str, snapshot: Snapshot) -> Base:
     """Return the fleet to judge by. Raises ConfigError where it is invalid itself."""
     problems: list[Problem] = []
-    loaded = load_what_is_right(snapshot, problems)
+    loaded = load_valid_part(snapshot, problems)
     invalid = [problem for problem in in_order(problems) if problem.severity is Severity.INVALID]
     if loaded is None or invalid:
         raise unusable(ref, invalid)
@@ -66,7 +66,7 @@ def unusable(ref: str, problems: Sequence[Problem]) -> ConfigError:
 def load_against(base: Base, snapshot: Snapshot) -> tuple[Review | None, tuple[Problem, ...]]:
     """Return the pull request whose files these are, and all its problems, as `load` does."""
     problems: list[Problem] = []
-    head = load_what_is_right(snapshot, problems)
+    head = load_valid_part(snapshot, problems)
     if head is not None:
         problems.extend(_denied(base, head, problems))
         problems.extend(_other_name(base, head))
@@ -101,11 +101,11 @@ def _denied(base: Base, head: Loaded, known: Iterable[Problem]) -> list[Problem]
     judged = replace(references, labels={**head.references.labels, **references.labels})
     mended: list[Problem] = []  # the base has none, and new clusters make none
     rules = [
-        policies.policy(policy, references=judged, problems=mended)
+        policies.resolve(policy, references=judged, problems=mended)
         for policy in base.loaded.policies
     ]
     deny = policies.denies_by_default(base.loaded.repository.fleet)
-    found = policies.check(rules, head.bound, head.repository.documents, deny=deny)
+    found = policies.check(rules, head.bindings, head.repository.documents, deny=deny)
     said = f"So says {base.ref}; what is changed here counts once it is merged"
     return [
         replace(problem, hint=f"{problem.hint}. {said}" if problem.hint else said)

@@ -96,10 +96,10 @@ def provenance(loaded: Loaded, target: Target) -> Provenance | None:
 
 
 def _bound(loaded: Loaded, target: Target) -> ResolvedBinding | None:
-    named = [bound for bound in loaded.bound if bound.name == target.name]
+    named = [bound for bound in loaded.bindings if bound.name == target.name]
     binding = [
         bound
-        for bound in loaded.bound
+        for bound in loaded.bindings
         if target.name in {key.name for key in bound.keys(target.cluster)}
     ]
     there = [one for one in binding if target.cluster in one.clusters]
@@ -130,7 +130,7 @@ def _verdicts(loaded: Loaded, bound: ResolvedBinding, cluster: str) -> Iterator[
     path, template = bound.document.origin.path, bound.document.model.spec.template
     for document in loaded.policies:
         # Loading the fleet has reported its problems already.
-        rule = policies.policy(document, references=loaded.references, problems=[])
+        rule = policies.resolve(document, references=loaded.references, problems=[])
         if rule.governs(path):
             entry = _allowing(document, template, cluster, loaded.references.labels)
             yield Verdict(rule.name, entry or document.origin, entry is not None)

@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.core.problems import Origin, Problem
-from reconciler.fleet.load import load, load_what_is_right
+from reconciler.fleet.load import load, load_valid_part
 from reconciler.fleet.load_cache import LoadCache
 from tests.support.bad_fleets import INVALID
 from tests.support.fleet_texts import (
@@ -95,7 +95,7 @@ def test_what_was_wrong_is_not_remembered_for_what_is_right(name):
 
 
 def documents(changes, cache):
-    found = load_what_is_right(tree(changes), [], cache)
+    found = load_valid_part(tree(changes), [], cache)
     assert found is not None
     return {one.origin.path: one for one in found.repository.documents}
 

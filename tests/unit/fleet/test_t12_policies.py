@@ -5,7 +5,7 @@ import pytest
 from klutchctl import main, scaffold
 from reconciler.core.problems import Severity
 from reconciler.fleet import review
-from reconciler.fleet.load import load, load_what_is_right
+from reconciler.fleet.load import load, load_valid_part
 from reconciler.reports.pr_diff import Effect, edits
 from tests.support.fleet_texts import BINDING, GOOD, POLICY, TEMPLATE, document, tree
 
@@ -130,7 +130,7 @@ RIGHTS = {
 
 @pytest.mark.parametrize(("changes", "paths"), RIGHTS.values(), ids=RIGHTS.keys())
 def test_what_reviewers_are_shown_as_rights(changes, paths):
-    before, after = load_what_is_right(tree(), []), load_what_is_right(tree(changes), [])
+    before, after = load_valid_part(tree(), []), load_valid_part(tree(changes), [])
     assert before is not None
     assert after is not None
     (edit,) = (one for one in edits(before, after) if one.kind != "Binding")

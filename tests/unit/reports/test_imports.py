@@ -7,7 +7,7 @@ from klutchctl.render import yaml_writer
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, get_map, put
-from reconciler.fleet.load import load_what_is_right
+from reconciler.fleet.load import load_valid_part
 from reconciler.fleet.snapshot import Snapshot
 from reconciler.planning import planner
 from reconciler.reports.import_documents import belongs, documents, place, units_of
@@ -193,7 +193,7 @@ def test_the_documents_take_over_what_they_name_and_change_nothing():
     made = found(here, *files)
     read = fleet(*files)
     text = written(
-        load_what_is_right(Snapshot({"fleet.yaml": HEAD + "".join(files).encode()}, ""), []),
+        load_valid_part(Snapshot({"fleet.yaml": HEAD + "".join(files).encode()}, ""), []),
         *made.found,
     )
     wanted = fleet(*files, f"---\n{text}\n")
@@ -220,7 +220,7 @@ HEAD = b"apiVersion: fleet.klutchctl.dev/v1alpha1\nkind: Fleet\nmetadata: {name:
 
 
 def repository(changes=None):
-    loaded = load_what_is_right(tree(changes or {}), [])
+    loaded = load_valid_part(tree(changes or {}), [])
     assert loaded is not None
     return loaded
 
@@ -289,7 +289,7 @@ INCLUDES = {
 
 @pytest.mark.parametrize(("include", "path"), INCLUDES.values(), ids=INCLUDES.keys())
 def test_where_the_file_belongs(include, path):
-    made = load_what_is_right(
+    made = load_valid_part(
         tree({"fleet.yaml": document("Fleet", "acme", f"{{include: {include}}}")}), []
     )
     assert made is not None

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.core.patches import FieldChange
 from reconciler.core.problems import Problem
-from reconciler.fleet.load import load_what_is_right
+from reconciler.fleet.load import load_valid_part
 from reconciler.reports.pr_diff import Edit, Effect, edits
 from tests.support.fleet_texts import (
     BINDING,
@@ -19,7 +19,7 @@ from tests.support.fleet_texts import (
 
 def loaded(changes):
     problems: list[Problem] = []
-    found = load_what_is_right(tree(changes), problems)
+    found = load_valid_part(tree(changes), problems)
     assert problems == []
     assert found is not None
     return found

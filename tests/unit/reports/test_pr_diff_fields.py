@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.core.problems import Origin
-from reconciler.fleet.load import load_what_is_right
+from reconciler.fleet.load import load_valid_part
 from reconciler.fleet.values import (
     Access,
     AppCluster,
@@ -54,7 +54,7 @@ FIELDS = [
 
 
 def loaded(thing):
-    found = load_what_is_right(tree(), [])
+    found = load_valid_part(tree(), [])
     assert found is not None
     fleet = found.fleet
     match thing:

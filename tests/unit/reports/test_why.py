@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import Problem
-from reconciler.fleet.load import load_what_is_right
+from reconciler.fleet.load import load_valid_part
 from reconciler.fleet.snapshot import Snapshot
 from reconciler.planning import planner
 from reconciler.planning.changes import Action
@@ -27,7 +27,7 @@ from tests.support.worlds import POSTGRES
 
 def loaded(files):
     problems: list[Problem] = []
-    found = load_what_is_right(files, problems)
+    found = load_valid_part(files, problems)
     assert found is not None
     assert not problems
     return found
