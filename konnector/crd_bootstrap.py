@@ -2,12 +2,13 @@
 
 from typing import Final
 
+from reconciler.api.crd import is_established
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.controller.clock import Clock
 from reconciler.controller.fence import WriteFence
-from reconciler.core import conditions, keys
+from reconciler.core import keys
 from reconciler.core.errors import AlreadyExists, NotServed
-from reconciler.core.manifest import Manifest, covers, get, get_list, get_text, ref_of
+from reconciler.core.manifest import Manifest, covers, get, get_text, ref_of
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.cluster import Cluster
@@ -28,7 +29,7 @@ async def served(cluster: Cluster, fence: WriteFence, clock: Clock) -> Kind:
         live = await cluster.get(Ref(cluster.name, CRD, "", API_SERVICE_BINDING.resource))
         if live is None or not _is_ours(live):
             await _install(cluster, fence, live)
-        elif _is_established(live):
+        elif is_established(live):
             return _kind(namespaced=get_text(live, "spec", "scope") != "Cluster")
         await clock.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
@@ -73,8 +74,3 @@ async def _install(cluster: Cluster, fence: WriteFence, live: Manifest | None) -
     patch: Manifest = {"metadata": metadata, "spec": {"versions": get(wanted, "spec", "versions")}}
     ref = ref_of(cluster.name, CRD, live)
     await fence.write(lambda: cluster.merge_patch(ref, patch, manager=manager))
-
-
-def _is_established(live: Manifest) -> bool:
-    found = conditions.find(conditions.parse(get_list(live, "status", "conditions")), "Established")
-    return found is not None and found.status == conditions.TRUE

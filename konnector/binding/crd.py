@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from konnector.binding import crd_form
 from konnector.sides import APP_CLUSTER
-from reconciler.api.crd import kind_of, preferred_version, served_versions
+from reconciler.api.crd import binding_references, kind_of, preferred_version, served_versions
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys
@@ -238,11 +238,6 @@ def was_made(live: Manifest, *, space_uid: str) -> bool:
     return bool(_references(live, Owner(live)))
 
 
-def is_established(live: Manifest) -> bool:
-    """Tell whether the API server serves the CRD."""
-    return _condition(live, "Established") == conditions.TRUE
-
-
 def name_conflict(live: Manifest) -> str:
     """Return why the API server does not accept the CRD's names, or ""."""
     if _condition(live, "NamesAccepted") != conditions.FALSE:
@@ -298,13 +293,8 @@ def _is_of_another_space(live: Manifest, owner: Owner) -> bool:
 
 def _references(live: Manifest, owner: Owner) -> list[Manifest]:
     """Return the ownerReferences to any binding of this name, now or before."""
-    return [
-        one
-        for one in get_maps(live, "metadata", "ownerReferences")
-        if get_text(one, "apiVersion").partition("/")[0] == keys.KLUTCH_GROUP
-        and one.get("kind") == API_SERVICE_BINDING.kind
-        and one.get("name") == name_of(owner.binding)
-    ]
+    name = name_of(owner.binding)
+    return [reference for reference in binding_references(live) if reference.get("name") == name]
 
 
 def _marks_change(live: Manifest, owner: Owner) -> dict[str, JSON]:

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from konnector.binding import crd
 from konnector.binding.crd import Owner, Plan
 from konnector.kubeconfig.judge import Judged
+from reconciler.api.crd import is_established
 from reconciler.core import conditions, keys, reasons
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import NOTHING, Create, Decision, Note, Task
@@ -142,7 +143,7 @@ def synced_kind(seen: Seen) -> Kind | None:
         or seen.crd is None
     ):
         return None
-    usable = plan.standing in ("ours", "left") and crd.is_established(seen.crd)
+    usable = plan.standing in ("ours", "left") and is_established(seen.crd)
     kind = crd.instance_kind(seen.export, seen.crd)
     return kind if usable and kind.version else None
 
@@ -273,7 +274,7 @@ def _schema_in_sync(seen: Seen, plan: Plan) -> Condition:
     if conflict := crd.name_conflict(seen.crd):
         message = f"The app cluster does not accept the names of {subject}: {conflict}"
         return conditions.false(reasons.CRD_NAMES_NOT_ACCEPTED, message)
-    if not crd.is_established(seen.crd):
+    if not is_established(seen.crd):
         message = f"{subject} is not served by the app cluster yet."
         return conditions.false(reasons.CRD_NOT_ESTABLISHED, message)
     return conditions.true(reasons.SCHEMA_IN_SYNC)

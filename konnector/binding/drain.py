@@ -30,9 +30,10 @@ from typing import Final, TypeAlias
 from konnector.claim import copies
 from konnector.namespace import decide as namespace_decide
 from konnector.sides import APP_CLUSTER, CONTROL_PLANE
+from reconciler.api.crd import binding_references, is_from_konnector
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import released_kinds
-from reconciler.core import conditions, field_set, keys
+from reconciler.core import conditions, keys
 from reconciler.core.conditions import ERROR, INFO, WARNING, Cause
 from reconciler.core.decision import (
     NOTHING,
@@ -49,7 +50,6 @@ from reconciler.core.manifest import (
     annotations_of,
     finalizers_of,
     get_map,
-    get_maps,
     get_text,
     is_deleting,
     name_of,
@@ -74,7 +74,6 @@ DRAINING: Final = Cause(DRAINED, INFO, "Draining")
 DRAIN_WAITING: Final = Cause(DRAINED, WARNING, "DrainWaiting")
 DRAIN_FAILED: Final = Cause(DRAINED, ERROR, "DrainFailed")
 
-_INSTALLERS: Final = frozenset({keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR})
 
 Held: TypeAlias = tuple[Kind, Manifest]  # an object with its kind, as its cluster serves it
 
@@ -266,16 +265,8 @@ def _is_ours(crd: Manifest, binding: Manifest) -> bool:
 
     klutchctl deletes bindings so that the CRD loses its owner; then who wrote it tells.
     """
-    kind, group = API_SERVICE_BINDING.kind, API_SERVICE_BINDING.group
-    owners = [
-        get_text(owner, "uid")
-        for owner in get_maps(crd, "metadata", "ownerReferences")
-        if get_text(owner, "kind") == kind
-        and get_text(owner, "apiVersion").partition("/")[0] == group
-    ]
-    if owners:
-        return set(owners) == {uid_of(binding)}
-    return not field_set.managers_of(crd).isdisjoint(_INSTALLERS)
+    owners = {get_text(reference, "uid") for reference in binding_references(crd)}
+    return owners == {uid_of(binding)} if owners else is_from_konnector(crd)
 
 
 def _is_providers(live: Manifest) -> bool:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.crd import is_established
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.apply import kubeconfig_secrets, object_writer, patches, service_objects
+from reconciler.apply import kubeconfig_secrets, object_writer, patches
 from reconciler.apply.cluster_writer import Clusters
 from reconciler.apply.kubeconfig_secrets import Unfilled
 from reconciler.apply.outcomes import GOOD, Outcome, Status
@@ -264,7 +265,7 @@ class _Worker:
         app = self.job.clusters(ref.cluster)
 
         async def look() -> bool | None:
-            return True if await service_objects.is_established(app, ref) else None
+            return True if is_established(await app.read(ref)) else None
 
         if await app.fence.until(look, seconds=_ESTABLISHED_WAIT) is None:
             raise Unconfirmed(f"{ref}: not Established after {_ESTABLISHED_WAIT:.0f} s")

@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import TypeAlias
 
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resource
+from reconciler.api.crd import is_binding_reference, is_from_konnector
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core import field_set, keys, manifest
+from reconciler.core import keys, manifest
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.patches import pointer
 from reconciler.core.refs import Ref
 from reconciler.core.times import format_time
 from reconciler.fleet.values import DeletionPolicy, unit_policies_text
-from reconciler.observe.objects import INSTALLERS
 from reconciler.planning import prune_units
 from reconciler.planning.app_cluster_bindings import policies_of
 
@@ -109,8 +109,8 @@ def own(binding: Manifest) -> Decide:
 
     def decide(live: Manifest) -> Patch | None:
         owners = manifest.get_maps(live, "metadata", "ownerReferences")
-        others: list[JSON] = [other for other in owners if not _is_binding(other)]
-        if not _from_konnector(live) or owner in owners:
+        others: list[JSON] = [other for other in owners if not is_binding_reference(other)]
+        if not is_from_konnector(live) or owner in owners:
             return None
         path = "/metadata/ownerReferences"
         return [{"op": "add", "path": path, "value": [*others, owner]}]
@@ -153,15 +153,3 @@ def unbind(now: datetime) -> Decide:
 def _check(ref: Ref, live: Manifest, uid: str) -> None:
     if manifest.uid_of(live) != uid:
         raise Stale(f"{ref.object} was deleted and made again")
-
-
-def _is_binding(owner: Manifest) -> bool:
-    group = manifest.get_text(owner, "apiVersion").partition("/")[0]
-    return (
-        group == API_SERVICE_BINDING.group
-        and manifest.get_text(owner, "kind") == API_SERVICE_BINDING.kind
-    )
-
-
-def _from_konnector(crd: Manifest) -> bool:
-    return not field_set.managers_of(crd).isdisjoint(INSTALLERS)

@@ -24,7 +24,6 @@ from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     finalizers_of,
-    get_maps,
     get_text,
     name_of,
     namespace_of,
@@ -58,15 +57,6 @@ async def served(writer: ClusterWriter, name: str) -> Service | None:
     if not version:
         raise NotServed("the CRD serves no version", ref=ref, verb="list")
     return Service(kind_of(crd, version), ref, uid_of(crd))
-
-
-async def is_established(writer: ClusterWriter, crd: Ref) -> bool:
-    """Tell whether the API server serves what a CRD defines."""
-    live = await writer.read(crd)
-    found = get_maps(live or {}, "status", "conditions")
-    return any(
-        (get_text(one, "type"), get_text(one, "status")) == ("Established", "True") for one in found
-    )
 
 
 async def count(writer: ClusterWriter, name: str) -> int:

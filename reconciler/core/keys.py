@@ -18,6 +18,7 @@ MANAGER_NOTES: Final = "klutchctl-notes"
 MANAGER_BACKEND: Final = "klutch-bind"
 MANAGER_KONNECTOR: Final = KLUTCH_GROUP
 MANAGER_ORIGINAL_KONNECTOR: Final = "konnector"  # with operation Update
+KONNECTORS: Final = frozenset({MANAGER_KONNECTOR, MANAGER_ORIGINAL_KONNECTOR})
 MANAGER_ORIGINAL_BACKEND: Final = "example-backend"  # with operation Update
 
 # Klutch: annotations.

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from reconciler.api.crd import binding_references
 from reconciler.api.kubeconfig import (
     CA_KEY,
     SERVICE_ACCOUNT_TOKEN,
@@ -18,7 +19,6 @@ from reconciler.api.kubeconfig import (
     ca_digest,
     token_digest,
 )
-from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import field_set, keys
 from reconciler.core import manifest as m
 from reconciler.core.errors import ConfigError
@@ -36,8 +36,6 @@ MANAGERS: Final = frozenset(
         keys.MANAGER_ORIGINAL_KONNECTOR,
     }
 )
-# Who makes the CRDs of services in app clusters.
-INSTALLERS: Final = frozenset({keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR})
 MAX_DEPTH: Final = 64
 # Of a kubeconfig. Anybody may call a Secret so, and YAML takes a second for 700 kB (trust.md T10).
 MOST_BYTES: Final = 64 * 1024
@@ -89,13 +87,12 @@ def _slim(kept: Manifest, typed: Manifest) -> Manifest:
 def _of_crd(metadata: Manifest) -> Manifest:
     """Keep that it is there; of a CRD that a konnector installed, that it did, and for whom."""
     kept = {key: metadata[key] for key in _OF_CRDS if key in metadata}
-    makers = INSTALLERS & field_set.managers_of({"metadata": metadata})
+    makers = keys.KONNECTORS & field_set.managers_of({"metadata": metadata})
     if not makers:
         return kept
     owners: list[JSON] = [
         {key: owner[key] for key in _OF_OWNERS if key in owner}
-        for owner in m.get_maps(metadata, "ownerReferences")
-        if m.get_text(owner, "kind") == API_SERVICE_BINDING.kind
+        for owner in binding_references({"metadata": metadata})
     ]
     installed: list[JSON] = [{"manager": manager} for manager in sorted(makers)]
     return {**kept, "ownerReferences": owners, "managedFields": installed}

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from reconciler.api.crd import is_from_konnector
 from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.core import field_set
 from reconciler.core.manifest import Manifest, get_maps, get_text, is_deleting, uid_of
 from reconciler.core.refs import CRD
 from reconciler.fleet.values import Mode, Unit
@@ -32,7 +32,7 @@ def owner_changes(site: Site, unit: Unit, changes: Sequence[Change]) -> tuple[Ch
         return ()
     index = site.app if bound.ref.cluster == site.app.name else site.control_plane
     live, crd = index.at(bound.ref), site.app.get(CRD, "", unit.key.name)
-    if live is None or crd is None or is_deleting(crd) or not is_installed(crd):
+    if live is None or crd is None or is_deleting(crd) or not is_from_konnector(crd):
         return ()
     owners = _owners(crd)
     if uid_of(live) in owners or owners & _live_bindings(site):
@@ -51,11 +51,6 @@ def owner_changes(site: Site, unit: Unit, changes: Sequence[Change]) -> tuple[Ch
     return (line,)
 
 
-def is_installed(crd: Manifest) -> bool:
-    """Tell whether a konnector installed a CRD, as `observe.objects` keeps of it."""
-    return bool(field_set.entries_of(crd))
-
-
 def _may_not_own(site: Site, unit: Unit) -> bool:
     """Tell whether the garbage collector would miss a cluster-scoped owner, and delete the CRD."""
     plane = site.fleet.clusters[unit.key.cluster].control_plane
@@ -64,11 +59,8 @@ def _may_not_own(site: Site, unit: Unit) -> bool:
 
 
 def _owners(crd: Manifest) -> set[str]:
-    return {
-        get_text(owner, "uid")
-        for owner in get_maps(crd, "metadata", "ownerReferences")
-        if get_text(owner, "kind") == API_SERVICE_BINDING.kind
-    }
+    """Return the uids of the bindings that own a CRD: `observe.objects` keeps no other owners."""
+    return {get_text(owner, "uid") for owner in get_maps(crd, "metadata", "ownerReferences")}
 
 
 def _live_bindings(site: Site) -> set[str]:

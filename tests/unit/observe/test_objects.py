@@ -245,7 +245,10 @@ def test_of_a_crd_that_a_konnector_made_it_is_kept_that_it_did_and_for_which_bin
     owner = {"kind": "APIServiceBinding", "name": "x", "uid": "b"}
     metadata: Any = {
         "name": "x",
-        "ownerReferences": [owner | {"controller": True}, {"kind": "Service", "uid": "s"}],
+        "ownerReferences": [
+            owner | {"apiVersion": "klutch.anynines.com/v1alpha1", "controller": True},
+            {"apiVersion": "v1", "kind": "Service", "uid": "s"},
+        ],
         "managedFields": [
             {"manager": "helm", "operation": "Update", "fieldsV1": {}},
             {"manager": manager, "operation": "Update", "time": "now", "fieldsV1": {}},

@@ -14,7 +14,13 @@ from reconciler.planning.changes import Action, Verb
 from tests.support import scenes
 from tests.support.worlds import POSTGRES, crd
 
-ELSEWHERE = {"kind": API_SERVICE_BINDING.kind, "name": POSTGRES, "uid": "of-one-that-is-gone"}
+
+def reference(uid):
+    binding = API_SERVICE_BINDING
+    return {"apiVersion": binding.api_version, "kind": binding.kind, "name": POSTGRES, "uid": uid}
+
+
+ELSEWHERE = reference("of-one-that-is-gone")
 OTHER_KIND = {"kind": "Service", "name": "x", "uid": "u"}
 PARAMETERS = ", parameters: {size: large}"
 
@@ -45,7 +51,7 @@ def planned(here, mode="Direct", more=""):
 
 
 def owner(live):
-    return {"kind": API_SERVICE_BINDING.kind, "name": POSTGRES, "uid": uid_of(live)}
+    return reference(uid_of(live))
 
 
 @pytest.mark.parametrize("mode", scenes.MODES)
