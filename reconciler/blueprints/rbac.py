@@ -29,6 +29,7 @@ from reconciler.core.refs import (
     ROLE_BINDING,
     SECRET,
     SERVICE_ACCOUNT,
+    GroupResource,
     Kind,
 )
 
@@ -144,12 +145,12 @@ class Claimed:
     down: bool
 
 
-def minimal(bound: Collection[tuple[str, str]], claimed: Iterable[Claimed]) -> tuple[Manifest, ...]:
-    """Return the rules for any konnector that serves these (group, plural).
+def minimal(bound: Collection[GroupResource], claimed: Iterable[Claimed]) -> tuple[Manifest, ...]:
+    """Return the rules for any konnector that serves these.
 
     It may create any CRD: a POST, unlike an apply, has no name that a rule could be about.
     """
-    crds = sorted(names.resource_name(plural, group) for group, plural in bound)
+    crds = sorted(resource.name for resource in bound)
     rules = [
         # Which app namespaces there are, and whose cluster this is.
         _least(NAMESPACE.group, [NAMESPACE.plural], _LOOK),
@@ -168,7 +169,7 @@ def minimal_inside(kubeconfig_secret: str) -> tuple[Manifest, ...]:
     and holds a Lease. Of Secrets it can create that one only, and only by an apply, which says
     the name before it is authorized.
     """
-    crd = names.resource_name(_BINDINGS, KLUTCH_GROUP)
+    crd = GroupResource(KLUTCH_GROUP, _BINDINGS).name
     return (
         _least(CRD.group, [CRD.plural], _CHANGE, only=[crd]),
         _least(KLUTCH_GROUP, [_BINDINGS], ("list", "watch", *_CHANGE)),
@@ -181,7 +182,7 @@ def minimal_inside(kubeconfig_secret: str) -> tuple[Manifest, ...]:
     )
 
 
-def _bound(resources: Iterable[tuple[str, str]]) -> Iterable[Manifest]:
+def _bound(resources: Iterable[GroupResource]) -> Iterable[Manifest]:
     """Instances go up and, where they are born on the control plane, come down; statuses too.
 
     Only their owners delete them.
@@ -193,18 +194,18 @@ def _bound(resources: Iterable[tuple[str, str]]) -> Iterable[Manifest]:
 
 def _claimed(claims: Iterable[Claimed]) -> Iterable[Manifest]:
     known = set(claims)
-    down = {(claim.group, claim.plural) for claim in known if claim.down}
-    up = {(claim.group, claim.plural) for claim in known} - down
+    down = {GroupResource(claim.group, claim.plural) for claim in known if claim.down}
+    up = {GroupResource(claim.group, claim.plural) for claim in known} - down
     for group, plurals in _by_group(down):
         yield _least(group, plurals, _ALL)
     for group, plurals in _by_group(up):
         yield _least(group, plurals, (*_LOOK, *_CHANGE))
 
 
-def _by_group(resources: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
+def _by_group(resources: Iterable[GroupResource]) -> Iterable[tuple[str, list[str]]]:
     plurals: dict[str, set[str]] = {}
-    for group, plural in resources:
-        plurals.setdefault(group, set()).add(plural)
+    for resource in resources:
+        plurals.setdefault(resource.group, set()).add(resource.plural)
     return [(group, sorted(plurals[group])) for group in sorted(plurals)]
 
 

@@ -233,8 +233,7 @@ def _rules(scope: Scope) -> tuple[Manifest, ...]:
 
     The name of the Secret with its kubeconfig is known when it is deployed.
     """
-    bound = [(one.group, one.plural) for one in scope.services]
-    return (*rbac.minimal(bound, scope.claimed), *rbac.minimal_inside(_ANY))
+    return (*rbac.minimal(scope.services, scope.claimed), *rbac.minimal_inside(_ANY))
 
 
 def _only(rules: Sequence[Manifest]) -> str:

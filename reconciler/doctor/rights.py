@@ -96,7 +96,7 @@ def scope_of(
     accesses = (one.access.secret for one in chosen.values())
     return Scope(
         fleet=fleet.name,
-        services=frozenset(refs.GroupResource(unit.key.group, unit.key.resource) for unit in units),
+        services=frozenset(unit.key.service for unit in units),
         modes=modes,
         kubeconfigs=frozenset(
             (chosen[name].app_cluster_binding[0], names.app_cluster_kubeconfig_secret(name))

@@ -66,7 +66,7 @@ def unit_objects(
     waits for what the konnector does at it (mapping.md 9).
     """
     bound = binding.service_binding(
-        common_manifests.resource(unit),
+        unit.key.service,
         namespace=placement.space,
         secret=(placement.space, placement.kubeconfig_name),
         claims=common_manifests.wire_claims(claims, required),
@@ -104,7 +104,7 @@ def _app_cluster_binding(
     fleet: Fleet, cluster: AppCluster, placement: Placement, units: Sequence[Unit]
 ) -> Manifest:
     spec = cluster.konnector
-    listed = {*map(common_manifests.resource, units), *placement.unmanaged}
+    listed = {*(unit.key.service for unit in units), *placement.unmanaged}
     release = DeletionPolicy.RELEASE
     policies = {
         resource.name: placement.policies.get(resource.name, release)

@@ -8,6 +8,7 @@ from typing import Final
 
 from reconciler.core.manifest import Manifest, get_map
 from reconciler.core.problems import Problem, Severity
+from reconciler.core.refs import GroupResource
 from reconciler.fleet.documents import substitution
 from reconciler.fleet.documents.models import BindingDocument, TemplateDocument
 from reconciler.fleet.documents.parsing import Document
@@ -27,7 +28,7 @@ class ResolvedBinding:
 
     document: Document[BindingDocument]
     template: Document[TemplateDocument] | None
-    resources: Sequence[tuple[str, str]]  # group, resource
+    resources: Sequence[GroupResource]
     clusters: Mapping[str, None]  # a set in order
 
     @property
@@ -37,7 +38,7 @@ class ResolvedBinding:
 
     def keys(self, cluster: str) -> tuple[UnitKey, ...]:
         """Return its units in a cluster."""
-        return tuple(UnitKey(cluster, group, resource) for group, resource in self.resources)
+        return tuple(UnitKey(cluster, one.group, one.plural) for one in self.resources)
 
 
 def resolve(
@@ -58,7 +59,7 @@ def resolve(
     return ResolvedBinding(
         document=binding,
         template=template,
-        resources=sorted({(resource.group, resource.resource) for resource in resources}),
+        resources=sorted({GroupResource(each.group, each.resource) for each in resources}),
         clusters=dict.fromkeys(references.selected(spec.clusters)),
     )
 

@@ -10,7 +10,7 @@ from reconciler.blueprints.objects import Marks, ownership_labels
 from reconciler.blueprints.rbac import Claimed
 from reconciler.core import keys
 from reconciler.core.manifest import JSON, KNOWN_AFTER_APPLY, Manifest
-from reconciler.core.refs import GroupResource, Ref
+from reconciler.core.refs import Ref
 from reconciler.fleet.values import (
     AppCluster,
     Claim,
@@ -58,11 +58,6 @@ def policies_of_units(units: Mapping[str, DeletionPolicy]) -> dict[str, str]:
     return {keys.UNIT_POLICIES: unit_policies_text(special)} if special else {}
 
 
-def resource(unit: Unit) -> GroupResource:
-    """Return what the unit binds."""
-    return GroupResource(unit.key.group, unit.key.resource)
-
-
 def kubeconfig_source(
     target: ControlPlane | AppCluster, placement: Placement, token: Ref
 ) -> KubeconfigSource:
@@ -86,7 +81,7 @@ def konnector_rules(cluster: AppCluster, units: Iterable[Unit]) -> tuple[Manifes
     if cluster.konnector.rbac is Rbac.FULL:
         return None
     listed = list(units)
-    bound = [(unit.key.group, unit.key.resource) for unit in listed]
+    bound = [unit.key.service for unit in listed]
     return rbac.minimal(bound, [kind for unit in listed for kind in claimed(unit)])
 
 

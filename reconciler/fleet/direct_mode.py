@@ -46,7 +46,7 @@ def unit_objects(
 ) -> tuple[Wanted, ...]:
     """Return rows 8 and 9: request and binding."""
     control_plane = control_plane_ref_name(fleet.clusters[unit.key.cluster].control_plane)
-    resource = common_manifests.resource(unit)
+    resource = unit.key.service
     marks = common_manifests.ownership(fleet, unit.key.cluster, binding=unit.binding)
     request = binding.export_request(
         placement.space, resource, parameters=unit.parameters, marks=marks

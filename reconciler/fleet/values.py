@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from reconciler.core import names
 from reconciler.core.manifest import Manifest
 from reconciler.core.problems import Origin
+from reconciler.core.refs import GroupResource
 
 
 class Mode(StrEnum):
@@ -129,9 +131,14 @@ class UnitKey:
     resource: str
 
     @property
+    def service(self) -> GroupResource:
+        """The bound resource type."""
+        return GroupResource(self.group, self.resource)
+
+    @property
     def name(self) -> str:
         """`plural.group`, the name of request, export, binding and CRD."""
-        return f"{self.resource}.{self.group}" if self.group else self.resource
+        return names.resource_name(self.resource, self.group)
 
     def __str__(self) -> str:
         return f"{self.cluster}/{self.name}"

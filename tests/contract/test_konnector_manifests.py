@@ -321,7 +321,7 @@ def test_klutchctl_gives_the_same():
     """But it gives all of them by one ClusterRole, and the Secret by its name."""
     secret = "kubeconfig-abc"
     claims = [Claimed("", "secrets", down=True)]
-    rules = rbac.minimal([(BOUND, one) for one in PLURALS.split()], claims)
+    rules = rbac.minimal([refs.GroupResource(BOUND, one) for one in PLURALS.split()], claims)
     assert rights_of(rules) | rights_of(rbac.minimal_inside(secret)) == (
         EVERYWHERE | OF_THE_LEASE | {one._replace(only=secret) for one in OWN_SECRETS}
     )

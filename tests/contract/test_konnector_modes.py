@@ -23,7 +23,7 @@ from reconciler.blueprints.rbac import Claimed
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, get, get_text, uid_of
 from reconciler.core.manifest import put as put_in
-from reconciler.core.refs import CRD, LEASE, SECRET, Kind, Ref
+from reconciler.core.refs import CRD, LEASE, SECRET, GroupResource, Kind, Ref
 from reconciler.kube import crds
 from reconciler.kube.connection import Connection
 from tests.support import deployed
@@ -115,7 +115,9 @@ async def all_is_well(reading: Awaitable[Any]) -> bool:
 async def beside(managed: Managed) -> AsyncIterator[Beside]:
     """Let the backend serve an AppClusterBinding, and lead a konnector's ways past listeners."""
     offer, plane = managed.offer, managed.plane
-    rules = rbac.minimal([(offer.group, "databases")], [Claimed("", "secrets", down=True)])
+    rules = rbac.minimal(
+        [GroupResource(offer.group, "databases")], [Claimed("", "secrets", down=True)]
+    )
     async with (
         account(managed.app, rules) as app_token,
         fronting(managed.app) as to_app,

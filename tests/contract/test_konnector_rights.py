@@ -23,7 +23,7 @@ from reconciler.core.manifest import (
     get_text,
     uid_of,
 )
-from reconciler.core.refs import CRD, EVENT, LEASE, SECRET, Ref
+from reconciler.core.refs import CRD, EVENT, LEASE, SECRET, GroupResource, Ref
 from tests.support.bound_scenes import (
     ACCEPTED,
     BIND,
@@ -65,7 +65,7 @@ class Stage:
 async def staged(scene: Scene) -> AsyncIterator[Stage]:
     claims = [Claimed("", "secrets", down=True)]
     inside = rbac.minimal_inside(scene.secret)
-    rules = (*rbac.minimal([(scene.offer.group, "databases")], claims), *inside)
+    rules = (*rbac.minimal([GroupResource(scene.offer.group, "databases")], claims), *inside)
     async with (
         account(scene.app, rules) as token,
         fronting(scene.app) as to_app,

@@ -9,6 +9,7 @@ import pytest
 from reconciler.blueprints import rbac
 from reconciler.blueprints.rbac import Claimed, minimal, minimal_inside
 from reconciler.core.manifest import get_texts
+from reconciler.core.refs import GroupResource
 from tests.support.space_objects import CONFIG_MAPS, SECRETS, SPACE, crd, export, space
 
 SHOP = "shop.example"
@@ -61,7 +62,11 @@ def test_a_konnector_may_handle_what_is_its_own_and_no_more():
     }
 
 
-BOUND = [("shop.example", "databases"), ("shop.example", "queues"), ("b.example", "things")]
+BOUND = [
+    GroupResource("shop.example", "databases"),
+    GroupResource("shop.example", "queues"),
+    GroupResource("b.example", "things"),
+]
 CLAIMED = [
     Claimed("", "secrets", down=True),
     Claimed("", "configmaps", down=False),
