@@ -87,7 +87,7 @@ class _Import:
     def file(self, out: Path | None) -> str:
         """Return the path of the new file in the repository. Raises ConfigError."""
         from reconciler.core.errors import ConfigError
-        from reconciler.reports.import_documents import belongs, place
+        from reconciler.reports.imports import belongs, place
 
         if out is None:
             path = place(self.loaded, _FILE)
@@ -152,7 +152,7 @@ class _Import:
 
     def _text(self, made: "Imports") -> str:
         from klutchctl.render import yaml_writer
-        from reconciler.reports.import_documents import documents
+        from reconciler.reports.imports import documents
 
         found = ["\n".join(yaml_writer.lines(one)) for one in documents(self.loaded, made.found)]
         return _HEAD + "\n---\n".join(found) + "\n"
@@ -181,7 +181,7 @@ def write_new(path: Path, content: bytes) -> None:
 def _summary(made: _Made, path: Path, *, whole: bool) -> str:
     from klutchctl.render.plan_rows import plural
     from klutchctl.render.terminal import visible
-    from reconciler.reports.import_documents import units_of
+    from reconciler.reports.imports import units_of
 
     found = made.imports.found
     lines = [f"Left alone: {visible(name)}: {visible(why)}" for name, why in made.imports.left]

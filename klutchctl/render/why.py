@@ -16,8 +16,7 @@ from reconciler.core.times import format_time
 from reconciler.fleet.values import Claim, UnitKey
 from reconciler.health import UnitHealth
 from reconciler.planning.planfile import document
-from reconciler.reports.provenance import Provenance
-from reconciler.reports.why import Explanation
+from reconciler.reports.why import Explanation, Provenance
 
 FORMAT: Final = "klutchctl.dev/why"
 VERSION: Final = "1.1"

@@ -1,23 +1,163 @@
 """Explains a binding in one cluster: its lines in the files, and those of the plan. Pure.
 
-Says nothing about its health: that is for who can read clusters.
+Its health is for the command to read from the clusters.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from reconciler.blueprints.binding import parameters_digest
 from reconciler.core.errors import ConfigError
 from reconciler.core.live import Live, control_plane_ref_name
+from reconciler.core.problems import Origin
+from reconciler.fleet import policies, reference_index
+from reconciler.fleet.bindings import ResolvedBinding
+from reconciler.fleet.documents.models import PolicyDocument
+from reconciler.fleet.documents.parsing import Document
+from reconciler.fleet.documents.service_models import Selector
 from reconciler.fleet.load import Loaded
-from reconciler.fleet.values import Fleet, PruneMode, UnitKey
+from reconciler.fleet.reference_index import ReferenceIndex
+from reconciler.fleet.values import Claim, Fleet, PruneMode, UnitKey
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
 from reconciler.planning.guards import PRUNING
 from reconciler.reports import targets
-from reconciler.reports.provenance import Provenance, provenance
 from reconciler.reports.targets import Target
 from reconciler.reports.unmanaged import unmanaged_bindings
 
 _OFF = Held("off", "prune.mode is off: what left the files is not looked at")
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One part of a selector: what it says, where, and whether it holds for the cluster."""
+
+    text: str
+    origin: Origin
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict of a Policy over the Binding's file on it in the cluster."""
+
+    policy: str
+    origin: Origin  # of what allows it, else of the Policy
+    allows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """A Binding of the files in one cluster.
+
+    `clauses` are the parts of its selector; `selected` says what they come to. `template_origin`
+    is None where it names resources itself. `claims` are those of the cluster, empty where it is
+    not selected. `parameters` is a digest, "" for none.
+    """
+
+    binding: str
+    origin: Origin
+    cluster: str
+    cluster_origin: Origin
+    control_plane: str
+    control_plane_origin: Origin
+    selected: bool
+    clauses: tuple[Clause, ...]
+    template: str
+    template_origin: Origin | None
+    units: tuple[UnitKey, ...]
+    claims: tuple[Claim, ...]
+    parameters: str
+    deletion_policy: str
+    depends_on: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
+
+
+def provenance(loaded: Loaded, target: Target) -> Provenance | None:
+    """Return the Binding that a target names; None where no document has that cluster or name.
+
+    A unit is that of the Binding that binds it in the cluster, else of the first that would.
+    """
+    cluster = loaded.fleet.clusters.get(target.cluster)
+    found = _bound(loaded, target)
+    if cluster is None or found is None:
+        return None
+    spec = found.document.model.spec
+    plane = loaded.fleet.control_planes[cluster.control_plane]
+    made = [key for key in found.keys(cluster.name) if key in loaded.fleet.units]
+    first = loaded.fleet.units[made[0]] if made else None
+    return Provenance(
+        binding=found.name,
+        origin=found.document.origin,
+        cluster=cluster.name,
+        cluster_origin=cluster.origin,
+        control_plane=plane.name,
+        control_plane_origin=plane.origin,
+        selected=cluster.name in found.clusters,
+        clauses=tuple(_clauses(found, cluster.name, loaded.references)),
+        template=spec.template or "",
+        template_origin=found.template.origin if found.template else None,
+        units=found.keys(cluster.name),
+        claims=first.claims if first else (),
+        parameters=parameters_digest(first.parameters if first else spec.parameters),
+        deletion_policy=spec.deletion_policy,
+        depends_on=tuple(spec.depends_on),
+        verdicts=tuple(_verdicts(loaded, found, cluster.name)),
+    )
+
+
+def _bound(loaded: Loaded, target: Target) -> ResolvedBinding | None:
+    named = [bound for bound in loaded.bindings if bound.name == target.name]
+    binding = [
+        bound
+        for bound in loaded.bindings
+        if target.name in {key.name for key in bound.keys(target.cluster)}
+    ]
+    there = [one for one in binding if target.cluster in one.clusters]
+    return next(iter((*named, *there, *binding)), None)
+
+
+def _clauses(bound: ResolvedBinding, cluster: str, references: ReferenceIndex) -> Iterator[Clause]:
+    selector, document = bound.document.model.spec.clusters, bound.document
+    labels = {cluster: references.labels[cluster]}
+
+    def clause(text: str, steps: Sequence[str | int], **part: Any) -> Clause:
+        holds = bool(reference_index.selected(Selector(**part), labels))
+        return Clause(text, document.at("spec", "clusters", *steps), holds)
+
+    for key, value in sorted(selector.match_labels.items()):
+        yield clause(f"{key}={value}", ("matchLabels", key), match_labels={key: value})
+    for index, one in enumerate(selector.match_expressions):
+        values = f" ({', '.join(one.values)})" if one.values else ""
+        text = f"{one.key} {one.operator}{values}"
+        yield clause(text, ("matchExpressions", index), match_expressions=[one])
+    for field, names in (("names", selector.names), ("exclude", selector.exclude)):
+        if cluster in names:
+            steps = (field, names.index(cluster))
+            yield clause(f"{field} {cluster}", steps, names=[cluster])
+
+
+def _verdicts(loaded: Loaded, bound: ResolvedBinding, cluster: str) -> Iterator[Verdict]:
+    path, template = bound.document.origin.path, bound.document.model.spec.template
+    for document in loaded.policies:
+        # Loading the fleet has reported its problems already.
+        rule = policies.resolve(document, references=loaded.references, problems=[])
+        if rule.governs(path):
+            entry = _allowing(document, template, cluster, loaded.references.labels)
+            yield Verdict(rule.name, entry or document.origin, entry is not None)
+
+
+def _allowing(
+    document: Document[PolicyDocument],
+    template: str | None,
+    cluster: str,
+    labels: Mapping[str, Mapping[str, str]],
+) -> Origin | None:
+    """Return the first entry of a Policy that allows a template in a cluster."""
+    for index, one in enumerate(document.model.spec.allow):
+        if template in one.templates and cluster in reference_index.selected(one.clusters, labels):
+            return document.at("spec", "allow", index)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

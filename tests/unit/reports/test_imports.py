@@ -10,8 +10,16 @@ from reconciler.core.manifest import Manifest, get_map, put
 from reconciler.fleet.load import load_valid_part
 from reconciler.fleet.snapshot import Snapshot
 from reconciler.planning import planner
-from reconciler.reports.import_documents import belongs, documents, place, units_of
-from reconciler.reports.imports import Import, Imports, imports, settled
+from reconciler.reports.imports import (
+    Import,
+    Imports,
+    belongs,
+    documents,
+    imports,
+    place,
+    settled,
+    units_of,
+)
 from tests.support.fleet_texts import TEMPLATE, document, tree
 from tests.support.scenes import (
     MODES,

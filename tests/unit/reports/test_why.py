@@ -9,8 +9,7 @@ from reconciler.fleet.snapshot import Snapshot
 from reconciler.planning import planner
 from reconciler.planning.changes import Action
 from reconciler.reports import targets
-from reconciler.reports.provenance import provenance
-from reconciler.reports.why import explained, watching
+from reconciler.reports.why import explained, provenance, watching
 from tests.support.fleet_texts import document, tree
 from tests.support.scenes import (
     SEARCH,
