@@ -1,11 +1,13 @@
 """What `KubeCluster` makes of a real API server behind a bad connection or a bad gateway."""
 
 import asyncio
+import contextlib
 from dataclasses import replace
 
 import pytest
 
 from reconciler.core.errors import (
+    AlreadyExists,
     Expired,
     NotServed,
     Rejected,
@@ -15,7 +17,7 @@ from reconciler.core.errors import (
     Unreachable,
 )
 from reconciler.core.manifest import get_text
-from reconciler.core.refs import CONFIG_MAP, SECRET, Kind, Ref
+from reconciler.core.refs import CLUSTER_ROLE, CONFIG_MAP, SECRET, Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import (
@@ -28,11 +30,12 @@ from reconciler.kube.connection import (
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import ListQuery, Preconditions, Propagation
 from tests.support.cues import AFTER, Gate
+from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http_faults import Body, Cut, Garbage, answer, gone, on, redirect
 from tests.support.listener import Listener
 from tests.support.robots import robot_token
-from tests.support.tcp_proxy import STALLED, TcpProxy
+from tests.support.tcp_proxy import CLEAR, STALLED, Flow, TcpProxy
 
 MANAGER = "tests"
 SELF_REVIEW = Kind(
@@ -365,6 +368,61 @@ async def test_a_server_that_accepts_and_never_answers(control_plane, namespace)
         async with KubeCluster(stalled, limits=replace(IMPATIENT, deadline=1)) as cluster:
             with pytest.raises(Unreachable, match="in time"):
                 await cluster.get(ref(namespace))
+
+
+@pytest.fixture
+async def line(control_plane):
+    async with TcpProxy(control_plane.connection.server) as line:
+        yield line
+
+
+@pytest.fixture
+async def distant(control_plane, line):
+    """The cluster at the other end of a bad line, TLS from end to end."""
+    connection = replace(control_plane.connection, server=line.url)
+    limits = Limits(connect_timeout=2, read_timeout=1, deadline=2)
+    async with KubeCluster(connection, limits=limits) as cluster:
+        yield cluster
+
+
+async def created(cluster, namespace, name):
+    """Create it in as many tries as it takes: the client may be too impatient for a busy server."""
+
+    async def is_there():
+        with contextlib.suppress(Unreachable):
+            with contextlib.suppress(AlreadyExists):
+                await create(cluster, namespace, name)
+            return True
+        return False
+
+    await eventually(is_there)
+
+
+async def test_a_silent_line_is_noticed_and_used_again_when_it_clears(
+    line, distant, control_plane, namespace
+):
+    await created(distant, namespace, "item-a")
+    line.let(down=STALLED)
+    with pytest.raises(Unreachable) as lost:
+        await create(distant, namespace, "item-b")
+    assert lost.value.outcome_unknown
+    line.let(down=CLEAR)
+    await created(distant, namespace, "item-c")
+    stored = await control_plane.cluster.list(CONFIG_MAP, namespace=namespace)
+    assert items_of(stored) == ["item-a", "item-b", "item-c"]
+
+
+async def test_a_line_that_breaks_within_an_answer_gives_no_answer(line, distant):
+    line.let(down=Flow(limit=10_000, then="rst"))
+    with pytest.raises(Unreachable):
+        await distant.list(CLUSTER_ROLE)
+    line.let(down=CLEAR)
+
+    async def has_an_answer():
+        with contextlib.suppress(Unreachable):
+            return (await distant.list(CLUSTER_ROLE)).items
+
+    await eventually(has_an_answer)
 
 
 async def test_a_port_where_nobody_listens(control_plane, namespace):
