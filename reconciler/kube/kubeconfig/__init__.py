@@ -8,19 +8,10 @@ from reconciler.kube.kubeconfig.files import (
     read_file,
     search_paths,
 )
-from reconciler.kube.kubeconfig.secret import (
-    Allowable,
-    ForbiddenFields,
-    Refusal,
-    from_content,
-    from_secret,
-)
+from reconciler.kube.kubeconfig.secret import from_content, from_secret
 
 __all__ = [
-    "Allowable",
     "ContextSummary",
-    "ForbiddenFields",
-    "Refusal",
     "contexts",
     "from_content",
     "from_secret",
