@@ -4,7 +4,7 @@ from datetime import datetime
 
 from bind.export import history
 from bind.export_request import rbac_changes
-from bind.informers import GRANTED, NAME, World
+from bind.informers import GRANTED, NAME, Informers
 from reconciler.blueprints import rbac
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue
@@ -20,10 +20,10 @@ class BinderRole(ObjectReconciler[str, Manifest | None]):
     It has one key, the role's name.
     """
 
-    def __init__(self, world: World, executor: Executor) -> None:
-        self._roles = world.recent(world.cluster_roles)
+    def __init__(self, informers: Informers, executor: Executor) -> None:
+        self._roles = informers.recent(informers.cluster_roles)
         super().__init__(executor, self._roles)
-        self._world = world
+        self._informers = informers
         self._granted = set[str]()  # resources, since this process runs
 
     def subscribe(self, queue: Queue[str]) -> None:
@@ -38,8 +38,8 @@ class BinderRole(ObjectReconciler[str, Manifest | None]):
                 self._granted.add(resource)
                 queue.enqueue(names.BINDER)
 
-        self._world.cluster_roles.subscribe(NAME, changed)
-        self._world.exports.subscribe(GRANTED, granted)
+        self._informers.cluster_roles.subscribe(NAME, changed)
+        self._informers.exports.subscribe(GRANTED, granted)
         queue.enqueue(names.BINDER)
 
     async def look(self, key: str) -> tuple[Observed, Manifest | None]:
@@ -50,7 +50,7 @@ class BinderRole(ObjectReconciler[str, Manifest | None]):
     def decide(self, view: Manifest | None, now: datetime) -> Decision:
         """Return one step at a time: each is a patch of exactly what was seen."""
         del now
-        cluster = self._world.cluster.name
+        cluster = self._informers.cluster.name
         steps = rbac_changes.role(cluster, CLUSTER_ROLE, view, rbac.binder_role())
         steps = steps or history.note(cluster, view, self._granted)
         return Decision(tasks=(Task(steps),) if steps else ())

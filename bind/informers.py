@@ -1,7 +1,7 @@
 """What the backend knows of its control plane: a view of each kind, and who finds what in it.
 
 Each index answers one question of a controller, "what concerns this key?", from either end: what
-changed wakes the keys, and a key finds its objects. Refuses to know what follows from them.
+changed leads to keys, and a key finds its objects. Refuses to know what follows from them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -67,7 +67,7 @@ OWNER: Final = "the place of an AppClusterBinding"
 _NAMED: Final = "metadata.name={}"
 
 
-class World:
+class Informers:
     """The views, by kind; what serves AppClusterBindings only in control-plane mode.
 
     Of CRDs, of which there may be hundreds of large ones, and of Secrets only metadata are held; of
@@ -87,8 +87,7 @@ class World:
     ) -> None:
         self.cluster, self.deployments_served = cluster, deployments_served
         self._control_plane_mode = control_plane_mode
-        self._informers: list[Informer] = []
-        self._recent: dict[Store, ReadYourWrites] = {}
+        self._recents: dict[Store, ReadYourWrites] = {}
         self.cluster_bindings = self._view(
             CLUSTER_BINDING, {SPACE: _space}, trim=trimming.cluster_binding
         )
@@ -154,16 +153,16 @@ class World:
     @property
     def informers(self) -> Sequence[Informer]:
         """What keeps the views."""
-        return self._informers
+        return [recent.view for recent in self._recents.values()]
 
     def trouble(self, *views: Store) -> str:
         """Return why one of these views may be old, or ""."""
-        said = (one.trouble for one in self._informers if one.store in views)
-        return next(filter(None, said), "")
+        troubles = (self._recents[view].view.trouble for view in views)
+        return next(filter(None, troubles), "")
 
     def recent(self, view: Store) -> ReadYourWrites:
         """Return one of these views together with what the backend wrote of it just now."""
-        return self._recent[view]
+        return self._recents[view]
 
     def template(self, resource: str) -> Manifest | None:
         """Return the template that counts for a resource."""
@@ -209,8 +208,7 @@ class World:
             indexes=indexes,
             trim=trim,
         )
-        self._informers.append(informer)
-        self._recent[informer.store] = ReadYourWrites(informer)
+        self._recents[informer.store] = ReadYourWrites(informer)
         return informer.store
 
 

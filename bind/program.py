@@ -13,7 +13,7 @@ from bind.binder_role import BinderRole
 from bind.cluster_binding.controller import ClusterBindings
 from bind.export.controller import Exports
 from bind.export_request.controller import ExportRequests
-from bind.informers import World
+from bind.informers import Informers
 from bind.service_namespace.controller import ServiceNamespaces
 from bind.settings import Settings
 from reconciler.blueprints.export import Terms
@@ -117,7 +117,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
         holder=holder or holder_here(),
         clock=clock,
     )
-    world = World(
+    informers = Informers(
         cluster,
         control_plane_mode=settings.control_plane_mode,
         deployments_served=deployments_served,
@@ -126,24 +126,26 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     )
     leadership = runtime.leadership(leases, lease_namespace, names.BACKEND_LEASE, again=again)
     return runtime.term(
-        world.informers,
-        list(_controllers(settings, world, runtime)),
+        informers.informers,
+        list(_controllers(settings, informers, runtime)),
         leadership=leadership,
         elects=settings.leader_election,
         advice=ADVICE,
     )
 
 
-def _controllers(settings: Settings, world: World, runtime: Runtime) -> Iterator[Controller[Any]]:
-    executor = runtime.executor(world.cluster)
-    for name, reconciler in _reconcilers(settings, world, executor).items():
+def _controllers(
+    settings: Settings, informers: Informers, runtime: Runtime
+) -> Iterator[Controller[Any]]:
+    executor = runtime.executor(informers.cluster)
+    for name, reconciler in _reconcilers(settings, informers, executor).items():
         controller: Controller[Any] = Controller(
             name,
             reconciler.reconcile,
             clock=runtime.clock,
             metrics=runtime.metrics,
             workers=settings.workers,
-            depends_on=(world.cluster.connectivity,),
+            depends_on=(informers.cluster.connectivity,),
             party=_space_of,
         )
         reconciler.subscribe(controller)
@@ -156,28 +158,30 @@ def _space_of(key: Hashable) -> Hashable:
 
 
 def _reconcilers(
-    settings: Settings, world: World, executor: Executor
+    settings: Settings, informers: Informers, executor: Executor
 ) -> dict[str, ObjectReconciler[Any, Any]]:
     scope, isolation = settings.consumer_scope, settings.isolation
     bounds, hashing = settings.bounds, settings.hashed_names
     reconcilers: dict[str, ObjectReconciler[Any, Any]] = {
-        "binderrole": BinderRole(world, executor),
+        "binderrole": BinderRole(informers, executor),
         "clusterbinding": ClusterBindings(
-            world, executor, scope=scope, limits=bounds, hashing=hashing
+            informers, executor, scope=scope, limits=bounds, hashing=hashing
         ),
-        "serviceexportrequest": ExportRequests(world, executor, terms=Terms(scope, isolation)),
-        "serviceexport": Exports(world, executor, isolation=isolation, grace=settings.export_grace),
+        "serviceexportrequest": ExportRequests(informers, executor, terms=Terms(scope, isolation)),
+        "serviceexport": Exports(
+            informers, executor, isolation=isolation, grace=settings.export_grace
+        ),
         "servicenamespace": ServiceNamespaces(
-            world, executor, scope=scope, bounds=bounds, hashing=hashing
+            informers, executor, scope=scope, bounds=bounds, hashing=hashing
         ),
     }
     if settings.control_plane_mode:
         terms = app_cluster_binding_decide.Terms(
-            control_plane=world.cluster.name,
+            control_plane=informers.cluster.name,
             konnector_image=settings.konnector_image,
             allow_cross_namespace_secrets=settings.allow_cross_namespace_secrets,
             all_overrides=settings.all_overrides,
             drain_deadline=settings.drain_deadline,
         )
-        reconcilers["appclusterbinding"] = AppClusterBindings(world, executor, terms=terms)
+        reconcilers["appclusterbinding"] = AppClusterBindings(informers, executor, terms=terms)
     return reconcilers

@@ -20,7 +20,7 @@ from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.provider.registry import OneProvider, Providers, one_provider
 from konnector.settings import ControlPlaneMode, Settings
 from konnector.sides import APP_CLUSTER, CONTROL_PLANE
-from konnector.views.single_object import NamedViews
+from konnector.views.single_object import SingleObjectInformers
 from reconciler.controller import health_server, program
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
@@ -188,7 +188,7 @@ def _workers(
     in_use: InUse | None,
 ) -> list[Worker]:
     """Return what serves the bindings; they and their providers tell each other of news."""
-    secrets = NamedViews(
+    secrets = SingleObjectInformers(
         home, SECRET, tools.metrics, on_change=lambda place: made.secret_changed(place)
     )
     providers: Providers | OneProvider

@@ -6,7 +6,7 @@ from typing import Final
 
 from bind.app_cluster_binding import decide
 from bind.app_cluster_binding.decide import Seen, Space, Terms
-from bind.informers import NAME, OWNER, RESOURCE, SOURCE, SPACE, World, index_key
+from bind.informers import NAME, OWNER, RESOURCE, SOURCE, SPACE, Informers, index_key
 from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
@@ -30,32 +30,32 @@ _SOON: Final = timedelta(seconds=1)  # where the view lags, and its event is yet
 class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
     """The controller `appclusterbinding` of protocol-bind.md C.6."""
 
-    def __init__(self, world: World, executor: Executor, *, terms: Terms) -> None:
-        self._bindings = world.recent(world.app_cluster_bindings)
+    def __init__(self, informers: Informers, executor: Executor, *, terms: Terms) -> None:
+        self._bindings = informers.recent(informers.app_cluster_bindings)
         super().__init__(executor, self._bindings)
-        self._world, self._terms = world, terms
+        self._informers, self._terms = informers, terms
 
     def subscribe(self, queue: Queue[ObjectKey]) -> None:
         """Have the keys enqueued that a change concerns."""
-        world, bindings = self._world, self._world.app_cluster_bindings
+        informers, bindings = self._informers, self._informers.app_cluster_bindings
         bindings.subscribe_keys(queue.enqueue)
-        world.templates.subscribe(RESOURCE, enqueue_mapped(queue, bindings, RESOURCE))
-        world.secrets.subscribe_keys(enqueue_mapped(queue, bindings, SOURCE))
-        world.bindings.subscribe(OWNER, queue.enqueue)
+        informers.templates.subscribe(RESOURCE, enqueue_mapped(queue, bindings, RESOURCE))
+        informers.secrets.subscribe_keys(enqueue_mapped(queue, bindings, SOURCE))
+        informers.bindings.subscribe(OWNER, queue.enqueue)
         in_space = enqueue_mapped(queue, bindings, SPACE)
-        world.namespaces.subscribe(NAME, in_space)
+        informers.namespaces.subscribe(NAME, in_space)
         for view in (
-            world.cluster_bindings,
-            world.exports,
-            world.requests,
-            world.service_namespaces,
-            world.role_bindings,
-            world.bindings,
-            world.secrets,
-            world.accounts,
-            world.roles,
-            world.connector_bindings,
-            world.deployments,
+            informers.cluster_bindings,
+            informers.exports,
+            informers.requests,
+            informers.service_namespaces,
+            informers.role_bindings,
+            informers.bindings,
+            informers.secrets,
+            informers.accounts,
+            informers.roles,
+            informers.connector_bindings,
+            informers.deployments,
         ):
             view.subscribe(SPACE, in_space)
 
@@ -77,12 +77,12 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
 
     async def _has_changed(self, live: Manifest) -> bool:
         """Tell whether it says something else by now: others may have made what that asks for."""
-        ref = ref_of(self._world.cluster.name, APP_CLUSTER_BINDING, live)
-        now = await self._world.cluster.get(ref, metadata_only=True)
+        ref = ref_of(self._informers.cluster.name, APP_CLUSTER_BINDING, live)
+        now = await self._informers.cluster.get(ref, metadata_only=True)
         return now is None or preconditions_of(now) != preconditions_of(live)
 
     async def _look(self, live: Manifest) -> Seen:
-        world = self._world
+        informers = self._informers
         seen = Seen(app_cluster_binding=live)
         source = self._ref(
             SECRET, get_text(live, *_SOURCE, "namespace"), get_text(live, *_SOURCE, "name")
@@ -93,47 +93,48 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
             templates=[
                 one
                 for resource in seen.resources
-                for one in world.templates.by(RESOURCE, index_key(resource))
+                for one in informers.templates.by(RESOURCE, index_key(resource))
             ],
             space=await self._space(seen),
-            deployments_served=world.deployments_served,
+            deployments_served=informers.deployments_served,
             legacy=self._legacy(seen) if is_deleting(live) else (),
         )
 
     async def _secret(self, ref: Ref) -> Manifest | None:
-        known = self._world.secrets.get(ref.namespace, ref.name)
-        return None if known is None else await self._world.cluster.get(ref)
+        known = self._informers.secrets.get(ref.namespace, ref.name)
+        return None if known is None else await self._informers.cluster.get(ref)
 
     async def _space(self, seen: Seen) -> Space | None:
-        world, space = self._world, seen.space_name
-        namespace = world.namespaces.get("", space)
+        informers, space = self._informers, seen.space_name
+        namespace = informers.namespaces.get("", space)
         if namespace is None:
             return None
         deployment = names.konnector_deployment(seen.place[1])
-        known = world.deployments.get(space, deployment)
+        known = informers.deployments.get(space, deployment)
         return Space(
             namespace=namespace,
-            account=world.accounts.get(space, names.BINDER),
-            cluster_binding=world.cluster_bindings.get(space, names.CLUSTER_BINDING),
-            role=world.roles.get(space, names.CONTROL_PLANE_CONNECTOR),
-            role_binding=world.connector_bindings.get(space, names.CONTROL_PLANE_CONNECTOR),
+            account=informers.accounts.get(space, names.BINDER),
+            cluster_binding=informers.cluster_bindings.get(space, names.CLUSTER_BINDING),
+            role=informers.roles.get(space, names.CONTROL_PLANE_CONNECTOR),
+            role_binding=informers.connector_bindings.get(space, names.CONTROL_PLANE_CONNECTOR),
             # Read anew, because views hold no managedFields.
-            deployment=known and await world.cluster.get(self._ref(DEPLOYMENT, space, deployment)),
-            secrets=(await world.cluster.list(SECRET, namespace=space)).items,
-            bindings=world.bindings.inside(space),
-            exports=world.exports.inside(space),
-            requests=world.requests.inside(space),
-            service_namespaces=world.service_namespaces.inside(space),
+            deployment=known
+            and await informers.cluster.get(self._ref(DEPLOYMENT, space, deployment)),
+            secrets=(await informers.cluster.list(SECRET, namespace=space)).items,
+            bindings=informers.bindings.inside(space),
+            exports=informers.exports.inside(space),
+            requests=informers.requests.inside(space),
+            service_namespaces=informers.service_namespaces.inside(space),
         )
 
     def _legacy(self, seen: Seen) -> Sequence[tuple[Kind, Manifest]]:
         """Return what older backends made for it: whatever bears the name."""
-        world, name = self._world, names.legacy_konnector_cluster_role(*seen.place)
+        informers, name = self._informers, names.legacy_konnector_cluster_role(*seen.place)
         found = (
-            (CLUSTER_ROLE_BINDING, world.cluster_role_bindings.get("", name)),
-            (CLUSTER_ROLE, world.cluster_roles.get("", name)),
+            (CLUSTER_ROLE_BINDING, informers.cluster_role_bindings.get("", name)),
+            (CLUSTER_ROLE, informers.cluster_roles.get("", name)),
         )
         return [(kind, live) for kind, live in found if live is not None]
 
     def _ref(self, kind: Kind, namespace: str, name: str) -> Ref:
-        return Ref(self._world.cluster.name, kind, namespace, name)
+        return Ref(self._informers.cluster.name, kind, namespace, name)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bind.export import history
-from bind.informers import World
+from bind.informers import Informers
 from reconciler.api.crd import kind_of, preferred_version, served_versions
 from reconciler.api.export import permission_claims_of
 from reconciler.api.export_template import offered_resource
@@ -34,29 +34,29 @@ class Kinds:
 class Copied:
     """Knows the kinds of all CRDs, and reads CRDs anew only where one changed."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, informers: Informers) -> None:
+        self._informers = informers
         self._stamps: frozenset[tuple[str, str]] = frozenset()
         self._defined: Mapping[str, Kind] = {}
 
     async def kinds(self) -> Kinds:
         """Return them. Raises ClusterErrors where the CRDs cannot be read."""
-        world, defined = self._world, await self._crds()
-        offers = [*world.exports.all(), *world.templates.all()]
+        informers, defined = self._informers, await self._crds()
+        offers = [*informers.exports.all(), *informers.templates.all()]
         claims = [claim for offer in offers for claim in permission_claims_of(offer)]
         claimed = {kind.resource: kind for kind in map(_claimed, claims)}
         known = {one.resource: one for one in (CONFIG_MAP, SECRET)}
-        named = {offered_resource(template).name for template in world.templates.all()}
-        named |= {name_of(export) for export in world.exports.all()}
-        role = world.cluster_roles.get("", names.BINDER)
+        named = {offered_resource(template).name for template in informers.templates.all()}
+        named |= {name_of(export) for export in informers.exports.all()}
+        role = informers.cluster_roles.get("", names.BINDER)
         return Kinds(
             all=frozenset({**claimed, **known, **defined}.values()),
             exported=frozenset({*named, *claimed, *known, *history.noted(role)}),
         )
 
     async def _crds(self) -> Mapping[str, Kind]:
-        if self._stamps != _stamps(self._world.crds.all()):
-            listing = await self._world.cluster.list(CRD)
+        if self._stamps != _stamps(self._informers.crds.all()):
+            listing = await self._informers.cluster.list(CRD)
             self._stamps = _stamps(listing.items)
             self._defined = {one.resource: one for crd in listing.items for one in _kinds(crd)}
         return self._defined

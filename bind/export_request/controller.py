@@ -4,7 +4,7 @@ from datetime import datetime
 
 from bind.export_request import decide
 from bind.export_request.decide import Seen
-from bind.informers import NAME, RESOURCE, SPACE, WANTED, World, index_key
+from bind.informers import NAME, RESOURCE, SPACE, WANTED, Informers, index_key
 from reconciler.api.export_template import by_resource
 from reconciler.blueprints.export import Terms
 from reconciler.controller.executor import Executor, Observed, observed
@@ -18,20 +18,20 @@ from reconciler.kube.cache.store import Store
 class ExportRequests(ObjectReconciler[ObjectKey, Seen]):
     """The controller `serviceexportrequest` of protocol-bind.md C.2."""
 
-    def __init__(self, world: World, executor: Executor, *, terms: Terms) -> None:
-        self._requests = world.recent(world.requests)
+    def __init__(self, informers: Informers, executor: Executor, *, terms: Terms) -> None:
+        self._requests = informers.recent(informers.requests)
         super().__init__(executor, self._requests)
-        self._world, self._terms = world, terms
+        self._informers, self._terms = informers, terms
 
     def subscribe(self, queue: Queue[ObjectKey]) -> None:
         """Have the keys enqueued that a change concerns."""
-        world, requests = self._world, self._world.requests
+        informers, requests = self._informers, self._informers.requests
         by_resource = enqueue_mapped(queue, requests, RESOURCE)
         requests.subscribe_keys(queue.enqueue)
-        world.exports.subscribe_keys(enqueue_mapped(queue, requests, WANTED))
-        world.crds.subscribe(NAME, by_resource)
-        world.templates.subscribe(RESOURCE, by_resource)
-        world.app_cluster_bindings.subscribe(SPACE, enqueue_mapped(queue, requests, SPACE))
+        informers.exports.subscribe_keys(enqueue_mapped(queue, requests, WANTED))
+        informers.crds.subscribe(NAME, by_resource)
+        informers.templates.subscribe(RESOURCE, by_resource)
+        informers.app_cluster_bindings.subscribe(SPACE, enqueue_mapped(queue, requests, SPACE))
 
     async def look(self, key: ObjectKey) -> tuple[Observed, Seen] | None:
         """Return one request and all that concerns it. Raises ClusterErrors."""
@@ -45,19 +45,19 @@ class ExportRequests(ObjectReconciler[ObjectKey, Seen]):
         return decide.decide(view, terms=self._terms, now=now)
 
     async def _look(self, space: str, request: Manifest) -> Seen:
-        world = self._world
+        informers = self._informers
         wanted = decide.resources(request)
-        crds = {name: await world.crd(name) for name in wanted}
-        exports = {name: world.exports.get(space, name) for name in wanted}
-        templates = {name: world.template(name) for name in wanted}
+        crds = {name: await informers.crd(name) for name in wanted}
+        exports = {name: informers.exports.get(space, name) for name in wanted}
+        templates = {name: informers.template(name) for name in wanted}
         return Seen(
-            world.cluster.name,
+            informers.cluster.name,
             request,
             crds=_present(crds),
             exports=_present(exports),
             templates=_present(templates),
-            offered=_offered(world.templates),
-            listed=world.listed(space),
+            offered=_offered(informers.templates),
+            listed=informers.listed(space),
         )
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from bind.app_cluster_binding.copied_kinds import Copied
 from bind.bounds import Bounds, Countable, countable
 from bind.export.history import granted
-from bind.informers import HOME, NAME, SPACE, TARGET, World
+from bind.informers import HOME, NAME, SPACE, TARGET, Informers
 from bind.service_namespace import decide
 from bind.service_namespace.decide import Contents, Home, Removal, Seen
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
@@ -36,34 +36,40 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
     """The controller `servicenamespace` of protocol-bind.md C.4."""
 
     def __init__(
-        self, world: World, executor: Executor, *, scope: Scope, bounds: Bounds, hashing: bool
+        self,
+        informers: Informers,
+        executor: Executor,
+        *,
+        scope: Scope,
+        bounds: Bounds,
+        hashing: bool,
     ) -> None:
-        super().__init__(executor, world.recent(world.service_namespaces))
-        self._world = world
+        super().__init__(executor, informers.recent(informers.service_namespaces))
+        self._informers = informers
         self._scope, self._bounds, self._hashing = scope, bounds, hashing
-        self._copied = Copied(world)
+        self._copied = Copied(informers)
         # The uids of Namespaces that were seen beside their mapping.
         self._beside: dict[ObjectKey, str] = {}
         self._granted: dict[str, Sequence[str]] = {}  # exports are large, and change seldom
 
     def subscribe(self, queue: Queue[ObjectKey]) -> None:
         """Have the keys enqueued that a change concerns."""
-        world, mappings = self._world, self._world.service_namespaces
+        informers, mappings = self._informers, self._informers.service_namespaces
         by_target = enqueue_mapped(queue, mappings, TARGET)
         by_space = enqueue_mapped(queue, mappings, SPACE)
         mappings.subscribe_keys(queue.enqueue)
-        world.namespaces.subscribe(HOME, queue.enqueue)
-        world.namespaces.subscribe(NAME, by_target)
-        world.namespaces.subscribe(NAME, by_space)
-        world.role_bindings.subscribe(SPACE, by_target)
-        world.quotas.subscribe(SPACE, by_target)
-        world.exports.subscribe(SPACE, self._forget)
-        world.exports.subscribe(SPACE, by_space)
+        informers.namespaces.subscribe(HOME, queue.enqueue)
+        informers.namespaces.subscribe(NAME, by_target)
+        informers.namespaces.subscribe(NAME, by_space)
+        informers.role_bindings.subscribe(SPACE, by_target)
+        informers.quotas.subscribe(SPACE, by_target)
+        informers.exports.subscribe(SPACE, self._forget)
+        informers.exports.subscribe(SPACE, by_space)
 
     async def look(self, key: ObjectKey) -> tuple[Observed, Seen] | None:
         """Return one app namespace, its mapping and where it leads. Raises ClusterErrors."""
-        granted_here = counted(self._world, self._grants(key.namespace), self.executor.now())
-        seen = known(self._world, Home(*key), hashing=self._hashing)
+        granted_here = counted(self._informers, self._grants(key.namespace), self.executor.now())
+        seen = known(self._informers, Home(*key), hashing=self._hashing)
         seen = replace(seen, counted=granted_here)
         leaving = decide.leaving(seen)
         seen = replace(seen, witnessed=self._witnessed(key, seen, leaving))
@@ -75,7 +81,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
                 mapping = await self._mapping(seen.home)
                 removal = replace(seen.removal, contents=contents, mapping=mapping)
                 seen = replace(seen, removal=removal)
-        cluster = self._world.cluster.name
+        cluster = self._informers.cluster.name
         if seen.mapping is not None:
             ref = ref_of(cluster, API_SERVICE_NAMESPACE, seen.mapping)
             return Observed(ref, seen.mapping), seen
@@ -99,7 +105,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
 
     def _grants(self, space: str) -> Sequence[str]:
         if space not in self._granted:
-            exports = self._world.exports.inside(space)
+            exports = self._informers.exports.inside(space)
             self._granted[space] = [one for export in exports for one in granted(export)]
         return self._granted[space]
 
@@ -108,7 +114,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
 
     async def _removal(self, home: Home) -> Removal | None:
         """Return what has to be known beyond doubt before data go, or None where it is not."""
-        cluster = self._world.cluster
+        cluster = self._informers.cluster
         crd = Ref(cluster.name, CRD, "", API_SERVICE_NAMESPACE.resource)
         try:
             return Removal(
@@ -119,7 +125,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
             return None
 
     async def _mapping(self, home: Home) -> Manifest | None:
-        cluster = self._world.cluster
+        cluster = self._informers.cluster
         return await cluster.get(Ref(cluster.name, API_SERVICE_NAMESPACE, home.space, home.name))
 
     async def _contents(self, namespace: str) -> Contents:
@@ -127,7 +133,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         hidden, kinds = "", await self._copied.kinds()
         for kind in sorted(kinds.all):
             try:
-                listing = await self._world.cluster.list(
+                listing = await self._informers.cluster.list(
                     kind, namespace=namespace, metadata_only=True
                 )
             except NotServed:  # nothing of it can be there
@@ -142,37 +148,37 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         return Contents(released=False, hidden=hidden)
 
 
-def counted(world: World, resources: Iterable[str], now: datetime) -> Countable:
+def counted(informers: Informers, resources: Iterable[str], now: datetime) -> Countable:
     """Return which of these resources a quota may count."""
-    found = {one: world.crds.get("", one) for one in resources}
+    found = {one: informers.crds.get("", one) for one in resources}
     crds = {name: crd for name, crd in found.items() if crd is not None}
     return countable(found, crds, now)
 
 
-def known(world: World, home: Home, *, hashing: bool) -> Seen:
+def known(informers: Informers, home: Home, *, hashing: bool) -> Seen:
     """Return what the views tell about one app namespace, but for `counted`."""
-    mapping = world.recent(world.service_namespaces).get(home.space, home.name)
+    mapping = informers.recent(informers.service_namespaces).get(home.space, home.name)
     named = get_text(mapping, "status", "namespace")
     elsewhere = named if named and named != home.target else ""
-    space = world.namespaces.get("", home.space)
-    ours = world.namespaces.by(HOME, ObjectKey(home.space, home.name))
+    space = informers.namespaces.get("", home.space)
+    ours = informers.namespaces.by(HOME, ObjectKey(home.space, home.name))
     hashed = next((one for one in ours if decide.is_hashed(one, home)), None)
     if hashed is None and (name := decide.hashed_name(home, space)):
-        hashed = world.namespaces.get("", name)
+        hashed = informers.namespaces.get("", name)
     seen = Seen(
-        world.cluster.name,
+        informers.cluster.name,
         home,
         mapping=mapping,
         space=space,
-        namespace=world.namespaces.get("", home.target),
-        elsewhere=world.namespaces.get("", elsewhere) if elsewhere else None,
+        namespace=informers.namespaces.get("", home.target),
+        elsewhere=informers.namespaces.get("", elsewhere) if elsewhere else None,
         hashed=hashed,
         hashing=hashing,
-        unsure=world.trouble(world.service_namespaces),
+        unsure=informers.trouble(informers.service_namespaces),
     )
     place = decide.chosen(seen)
     return replace(
         seen,
-        role_binding=world.role_bindings.get(place, names.BINDER),
-        quota=world.quotas.get(place, names.QUOTA),
+        role_binding=informers.role_bindings.get(place, names.BINDER),
+        quota=informers.quotas.get(place, names.QUOTA),
     )

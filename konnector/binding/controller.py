@@ -16,7 +16,7 @@ from konnector.kubeconfig.judge import Judged
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.provider.provider import Provider
 from konnector.provider.sync_manager import Wanted
-from konnector.views.single_object import NamedViews
+from konnector.views.single_object import SingleObjectInformers
 from reconciler.controller.executor import observed
 from reconciler.controller.reconciler import Queue
 from reconciler.core import keys
@@ -72,7 +72,7 @@ class Bindings:
         tools: Tools,
         home: Cluster,
         view: Informer,
-        secrets: NamedViews,
+        secrets: SingleObjectInformers,
         providers: Places,
     ) -> None:
         self._tools, self._home, self._view = tools, home, view.store
@@ -174,7 +174,7 @@ class Bindings:
         return self._tools.clock.now()
 
     def _judged(self, live: Manifest) -> Judged:
-        held = self._secrets.get(judge.place(live))
+        held = self._secrets.object(judge.place(live))
         mode = self._tools.control_plane_mode
         return judge.judge(live, held, control_plane_mode=mode)
 

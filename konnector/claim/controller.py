@@ -9,13 +9,13 @@ from konnector.claim import copies, decide, orphans
 from konnector.claim.copies import trimmed_copy
 from konnector.claim.decide import Read, Seen
 from konnector.claim.pair import Pair
-from konnector.claim.paired_informers import BothSides, name
+from konnector.claim.paired_informers import PairedInformers, name
 from konnector.mass_loss import decide as mass_loss_decide
 from konnector.mass_loss.losses import Losses
 from konnector.provider.sync_context import Link, is_refusal
 from konnector.views import deletions
 from konnector.views.deletions import Deletions
-from konnector.views.service import NAME, Sort
+from konnector.views.service import NAME, InformerSpec
 from reconciler.controller.controller import Controller
 from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core.decision import Apply, Decision, Delete, Note
@@ -71,61 +71,61 @@ class Instances:
         )
         names = name if pair.kind.namespaced else self._claim_name
         leaving = {deletions.BOUND: deletions.bound, deletions.LEAVING: deletions.leaving}
-        self._sides = BothSides(
+        self._informers = PairedInformers(
             link,
-            Sort(pair.kind, copies.trimmed_claim, {**leaving, _LIVING: _living}),
-            Sort(
+            InformerSpec(pair.kind, copies.trimmed_claim, {**leaving, _LIVING: _living}),
+            InformerSpec(
                 pair.kind,
                 trimmed_copy,
                 {NAME: names, _BOUND: self._bound(names)},
-                deleted=self._copy_deleted,
+                on_deleted=self._copy_deleted,
             ),
-            wake=self._controller.enqueue,
-            look=self._controller.enqueue_behind,
+            enqueue=self._controller.enqueue,
+            enqueue_behind=self._controller.enqueue_behind,
             unmapped=True,
         )
-        self._deletions = Deletions(self._sides.view.store)
+        self._deletions = Deletions(self._informers.view.store)
         self._losses = Losses()
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
         self._ward = link.guards.ward(resource)
-        self._sides.view.store.subscribe(_LIVING, self._look_who_lives)
+        self._informers.view.store.subscribe(_LIVING, self._look_who_lives)
         self._supervisor = TaskSupervisor()
-        self._supervisor.start_worker("sides", self._sides)
+        self._supervisor.start_worker("informers", self._informers)
         self._supervisor.start_worker("controller", self._controller)
 
     @property
     def missing(self) -> Sequence[str]:
         """What could not be read yet, and why."""
-        return self._sides.missing
+        return self._informers.missing
 
     def follow(self, say: Say) -> None:
         """Let the binding say this from now on."""
         if say != self._say_of_binding:
             self._say_of_binding = say
-            self.wake_everything()
+            self.enqueue_everything()
 
     def has_claims(self, app_namespace: str) -> bool:
         """Tell whether there are claims in an app namespace."""
-        return bool(self._sides.view.store.names(app_namespace))
+        return bool(self._informers.view.store.names(app_namespace))
 
     def lacks_copies(self, app_namespace: str) -> bool:
         """Tell whether a claim in an app namespace lost its copy; also where that is not known."""
-        if not self._sides.view.synced:
+        if not self._informers.view.synced:
             return True
-        claims = self._sides.view.store.names(app_namespace)
-        there = self._sides.there(app_namespace)
+        claims = self._informers.view.store.names(app_namespace)
+        there = self._informers.there(app_namespace)
         if there is None:
             return bool(claims)
         return any(self._lacks_copy(ObjectKey(app_namespace, name), there) for name in claims)
 
     def _lacks_copy(self, place: ObjectKey, there: ReadYourWrites) -> bool:
-        claim = self._sides.here.get(*place)
+        claim = self._informers.here.get(*place)
         held = claim is not None and not is_deleting(claim) and copies.is_managed(claim)
         return held and there.get(*self._copy_place(place)) is None
 
     def live_in(self, app_namespace: str) -> bool:
         """Tell whether a developer has an instance in an app namespace that is to stay."""
-        return self._sides.view.store.has(_LIVING, app_namespace)
+        return self._informers.view.store.has(_LIVING, app_namespace)
 
     def _look_who_lives(self, app_namespace: str) -> None:
         lives = self.live_in(app_namespace)
@@ -137,7 +137,7 @@ class Instances:
         """Tell whether bound copies belong to an app namespace, or may do."""
         if not self.pair.kind.namespaced or not self._link.homes.service(app_namespace):
             return False
-        recent = self._sides.all().get(app_namespace)
+        recent = self._informers.all().get(app_namespace)
         return recent is None or bool(recent.view.store.count(_BOUND))
 
     def stop(self) -> None:
@@ -156,7 +156,7 @@ class Instances:
         """Look at one claim and its copy, and write what follows."""
         if self._link.guards.stranger():
             return _HELD
-        there = self._sides.there(place.namespace)
+        there = self._informers.there(place.namespace)
         if there is None:
             self._ward.note(place)
             await self._without_home(place)
@@ -178,7 +178,7 @@ class Instances:
         return self._again(seen)
 
     def _look(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
-        claim = self._sides.here.get(*place)
+        claim = self._informers.here.get(*place)
         copy_place = self._copy_place(place)
         copy = there.get(*copy_place)
         taken = copy is not None and not self.pair.is_copy_of(copy, place)
@@ -270,7 +270,7 @@ class Instances:
         ref = Ref(self._link.plane.name, self.pair.kind, *seen.copy_place)
         if await self._link.plane.get(ref, metadata_only=True) is not None:
             return True
-        there = self._sides.there(seen.place.namespace)
+        there = self._informers.there(seen.place.namespace)
         return there is None or there.get(*seen.copy_place) is not None
 
     def _note(self, seen: Seen) -> None:
@@ -295,7 +295,7 @@ class Instances:
         now = self._link.now()
         self._losses.forget(now, but=self._ward.lost)
         place = self._place_of(app_namespace, copy)
-        claim = None if place is None else self._sides.here.get(*place)
+        claim = None if place is None else self._informers.here.get(*place)
         if place is not None and claim is not None and not is_deleting(claim):
             self._losses.note(place, now)
 
@@ -312,7 +312,7 @@ class Instances:
             self._say(seen, "".join(note.message for note in decision.notes if seen.taken))
             return
         try:
-            await link.executor.execute(decision, recents=(self._sides.here, there))
+            await link.executor.execute(decision, recents=(self._informers.here, there))
         except ClusterError as error:
             if is_refusal(error):
                 self._tell(seen, _denied(error))
@@ -323,9 +323,9 @@ class Instances:
 
     async def _without_home(self, place: ObjectKey) -> None:
         """Ask for a service namespace; a claim that never had one may go."""
-        if not self._sides.view.synced:
+        if not self._informers.view.synced:
             return
-        claim = self._sides.here.get(*place)
+        claim = self._informers.here.get(*place)
         if claim is None or not self.pair.kind.namespaced:
             return
         if not is_deleting(claim):
@@ -334,7 +334,7 @@ class Instances:
             terms = self._link.guards.terms(self.pair.kind.resource)
             seen = Seen(place, place, claim, None, terms, self._link.now())
             decision, seen = await self._decided(seen)
-            await self._link.executor.execute(decision, recents=(self._sides.here,))
+            await self._link.executor.execute(decision, recents=(self._informers.here,))
 
     def _copy_place(self, place: ObjectKey) -> ObjectKey:
         if not self.pair.kind.namespaced:
@@ -385,9 +385,9 @@ class Instances:
     def _say(self, seen: Seen, what: str) -> None:
         self._link.troubles.say(self.pair.kind.resource, str(seen.place), what)
 
-    def wake_everything(self) -> None:
-        """Have all looked at that may have been held."""
-        self._sides.wake_everything()
+    def enqueue_everything(self) -> None:
+        """Enqueue all that may have been held."""
+        self._informers.enqueue_everything()
 
     def _claim_name(self, copy: Manifest) -> Sequence[str]:
         place = self.pair.claim_of(copy)

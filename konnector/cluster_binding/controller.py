@@ -14,7 +14,7 @@ from konnector.kubeconfig import judge
 from konnector.kubeconfig.probe import Probed
 from konnector.mass_loss.guard import Guardian
 from konnector.version import konnector_version
-from konnector.views.space import ProviderViews
+from konnector.views.space import SpaceInformers
 from reconciler.controller.executor import Executor, observed
 from reconciler.core import names
 from reconciler.core.decision import Decision, Note
@@ -40,7 +40,7 @@ class ClusterBindings:
     def __init__(  # noqa: PLR0913 - each is known to another part of the program
         self,
         tools: Tools,
-        views: ProviderViews,
+        views: SpaceInformers,
         guardian: Guardian,
         executor: Executor,
         *,
@@ -108,7 +108,7 @@ class ClusterBindings:
         return Seen(
             cluster_binding=live,
             control_plane_mode=mode,
-            source=None if mode else self._views.secrets.get(place),
+            source=None if mode else self._views.secrets.object(place),
             source_read=not all(place) or self._views.secrets.knows(place),
             targets={} if mode else self._targets(),
             in_use=self._in_use(),

@@ -6,7 +6,7 @@ from datetime import datetime
 from konnector.context import Tools
 from konnector.export import decide
 from konnector.export.decide import Seen
-from konnector.views.space import ProviderViews
+from konnector.views.space import SpaceInformers
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue
 from reconciler.core.decision import Decision
@@ -22,7 +22,7 @@ class Exports(ObjectReconciler[str, Seen]):
     def __init__(
         self,
         tools: Tools,
-        views: ProviderViews,
+        views: SpaceInformers,
         executor: Executor,
         *,
         binding: Callable[[str], Manifest | None],

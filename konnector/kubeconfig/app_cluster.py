@@ -16,7 +16,7 @@ from konnector.kubeconfig import judge, probe
 from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.settings import ControlPlaneMode
 from konnector.sides import APP_CLUSTER
-from konnector.views.single_object import NamedViews
+from konnector.views.single_object import SingleObjectInformers
 from reconciler.api.kubeconfig import content_of
 from reconciler.controller.clock import Clock
 from reconciler.controller.controller import Controller
@@ -106,7 +106,7 @@ class AppKubeconfig:
             metrics=tools.metrics,
             depends_on=(plane.connectivity,),
         )
-        self._views = NamedViews(
+        self._views = SingleObjectInformers(
             plane, SECRET, tools.metrics, on_change=lambda _: controller.enqueue(_KEY)
         )
         self._views.need(_KEY, [self._place])
@@ -134,7 +134,7 @@ class AppKubeconfig:
         return _AGAIN if fault else None
 
     async def _look(self) -> str:
-        app, live = self._tools.app, self._views.get(self._place)
+        app, live = self._tools.app, self._views.object(self._place)
         found = "does not exist" if live is None else content_of(live, self._mode.secret_key)
         if isinstance(found, str):
             return f"Kubeconfig secret {self._place} {found}"

@@ -13,7 +13,7 @@ from konnector.namespace import decide
 from konnector.namespace.decide import Removal, Seen
 from konnector.provider.sync_context import Troubles
 from konnector.provider.sync_manager import Syncs
-from konnector.views.space import ProviderViews
+from konnector.views.space import SpaceInformers
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE, released_kinds
 from reconciler.controller.executor import Executor
 from reconciler.core import keys
@@ -39,7 +39,7 @@ class Namespaces:
         self,
         tools: Tools,
         plane: Cluster,
-        views: ProviderViews,
+        views: SpaceInformers,
         guardian: Guardian,
         executor: Executor,
         syncs: Syncs,

@@ -11,13 +11,13 @@ from typing import Final, Protocol
 
 from konnector.claim import orphans
 from konnector.claim.copies import owner_of
-from konnector.claim.paired_informers import BothSides, name
+from konnector.claim.paired_informers import PairedInformers, name
 from konnector.permission_claim import decide
 from konnector.permission_claim.decide import Rival, Seen
 from konnector.permission_claim.rules import Rule
 from konnector.provider.sync_context import Link, is_refusal
 from konnector.sides import APP_CLUSTER
-from konnector.views.service import NAME, Sort
+from konnector.views.service import NAME, InformerSpec
 from reconciler.controller.controller import Controller
 from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core import keys
@@ -78,12 +78,12 @@ class Claimed:
             workers=link.workers,
             depends_on=(link.app.connectivity, link.plane.connectivity),
         )
-        self._sides = BothSides(
+        self._informers = PairedInformers(
             link,
-            Sort(kind, _trimmed, {}),
-            Sort(kind, without_managed_fields, {NAME: name}),
-            wake=self._controller.enqueue,
-            look=self._controller.enqueue_behind,
+            InformerSpec(kind, _trimmed, {}),
+            InformerSpec(kind, without_managed_fields, {NAME: name}),
+            enqueue=self._controller.enqueue,
+            enqueue_behind=self._controller.enqueue_behind,
             unmapped=False,
         )
         self._ward = link.guards.ward(kind.resource)
@@ -91,14 +91,14 @@ class Claimed:
         self._deleted: dict[ObjectKey, str] = {}
         self._refused: dict[ObjectKey, str] = {}  # what a cluster does not take, and why
         self._supervisor = TaskSupervisor()
-        self._supervisor.start_worker("sides", self._sides)
+        self._supervisor.start_worker("informers", self._informers)
         self._supervisor.start_worker("controller", self._controller)
 
     def follow(self, rules: Sequence[Rule]) -> None:
         """Let these rules hold from now on."""
         if tuple(rules) != self._rules:
             self._rules = tuple(rules)
-            self._sides.wake_everything()
+            self._informers.enqueue_everything()
 
     @property
     def troubles(self) -> Sequence[str]:
@@ -107,7 +107,7 @@ class Claimed:
             f"{self._kind} {place.namespace}/{place.name}: {why}"
             for place, why in sorted(self._refused.items())
         ]
-        return [*self._sides.troubles, *refused]
+        return [*self._informers.troubles, *refused]
 
     def has(self, place: ObjectKey) -> Rival:
         """Tell another provider whether an object comes down to this place from here."""
@@ -115,7 +115,7 @@ class Claimed:
         reached = any(rule.goes_down and rule.reaches(place) for rule in self._rules)
         if not service or not reached:
             return "none"
-        recent = self._sides.there(place.namespace)
+        recent = self._informers.there(place.namespace)
         if recent is None:
             return "perhaps"
         held = recent.get(service, place.name)
@@ -136,7 +136,7 @@ class Claimed:
         """Look at one name in one app namespace, and write what follows."""
         if self._link.guards.stranger():
             return _HELD
-        there = self._sides.there(place.namespace)
+        there = self._informers.there(place.namespace)
         if there is None:
             self._say(place, "")
             self._ward.note(place)
@@ -160,7 +160,7 @@ class Claimed:
         if any(isinstance(one, Delete) for task in decision.tasks for one in task.steps):
             self._present.discard(place)  # that it goes is not the developer's word
         try:
-            await self._link.executor.execute(decision, recents=(self._sides.here, there))
+            await self._link.executor.execute(decision, recents=(self._informers.here, there))
         except ClusterError as error:
             if is_refusal(error):
                 self._tell(seen, Note("SyncDenied", f"It is not synced: {error}", "Warning"))
@@ -172,7 +172,7 @@ class Claimed:
     async def _looked(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
         kind = self._kind
         copy_place = ObjectKey(self._link.homes.service(place.namespace), place.name)
-        consumer, provider = self._sides.here.get(*place), there.get(*copy_place)
+        consumer, provider = self._informers.here.get(*place), there.get(*copy_place)
         seen = Seen(
             kind,
             self._rules,
@@ -258,13 +258,13 @@ class Claimed:
             return None
         return orphans.changes_in(seen.provider, seen.terms, seen.now)
 
-    def wake_all(self, app_namespace: str) -> None:
-        """Have all looked at that belongs to an app namespace."""
-        self._sides.wake_all(app_namespace)
+    def enqueue_all(self, app_namespace: str) -> None:
+        """Enqueue all that belongs to an app namespace."""
+        self._informers.enqueue_all(app_namespace)
 
-    def wake_everything(self) -> None:
-        """Have all looked at that may have been held."""
-        self._sides.wake_everything()
+    def enqueue_everything(self) -> None:
+        """Enqueue all that may have been held."""
+        self._informers.enqueue_everything()
 
     def _say(self, place: ObjectKey, what: str) -> None:
         if what == self._refused.get(place, ""):
@@ -334,12 +334,12 @@ class Claim:
     def look_again(self) -> None:
         """Have everything looked at."""
         if self._sync is not None:
-            self._sync.wake_everything()
+            self._sync.enqueue_everything()
 
     def look_again_in(self, app_namespace: str) -> None:
         """Have everything looked at that belongs to an app namespace."""
         if self._sync is not None:
-            self._sync.wake_all(app_namespace)
+            self._sync.enqueue_all(app_namespace)
 
     def stop(self) -> None:
         """Begin nothing new."""

@@ -18,7 +18,7 @@ from konnector.namespace.mapping import Homes
 from konnector.permission_claim.decide import Rival
 from konnector.provider.sync_context import Link, Troubles
 from konnector.provider.sync_manager import Syncs, Wanted
-from konnector.views.space import ProviderViews
+from konnector.views.space import SpaceInformers
 from reconciler.controller.controller import Controller
 from reconciler.controller.executor import Executor
 from reconciler.controller.reconciler import Reconciler
@@ -67,7 +67,7 @@ class Provider:
         self._began = tools.clock.monotonic()
         self._trouble = ""
         self._heartbeat: str | None = None
-        self.views = ProviderViews(plane, space, tools.metrics, on_change=lambda _: self.beat())
+        self.views = SpaceInformers(plane, space, tools.metrics, on_change=lambda _: self.beat())
         self.guardian = Guardian(
             tools.app,
             plane,
@@ -154,10 +154,10 @@ class Provider:
         return self.guardian.ward(name).sentence
 
     def _look_at_everything(self) -> None:
-        """Have all looked at that may have been held."""
+        """Enqueue all that may have been held."""
         if self._serving is None:
             return
-        self._serving.syncs.wake_everything()
+        self._serving.syncs.enqueue_everything()
         for one in self.views.mappings.names(self.space):
             self.look_at_namespace(one)
         self.beat()
@@ -258,7 +258,7 @@ class _Serving:
         exports.subscribe(self.exports)
         self._subscribe(views, around)
 
-    def _subscribe(self, views: ProviderViews, around: Surroundings) -> None:
+    def _subscribe(self, views: SpaceInformers, around: Surroundings) -> None:
         views.cluster_bindings.subscribe_keys(lambda _: self.heart.enqueue(_HEART))
         views.cluster_bindings.subscribe_keys(lambda _: around.changed(""))
         views.exports.subscribe_keys(lambda key: around.changed(key.name))

@@ -20,7 +20,7 @@ from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.permission_claim.decide import Rival
 from konnector.provider.provider import Provider, Surroundings
 from konnector.sides import CONTROL_PLANE
-from konnector.views.single_object import NamedViews
+from konnector.views.single_object import SingleObjectInformers
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core import conditions, reasons
@@ -87,11 +87,11 @@ class Providers:
         self,
         tools: Tools,
         *,
-        secrets: NamedViews,
+        secrets: SingleObjectInformers,
         binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
         changed: Callable[[Iterable[ObjectKey], str], None],
     ) -> None:
-        self._tools, self._secret, self._knows = tools, secrets.get, secrets.knows
+        self._tools, self._secret, self._knows = tools, secrets.object, secrets.knows
         self._binding, self._changed = binding, changed
         self._served: dict[str, _Served] = {}  # by a name for the child
         self._made = 0

@@ -119,10 +119,10 @@ class Syncs:
         """Tell whether bound copies belong to an app namespace, or may do."""
         return any(one.has_copies(app_namespace) for one in self._instances.values())
 
-    def wake_everything(self) -> None:
-        """Have all looked at that may have been held."""
+    def enqueue_everything(self) -> None:
+        """Enqueue all that may have been held."""
         for one in self._instances.values():
-            one.wake_everything()
+            one.enqueue_everything()
         self.look_at_claimed()
 
     def look_at_claimed(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Final, Protocol
 
+from reconciler.controller import informers
 from reconciler.controller.leadership import Leadership, LeaseLost
 from reconciler.controller.metrics import Cached, Metrics
 from reconciler.controller.settled import NOTHING, SOON, Written
@@ -65,7 +66,7 @@ class Manager:
         missing = [view for view in self._views if not view.synced]
         if not missing:
             return ""
-        reasons = "; ".join(view.trouble or f"{view.ref}: not answered yet" for view in missing)
+        reasons = "; ".join(informers.missing(missing))
         advised = self._advice and any(view.trouble for view in missing)
         return f"not read yet: {reasons}" + (f". {self._advice}" if advised else "")
 

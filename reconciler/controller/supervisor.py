@@ -1,7 +1,7 @@
 """Tasks that come and go while their owner runs."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Protocol
 
 from reconciler.controller.tasks import ended
@@ -25,30 +25,30 @@ class TaskSupervisor:
 
     def __init__(self) -> None:
         self._group: asyncio.TaskGroup | None = None
-        self._waiting: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._stops: dict[str, Callable[[], None]] = {}
+        self._waiting: dict[Hashable, Callable[[], Coroutine[Any, Any, None]]] = {}
+        self._tasks: dict[Hashable, asyncio.Task[None]] = {}
+        self._stops: dict[Hashable, Callable[[], None]] = {}
         self._stop = asyncio.Event()
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: Hashable) -> bool:
         return name in self._waiting or name in self._tasks
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._tasks)
 
-    def start(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def start(self, name: Hashable, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start what is ended by cancelling it, such as a view. The name must be free."""
         if self._group is None:
             self._waiting[name] = run
         elif not self._stop.is_set():
             self._tasks[name] = self._group.create_task(run())
 
-    def start_worker(self, name: str, worker: Worker) -> None:
+    def start_worker(self, name: Hashable, worker: Worker) -> None:
         """Start what ends by itself when it is told to stop."""
         self._stops[name] = worker.stop
         self.start(name, worker.run)
 
-    async def end(self, name: str) -> None:
+    async def end(self, name: Hashable) -> None:
         """Let one stop, and wait until it has. Nothing where there is none of that name."""
         self._waiting.pop(name, None)
         task = self._tasks.get(name)
@@ -57,7 +57,7 @@ class TaskSupervisor:
             await ended(task)
             del self._tasks[name]
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: Hashable) -> None:
         """Let one stop, and do not wait for it. Nothing where there is none of that name."""
         self._waiting.pop(name, None)
         self._halt(name)
@@ -78,7 +78,7 @@ class TaskSupervisor:
             for name in self._tasks:
                 self._halt(name)
 
-    def _halt(self, name: str) -> None:
+    def _halt(self, name: Hashable) -> None:
         stop = self._stops.pop(name, None)
         task = self._tasks.get(name)
         if stop is not None:
