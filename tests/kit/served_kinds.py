@@ -1,6 +1,7 @@
 """Which kinds the model of an API server serves, and what it knows of their objects."""
 
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -93,6 +94,10 @@ class Served:
     def resource(self) -> tuple[str, str]:
         return self.kind.group, self.kind.plural
 
+    @functools.cached_property
+    def _validator(self) -> Draft4Validator | None:
+        return None if self.schema is None else Draft4Validator(self.schema)
+
     def completed(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Prune what a CRD's schema does not know, and default what is missing."""
         if self.schema is None:
@@ -105,9 +110,9 @@ class Served:
 
     def mistakes(self, manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Return the fields that a CRD's schema refuses, and why."""
-        if self.schema is None:
+        if self._validator is None:
             return []
-        found = Draft4Validator(self.schema).iter_errors(manifest)
+        found = self._validator.iter_errors(manifest)
         return [(".".join(map(str, one.absolute_path)), one.message) for one in found]
 
 

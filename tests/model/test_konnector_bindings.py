@@ -5,13 +5,14 @@ recorded from the original, but for what protocol-konnector.md H mends.
 """
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from konnector.cluster_binding.decide import PULSE
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.controller.clock import SystemClock
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, get, get_text, put, uid_of
 from reconciler.core.refs import CRD, SECRET, Ref
@@ -38,7 +39,7 @@ _MINE: Final = (keys.MANAGER_KONNECTOR, "Update")
 
 
 async def test_a_binding_becomes_a_crd_and_all_is_said_of_it(scene: Scene) -> None:
-    started = datetime.now(UTC) - timedelta(seconds=1)
+    started = SystemClock().now() - timedelta(seconds=1)
     async with scene.backend(), konnector(scene.app.connection):
         await scene.make_space()
         await scene.request()

@@ -110,7 +110,7 @@ CLAIMS: Final = (
         r"\*_finalized\(pair, claim\), made_there",
         "made_there",
         "a claim may go while its copy is made",
-        (f"{_MODEL}instances.py",),
+        (f"{_UNIT}/test_instance.py", f"{_UNIT}/claim"),
     ),
     _guard(
         "space-of-copy",
@@ -128,6 +128,7 @@ PERMISSION_CLAIMS: Final = (
         r'owner not in \("", _CONSUMER\)',
         "a copy that came down goes up again as the developer's own",
         f"{_UNIT}/test_claimed.py",
+        f"{_UNIT}/test_claimed_content.py",
         f"{_UNIT}/permission_claim",
     ),
     Mutation(
@@ -136,7 +137,11 @@ PERMISSION_CLAIMS: Final = (
         r"        and rule\.binding in seen\.living\n",
         "",
         "credentials come to namespaces that use no service",
-        (f"{_UNIT}/test_claimed.py", f"{_UNIT}/permission_claim"),
+        (
+            f"{_UNIT}/test_claimed.py",
+            f"{_UNIT}/test_claimed_content.py",
+            f"{_UNIT}/permission_claim",
+        ),
     ),
     Mutation(
         "own-tokens",
@@ -144,15 +149,18 @@ PERMISSION_CLAIMS: Final = (
         r'get_text\(origin, "type"\) in _OF_ONE_CLUSTER\n        or',
         "",
         "tokens of the app cluster go up",
-        (f"{_UNIT}/test_claimed.py", f"{_UNIT}/permission_claim"),
+        (
+            f"{_UNIT}/test_claimed.py",
+            f"{_UNIT}/test_claimed_content.py",
+            f"{_UNIT}/permission_claim",
+        ),
     ),
     _guard(
         "copies-of-another-space",
         "konnector",
         r"_is_of_another_space\(seen, copy\)",
         "a provider collects what another one brought",
-        f"{_UNIT}/test_claimed.py",
-        f"{_UNIT}/permission_claim",
+        "tests/contract/test_konnector_namesakes.py",
         then=r"return \w+\.LEAVE",
     ),
     Mutation(
@@ -161,7 +169,11 @@ PERMISSION_CLAIMS: Final = (
         r"known = seen\.deleted_at == resource_version_of\(origin\)",
         "known = False",
         "what a developer deleted comes back although the claim says that it does not",
-        (f"{_MODEL}claims.py", f"{_UNIT}/test_claimed.py", f"{_UNIT}/permission_claim"),
+        (
+            f"{_UNIT}/test_claimed.py",
+            f"{_UNIT}/test_claimed_content.py",
+            f"{_UNIT}/permission_claim",
+        ),
     ),
     _guard(
         "orphans-go-at-once",
@@ -169,6 +181,7 @@ PERMISSION_CLAIMS: Final = (
         r"not orphans\.is_orphan\(copy\)",
         "what is gone from the app cluster takes the provider's copy along",
         f"{_UNIT}/test_claimed.py",
+        f"{_UNIT}/test_claimed_content.py",
         f"{_UNIT}/permission_claim",
         then=r"return \w+\.ORPHAN",
     ),

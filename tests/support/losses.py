@@ -1,10 +1,11 @@
 """Losses on either side of a space, how they are told, and how a person confirms them."""
 
 import contextlib
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.controller.clock import SystemClock
 from reconciler.controller.elections import Term
 from reconciler.core import names
 from reconciler.core.errors import Conflict
@@ -95,7 +96,7 @@ async def note(live: LiveCluster, ref: Ref, key: str, value: str | None) -> None
 
 async def confirm(scene: Scene, key: str, value: str | datetime | None = None) -> None:
     """Annotate the ClusterBinding, as of now unless a value is told."""
-    said = value if isinstance(value, str) else format_time(value or datetime.now(UTC))
+    said = value if isinstance(value, str) else format_time(value or SystemClock().now())
     ref = Ref(scene.plane.name, CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
     await note(scene.plane, ref, key, said)
 
