@@ -223,13 +223,13 @@ def _workers(
         depends_on=(home.connectivity, tools.app.connectivity),
     )
     made.subscribe(controller)
-    tools.namespaces.subscribe_keys(lambda key: _tell(providers, key.name))
+    tools.namespaces.subscribe_keys(lambda key: _namespace_changed(providers, key.name))
     leftovers = Leftovers(
         tools, home, view.store, providers, space="" if mode is None else mode.space
     )
     return [*workers, providers, controller, leftovers]
 
 
-def _tell(providers: Providers | OneProvider, app_namespace: str) -> None:
+def _namespace_changed(providers: Providers | OneProvider, app_namespace: str) -> None:
     for provider in providers.all():
         provider.look_at_namespace(app_namespace)

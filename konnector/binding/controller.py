@@ -39,8 +39,8 @@ from reconciler.kube.cluster import Cluster
 
 NAME: Final = "name"
 _SOON: Final = timedelta(seconds=1)
-_PATIENCE: Final = 60.0  # seconds for which a binding that is gone keeps its provider
-_LONG_PATIENCE: Final = 600.0  # and for which a control plane is waited for to release copies
+_KEPT: Final = 60.0  # seconds for which a binding that is gone keeps its provider
+_RELEASE_TIMEOUT: Final = 600.0  # and for which a control plane is waited for to release copies
 # What views cannot read is told by no event, and neither is that they can again.
 _LOOK: Final = timedelta(minutes=1)
 _WAIT: Final = timedelta(seconds=5)
@@ -213,7 +213,7 @@ class Bindings:
         decision = drain.decide(seen, now=self._now())
         if drain.is_over(seen, decision):
             return None
-        if seen.unsure and not self._is_patient(key, _LONG_PATIENCE):
+        if seen.unsure and not self._is_patient(key, _RELEASE_TIMEOUT):
             return None
         await provider.link.executor.execute(decision)
         return decision.again
@@ -238,7 +238,7 @@ class Bindings:
         named = self._view.keys_by(NAME, key.name)
         return any(other != key and self._providers.of(other) is provider for other in named)
 
-    def _is_patient(self, key: ObjectKey, seconds: float = _PATIENCE) -> bool:
+    def _is_patient(self, key: ObjectKey, seconds: float = _KEPT) -> bool:
         now = self._tools.clock.monotonic()
         return now - self._gone_since.setdefault(key, now) < seconds
 

@@ -87,7 +87,7 @@ class Instances:
         self._deletions = Deletions(self._informers.view.store)
         self._losses = Losses()
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
-        self._ward = link.guards.ward(resource)
+        self._kind_guard = link.guards.kind_guard(resource)
         self._informers.view.store.subscribe(_LIVING, self._look_who_lives)
         self._supervisor = TaskSupervisor()
         self._supervisor.start_worker("informers", self._informers)
@@ -149,7 +149,7 @@ class Instances:
         try:
             await self._supervisor.run()
         finally:
-            self._ward.forget()
+            self._kind_guard.forget()
             self._link.troubles.forget(self.pair.kind.resource)
 
     async def reconcile(self, place: ObjectKey) -> timedelta | None:
@@ -158,7 +158,7 @@ class Instances:
             return _HELD
         there = self._informers.there(place.namespace)
         if there is None:
-            self._ward.note(place)
+            self._kind_guard.note(place)
             await self._without_home(place)
             return None
         seen = self._look(place, there)
@@ -170,7 +170,7 @@ class Instances:
         if seen.creates_held and await self._is_there(seen):
             return _SOON  # a view is behind
         lacked = seen.copy is None and self._losses.is_alone(place)
-        was_lost = lacked or place in self._ward.lost
+        was_lost = lacked or place in self._kind_guard.lost
         self._note(seen)
         await self._act(seen, decision, there)
         if was_lost and there.get(*seen.copy_place) is not None:
@@ -278,7 +278,9 @@ class Instances:
         copy = seen.copy
         orphaned = seen.claim is None and copy is not None and orphans.is_orphan(copy)
         lost = bool(seen.creates_held)
-        if self._ward.note(seen.place, orphan=orphaned, lost=lost, deletion=seen.deletes_held):
+        if self._kind_guard.note(
+            seen.place, orphan=orphaned, lost=lost, deletion=seen.deletes_held
+        ):
             self._link.orphaned(self.pair.kind.resource)
 
     def _again(self, seen: Seen) -> timedelta | None:
@@ -293,7 +295,7 @@ class Instances:
     def _copy_deleted(self, app_namespace: str, copy: Manifest) -> None:
         """Note that the control plane told of the deletion of a copy."""
         now = self._link.now()
-        self._losses.forget(now, but=self._ward.lost)
+        self._losses.forget(now, but=self._kind_guard.lost)
         place = self._place_of(app_namespace, copy)
         claim = None if place is None else self._informers.here.get(*place)
         if place is not None and claim is not None and not is_deleting(claim):
@@ -307,7 +309,7 @@ class Instances:
     async def _act(self, seen: Seen, decision: Decision, there: ReadYourWrites) -> None:
         link = self._link
         for note in decision.notes:
-            self._tell(seen, note)
+            self._record(seen, note)
         if not decision.tasks:
             self._say(seen, "".join(note.message for note in decision.notes if seen.taken))
             return
@@ -315,7 +317,7 @@ class Instances:
             await link.executor.execute(decision, recents=(self._informers.here, there))
         except ClusterError as error:
             if is_refusal(error):
-                self._tell(seen, _denied(error))
+                self._record(seen, _denied(error))
                 self._say(seen, str(error))
             raise
         self._say(seen, "")
@@ -377,7 +379,7 @@ class Instances:
         """Return what a claim asks for, and what its copy holds of that kind of thing."""
         return digest(decide.stated(self.pair, claim)), digest(decide.stated(self.pair, copy))
 
-    def _tell(self, seen: Seen, note: Note) -> None:
+    def _record(self, seen: Seen, note: Note) -> None:
         if seen.claim is not None:
             ref = ref_of(self._link.app.name, self.pair.kind, seen.claim)
             self._link.recorder.record(ref, seen.claim, note)

@@ -34,7 +34,7 @@ class ClusterBindings:
     `targets` are the Secrets in the app cluster that lead here, `is_wanted` asks whether a binding
     still refers to one. `in_use` is the fingerprint of the kubeconfig that leads here now.
     `outcome` is called with "" after a beat that is well, else with why it could not be written,
-    `tell` with what developers should know.
+    `notify` with what developers should know.
     """
 
     def __init__(  # noqa: PLR0913 - each is known to another part of the program
@@ -49,13 +49,13 @@ class ClusterBindings:
         in_use: Callable[[], str],
         probe: Callable[[bytes], Awaitable[Probed]],
         outcome: Callable[[str], None],
-        tell: Callable[[Note], None],
+        notify: Callable[[Note], None],
     ) -> None:
         self._tools, self._views = tools, views
         self._guardian, self._executor = guardian, executor
         self._targets, self._is_wanted = targets, is_wanted
         self._in_use, self._outcome = in_use, outcome
-        self._probe, self._tell = probe, tell
+        self._probe, self._notify = probe, notify
         self._verdict: tuple[str, str] = ("", "")  # a fingerprint, and what came of trying it
 
     async def reconcile(self, _: str) -> timedelta | None:
@@ -83,7 +83,7 @@ class ClusterBindings:
             seen = replace(seen, verdict=await self._verdict_on(tried))
         decision = self._decided(seen, live)
         for note in decision.notes:
-            self._tell(note)
+            self._notify(note)
         recent = self._views.recent_cluster_bindings
         unnoted = replace(decision, notes=())
         await self._executor.execute(unnoted, observed(recent, live), recents=(recent,))

@@ -17,7 +17,7 @@ from reconciler.kube.cluster import Cluster
 _SILENCE: Final = 12.0  # seconds without an answer that are told
 _PAUSE: Final = 6.0  # seconds between two questions while it answers
 _AGAIN: Final = 1.0  # and while it does not
-_PATIENCE: Final = 4.0  # seconds for one answer
+_TIMEOUT: Final = 4.0  # seconds for one answer
 _BUSY: Final = 429  # the status of who answers, but not yet
 
 
@@ -60,7 +60,7 @@ class Reach:
 
     async def _answers(self) -> bool:
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 await self._plane.get(self._ref, metadata_only=True)
         except (TimeoutError, Unreachable) as error:
             return isinstance(error, ClusterError) and error.status == _BUSY

@@ -52,7 +52,7 @@ class Guardian:
         self._recorded: frozenset[str] | None = None  # None: a mapping has changed since
         self._confirmed = Confirmations()
         self._confirmation: Confirmation | None = None
-        self._wards: dict[str, Ward] = {}
+        self._kind_guards: dict[str, KindGuard] = {}
         mappings.subscribe_keys(self._mapping_changed)
         cluster_bindings.view.store.subscribe_keys(self._cluster_binding_changed)
 
@@ -129,14 +129,14 @@ class Guardian:
         """Return on what terms orphans of a resource go."""
         return Terms(resource, self._confirmation or Confirmation(), self._grace)
 
-    def ward(self, resource: str) -> "Ward":
+    def kind_guard(self, resource: str) -> "KindGuard":
         """Return what is held of one resource, which all that sync it share."""
-        return self._wards.setdefault(resource, Ward(self, resource))
+        return self._kind_guards.setdefault(resource, KindGuard(self, resource))
 
     def has_orphans(self, app_namespace: str) -> bool:
         """Tell whether an orphan is behind a mapping, with which it would go unconfirmed."""
-        wards = self._wards.values()
-        return any(place.namespace == app_namespace for ward in wards for place in ward.orphans)
+        places = (place for guard in self._kind_guards.values() for place in guard.orphans)
+        return any(place.namespace == app_namespace for place in places)
 
     async def space_doubted(self) -> bool:
         """Tell whether the space may have lost what it had, so that what it lacks says nothing.
@@ -145,11 +145,11 @@ class Guardian:
         """
         await self.look_at_space()
         other = decide.other_space(self.identity) is not None and not self.recreates(decide.ALL)
-        return other or any(ward.lost for ward in self._wards.values())
+        return other or any(guard.lost for guard in self._kind_guards.values())
 
     def told(self, cluster_binding: Manifest) -> Decision:
         """Return what the ClusterBinding has to say of all this."""
-        held = [ward.held for ward in self._wards.values()]
+        held = [guard.held for guard in self._kind_guards.values()]
         return decide.told(decide.Seen(cluster_binding, self.identity, held), now=self.now())
 
     def records(self) -> Decision:
@@ -183,7 +183,7 @@ class Guardian:
             self._released()
 
 
-class Ward:
+class KindGuard:
     """What is held of one resource, as it is noted place by place, in the app cluster."""
 
     def __init__(self, guardian: Guardian, resource: str) -> None:

@@ -31,7 +31,7 @@ _AT_FIRST: Final = 60.0  # seconds for which what is bound may still come to be 
 class Namespaces:
     """The controller of a space's mappings, by app namespace; run it once.
 
-    `binding` is the APIServiceBinding of a name, `tell` tells developers; `troubles` are what
+    `binding` is the APIServiceBinding of a name, `notify` tells developers; `troubles` are what
     bindings say.
     """
 
@@ -45,14 +45,14 @@ class Namespaces:
         syncs: Syncs,
         *,
         binding: Callable[[str], Manifest | None],
-        tell: Callable[[Note], None],
+        notify: Callable[[Note], None],
         troubles: Troubles,
     ) -> None:
         self._tools, self._plane, self._views = tools, plane, views
         self._guardian, self._executor, self._syncs = guardian, executor, syncs
-        self._binding, self._tell, self._troubles = binding, tell, troubles
+        self._binding, self._notify, self._troubles = binding, notify, troubles
         self._resource = API_SERVICE_NAMESPACE.resource
-        self._ward = guardian.ward(self._resource)
+        self._kind_guard = guardian.kind_guard(self._resource)
         self._ended: set[str] = set()  # app namespaces that were seen on their way out
         self._began = tools.clock.monotonic()
         self._kept: dict[str, tuple[float, Set[str]]] = {}  # since when, for the sake of what
@@ -78,10 +78,10 @@ class Namespaces:
             if removal.gone:  # all this takes long enough for it to be made again, with claims
                 removal = replace(removal, gone=await self._is_gone(key))
             seen = replace(self._look(key), removal=removal)
-        self._ward.note(_place(key), orphan=self._is_orphan(seen))
+        self._kind_guard.note(_place(key), orphan=self._is_orphan(seen))
         decision = decide.decide(seen)
         for note in decision.notes:
-            self._tell(note)
+            self._notify(note)
         if self._guardian.stranger():
             return _HELD
         try:

@@ -41,10 +41,10 @@ class Homes:
         """Return the app namespaces that have a service namespace."""
         return list(self._service)
 
-    def follow(self, told: Callable[[str], None]) -> Callable[[], None]:
-        """Have `told(app namespace)` called after each change, until what is returned is."""
-        self._followers.append(told)
-        return lambda: self._followers.remove(told)
+    def follow(self, on_change: Callable[[str], None]) -> Callable[[], None]:
+        """Have `on_change(app namespace)` called after each change, until what is returned is."""
+        self._followers.append(on_change)
+        return lambda: self._followers.remove(on_change)
 
     def _look(self, app_namespace: str) -> None:
         mapping = self.mapping(app_namespace)
@@ -58,8 +58,8 @@ class Homes:
             self._refused[app_namespace] = now
         elif now:
             self._service[app_namespace], self._app[now] = now, app_namespace
-        for told in list(self._followers):
-            told(app_namespace)
+        for on_change in list(self._followers):
+            on_change(app_namespace)
         if before != now:
             self._offer(before)
 

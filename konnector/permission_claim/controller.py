@@ -86,7 +86,7 @@ class Claimed:
             enqueue_behind=self._controller.enqueue_behind,
             unmapped=False,
         )
-        self._ward = link.guards.ward(kind.resource)
+        self._kind_guard = link.guards.kind_guard(kind.resource)
         self._present: set[ObjectKey] = set()  # copies, where one may stay deleted
         self._deleted: dict[ObjectKey, str] = {}
         self._refused: dict[ObjectKey, str] = {}  # what a cluster does not take, and why
@@ -130,7 +130,7 @@ class Claimed:
         try:
             await self._supervisor.run()
         finally:
-            self._ward.forget()
+            self._kind_guard.forget()
 
     async def reconcile(self, place: ObjectKey) -> timedelta | None:
         """Look at one name in one app namespace, and write what follows."""
@@ -139,13 +139,13 @@ class Claimed:
         there = self._informers.there(place.namespace)
         if there is None:
             self._say(place, "")
-            self._ward.note(place)
+            self._kind_guard.note(place)
             return None
         seen = await self._looked(place, there)
         decision = decide.decide(seen)
         self._note(seen)
         for note in decision.notes:
-            self._tell(seen, note)
+            self._record(seen, note)
         if not decision.tasks:
             self._say(place, "")
             # No event tells that another provider has come, changed its object or gone.
@@ -163,7 +163,7 @@ class Claimed:
             await self._link.executor.execute(decision, recents=(self._informers.here, there))
         except ClusterError as error:
             if is_refusal(error):
-                self._tell(seen, Note("SyncDenied", f"It is not synced: {error}", "Warning"))
+                self._record(seen, Note("SyncDenied", f"It is not synced: {error}", "Warning"))
                 self._say(place, str(error))
             raise
         self._say(place, "")
@@ -250,7 +250,7 @@ class Claimed:
         copy = seen.provider
         absent = seen.consumer is None and owner_of(copy) == keys.OWNER_CONSUMER
         orphan = absent and copy is not None and orphans.is_orphan(copy)
-        self._ward.note(seen.claim_place, orphan=orphan)
+        self._kind_guard.note(seen.claim_place, orphan=orphan)
 
     def _again(self, seen: Seen) -> timedelta | None:
         """Return when the grace of an orphan is over."""
@@ -275,7 +275,7 @@ class Claimed:
             del self._refused[place]
         self._changed()
 
-    def _tell(self, seen: Seen, note: Note) -> None:
+    def _record(self, seen: Seen, note: Note) -> None:
         if seen.consumer is not None:
             ref = ref_of(self._link.app.name, seen.kind, seen.consumer)
             self._link.recorder.record(ref, seen.consumer, note)

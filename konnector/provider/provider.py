@@ -42,8 +42,8 @@ class Surroundings:
     `targets` are the Secrets in the app cluster that lead to it; `is_wanted` asks the app cluster
     whether a binding still refers to one. `binding` is its APIServiceBinding of a name, `rival`
     what other providers have for a place. `changed(name)` is called when there is news for a
-    binding, with "" for all; `tell` tells developers what concerns all bindings. `is_double` tells
-    whether another serves the space already: then all bindings go to that one.
+    binding, with "" for all; `notify` tells developers what concerns all bindings. `is_double`:
+    whether another serves the space already; then all bindings go to that one.
     """
 
     targets: Callable[[], Mapping[ObjectKey, Manifest | None]]
@@ -52,7 +52,7 @@ class Surroundings:
     rival: Callable[[Kind, ObjectKey], Rival]
     probe: Callable[[bytes], Awaitable[Probed]]
     changed: Callable[[str], None]
-    tell: Callable[[Note], None]
+    notify: Callable[[Note], None]
     is_double: Callable[[], bool]
 
 
@@ -151,7 +151,7 @@ class Provider:
 
     def orphans(self, name: str) -> str:
         """Return what there is to say of orphaned copies under a binding of this name, or ""."""
-        return self.guardian.ward(name).sentence
+        return self.guardian.kind_guard(name).sentence
 
     def _look_at_everything(self) -> None:
         """Enqueue all that may have been held."""
@@ -237,7 +237,7 @@ class _Serving:
             in_use=lambda: provider.in_use,
             probe=around.probe,
             outcome=outcome,
-            tell=around.tell,
+            notify=around.notify,
         )
         exports = Exports(tools, views, executor, binding=around.binding, syncs=self.syncs.wants)
         namespaces = Namespaces(
@@ -248,7 +248,7 @@ class _Serving:
             executor,
             self.syncs,
             binding=around.binding,
-            tell=around.tell,
+            notify=around.notify,
             troubles=self.link.troubles,
         )
         self.heart = self._controller("clusterbinding", heart)

@@ -256,7 +256,9 @@ class Providers:
             rival=lambda kind, place: self._rival(name, kind, place),
             probe=probe,
             changed=lambda name: self._changed(set(bindings), name),
-            tell=lambda note: _tell(self._tools, self._tools.app, bindings, self._binding, note),
+            notify=lambda note: _notify(
+                self._tools, self._tools.app, bindings, self._binding, note
+            ),
             is_double=lambda: self._double_of(served) is not None,
         )
         provider = Provider(self._tools, cluster, judged.namespace, around, in_use=judged.identity)
@@ -382,14 +384,14 @@ def one_provider(
         rival=lambda _, __: "unasked",
         probe=never,
         changed=lambda name: changed(set(bindings), name),
-        tell=lambda note: _tell(tools, plane, bindings, binding, note),
+        notify=lambda note: _notify(tools, plane, bindings, binding, note),
         is_double=lambda: False,
     )
     provider = Provider(tools, plane, space, around, in_use="")
     return OneProvider(provider, bindings, fault=fault, changed=changed)
 
 
-def _tell(
+def _notify(
     tools: Tools,
     home: Cluster,
     keys: Iterable[ObjectKey],

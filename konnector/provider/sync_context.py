@@ -64,15 +64,15 @@ class Troubles:
 
     def __init__(self) -> None:
         self._said: dict[str, dict[str, str]] = {}
-        self._told: Callable[[str], None] = lambda _: None
+        self._on_change: Callable[[str], None] = lambda _: None
 
-    def follow(self, told: Callable[[str], None]) -> None:
-        """Have `told(resource)` called when the first trouble comes, and when the last is over.
+    def follow(self, on_change: Callable[[str], None]) -> None:
+        """Have `on_change(resource)` called when the first trouble comes and the last is over.
 
         What comes between shows at the next look, so that thousands of objects in the same trouble
         are not told one by one.
         """
-        self._told = told
+        self._on_change = on_change
 
     def of(self, resource: str) -> dict[str, str]:
         """Return what is wrong, as a sentence for each object."""
@@ -87,7 +87,7 @@ class Troubles:
         else:
             said.pop(about, None)
         if bool(said) != troubled:
-            self._told(resource)
+            self._on_change(resource)
 
     def forget(self, resource: str) -> None:
         """Forget all that was said about a resource."""

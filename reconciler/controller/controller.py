@@ -162,8 +162,8 @@ def _place(error: BaseException) -> str:
     """Return what a defect is and where, innermost first; never its text, which may tell values."""
     frames = reversed(traceback.extract_tb(error.__traceback__, -_FRAMES))
     where = ", ".join(f"{_short(one.filename)}:{one.lineno} {one.name}" for one in frames)
-    told = f"{type(error).__name__} at {where or 'nowhere'}"
-    return "; from ".join((told, *map(_place, _behind(error))))
+    defect = f"{type(error).__name__} at {where or 'nowhere'}"
+    return "; from ".join((defect, *map(_place, _behind(error))))
 
 
 def _behind(error: BaseException) -> Sequence[BaseException]:

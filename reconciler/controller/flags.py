@@ -82,8 +82,8 @@ class _Version(argparse.Action):
 
 def given_of(names: Iterable[str], parsed: argparse.Namespace) -> tuple[str, ...]:
     """Return which of these flags, whose default is None, were given."""
-    told = vars(parsed)
-    return tuple(f"--{name}" for name in names if told[name.replace("-", "_")] is not None)
+    given = vars(parsed)
+    return tuple(f"--{name}" for name in names if given[name.replace("-", "_")] is not None)
 
 
 def at_least(least: int, value: int, where: str) -> int:

@@ -47,9 +47,9 @@ def leader_election(reason: str) -> Answer:
 
     The shape is that of protocol-konnector.md A.4.
     """
-    told = {"leaderElection": "degraded" if reason else "ok"}
+    state = {"leaderElection": "degraded" if reason else "ok"}
     return Answer(
-        "500 Internal Server Error" if reason else "200 OK", _JSON, json.dumps(told).encode()
+        "500 Internal Server Error" if reason else "200 OK", _JSON, json.dumps(state).encode()
     )
 
 
@@ -123,9 +123,9 @@ class _App:
         if self._settled is not None and environ["PATH_INFO"] == "/settled":
             probe = partial(self._settled, environ["REMOTE_ADDR"], environ["QUERY_STRING"])
         if probe is not None:
-            told = probe()
-            start_response(told.status, [told.content])
-            return [told.body]
+            answered = probe()
+            start_response(answered.status, [answered.content])
+            return [answered.body]
         start_response("404 Not Found", [_PLAIN])
         return [self._signpost.encode()]
 

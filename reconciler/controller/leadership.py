@@ -116,16 +116,16 @@ class Leadership:
         return f"{self._lease.ref}: not renewed for {self._lease.times.deadline:g} s"
 
     async def _acquire(self) -> None:
-        told = False
+        warned = False
         while True:
             try:
                 if await self._try():
                     return
             except ClusterError as error:
-                if not told:
+                if not warned:
                     fields = {"lease": str(self._lease.ref), "error": str(error)}
                     log.warning("the lease cannot be had", extra=fields)
-                told = True
+                warned = True
             # Candidates that began together do not ask together for ever.
             await self._clock.sleep(self._lease.times.period * (0.75 + self._jitter() / 2))
 

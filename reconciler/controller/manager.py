@@ -15,7 +15,7 @@ from reconciler.controller.tasks import ended
 
 log = logging.getLogger(__name__)
 
-_PATIENCE: Final = 10.0  # seconds until it is told again what is still missing
+_REMINDER: Final = 10.0  # seconds until what is still missing is logged again
 _LOOK: Final = 0.05  # seconds between two looks whether all is at rest
 
 
@@ -142,7 +142,7 @@ class Manager:
         async with asyncio.TaskGroup() as group:
             waiting = {group.create_task(view.wait_synced()) for view in self._views}
             while waiting:
-                _, waiting = await asyncio.wait(waiting, timeout=_PATIENCE)
+                _, waiting = await asyncio.wait(waiting, timeout=_REMINDER)
                 if waiting:
                     log.warning("the work cannot begin", extra={"why": self.unready()})
 

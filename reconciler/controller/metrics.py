@@ -106,14 +106,14 @@ class Metrics:
         """Count so many more orphaned copies of a resource, or fewer."""
         self._orphans.labels(resource).inc(change)
 
-    def _counter(self, name: str, told: str, *labels: str) -> Counter:
-        return Counter(name, told, labels, registry=self.registry)
+    def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
+        return Counter(name, documentation, labels, registry=self.registry)
 
-    def _gauge(self, name: str, told: str, *labels: str) -> Gauge:
-        return Gauge(name, told, labels, registry=self.registry)
+    def _gauge(self, name: str, documentation: str, *labels: str) -> Gauge:
+        return Gauge(name, documentation, labels, registry=self.registry)
 
-    def _histogram(self, name: str, told: str, *labels: str) -> Histogram:
-        return Histogram(name, told, labels, buckets=_SECONDS, registry=self.registry)
+    def _histogram(self, name: str, documentation: str, *labels: str) -> Histogram:
+        return Histogram(name, documentation, labels, buckets=_SECONDS, registry=self.registry)
 
 
 class ControllerMetrics:

@@ -25,7 +25,7 @@ from postgresql_operator.wire import is_database
 from reconciler.core.secret import Secret, scrub
 
 _NAME: Final = "postgresql-operator"
-_PATIENCE: Final = 10  # seconds to connect
+_TIMEOUT: Final = 10  # seconds to connect
 # The owner of a database may give it settings for all who come in. What is said here goes first.
 _OPTIONS: Final = (
     "-c statement_timeout=120s -c lock_timeout=30s"
@@ -184,7 +184,7 @@ class Postgres:
                     user=way.user,
                     password=way.password.reveal(),
                     dbname=database or way.database,
-                    connect_timeout=_PATIENCE,
+                    connect_timeout=_TIMEOUT,
                     application_name=_NAME,
                     options=_OPTIONS,
                     autocommit=True,

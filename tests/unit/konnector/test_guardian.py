@@ -108,33 +108,33 @@ async def world():
 
 
 async def test_orphans_are_counted_told_and_forgotten_place_by_place(world):
-    ward = world.guardian.ward(DATABASES)
-    assert ward.note(place("a"), orphan=True)
-    assert ward.note(place("b"), orphan=True)
-    assert not ward.note(place("a"), orphan=True)
+    kind_guard = world.guardian.kind_guard(DATABASES)
+    assert kind_guard.note(place("a"), orphan=True)
+    assert kind_guard.note(place("b"), orphan=True)
+    assert not kind_guard.note(place("a"), orphan=True)
     assert (world.orphans(), world.beats, world.told()) == (2, 2, ["Orphaned"])
     assert world.guardian.has_orphans("dev")
     assert not world.guardian.has_orphans("other")
-    ward.note(place("a"))
+    kind_guard.note(place("a"))
     assert (world.orphans(), world.emptied) == (1, ["dev"])
-    ward.forget()
+    kind_guard.forget()
     assert (world.orphans(), world.told()) == (0, [])
 
 
 async def test_what_is_held_is_told_and_counted(world):
-    ward = world.guardian.ward(DATABASES)
-    ward.note(place("a"), lost=True)
-    ward.note(place("b"), deletion="why")
+    kind_guard = world.guardian.kind_guard(DATABASES)
+    kind_guard.note(place("a"), lost=True)
+    kind_guard.note(place("b"), deletion="why")
     assert world.told() == ["MassDeletion", "RecreationHeld"]
     for verb in ("create", "delete"):
         held = {"verb": verb}
         assert world.metrics.registry.get_sample_value("klutch_held_writes_total", held) == 1
-    ward.note(place("b"))
+    kind_guard.note(place("b"))
     assert world.told() == ["RecreationHeld"]
 
 
 async def test_one_resource_has_one_ward(world):
-    assert world.guardian.ward(DATABASES) is world.guardian.ward(DATABASES)
+    assert world.guardian.kind_guard(DATABASES) is world.guardian.kind_guard(DATABASES)
 
 
 async def test_another_app_cluster_is_a_stranger_until_it_is_confirmed(world):
@@ -191,10 +191,10 @@ async def test_a_word_of_a_person_has_all_looked_at_that_waits(world):
 
 async def test_what_a_space_lacks_says_nothing_where_copies_were_lost(world):
     assert not await world.guardian.space_doubted()
-    ward = world.guardian.ward(DATABASES)
-    ward.note(place("a"), lost=True)
+    kind_guard = world.guardian.kind_guard(DATABASES)
+    kind_guard.note(place("a"), lost=True)
     assert await world.guardian.space_doubted()
-    ward.note(place("a"))
+    kind_guard.note(place("a"))
     world.plane.uid = "new"
     assert await world.guardian.space_doubted()
 

@@ -37,7 +37,7 @@ class Plane:
 
 @pytest.fixture
 def quick(monkeypatch):
-    for name, seconds in (("SILENCE", 0.2), ("PAUSE", 0.05), ("AGAIN", 0.02), ("PATIENCE", 0.05)):
+    for name, seconds in (("SILENCE", 0.2), ("PAUSE", 0.05), ("AGAIN", 0.02), ("TIMEOUT", 0.05)):
         monkeypatch.setattr(reach, f"_{name}", seconds)
 
 
