@@ -43,7 +43,6 @@ from reconciler.core.manifest import (
     name_of,
     namespace_of,
     ref_of,
-    uid_of,
 )
 from reconciler.core.patches import merge_diff, unchanged
 from reconciler.core.refs import ObjectKey
@@ -299,12 +298,16 @@ def _joining(pair: Pair, copy: Manifest) -> Patch:
 
 
 def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...]:
-    """The whole status, as a patch of what differs. It is the copy's alone: the uid suffices."""
+    """Return the patch of what differs in the status, which is the copy's alone.
+
+    It must meet the claim that was looked at: a custom resource's status is patched whatever uid
+    the patch states, so only the resourceVersion keeps it from a claim that was made again.
+    """
     before, after = {"status": claim.get("status")}, {"status": copy.get("status")}
     change = merge_diff(before, after)
     if not change:
         return ()
-    body: Manifest = {"metadata": {"uid": uid_of(claim)}, **change}
+    body: Manifest = {"metadata": preconditions_of(claim), **change}
     ref = ref_of(APP_CLUSTER, pair.kind, claim)
     return (Patch(ref, body, subresource="status" if pair.has_status else ""),)
 

@@ -222,7 +222,10 @@ class Writer(Port):
         subresource: str = "",
         dry_run: bool = False,
     ) -> Manifest:
-        """RFC 7386. A resourceVersion or uid inside is a precondition. Raises Missing."""
+        """RFC 7386. A resourceVersion inside is a precondition. Raises Missing.
+
+        So is a uid, but not in a patch of the status of a custom resource, which ignores it.
+        """
         request = requests.patch(
             ref,
             patch,

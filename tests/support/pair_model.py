@@ -154,8 +154,8 @@ class Both:
         raise AssertionError("it reads for ever")
 
     def perform(self, decision: Decision) -> None:
+        moved: dict[Any, str] = {}
         for task in decision.tasks:
-            moved: dict[Any, str] = {}
             for step in task.steps:
                 self._do(step, moved)
 

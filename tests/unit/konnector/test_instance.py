@@ -304,7 +304,7 @@ def test_a_status_is_sent_as_what_differs_and_its_lists_as_wholes():
     patch = one_step(look(claim(status=one), copy(status=other)))
     assert (patch.ref.cluster, patch.subresource) == (APP_CLUSTER, "status")
     assert patch.body == {
-        "metadata": {"uid": "uid-dev"},
+        "metadata": {"uid": "uid-dev", "resourceVersion": "7"},
         "status": {"phase": "Ready", "old": None, "list": [1, 3], "same": {"y": 3}},
     }
 
