@@ -106,14 +106,15 @@ def _turns(files: Iterable[Path]) -> Mapping[Path, tuple[float, Path]]:
     """Return when it is each file's turn.
 
     Beside one worker that waits for clusters another one computes, so both cores are used. Short
-    files end the run, so that no worker waits long for another: units, and before them the first
-    of the alphabet on clusters.
+    files end the run, so that no worker waits long for another: units, before them the first of the
+    alphabet on clusters, and after all others those on the model. These run on a loop of their own:
+    a worker that changed between two loops would connect to its clusters again and again.
     """
     groups: dict[str, list[Path]] = {}
     for file in sorted(files, reverse=True):
         groups.setdefault(file.relative_to(Path(__file__).parent).parts[0], []).append(file)
     return {
-        file: (place / len(group) * (0.8 if name in _ON_CLUSTERS else 1), file)
+        file: (place / len(group) * (0.8 if name in _ON_CLUSTERS else 1) + (name == "model"), file)
         for name, group in groups.items()
         for place, file in enumerate(group)
     }

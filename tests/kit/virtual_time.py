@@ -13,7 +13,6 @@ from typing import Any, Final
 from reconciler.controller.clock import SystemClock
 from reconciler.kube.connectivity import Connectivity
 
-_BEGINNING: Final = datetime.now(UTC)  # what tests say of the real time is true at first
 _START: Final = 1000.0
 _real: Final = time.monotonic
 
@@ -24,6 +23,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = _START
+        self._beginning = datetime.now(UTC)
         self._threads = 0
         selector: Any = self._selector  # type: ignore[attr-defined]
         self._wait: Callable[[float | None], Any] = selector.select
@@ -31,6 +31,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._now
+
+    def time_of_day(self) -> datetime:
+        return self._beginning + timedelta(seconds=self._now - _START)
 
     def run_in_executor(self, executor, func, *args):  # type: ignore[override]
         self._threads += 1
@@ -52,16 +55,22 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 def monotonic() -> float:
     """Return the time of the running loop, where it is a virtual one."""
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        return _real()
-    return loop.time() if isinstance(loop, VirtualLoop) else _real()
+    loop = _virtual_loop()
+    return loop.time() if loop else _real()
 
 
 def now() -> datetime:
-    """Return the time of day on a virtual loop."""
-    return _BEGINNING + timedelta(seconds=monotonic() - _START)
+    """Return the time of day on the running loop, where it is a virtual one."""
+    loop = _virtual_loop()
+    return loop.time_of_day() if loop else datetime.now(UTC)
+
+
+def _virtual_loop() -> VirtualLoop | None:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    return loop if isinstance(loop, VirtualLoop) else None
 
 
 @contextmanager

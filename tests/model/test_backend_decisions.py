@@ -2,8 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import timedelta
 from typing import Any, Final
 
 import pytest
@@ -25,6 +24,7 @@ from reconciler.blueprints import binding
 from reconciler.blueprints import space as spaces_of
 from reconciler.blueprints.export import Scope, Terms
 from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.controller.clock import SystemClock
 from reconciler.controller.executor import Executor, Observed
 from reconciler.controller.fence import WriteFence
 from reconciler.core import names
@@ -88,7 +88,7 @@ class Space:
             templates={name: template} if template else {},
         )
         decision = export_request_decide.decide(
-            seen, terms=Terms(self.scope), now=datetime.now(UTC)
+            seen, terms=Terms(self.scope), now=SystemClock().now()
         )
         return self.ref(kind, name), seen.request, decision
 
@@ -100,7 +100,7 @@ class Space:
             template=next(iter(by_resource(await self.templates()).values()), None),
         )
         decision = export_decide.decide(
-            seen, isolation="Prefixed", grace=GRACE, now=datetime.now(UTC)
+            seen, isolation="Prefixed", grace=GRACE, now=SystemClock().now()
         )
         return self.ref(API_SERVICE_EXPORT, self.offer.name), seen.export, decision
 
@@ -115,7 +115,7 @@ class Space:
             cluster_role=await self.get(CLUSTER_ROLE, role, inside=False),
             cluster_role_binding=await self.get(CLUSTER_ROLE_BINDING, role, inside=False),
         )
-        decision = cluster_binding_decide.decide(seen, scope=self.scope, now=datetime.now(UTC))
+        decision = cluster_binding_decide.decide(seen, scope=self.scope, now=SystemClock().now())
         return self.ref(kind, names.CLUSTER_BINDING), seen.binding, decision
 
     async def app_namespace(self) -> tuple[Ref, Manifest, Decision]:
@@ -135,7 +135,7 @@ class Space:
             ),
             witnessed=True,
         )
-        decision = service_namespace_decide.decide(seen, scope=self.scope, now=datetime.now(UTC))
+        decision = service_namespace_decide.decide(seen, scope=self.scope, now=SystemClock().now())
         if seen.mapping is not None:
             return self.ref(API_SERVICE_NAMESPACE, home.name), seen.mapping, decision
         live = seen.namespace or {"metadata": {"name": home.target}}
@@ -148,7 +148,7 @@ class Space:
         """Decide and do until nothing is left; return in how many rounds something was done."""
         for done in range(6):
             ref, live, decision = await look()
-            told = status_patch(live, ref, decision, failed=[], now=datetime.now(UTC))
+            told = status_patch(live, ref, decision, failed=[], now=SystemClock().now())
             if not decision.tasks and told is None:
                 return done
             clusters = {self.cluster.name: self.cluster}
@@ -157,7 +157,7 @@ class Space:
                 WriteFence(),
                 manager=MANAGER,
                 recorder=self,
-                now=partial(datetime.now, UTC),
+                now=SystemClock().now,
             )
             await executor.execute(decision, Observed(ref, live))
         raise AssertionError(f"never done: {decision}")

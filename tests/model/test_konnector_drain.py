@@ -2,7 +2,7 @@
 
 import io
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -11,6 +11,7 @@ from konnector.sides import CONTROL_PLANE
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.controller.clock import SystemClock
 from reconciler.core import keys
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import (
@@ -341,7 +342,7 @@ async def test_detach_refuses_beside_a_konnector_that_works(scene: Scene) -> Non
         "metadata": {"name": "klutch-bind", "namespace": BIND},
         "spec": {
             "holderIdentity": "konnector-0",
-            "renewTime": (datetime.now(UTC) - timedelta(seconds=5)).strftime(
+            "renewTime": (SystemClock().now() - timedelta(seconds=5)).strftime(
                 "%Y-%m-%dT%H:%M:%S.%fZ"
             ),
         },

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from klutchctl import repository
@@ -11,6 +11,7 @@ from reconciler import apply as applying
 from reconciler import run
 from reconciler.apply import Observer, Options, Report, WriteFence
 from reconciler.blueprints.objects import build
+from reconciler.controller.clock import SystemClock
 from reconciler.core import keys, names, refs
 from reconciler.core.manifest import (
     Manifest,
@@ -84,7 +85,7 @@ class Runs:
 
     scene: Scene
     wait_seconds: float = 90.0
-    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    now: Callable[[], datetime] = field(default=lambda: SystemClock().now())
     heard: list[object] = field(default_factory=list)
     _count: int = 0
 

@@ -2,13 +2,14 @@
 
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from reconciler.api.cluster_binding import CLUSTER_BINDING
 from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.controller.clock import SystemClock
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.core.times import format_time
 from reconciler.fleet.values import UnitKey
@@ -26,7 +27,7 @@ _VERSION: Final[Any] = {
 
 
 def condition(kind: str, status: str = "True", **more: Any) -> dict[str, Any]:
-    time = format_time(datetime.now(UTC) - OLD)
+    time = format_time(SystemClock().now() - OLD)
     return {"type": kind, "status": status, "lastTransitionTime": time, **more}
 
 
@@ -61,7 +62,7 @@ class ByHand:
 
     async def beat(self, ago: timedelta = timedelta()) -> None:
         status = {
-            "lastHeartbeatTime": format_time(datetime.now(UTC) - ago),
+            "lastHeartbeatTime": format_time(SystemClock().now() - ago),
             "heartbeatInterval": "5m0s",
         }
         await self._status(self.plane, CLUSTER_BINDING, self.space, "cluster", status)

@@ -109,8 +109,9 @@ class LiveCluster:
 
 def start(layout: Layout, programs: Mapping[Program, Path]) -> tuple[Member, ...]:
     """Start a control plane and an app cluster, unless they run, and return both."""
-    plan = lifecycle.Plan(programs, app_clusters(1), tuning=TUNING)
-    return lifecycle.up(layout, plan, progress=Quiet()).members
+    wanted = None if lifecycle.load(layout) else app_clusters(1)  # a second one goes on as well
+    plan = lifecycle.Plan(programs, wanted, tuning=TUNING)
+    return lifecycle.up(layout, plan, progress=Quiet()).members[:2]
 
 
 def add_app_cluster(layout: Layout, programs: Mapping[Program, Path]) -> Member:

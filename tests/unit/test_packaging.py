@@ -109,7 +109,9 @@ def test_a_container_file_installs_nothing_that_is_not_locked(path):
     ]
     place = path.relative_to(ROOT)
     assert f"podman build -f {place} -t {IMAGES}" in text
-    assert f"podman build -f {place} -t {IMAGES}" in (ROOT / "klutchctl/INSTALL.md").read_text("utf-8")
+    assert f"podman build -f {place} -t {IMAGES}" in (ROOT / "klutchctl/INSTALL.md").read_text(
+        "utf-8"
+    )
 
 
 def test_base_images_and_actions_are_pinned_by_digest():
