@@ -48,7 +48,8 @@ class Server:
         fields = _tree(new)
         others = [one for one in self.live["metadata"]["managedFields"] if one is not mine]
         for path in before - _leaves(fields):
-            if not any(path in _leaves(one["fieldsV1"]) for one in others):
+            theirs = {leaf[: len(path)] for one in others for leaf in _leaves(one["fieldsV1"])}
+            if path not in theirs:
                 _delete(self.live, path)
                 _delete_emptied(self.live, path, new, [one["fieldsV1"] for one in others])
         for path, value in _values(new):
