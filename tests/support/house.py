@@ -38,10 +38,18 @@ def functions(path: Path) -> Iterator[int]:
 
 def identifiers(path: Path) -> Iterator[str]:
     """Yield the words of which the names in a file, and its own, are made: `tell` of `tellAll`."""
-    tokens = tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline)
-    names = (token.string for token in tokens if token.type == tokenize.NAME)
-    for name in (path.stem, *names):
+    for name in (path.stem, *_names(path)):
         yield from (word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name))
+
+
+def _names(path: Path) -> Iterator[str]:
+    """Yield the names outside of f-strings, which are single tokens before Python 3.12."""
+    depth = 0
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
+        kind = tokenize.tok_name[token.type]
+        depth += (kind == "FSTRING_START") - (kind == "FSTRING_END")
+        if kind == "NAME" and not depth:
+            yield token.string
 
 
 def measure() -> dict[str, int]:
