@@ -317,6 +317,15 @@ def test_who_forces_is_rid_of_a_konnector_that_keeps_asking(policy):
     assert world.get(DEPLOYMENT, "konnector-shop") is None
 
 
+def test_a_request_that_others_made_stays():
+    world = served()
+    world.put(API_SERVICE_EXPORT_REQUEST, inside("theirs", labels={}))
+    world.delete()
+    world.serve()
+    assert world.app_cluster_binding is None
+    assert world.get(API_SERVICE_EXPORT_REQUEST, "theirs", SPACE)
+
+
 @pytest.mark.parametrize("value", ["false", "yes", ""])
 def test_only_true_forces(value):
     world = gone_for_good("Delete")

@@ -6,7 +6,10 @@ from reconciler.api.export import API_SERVICE_EXPORT
 from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
 from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core.manifest import get_text
-from reconciler.planning.changes import Action
+from reconciler.core.refs import Ref
+from reconciler.fleet.values import Guards, UnitKey
+from reconciler.planning import guards
+from reconciler.planning.changes import Action, Change
 from tests.support import scenes
 from tests.support.worlds import POSTGRES, World, crd, offering
 
@@ -21,6 +24,31 @@ def test_guards_hold_a_cluster_that_leaves_without_any_unit(guard):
     here.remove(scenes.PLANE, API_SERVICE_EXPORT, POSTGRES)
     prune = "mode: report, allowEmpty: true" if guard == "report" else "allowEmpty: false"
     assert scenes.guards(here.plan(scenes.fleet(scenes.plane(), prune=prune))) == [guard]
+
+
+BUDGETS = {
+    # maxDeletes, maxDeletePercent, units known, units released: held
+    "as many as may go": (2, 100, 2, 2, []),
+    "more than the number": (1, 100, 2, 2, ["max-deletes"]),
+    "none may go": (0, 100, 2, 1, ["max-deletes"]),
+    "more than the share": (100, 10, 20, 3, ["max-deletes"]),
+    "the share rounds up": (100, 10, 11, 2, []),
+    "one may go of a small fleet": (100, 1, 2, 1, []),
+}
+
+
+@pytest.mark.parametrize(
+    ("most", "percent", "known", "released", "held"), BUDGETS.values(), ids=BUDGETS
+)
+def test_no_more_is_pruned_in_a_run_than_the_budget(most, percent, known, released, held):
+    limits = Guards(allow_empty=True, max_deletes=most, max_delete_percent=percent)
+    binding = Ref("shop", API_SERVICE_BINDING, "", POSTGRES)
+    pruned = [
+        Change("shop", "postgres", binding, Action.RELEASE, "left", unit=UnitKey("shop", "", name))
+        for name in map(str, range(released))
+    ]
+    tripped = guards.held_back(limits, pruned, guards.Extent(wanted=1, known=known))
+    assert [guard.guard for guard in tripped] == held
 
 
 def test_report_does_not_hold_what_did_not_leave():
