@@ -80,8 +80,20 @@ def test_more_in_the_live_object_never_uncovers(live, more):
     assert covers({**more, **live}, {k: v for k, v in live.items() if v is not None})
 
 
-@given(JSONS, JSONS, JSONS)
-def test_covering_is_transitive(one, two, three):
+# A null and an empty value state that something is absent: {"a": 1} covers {}, and {} covers
+# {"a": None}, which the first does not.
+PRESENT = st.recursive(
+    st.booleans() | st.integers(-2, 2) | st.text(max_size=1),
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=2)
+        | st.dictionaries(st.sampled_from("ab"), inner, min_size=1, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+@given(JSONS | PRESENT, JSONS | PRESENT, PRESENT)
+def test_covering_what_is_present_is_transitive(one, two, three):
     if covers(one, two) and covers(two, three):
         assert covers(one, three)
 
