@@ -10,6 +10,7 @@ import contextlib
 import os
 import pwd
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,7 +27,6 @@ from reconciler.core.errors import HostError
 
 _PROGRAMS: Final = frozenset(Program)
 _POLL: Final = 0.05
-_STREAMS: Final = 2  # the last of the three
 # Nothing of the user's: etcd takes every ETCD_... variable as a flag, for one.
 _ENVIRONMENT: Final = {"PATH": os.defpath}
 _MARK: Final = "KLUTCHCTL_SANDBOX_PROCESS"
@@ -34,6 +34,8 @@ _HEAD: Final = "KLUTCHCTL_SANDBOX_PID"  # of the process that was started; the l
 _GUEST: Final = "guest:"
 _UNPRIVILEGED: Final = ("postgres", "nobody")
 _LAUNCHER: Final = Path(__file__).parent / "launcher.py"
+# Started by this process, and not collected yet.
+_children: Final[dict[int, subprocess.Popen[bytes]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,45 +151,32 @@ def start(server: Server, program: Path) -> None:
     """Start `server` detached, in a session of its own, with its output in its log."""
     if server.log.exists():
         server.log.replace(server.log.with_suffix(".log.previous"))
-    log_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     command: tuple[str, ...] = (str(program), *server.arguments)
     environment: Mapping[str, str] = _ENVIRONMENT
     if server.launch is not None:
         environment = {**marked(server.identity, server.digest), **server.launch.environment}
         command = (*launcher(server.launch.folder, server.launch.owner), *command)
     try:
-        os.posix_spawn(
-            command[0],
-            command,
-            environment,
-            file_actions=(
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, str(server.log), log_flags, 0o600),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-                *((os.POSIX_SPAWN_CLOSE, number) for number in _inherited()),
-            ),
-            setsid=True,
-            # Python ignores these; a server expects them at their default.
-            setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
-        )
+        with open(server.log, "ab", opener=_private) as log:
+            child = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
     except OSError as error:
         raise HostError(
             f"{program} does not start: {error.strerror}",
             hint=f"If the file is damaged, delete {program.parent} and run the command again",
         ) from error
+    _children[child.pid] = child
 
 
-def _inherited() -> Sequence[int]:
-    """Return the open files, but the three streams, that a new process would get.
-
-    The parent process may have left some: a copy of a pipe that is read to its end, say.
-    """
-    numbers = list[int]()
-    for name in os.listdir("/dev/fd"):
-        with contextlib.suppress(OSError):  # closed meanwhile, as the one of this list
-            if int(name) > _STREAMS and os.get_inheritable(int(name)):
-                numbers.append(int(name))
-    return numbers
+def _private(path: str, flags: int) -> int:
+    """Open a file that only this user may read."""
+    return os.open(path, flags, 0o600)
 
 
 def marked(identity: str, digest: str = "") -> Mapping[str, str]:
@@ -249,16 +238,16 @@ def _wait(handles: list[psutil.Process], *, deadline: float) -> list[psutil.Proc
 
 
 def _is_gone(handle: psutil.Process) -> bool:
+    child = _children.get(handle.pid)
+    if child is not None and child.poll() is not None:
+        _children.pop(handle.pid, None)
+        return True
     try:
-        if handle.status() != psutil.STATUS_ZOMBIE:
-            return False
-        # It holds nothing any more. Collect it if it is our child; in a container whose first
-        # process collects nothing, it stays what it is.
-        with contextlib.suppress(psutil.TimeoutExpired):
-            handle.wait(timeout=0)
+        # A zombie holds nothing any more. Only who started it may collect it, and learn its status;
+        # in a container whose first process collects nothing, it stays what it is.
+        return handle.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
-        pass
-    return True
+        return True
 
 
 def unprivileged_owner() -> Owner | None:

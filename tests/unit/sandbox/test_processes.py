@@ -181,6 +181,17 @@ def test_a_pid_that_is_somebody_elses_by_now_is_left_alone():
     processes.stop([ourselves], grace=0)  # else this test would end here
 
 
+def test_how_a_child_ended_is_left_to_those_who_started_it():
+    """`down` in the process that waits for initdb, as tests have it, must not take its status."""
+    child = subprocess.Popen([sys.executable, "-c", SLEEPS], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    with child.stdout as output:
+        assert output.readline() == b"up\n"
+    started = psutil.Process(child.pid).create_time()
+    processes.stop([Observed(child.pid, (), started)], grace=60)
+    assert child.wait() == -signal.SIGTERM
+
+
 def test_a_damaged_executable_is_named_with_a_way_out(layouts, tmp_path):
     ours, _ = layouts
     broken = tmp_path / "etcd"
