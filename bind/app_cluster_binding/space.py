@@ -45,7 +45,7 @@ def claim(seen: Seen, terms: Terms) -> Part:
     made = spaces.cluster_binding(
         seen.space_name,
         kubeconfig_name=seen.secret_name,
-        pretty_name=seen.place[1],
+        spec={"providerPrettyName": seen.place[1]},
         marks=Marks(seen.labels),
     )
     steps.append(Create(CLUSTER_BINDING, made))

@@ -42,19 +42,15 @@ def token_secret(namespace: str, account: str, *, marks: Marks) -> Manifest:
     )
 
 
-def cluster_binding(
-    space: str, *, kubeconfig_name: str, pretty_name: str, marks: Marks
-) -> Manifest:
+def cluster_binding(space: str, *, kubeconfig_name: str, spec: Manifest, marks: Marks) -> Manifest:
     """Return the ClusterBinding of a space. The Secret that it names cannot be changed later."""
+    secret = {"name": kubeconfig_name, "key": names.KUBECONFIG}
     return build(
         CLUSTER_BINDING,
         names.CLUSTER_BINDING,
         namespace=space,
         marks=marks,
-        spec={
-            "providerPrettyName": pretty_name,
-            "kubeconfigSecretRef": {"name": kubeconfig_name, "key": names.KUBECONFIG},
-        },
+        spec={**spec, "kubeconfigSecretRef": secret},
     )
 
 

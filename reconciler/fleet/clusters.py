@@ -5,12 +5,13 @@ import binascii
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from reconciler.core import names
 from reconciler.core.manifest import fill
 from reconciler.core.problems import Origin, Problem, Severity
 from reconciler.fleet.documents import models, parsing, substitution
+from reconciler.fleet.documents.base_model import StrictModel
 from reconciler.fleet.documents.models import ClusterDocument, ControlPlaneDocument, FleetDocument
 from reconciler.fleet.documents.parsing import Document, RawDocument
 from reconciler.fleet.documents.substitution import Scope
@@ -61,14 +62,21 @@ def control_plane(
     return ControlPlane(
         name=document.name,
         origin=document.origin,
-        access=_access(spec.access),
-        mode=Mode(spec.mode),
-        endpoint=spec.endpoint or "",
         ca=ca_files.read(spec.ca_file, document, problems),
-        namespace=spec.namespace,
-        pretty_name=spec.pretty_name or "",
-        template_namespaces=tuple(sorted(spec.template_namespaces)),
+        **{**_stated(spec), "access": _access(spec.access), "mode": Mode(spec.mode)},
     )
+
+
+def _stated(spec: StrictModel) -> dict[str, Any]:
+    """Return the plain fields that a spec states, under the names that its value gives to them.
+
+    Without `caFile`, whose content counts, and mappings, which the caller translates.
+    """
+    return {
+        name: tuple(sorted(value)) if isinstance(value, list) else value
+        for name, value in spec
+        if value is not None and name != "ca_file" and not isinstance(value, StrictModel)
+    }
 
 
 def app_cluster(
@@ -94,14 +102,12 @@ def app_cluster(
         origin=document.origin,
         labels=document.model.metadata.labels,
         access=_access(spec.access),
-        control_plane=spec.control_plane,
-        identity=spec.identity or "",
-        endpoint=spec.endpoint or "",
         ca=ca,
         konnector=konnector,
         suspended=spec.suspend.reason if spec.suspend else None,
         app_cluster_binding=(named.namespace or home.namespace, named.name or document.name),
         adopt=spec.adopt.space if spec.adopt else "",
+        **_stated(spec),
     )
 
 

@@ -10,6 +10,7 @@ from reconciler.blueprints import binding, konnector, rbac, space
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names, refs
 from reconciler.core.live import control_plane_ref_name
+from reconciler.core.manifest import get_text
 from reconciler.fleet import common_manifests
 from reconciler.fleet.values import AppCluster, Claim, Fleet, Unit
 from reconciler.fleet.wanted import Placement, Rule, Step, Wanted
@@ -83,11 +84,12 @@ def _space(fleet: Fleet, cluster: AppCluster, placement: Placement) -> Iterator[
     yield Step(3, place).want(cluster, refs.SERVICE_ACCOUNT, account)
     token = space.token_secret(placement.space, names.BINDER, marks=marks)
     yield Step(3, place).want(cluster, refs.SECRET, token)
+    live_name = get_text(placement.cluster_binding, "providerPrettyName")
     cluster_binding = space.cluster_binding(
         placement.space,
         kubeconfig_name=placement.kubeconfig_name,
         # The field must not be empty.
-        pretty_name=control_plane.pretty_name or placement.pretty_name or control_plane.name,
+        spec={"providerPrettyName": control_plane.pretty_name or live_name or control_plane.name},
         marks=marks,
     )
     yield Step(3, place).want(cluster, CLUSTER_BINDING, cluster_binding)

@@ -87,17 +87,18 @@ class Konnector:
 class ControlPlane:
     """`ca` is PEM text or "" (that of our own access); `endpoint` likewise.
 
-    `template_namespaces`: where templates have to be that say what it offers; (): anywhere.
+    Fields that a document does not state have the defaults of here. `template_namespaces`: where
+    templates have to be that say what it offers; (): anywhere.
     """
 
     name: str
     origin: Origin
     access: Access
     mode: Mode
-    endpoint: str
-    ca: str
     namespace: str
-    pretty_name: str
+    ca: str = ""
+    endpoint: str = ""
+    pretty_name: str = ""
     template_namespaces: tuple[str, ...] = ()
 
 
@@ -113,12 +114,12 @@ class AppCluster:
     labels: Mapping[str, str]
     access: Access
     control_plane: str
-    identity: str
-    endpoint: str
-    ca: str
     konnector: Konnector
-    suspended: str | None
     app_cluster_binding: tuple[str, str]  # namespace, name; defaults are already in it
+    identity: str = ""
+    endpoint: str = ""
+    ca: str = ""
+    suspended: str | None = None
     adopt: str = ""
 
 

@@ -126,8 +126,8 @@ class Placement:
     # The identity annotation that klutchctl gives, or once gave, to the space. "" where another
     # made the space: then that one's annotation is left alone.
     identity: str
-    # providerPrettyName of the live ClusterBinding, for a control plane whose document has none.
-    pretty_name: str = ""
+    # The spec of the live ClusterBinding: its fields that no document states are kept.
+    cluster_binding: Manifest = field(default_factory=dict)
     # The live scope of `apiservicebindings` in the app cluster. Klutch up to 1.5.0: True.
     bindings_cluster_scoped: bool = False
     cluster_uid: str | None = None  # of the app cluster's kube-system

@@ -278,7 +278,7 @@ def _known(
             fleet, control_plane.get(SECRET, name, kubeconfig), name, app
         ),
         identity=identity if identity == names.direct_identity(fleet.name, cluster.name) else "",
-        pretty_name="" if binding is None else get_text(binding, "spec", "providerPrettyName"),
+        cluster_binding={} if binding is None else get_map(binding, "spec"),
         bindings_cluster_scoped=app.seen.bindings_cluster_scoped,
         cluster_uid=app.seen.uid,
         address=control_plane.seen.address,

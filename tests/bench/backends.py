@@ -106,7 +106,10 @@ class _Bench:
         account = spaces_of.service_account(space, names.BINDER, marks=UNMARKED)
         await self._create(SERVICE_ACCOUNT, account)
         binding = spaces_of.cluster_binding(
-            space, kubeconfig_name="kubeconfig", pretty_name="bench", marks=UNMARKED
+            space,
+            kubeconfig_name="kubeconfig",
+            spec={"providerPrettyName": "bench"},
+            marks=UNMARKED,
         )
         await self._create(CLUSTER_BINDING, binding)
         for plural in _PLURALS:

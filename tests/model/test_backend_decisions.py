@@ -228,7 +228,10 @@ async def test_an_export_follows_all_that_changes_in_its_crd_and_template(served
 async def test_rights_are_made_kept_and_taken(served):
     await exported(served)
     made = spaces_of.cluster_binding(
-        served.name, kubeconfig_name="kubeconfig", pretty_name="Shop Inc", marks=UNMARKED
+        served.name,
+        kubeconfig_name="kubeconfig",
+        spec={"providerPrettyName": "Shop Inc"},
+        marks=UNMARKED,
     )
     await served.make(made, CLUSTER_BINDING)
     role = names.space_cluster_role(served.name)

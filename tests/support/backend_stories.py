@@ -165,7 +165,10 @@ async def a_space_asks(tenant: Tenant) -> None:
     space, plane = tenant.own_space, tenant.plane.cluster
     await plane.create(spaces.namespace(space), NAMESPACE, manager=MANAGER)
     made = spaces.cluster_binding(
-        space, kubeconfig_name=names.KUBECONFIG, pretty_name="Shop Inc", marks=UNMARKED
+        space,
+        kubeconfig_name=names.KUBECONFIG,
+        spec={"providerPrettyName": "Shop Inc"},
+        marks=UNMARKED,
     )
     await tenant.make(made, CLUSTER_BINDING)
     await tenant.make(build(API_SERVICE_NAMESPACE, APP, namespace=space), API_SERVICE_NAMESPACE)

@@ -74,7 +74,10 @@ class Scene:
     async def make_space(self) -> None:
         plane, space = self.plane.cluster, self.space
         cluster_binding = spaces.cluster_binding(
-            space, kubeconfig_name=names.KUBECONFIG, pretty_name="Shop Inc", marks=UNMARKED
+            space,
+            kubeconfig_name=names.KUBECONFIG,
+            spec={"providerPrettyName": "Shop Inc"},
+            marks=UNMARKED,
         )
         await plane.create(spaces.namespace(space), refs.NAMESPACE, manager=MANAGER)
         await plane.create(cluster_binding, CLUSTER_BINDING, manager=MANAGER)

@@ -24,12 +24,7 @@ NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 def control_plane(name="eu", mode=Mode.DIRECT, **more: Any) -> ControlPlane:
-    values: dict[str, Any] = {
-        "endpoint": "",
-        "ca": "",
-        "namespace": "klutch-fleet",
-        "pretty_name": "",
-    }
+    values: dict[str, Any] = {"namespace": "klutch-fleet"}
     return ControlPlane(
         name=name,
         origin=Origin(f"controlplanes/{name}.yaml", 1, 1),
@@ -42,11 +37,7 @@ def control_plane(name="eu", mode=Mode.DIRECT, **more: Any) -> ControlPlane:
 def app_cluster(name="shop", control_plane="eu", **more: Any) -> AppCluster:
     values: dict[str, Any] = {
         "labels": NO_LABELS,
-        "identity": "",
-        "endpoint": "",
-        "ca": "",
         "konnector": Konnector(),
-        "suspended": None,
         "app_cluster_binding": ("klutch-fleet", name),
     }
     return AppCluster(

@@ -144,7 +144,10 @@ async def a_space(cluster: Cluster, offer: Offer) -> AsyncIterator[Space]:
         spaces_of.service_account(space.name, names.BINDER, marks=UNMARKED),
         spaces_of.token_secret(space.name, names.BINDER, marks=UNMARKED),
         spaces_of.cluster_binding(
-            space.name, kubeconfig_name=names.KUBECONFIG, pretty_name="Shop Inc", marks=UNMARKED
+            space.name,
+            kubeconfig_name=names.KUBECONFIG,
+            spec={"providerPrettyName": "Shop Inc"},
+            marks=UNMARKED,
         ),
         binding.export_request(space.name, offer.resource, parameters={}, marks=UNMARKED),
         build(API_SERVICE_NAMESPACE, APP, namespace=space.name),

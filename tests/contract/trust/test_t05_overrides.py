@@ -138,7 +138,10 @@ async def test_what_the_original_left_is_confined_too(managed: Managed) -> None:
     await create(spaces.namespace(managed.space), NAMESPACE, manager="example-backend")
     marks = Marks(keys.app_cluster_binding_labels(managed.namespace, "shop"))
     bound = spaces.cluster_binding(
-        managed.space, kubeconfig_name="shop-kubeconfig", pretty_name="shop", marks=marks
+        managed.space,
+        kubeconfig_name="shop-kubeconfig",
+        spec={"providerPrettyName": "shop"},
+        marks=marks,
     )
     await create(bound, CLUSTER_BINDING, manager="example-backend")
     home = konnector.SpaceKonnector(managed.namespace, "shop", managed.space, "shop-kubeconfig")

@@ -74,7 +74,7 @@ def test_a_space_that_another_made_keeps_its_identity_and_names():
         kubeconfig_name="theirs",
         consumer_secret="kubeconfig-x8t4d",
         identity="",
-        pretty_name="Shop Inc",
+        cluster_binding={"providerPrettyName": "Shop Inc"},
         cluster_uid="6f1c",
     )
     space = one(found, "Namespace", "cluster-7fk2q")
@@ -90,16 +90,16 @@ def test_a_space_that_another_made_keeps_its_identity_and_names():
 
 
 PRETTY = {
-    "the document's": ("Acme EU", "Shop Inc", "Acme EU"),
-    "the live one": ("", "Shop Inc", "Shop Inc"),
-    "the control plane's name": ("", "", "eu"),
+    "the document's": ("Acme EU", {"providerPrettyName": "Shop Inc"}, "Acme EU"),
+    "the live one": ("", {"providerPrettyName": "Shop Inc"}, "Shop Inc"),
+    "the control plane's name": ("", {}, "eu"),
 }
 
 
 @pytest.mark.parametrize(("written", "live", "want"), PRETTY.values(), ids=PRETTY.keys())
 def test_pretty_name(written, live, want):
     found = objects_with(
-        fleet(control_planes=[control_plane(pretty_name=written)]), pretty_name=live
+        fleet(control_planes=[control_plane(pretty_name=written)]), cluster_binding=live
     )
     assert get(one(found, "ClusterBinding"), "spec", "providerPrettyName") == want
 
