@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST, API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
 from reconciler.core.decision import Create, Patch, Step, preconditions_of

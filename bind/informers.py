@@ -11,17 +11,20 @@ from bind import trimming
 from bind.export import history
 from bind.export_request.decide import resources
 from bind.service_namespace import decide as service_namespace_decide
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resources
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.export_template import (
+from reconciler.api.bindings import (
+    API_SERVICE_BINDING,
+    APP_CLUSTER_BINDING,
+    CLUSTER_BINDING,
+    listed_resources,
+)
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
     API_SERVICE_EXPORT_TEMPLATE,
+    API_SERVICE_NAMESPACE,
     by_resource,
     offered_resource,
 )
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys, names
 from reconciler.core.manifest import (
     Manifest,

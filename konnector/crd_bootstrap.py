@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from reconciler.api.crd import is_established
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import is_established
 from reconciler.controller.clock import Clock
 from reconciler.controller.fence import WriteFence
 from reconciler.core import keys

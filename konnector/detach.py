@@ -14,7 +14,7 @@ from typing import Final, TextIO
 
 from konnector.binding import crd, drain
 from konnector.sides import APP_CLUSTER
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.decision import Patch
 from reconciler.core.errors import ConfigError, Conflict, NotServed

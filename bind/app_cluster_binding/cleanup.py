@@ -22,10 +22,8 @@ from bind.app_cluster_binding.ownership import Standing
 from bind.app_cluster_binding.part import Part, decision, joined
 from bind.app_cluster_binding.release import Parting
 from bind.app_cluster_binding.seen import DELETE, RELEASE, Seen, Space, Terms
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.core import conditions, keys
 from reconciler.core.decision import Decision, Note, Patch, Step, Task, preconditions_of
 from reconciler.core.manifest import (

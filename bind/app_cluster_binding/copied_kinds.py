@@ -9,9 +9,13 @@ from dataclasses import dataclass
 
 from bind.export import history
 from bind.informers import Informers
-from reconciler.api.crd import kind_of, preferred_version, served_versions
-from reconciler.api.export import permission_claims_of
-from reconciler.api.export_template import offered_resource
+from reconciler.api.exports import (
+    kind_of,
+    offered_resource,
+    permission_claims_of,
+    preferred_version,
+    served_versions,
+)
 from reconciler.core import names
 from reconciler.core.manifest import (
     Manifest,

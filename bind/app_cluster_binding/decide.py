@@ -20,7 +20,7 @@ from bind.app_cluster_binding import (
 from bind.app_cluster_binding.ownership import Standing
 from bind.app_cluster_binding.part import Part, Problem, decision, joined
 from bind.app_cluster_binding.seen import Seen, Space, Terms
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.bindings import APP_CLUSTER_BINDING
 from reconciler.core import keys, reasons
 from reconciler.core.conditions import UNKNOWN, Condition
 from reconciler.core.decision import NOTHING, Decision, Patch, Task, preconditions_of

@@ -12,11 +12,12 @@ from enum import Enum
 from typing import Final
 
 from bind.app_cluster_binding.seen import Seen, Space
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_NAMESPACE,
+)
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of
 from reconciler.core.refs import DEPLOYMENT, SECRET, Kind

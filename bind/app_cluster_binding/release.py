@@ -12,9 +12,8 @@ from typing import Final
 
 from bind.app_cluster_binding.part import Part
 from bind.app_cluster_binding.seen import Space, Terms
-from reconciler.api.cluster_binding import Liveness, heartbeat_of, liveness
-from reconciler.api.export import reports_sync
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, Liveness, heartbeat_of, liveness
+from reconciler.api.exports import reports_sync
 from reconciler.core import keys
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import Patch, Task, preconditions_of

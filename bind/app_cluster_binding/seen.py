@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from reconciler.api.app_cluster_binding import listed_resources
+from reconciler.api.bindings import listed_resources
 from reconciler.core import keys, names
 from reconciler.core.decision import Delete, deletion
 from reconciler.core.manifest import (

@@ -14,10 +14,8 @@ from bind.app_cluster_binding.ownership import is_ours
 from bind.app_cluster_binding.part import Part, joined
 from bind.app_cluster_binding.release import Parting
 from bind.app_cluster_binding.seen import RELEASE, Seen, Space, Terms
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.export_template import by_resource
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, by_resource
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import conditions, keys, names, reasons
 from reconciler.core.decision import Create, Patch, Step, Task, preconditions_of

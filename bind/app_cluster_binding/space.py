@@ -10,7 +10,7 @@ from bind.app_cluster_binding import causes as own_causes
 from bind.app_cluster_binding.part import Part
 from bind.app_cluster_binding.seen import Seen, Space, Terms
 from bind.export_request import rbac_changes
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.blueprints import rbac
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build

@@ -22,7 +22,7 @@ from bind.bounds import (
     quota,
 )
 from bind.export_request import rbac_changes
-from reconciler.api.cluster_binding import Liveness, heartbeat_of, liveness
+from reconciler.api.bindings import Liveness, heartbeat_of, liveness
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope
 from reconciler.core import conditions, reasons

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from reconciler.api.export import API_SERVICE_EXPORT, permission_claims_of
+from reconciler.api.exports import API_SERVICE_EXPORT, permission_claims_of
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Isolation, Unexportable
 from reconciler.core import conditions, keys, reasons

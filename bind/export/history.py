@@ -8,7 +8,7 @@ anyway and that belongs to no tenant.
 
 from collections.abc import Sequence, Set
 
-from reconciler.api.export import permission_claims_of
+from reconciler.api.exports import permission_claims_of
 from reconciler.core import keys
 from reconciler.core.decision import Patch, Step, preconditions_of
 from reconciler.core.manifest import (

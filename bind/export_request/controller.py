@@ -5,7 +5,7 @@ from datetime import datetime
 from bind.export_request import decide
 from bind.export_request.decide import Seen
 from bind.informers import NAME, RESOURCE, SPACE, WANTED, Informers, index_key
-from reconciler.api.export_template import by_resource
+from reconciler.api.exports import by_resource
 from reconciler.blueprints.export import Terms
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped

@@ -11,8 +11,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bind.trimming import MOST_RESOURCES
-from reconciler.api.export import API_SERVICE_EXPORT, permission_claims_of
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    permission_claims_of,
+)
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Terms, Unexportable
 from reconciler.core import conditions, reasons

@@ -14,7 +14,7 @@ from bind.export.history import granted
 from bind.informers import HOME, NAME, SPACE, TARGET, Informers
 from bind.service_namespace import decide
 from bind.service_namespace.decide import Contents, Home, Removal, Seen
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.blueprints.export import Scope
 from reconciler.controller.executor import Executor, Observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped

@@ -16,7 +16,7 @@ from typing import Final
 
 from bind.bounds import NONE_COUNTED, UNBOUNDED, Bounds, Countable, hard, quota
 from bind.export_request import rbac_changes
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.blueprints import rbac, space
 from reconciler.blueprints.export import Scope
 from reconciler.blueprints.objects import Marks

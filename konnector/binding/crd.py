@@ -11,8 +11,8 @@ from typing import Final, Literal, TypeAlias
 
 from konnector.binding import crd_form
 from konnector.sides import APP_CLUSTER
-from reconciler.api.crd import binding_references, kind_of, preferred_version, served_versions
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import binding_references, kind_of, preferred_version, served_versions
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys
 from reconciler.core.decision import Create, Patch, preconditions_of

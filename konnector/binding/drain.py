@@ -30,9 +30,8 @@ from typing import Final, TypeAlias
 from konnector.claim import copies
 from konnector.namespace import decide as namespace_decide
 from konnector.sides import APP_CLUSTER, CONTROL_PLANE
-from reconciler.api.crd import binding_references, is_from_konnector
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.api.service_namespace import released_kinds
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import binding_references, is_from_konnector, released_kinds
 from reconciler.core import conditions, keys
 from reconciler.core.conditions import ERROR, INFO, WARNING, Cause
 from reconciler.core.decision import (

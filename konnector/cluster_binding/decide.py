@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 from konnector.kubeconfig import judge
 from konnector.sides import APP_CLUSTER
 from konnector.version import UNKNOWN
-from reconciler.api.cluster_binding import INTERVAL
+from reconciler.api.bindings import INTERVAL
 from reconciler.api.kubeconfig import content_of
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys, reasons

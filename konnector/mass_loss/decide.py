@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from konnector.claim import orphans
 from konnector.sides import APP_CLUSTER
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.core import conditions, field_set, keys, names, reasons
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import Decision, Note, Patch, preconditions_of

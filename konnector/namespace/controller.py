@@ -14,7 +14,7 @@ from konnector.namespace.decide import Removal, Seen
 from konnector.provider.sync_context import Troubles
 from konnector.provider.sync_manager import Syncs
 from konnector.views.space import SpaceInformers
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE, released_kinds
+from reconciler.api.exports import API_SERVICE_NAMESPACE, released_kinds
 from reconciler.controller.executor import Executor
 from reconciler.core import keys
 from reconciler.core.decision import Note

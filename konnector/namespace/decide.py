@@ -14,7 +14,7 @@ from typing import Final
 from konnector.claim import orphans
 from konnector.claim.orphans import Terms
 from konnector.sides import CONTROL_PLANE
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys
 from reconciler.core.decision import (

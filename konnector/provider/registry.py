@@ -21,7 +21,7 @@ from konnector.permission_claim.decide import Rival
 from konnector.provider.provider import Provider, Surroundings
 from konnector.sides import CONTROL_PLANE
 from konnector.views.single_object import SingleObjectInformers
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.controller.supervisor import TaskSupervisor
 from reconciler.core import conditions, reasons
 from reconciler.core.decision import Note

@@ -5,9 +5,8 @@ from typing import Final
 
 from konnector.mass_loss import decide as mass_loss_decide
 from konnector.views.single_object import SingleObjectInformers
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
 from reconciler.controller.informers import InformerSet
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.supervisor import TaskSupervisor

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.apply import service_objects
 from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.apply.patches import Stale

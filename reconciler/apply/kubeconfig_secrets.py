@@ -7,8 +7,7 @@ without the right to read Secrets (trust.md T2).
 import base64
 from typing import Final
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.kubeconfig import CA_KEY, TOKEN_KEY, facts_of, note_of
 from reconciler.apply.cluster_writer import Clusters, ClusterWriter
 from reconciler.apply.patches import Patch, annotate

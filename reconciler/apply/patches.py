@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resource
-from reconciler.api.crd import is_binding_reference, is_from_konnector
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, listed_resource
+from reconciler.api.exports import is_binding_reference, is_from_konnector
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.patches import pointer

@@ -10,10 +10,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from reconciler.api.crd import kind_of, preferred_version, served_versions
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE, released_kinds
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_TEMPLATE,
+    API_SERVICE_NAMESPACE,
+    kind_of,
+    preferred_version,
+    released_kinds,
+    served_versions,
+)
 from reconciler.apply import patches
 from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.apply.patches import Stale

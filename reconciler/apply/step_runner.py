@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
-from reconciler.api.cluster_binding import (
+from reconciler.api.bindings import (
+    API_SERVICE_BINDING,
     CLUSTER_BINDING,
     SILENCE,
     Liveness,
     heartbeat_of,
     liveness,
 )
-from reconciler.api.export import connected_of, reports_end_of_sync
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.exports import connected_of, reports_end_of_sync
 from reconciler.apply import copied_secrets, kubeconfig_secrets, patches, service_objects
 from reconciler.apply.cluster_writer import Clusters, ClusterWriter
 from reconciler.apply.object_writer import create

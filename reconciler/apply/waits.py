@@ -5,9 +5,8 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Final
 
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.apply.outcomes import NotReady
 from reconciler.controller.fence import WriteFence

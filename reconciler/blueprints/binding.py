@@ -7,9 +7,8 @@ Refuses to decide which claims are accepted.
 from collections.abc import Iterable
 from typing import Final
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import names
 from reconciler.core.manifest import JSON, Manifest, digest

@@ -9,7 +9,7 @@ from typing import Final
 
 import yaml
 
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import keys, names
 from reconciler.core.live import Address

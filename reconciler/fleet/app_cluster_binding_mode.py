@@ -9,8 +9,7 @@ backend finds them and keeps their claims.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
 from reconciler.blueprints import binding, konnector, rbac, space
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys, names, refs

@@ -3,9 +3,8 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints import binding, konnector, rbac, space
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names, refs

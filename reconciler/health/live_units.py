@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resources
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import (
+    API_SERVICE_BINDING,
+    APP_CLUSTER_BINDING,
+    CLUSTER_BINDING,
+    listed_resources,
+)
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import SECRET, GroupResource, Kind

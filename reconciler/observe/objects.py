@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from reconciler.api.crd import binding_references
+from reconciler.api.exports import binding_references
 from reconciler.api.kubeconfig import (
     CA_KEY,
     SERVICE_ACCOUNT_TOKEN,

@@ -7,8 +7,8 @@ them looks at its binding space, at what else may be that, and at what is there 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.core import keys, names
 from reconciler.core.live import (
     ClusterState,

@@ -10,19 +10,22 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import (
+from reconciler.api.bindings import (
+    API_SERVICE_BINDING,
+    APP_CLUSTER_BINDING,
     CLUSTER_BINDING,
     SILENCE,
     Liveness,
     heartbeat_of,
     liveness,
 )
-from reconciler.api.crd import preferred_version, served_versions
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_EXPORT_TEMPLATE,
+    preferred_version,
+    served_versions,
+)
 from reconciler.core import keys, names
 from reconciler.core.errors import NotServed
 from reconciler.core.live import ClusterState

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.bindings import APP_CLUSTER_BINDING
 from reconciler.core import keys
 from reconciler.core.live import ClusterState, Unavailable
 from reconciler.core.manifest import annotations_of, labels_of

@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resources
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, listed_resources
+from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.core import field_set, keys, names
 from reconciler.core.manifest import (
     Manifest,

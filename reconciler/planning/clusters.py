@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.api.kubeconfig import (
     ca_digest,
     facts_of,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from reconciler.api.crd import is_from_konnector
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import is_from_konnector
 from reconciler.core.manifest import Manifest, get_maps, get_text, is_deleting, uid_of
 from reconciler.core.refs import CRD
 from reconciler.fleet.values import Mode, Unit

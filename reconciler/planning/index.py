@@ -4,10 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.kubeconfig import as_value, noted
-from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.live import ClusterState
 from reconciler.core.manifest import (

@@ -3,8 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.api.export import API_SERVICE_EXPORT, permission_claims_of
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE, by_resource
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_TEMPLATE,
+    by_resource,
+    permission_claims_of,
+)
 from reconciler.core.live import ClusterState
 from reconciler.core.manifest import Manifest, namespace_of
 from reconciler.core.normalize import normalize_claim

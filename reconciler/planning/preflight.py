@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resources
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.bindings import APP_CLUSTER_BINDING, listed_resources
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys, names
 from reconciler.core.live import ClusterState, Live, control_plane_ref_name
 from reconciler.core.manifest import (

@@ -6,10 +6,8 @@ Mapping.md 9, "Cluster leaves". The space, or the AppClusterBinding, stays: it h
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING, listed_resources
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING, listed_resources
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.live import ClusterState, Live, Unavailable
 from reconciler.core.manifest import Manifest

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.api.kubeconfig import noted
-from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.blueprints.binding import parameters_digest
 from reconciler.core import conditions, keys, manifest, names
 from reconciler.core.manifest import JSON, Manifest

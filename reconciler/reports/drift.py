@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.bindings import APP_CLUSTER_BINDING
 from reconciler.core import names
 from reconciler.core.refs import NAMESPACE
 from reconciler.fleet.values import UnitKey

@@ -6,9 +6,8 @@ What is not ours of it is listed and never touched; `klutchctl import` writes fi
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.api.app_cluster_binding import listed_resources
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, listed_resources
+from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
 from reconciler.core.live import Live
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import SECRET

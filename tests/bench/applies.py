@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from klutchctl.cluster_options import ClusterOptions
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.core.names import KUBE_SYSTEM
 from reconciler.core.refs import (
     CLUSTER_ROLE,

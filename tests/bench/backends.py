@@ -20,10 +20,12 @@ import psutil
 
 from klutchctl.sandbox import lifecycle
 from klutchctl.sandbox.layout import Layout
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_EXPORT_TEMPLATE,
+)
 from reconciler.blueprints import space as spaces_of
 from reconciler.blueprints.binding import export_request
 from reconciler.blueprints.objects import UNMARKED, build

@@ -16,12 +16,12 @@ from uuid import UUID
 
 import yaml
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_EXPORT_TEMPLATE,
+)
 from reconciler.core import keys, names
 from reconciler.core.live import Address
 from reconciler.core.refs import CRD, DEPLOYMENT, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind

@@ -8,10 +8,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys, names
 from reconciler.core.refs import CRD, SECRET, Kind
 from reconciler.core.times import format_time

@@ -20,10 +20,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import orjson
 import uvloop
 
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.core.refs import CRD, LEASE, NAMESPACE, SECRET, SERVICE_ACCOUNT
 from reconciler.kube.requests import APPLY_PATCH, JSON_PATCH
 from tests.bench import store as stores

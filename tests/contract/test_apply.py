@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import Manifest

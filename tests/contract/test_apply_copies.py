@@ -2,8 +2,8 @@
 
 import pytest
 
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.apply import WriteFence, copied_secrets
 from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.blueprints.objects import Marks, build

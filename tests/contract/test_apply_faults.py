@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.apply import Status, WriteFence
 from reconciler.apply.outcomes import GOOD
 from reconciler.blueprints.objects import build

@@ -7,8 +7,7 @@ from the original, but for what protocol-bind.md F mends.
 import pytest
 
 from bind.app_cluster_binding.release import PATIENCE
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.core import keys
 from reconciler.core.manifest import (
     Manifest,

@@ -13,10 +13,12 @@ from typing import Any
 
 from bind.export import history
 from bind.settings import Settings
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_EXPORT_TEMPLATE,
+    API_SERVICE_NAMESPACE,
+)
 from reconciler.blueprints import rbac
 from reconciler.blueprints.objects import build
 from reconciler.controller.events import EventRecorder, Source

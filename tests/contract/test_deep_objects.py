@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
 from reconciler.core.refs import SECRET
 from tests.support.bound_scenes import Scene, until
 from tests.support.deep_objects import nested, post, typed

@@ -9,10 +9,13 @@ from datetime import timedelta
 import pytest
 
 from bind.app_cluster_binding.release import PATIENCE
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import CLUSTER_BINDING, INTERVAL
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import (
+    API_SERVICE_BINDING,
+    APP_CLUSTER_BINDING,
+    CLUSTER_BINDING,
+    INTERVAL,
+)
+from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, is_deleting, uid_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.bindings import APP_CLUSTER_BINDING
 from reconciler.core.errors import Unreachable
 from reconciler.core.refs import Kind, Ref
 from reconciler.fleet.values import Mode

@@ -7,10 +7,8 @@ no change is none.
 import itertools
 from contextlib import AsyncExitStack
 
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.controller.elections import Term
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, get_text, uid_of

@@ -17,10 +17,8 @@ from typing import Any, Final
 import pytest
 from prometheus_client import generate_latest
 
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
 from reconciler.blueprints import space as spaces
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, EVENT, NAMESPACE, SECRET, Kind, Ref

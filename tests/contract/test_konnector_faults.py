@@ -19,8 +19,7 @@ import pytest
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.state import Role
 from konnector.cluster_binding.decide import PULSE
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, get_text, name_of, ref_of
 from reconciler.core.refs import SECRET, Ref

@@ -14,8 +14,7 @@ import pytest
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.crds import install
 from klutchctl.sandbox.state import Role
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints import rbac
 from reconciler.blueprints.objects import Marks, build

@@ -14,8 +14,7 @@ import pytest
 from konnector.binding import controller as binding_controller
 from konnector.cluster_binding.decide import PULSE
 from konnector.sides import APP_CLUSTER
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys

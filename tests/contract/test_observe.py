@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.api.kubeconfig import facts_of, service_account_facts_of
-from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, livefile, manifest, names, refs
 from reconciler.core.live import (
     ClusterState,

@@ -25,7 +25,7 @@ from klutchctl import files, settings
 from klutchctl.exit_codes import ExitCode
 from klutchctl.sandbox.layout import named
 from klutchctl.sandbox.progress import Lines
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.blueprints.objects import build
 from reconciler.core import names
 from reconciler.core.errors import KlutchError

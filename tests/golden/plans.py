@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
 from reconciler.core.patches import FieldChange
 from reconciler.core.problems import Origin
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Ref

@@ -27,7 +27,7 @@ from klutchctl import settings
 from klutchctl.exit_codes import ExitCode
 from klutchctl.sandbox import lifecycle, processes
 from klutchctl.sandbox.layout import named
-from reconciler.api.cluster_binding import CLUSTER_BINDING, heartbeat_of
+from reconciler.api.bindings import CLUSTER_BINDING, heartbeat_of
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
 from reconciler.core.refs import SECRET, Kind, Ref

@@ -10,10 +10,12 @@ from typing import Any
 
 from bind.export_request import decide as export_request_decide
 from bind.settings import Settings
-from reconciler.api.cluster_binding import CLUSTER_BINDING, INTERVAL
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.bindings import CLUSTER_BINDING, INTERVAL
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_NAMESPACE,
+)
 from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import keys, names

@@ -7,10 +7,8 @@ from the original, but for what protocol-bind.md F mends.
 import pytest
 
 from bind.app_cluster_binding.release import PATIENCE
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints import binding as blueprint
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import Marks

@@ -11,15 +11,15 @@ from bind.cluster_binding import decide as cluster_binding_decide
 from bind.export import decide as export_decide
 from bind.export_request import decide as export_request_decide
 from bind.service_namespace import decide as service_namespace_decide
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.export_template import (
+from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
     API_SERVICE_EXPORT_TEMPLATE,
+    API_SERVICE_NAMESPACE,
     by_resource,
     offered_resource,
 )
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.blueprints import binding
 from reconciler.blueprints import space as spaces_of
 from reconciler.blueprints.export import Scope, Terms

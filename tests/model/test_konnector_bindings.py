@@ -9,9 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from konnector.cluster_binding.decide import PULSE
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.controller.clock import SystemClock
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, get, get_text, put, uid_of

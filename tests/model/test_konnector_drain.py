@@ -8,9 +8,8 @@ import pytest
 
 from konnector import detach
 from konnector.sides import CONTROL_PLANE
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
 from reconciler.controller.clock import SystemClock
 from reconciler.core import keys
 from reconciler.core.errors import ConfigError

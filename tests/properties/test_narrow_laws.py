@@ -6,10 +6,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.api.kubeconfig import token_digest
-from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys
 from reconciler.core.live import Live
 from reconciler.core.manifest import drop, labels_of, name_of, namespace_of, put

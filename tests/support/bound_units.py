@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.controller.clock import SystemClock
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.core.times import format_time

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT_TEMPLATE, API_SERVICE_NAMESPACE
 from reconciler.controller.elections import Term
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of, ref_of

@@ -7,7 +7,7 @@ from typing import Any, Final
 from unittest import mock
 
 from konnector import program
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.controller.clock import Clock
 from reconciler.controller.elections import Term
 from reconciler.core import keys, names

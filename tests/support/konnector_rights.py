@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_NAMESPACE,
+)
 from reconciler.blueprints.objects import build
 from reconciler.core import names
 from reconciler.core.manifest import Manifest

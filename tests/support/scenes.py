@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.kubeconfig import KubeconfigFacts, as_value, ca_digest, token_digest
-from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.manifest import JSON, Manifest, drop, get_text, name_of, put
 from reconciler.core.refs import Kind

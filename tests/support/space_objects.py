@@ -6,10 +6,12 @@ They are typed as Any, so that tests can reach into them.
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_EXPORT_TEMPLATE,
+    API_SERVICE_NAMESPACE,
+)
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Terms
 from reconciler.blueprints.objects import build

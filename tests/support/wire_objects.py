@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_EXPORT_TEMPLATE,
+    API_SERVICE_NAMESPACE,
+)
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Writer

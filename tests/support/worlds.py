@@ -3,11 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_EXPORT_TEMPLATE,
+    API_SERVICE_NAMESPACE,
+)
 from reconciler.api.kubeconfig import (
     KubeconfigFacts,
     as_value,
@@ -16,8 +18,6 @@ from reconciler.api.kubeconfig import (
     note_of,
     token_digest,
 )
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
 from reconciler.core import keys, names, refs
 from reconciler.core.live import Address, ClusterState, Live, Unavailable, instances
 from reconciler.core.manifest import (

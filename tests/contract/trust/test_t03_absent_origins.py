@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of
 from reconciler.core.refs import NAMESPACE, SECRET

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names

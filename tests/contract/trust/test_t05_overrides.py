@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.blueprints import konnector
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import Marks

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
+from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints import binding
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import keys, names

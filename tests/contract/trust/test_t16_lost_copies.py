@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, uid_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref

@@ -3,9 +3,8 @@
 from functools import partial
 from typing import Final
 
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_template import API_SERVICE_EXPORT_TEMPLATE
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_TEMPLATE
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of, get_text, labels_of, ref_of
 from reconciler.core.refs import SECRET, Ref

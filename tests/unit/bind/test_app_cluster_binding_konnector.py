@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from bind.app_cluster_binding.decide import Terms, decide
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.bindings import APP_CLUSTER_BINDING
 from reconciler.core.decision import Apply, Patch
 from reconciler.core.manifest import get, get_map, get_maps
 from reconciler.core.refs import DEPLOYMENT

@@ -10,7 +10,7 @@ from konnector.binding.crd import Owner
 from konnector.binding.decide import Provider, Seen, decide, synced_kind
 from konnector.kubeconfig.judge import Judged
 from konnector.sides import APP_CLUSTER
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.core import conditions, reasons
 from reconciler.core.decision import NOTHING, Create, Patch, Task, status_patch
 from reconciler.core.manifest import ref_of

@@ -20,9 +20,8 @@ from konnector.cluster_binding import decide as cluster_binding_decide
 from konnector.export import decide as export_decide
 from konnector.kubeconfig import judge
 from konnector.sides import APP_CLUSTER, CONTROL_PLANE
-from reconciler.api.cluster_binding import CLUSTER_BINDING
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.blueprints import space as spaces
 from reconciler.core import conditions
 from reconciler.core.decision import status_patch

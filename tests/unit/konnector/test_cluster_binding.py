@@ -9,7 +9,7 @@ import pytest
 from konnector.cluster_binding.decide import PULSE, Seen, decide, mirror, source_place, to_probe
 from konnector.kubeconfig import judge
 from konnector.sides import APP_CLUSTER, CONTROL_PLANE
-from reconciler.api.cluster_binding import CLUSTER_BINDING
+from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.blueprints import space as spaces
 from reconciler.core.decision import Apply, Decision, Patch, Task, status_patch
 from reconciler.core.live import Address

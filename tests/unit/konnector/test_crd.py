@@ -9,8 +9,8 @@ import pytest
 from konnector.binding import crd
 from konnector.binding.crd import Owner, Plan
 from konnector.sides import APP_CLUSTER
-from reconciler.api.crd import is_established
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import is_established
 from reconciler.core.decision import Create, Patch
 from reconciler.core.manifest import get_map
 from reconciler.core.refs import CRD, Kind, Ref

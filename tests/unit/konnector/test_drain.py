@@ -17,8 +17,8 @@ from konnector.binding.drain import (
     syncs,
 )
 from konnector.sides import APP_CLUSTER, CONTROL_PLANE
-from reconciler.api.service_binding import API_SERVICE_BINDING
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Delete, Patch
 from reconciler.core.manifest import annotations_of, finalizers_of, get_map, name_of

@@ -7,7 +7,7 @@ import pytest
 
 from konnector.export.decide import Seen, decide, says_connected
 from konnector.sides import CONTROL_PLANE
-from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.core.decision import NOTHING, status_patch
 from reconciler.core.manifest import ref_of
 from reconciler.core.times import format_time

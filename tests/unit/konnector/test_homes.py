@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from konnector.namespace.mapping import Homes
-from reconciler.api.service_namespace import API_SERVICE_NAMESPACE
+from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.kube.cache.store import Store
 from tests.support.space_objects import SPACE, live_like, mapping
 

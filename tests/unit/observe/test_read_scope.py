@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.api.export import API_SERVICE_EXPORT
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.api.kubeconfig import KubeconfigFacts, as_value
-from reconciler.api.service_binding import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.live import Address, ClusterState, Live, Questions, Unavailable, instances
 from reconciler.core.manifest import Manifest

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.api.app_cluster_binding import APP_CLUSTER_BINDING
+from reconciler.api.bindings import APP_CLUSTER_BINDING
 from reconciler.core import keys
 from reconciler.core.live import Address, ClusterState, Unavailable
 from reconciler.core.manifest import Manifest

@@ -2,9 +2,8 @@
 
 import pytest
 
-from reconciler.api.export import API_SERVICE_EXPORT
-from reconciler.api.export_request import API_SERVICE_EXPORT_REQUEST
-from reconciler.api.service_binding import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.core import keys, names
 from reconciler.core.refs import NAMESPACE
 from reconciler.planning.changes import Action

@@ -1,6 +1,7 @@
-"""ClusterBinding: one app cluster as its provider sees it (protocol-bind A.6).
+"""The kinds by which an app cluster is bound, and what the rest reads of them (A.2, A.6, A.7).
 
-There is one in each binding space, named `cluster`.
+An APIServiceBinding is named `plural.group`, like the CRD and its export. There is one
+ClusterBinding in each binding space, named `cluster`.
 """
 
 from dataclasses import dataclass
@@ -9,9 +10,28 @@ from enum import Enum
 from typing import Final
 
 from reconciler.core.keys import API_VERSION, KLUTCH_GROUP
-from reconciler.core.manifest import Manifest, get_text
-from reconciler.core.refs import Kind
+from reconciler.core.manifest import Manifest, get_maps, get_text
+from reconciler.core.refs import GroupResource, Kind
 from reconciler.core.times import moment, parse_duration
+
+# Klutch up to 1.5.0 serves it cluster-scoped: the live CRD decides which path is right.
+API_SERVICE_BINDING: Final = Kind(
+    KLUTCH_GROUP, API_VERSION, "APIServiceBinding", "apiservicebindings"
+)
+APP_CLUSTER_BINDING: Final = Kind(
+    KLUTCH_GROUP, API_VERSION, "AppClusterBinding", "appclusterbindings"
+)
+
+
+def listed_resource(listed: Manifest) -> GroupResource:
+    """Return what one item of spec.apiExports names; blanks around it do not count (C.6)."""
+    return GroupResource(get_text(listed, "group").strip(), get_text(listed, "resource").strip())
+
+
+def listed_resources(app_cluster_binding: Manifest) -> frozenset[GroupResource]:
+    """Return what spec.apiExports lists."""
+    return frozenset(map(listed_resource, get_maps(app_cluster_binding, "spec", "apiExports")))
+
 
 CLUSTER_BINDING: Final = Kind(KLUTCH_GROUP, API_VERSION, "ClusterBinding", "clusterbindings")
 INTERVAL: Final = timedelta(minutes=5)  # of heartbeats, where the konnector does not say (A.6)
