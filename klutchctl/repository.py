@@ -10,9 +10,9 @@ from klutchctl.render.terminal import visible
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import InvalidRepository, Problem, Severity
 from reconciler.fleet import reference_index, review
+from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import Loaded, load, load_valid_part
 from reconciler.fleet.review import Base, Review
-from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.values import Fleet
 from reconciler.source import folder
 

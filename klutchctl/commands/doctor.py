@@ -133,7 +133,7 @@ def _manifests(
 
 def _rights(fleet: "Fleet", side: "Side", task: "Task", chosen: frozenset[str] | None) -> str:
     from reconciler.core.names import KLUTCH_NAMESPACE
-    from reconciler.doctor import policies, rights, roles
+    from reconciler.doctor import policies, rights
     from reconciler.doctor.rights import scope_of_fleet
 
     account = f"{KLUTCH_NAMESPACE}/{rights.account(fleet.name, task)}"
@@ -146,7 +146,7 @@ def _rights(fleet: "Fleet", side: "Side", task: "Task", chosen: frozenset[str] |
     if chosen is not None:
         head += f"# Only for {', '.join(sorted(chosen))}.\n"
     scope = scope_of_fleet(fleet, chosen)
-    documents = (*roles.manifests(task, side, scope), *policies.manifests(task, side, scope))
+    documents = (*rights.manifests(task, side, scope), *policies.manifests(task, side, scope))
     return head + _documents(documents)
 
 

@@ -17,8 +17,8 @@ from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
     from reconciler.core.live import Live
+    from reconciler.fleet.files import Snapshot
     from reconciler.fleet.load import Loaded
-    from reconciler.fleet.snapshot import Snapshot
     from reconciler.observe import Clusters
     from reconciler.reports.imports import Imports
 

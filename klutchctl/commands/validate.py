@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from klutchctl.render.problems import Findings
     from reconciler.core.problems import Problem
+    from reconciler.fleet.files import Snapshot
     from reconciler.fleet.review import Base
-    from reconciler.fleet.snapshot import Snapshot
     from reconciler.fleet.values import Fleet
 
 

@@ -7,7 +7,8 @@ No row of a plan reads a Secret: the plan role gives no credential away (trust.m
 reads those of binding spaces by their names, and namespace klutch-bind of an app cluster whole.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -19,8 +20,10 @@ from reconciler.api.exports import (
     API_SERVICE_EXPORT_TEMPLATE,
     API_SERVICE_NAMESPACE,
 )
+from reconciler.blueprints.objects import build
 from reconciler.blueprints.rbac import Claimed
 from reconciler.core import names, refs
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.fleet import common_manifests
 from reconciler.fleet.values import (
     AppCluster,
@@ -268,3 +271,51 @@ def _deleting(scope: Scope) -> tuple[str, ...]:
 def _kubeconfigs(scope: Scope, *verbs: str) -> Iterator[Right]:
     for namespace, name in scope.kubeconfigs:
         yield _right(refs.SECRET, *verbs, at=namespace, only=(name,))
+
+
+def manifests(task: Task, side: Side, scope: Scope) -> tuple[Manifest, ...]:
+    """Return a ServiceAccount in namespace klutch-bind that may do just what the task needs.
+
+    With its roles, and the namespaces that those are in: a role can be in no other.
+    """
+    return tuple(_manifests(account(scope.fleet, task), needed(task, side, scope)))
+
+
+def _manifests(name: str, rights: Sequence[Right]) -> Iterator[Manifest]:
+    by_namespace: dict[str, list[Right]] = defaultdict(list)
+    for right in rights:
+        by_namespace[right.namespace].append(right)
+    inside = sorted({names.KLUTCH_NAMESPACE, *by_namespace} - {""})
+    yield from (build(refs.NAMESPACE, one) for one in inside)
+    yield build(refs.SERVICE_ACCOUNT, name, namespace=_BIND)
+    yield build(refs.CLUSTER_ROLE, name, rules=_rules(by_namespace[""]))
+    yield _given(refs.CLUSTER_ROLE_BINDING, refs.CLUSTER_ROLE, name)
+    for namespace in inside:
+        if by_namespace[namespace]:
+            yield build(refs.ROLE, name, namespace=namespace, rules=_rules(by_namespace[namespace]))
+            yield _given(refs.ROLE_BINDING, refs.ROLE, name, namespace)
+
+
+def _rules(rights: Sequence[Right]) -> list[JSON]:
+    """Return the rules, with the resources of one group that share verbs together."""
+    alike: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = defaultdict(list)
+    for right in rights:
+        alike[right.group, right.only, right.verbs].append(right.resource)
+    return [
+        _rule(group, only, verbs, resources)
+        for (group, only, verbs), resources in sorted(alike.items())
+    ]
+
+
+def _rule(
+    group: str, only: tuple[str, ...], verbs: tuple[str, ...], resources: list[str]
+) -> Mapping[str, JSON]:
+    rule: dict[str, JSON] = {"apiGroups": [group], "resources": sorted(resources)}
+    named: dict[str, JSON] = {"resourceNames": list(only)} if only else {}
+    return {**rule, **named, "verbs": list(verbs)}
+
+
+def _given(kind: refs.Kind, role: refs.Kind, name: str, namespace: str = "") -> Manifest:
+    subject = {"kind": refs.SERVICE_ACCOUNT.kind, "name": name, "namespace": _BIND}
+    reference = {"apiGroup": role.group, "kind": role.kind, "name": name}
+    return build(kind, name, namespace=namespace, roleRef=reference, subjects=[subject])

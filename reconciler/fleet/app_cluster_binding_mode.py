@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
-from reconciler.blueprints import binding, konnector, rbac, space
+from reconciler.blueprints import konnector, objects, rbac, space
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys, names, refs
 from reconciler.core.live import control_plane_ref_name
@@ -64,7 +64,7 @@ def unit_objects(
     It has no annotation `deletion-policy`: klutchctl cannot know whether the backend is one that
     waits for what the konnector does at it (mapping.md 9).
     """
-    bound = binding.service_binding(
+    bound = objects.service_binding(
         unit.key.service,
         namespace=placement.space,
         secret=(placement.space, placement.kubeconfig_name),
@@ -117,7 +117,7 @@ def _app_cluster_binding(
     }
     if placement.accepts_all_offered:
         annotations[keys.ACCEPT_CLAIMS] = keys.ACCEPT_CLAIMS_TEMPLATE
-    return binding.app_cluster_binding(
+    return objects.app_cluster_binding(
         placement.app_cluster_binding,
         secret=(placement.kubeconfig_namespace, placement.kubeconfig_name),
         resources=listed,

@@ -13,7 +13,7 @@ from reconciler.fleet.documents import substitution
 from reconciler.fleet.documents.models import BindingDocument, TemplateDocument
 from reconciler.fleet.documents.parsing import Document
 from reconciler.fleet.documents.substitution import Scope
-from reconciler.fleet.load_cache import LoadCache
+from reconciler.fleet.files import LoadCache
 from reconciler.fleet.permission_claims import Claims
 from reconciler.fleet.reference_index import PerCluster, ReferenceIndex
 from reconciler.fleet.values import DeletionPolicy, Mode, Unit, UnitKey

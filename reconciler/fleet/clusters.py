@@ -15,8 +15,8 @@ from reconciler.fleet.documents.base_model import StrictModel
 from reconciler.fleet.documents.models import ClusterDocument, ControlPlaneDocument, FleetDocument
 from reconciler.fleet.documents.parsing import Document, RawDocument
 from reconciler.fleet.documents.substitution import Scope
+from reconciler.fleet.files import Snapshot
 from reconciler.fleet.reference_index import ReferenceIndex
-from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.values import Access, AppCluster, ControlPlane, Konnector, Mode, Rbac
 
 # Of 63 characters, what `-<namespace of the app cluster>` needs at the least (mapping.md 8).

@@ -5,7 +5,7 @@ from typing import Final
 
 from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
-from reconciler.blueprints import binding, konnector, rbac, space
+from reconciler.blueprints import konnector, objects, rbac, space
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names, refs
 from reconciler.core.live import control_plane_ref_name
@@ -48,13 +48,13 @@ def unit_objects(
     control_plane = control_plane_ref_name(fleet.clusters[unit.key.cluster].control_plane)
     resource = unit.key.service
     marks = common_manifests.ownership(fleet, unit.key.cluster, binding=unit.binding)
-    request = binding.export_request(
+    request = objects.export_request(
         placement.space, resource, parameters=unit.parameters, marks=marks
     )
     annotations = common_manifests.deletion_policy(unit.deletion_policy)
     if unit.parameters:
-        annotations[keys.PARAMETERS] = binding.parameters_digest(unit.parameters)
-    bound = binding.service_binding(
+        annotations[keys.PARAMETERS] = objects.parameters_digest(unit.parameters)
+    bound = objects.service_binding(
         resource,
         namespace="" if placement.bindings_cluster_scoped else names.KLUTCH_NAMESPACE,
         secret=(names.KLUTCH_NAMESPACE, placement.consumer_secret),

@@ -1,8 +1,12 @@
-"""The files of a fleet and the documents in them: the first file, and all that it includes."""
+"""The files of a fleet and the documents in them: the first file, and all that it includes.
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+A snapshot is text at a revision, not a checkout. A cache keeps parsed and resolved parts from one
+load to the next, for a watch: a commit that changes one file of thousands costs little more.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
 
 from reconciler.core import yaml_text
 from reconciler.core.problems import Origin, Problem
@@ -13,8 +17,70 @@ from reconciler.fleet.documents.models import API_VERSION, FleetDocument
 from reconciler.fleet.documents.parsing import Document, RawDocument
 from reconciler.fleet.documents.substitution import Scope
 from reconciler.fleet.globs import Patterns
-from reconciler.fleet.load_cache import LoadCache
-from reconciler.fleet.snapshot import Snapshot
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Paths relative to the fleet's folder, with "/", and the bytes of the files that were read.
+
+    `revision` is as in `fleet.values.Fleet`. `entry` is the file to begin with; "" for the one
+    that bears the usual name. `unread` are files that could not be read, and why: whoever needs
+    one has this problem. `folder` is where all this lies in its Git repository: "" for the top,
+    else with "/" at the end.
+    """
+
+    files: Mapping[str, bytes] = field(repr=False)
+    revision: str
+    entry: str = ""
+    unread: Mapping[str, Problem] = field(default_factory=dict)
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    made_of: tuple[object, ...]
+    value: Any
+    problems: tuple[Problem, ...]
+
+
+class LoadCache:
+    """The parts of the last pass. Values are shared by passes, and must not be changed.
+
+    A part is taken from the cache only where all that it was made of is equal, so that a pass with
+    a cache gives what one without it gives.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[Hashable, _Part] = {}
+        self._now: dict[Hashable, _Part] = {}
+
+    def begin(self) -> None:
+        """Begin a pass; what the last one did not use is forgotten."""
+        self._before, self._now = self._now, {}
+
+    def recall(
+        self,
+        key: Hashable,
+        made_of: tuple[object, ...],
+        make: Callable[[list[Problem]], T],
+        *,
+        problems: list[Problem],
+    ) -> T:
+        """Return what `make` makes, and add the problems that it finds.
+
+        `key` names the part; `made_of` is all that `make` looks at.
+        """
+        part = self._before.get(key)
+        if part is None or part.made_of != made_of:
+            found: list[Problem] = []
+            value = make(found)
+            part = _Part(made_of, value, tuple(found))
+        self._now[key] = part
+        problems.extend(part.problems)
+        recalled: T = part.value
+        return recalled
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,8 @@ from reconciler.fleet.documents import models, parsing
 from reconciler.fleet.documents.base_model import StrictModel
 from reconciler.fleet.documents.parsing import Document, RawDocument
 from reconciler.fleet.documents.substitution import Scope
-from reconciler.fleet.files import Repository, read
-from reconciler.fleet.load_cache import LoadCache
+from reconciler.fleet.files import LoadCache, Repository, Snapshot, read
 from reconciler.fleet.reference_index import PerCluster, ReferenceIndex
-from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.values import AppCluster, DeletionPolicy, Fleet, Guards, PruneMode
 
 M = TypeVar("M", bound=StrictModel)

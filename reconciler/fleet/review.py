@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import Problem, Severity, in_order
 from reconciler.fleet import policies
+from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import Loaded, allowed, load_valid_part
-from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.values import Fleet
 
 

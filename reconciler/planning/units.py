@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.api.kubeconfig import noted
-from reconciler.blueprints.binding import parameters_digest
+from reconciler.blueprints.objects import parameters_digest
 from reconciler.core import conditions, keys, manifest, names
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import normalize_claim

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from typing import Final, TypeAlias
 
-from reconciler.blueprints.binding import parameters_digest
+from reconciler.blueprints.objects import parameters_digest
 from reconciler.core import keys, manifest
 from reconciler.core.live import Live
 from reconciler.core.manifest import JSON, Manifest, canonical

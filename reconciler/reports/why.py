@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reconciler.blueprints.binding import parameters_digest
+from reconciler.blueprints.objects import parameters_digest
 from reconciler.core.errors import ConfigError
 from reconciler.core.live import Live, control_plane_ref_name
 from reconciler.core.problems import Origin

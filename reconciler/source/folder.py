@@ -14,7 +14,7 @@ from typing import Final
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.yaml_text import MAX_BYTES
-from reconciler.fleet.snapshot import Snapshot
+from reconciler.fleet.files import Snapshot
 from reconciler.source import gather
 from reconciler.source.gather import EntryType, Unreadable
 

@@ -17,7 +17,7 @@ import watchfiles
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import digest
-from reconciler.fleet.snapshot import Snapshot
+from reconciler.fleet.files import Snapshot
 from reconciler.source import folder
 
 _QUIET: Final = 0.3  # seconds in which nothing may change

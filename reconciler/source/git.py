@@ -17,7 +17,7 @@ from pygit2.enums import FileMode
 from reconciler.core.errors import ConfigError, HostError
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet import globs
-from reconciler.fleet.snapshot import Snapshot
+from reconciler.fleet.files import Snapshot
 from reconciler.source import gather
 from reconciler.source.gather import EntryType, Gathered, Unreadable
 

@@ -14,8 +14,8 @@ from reconciler.apply import Report
 from reconciler.controller.fence import Stopped
 from reconciler.controller.tasks import unless
 from reconciler.core.problems import InvalidRepository, Problem
+from reconciler.fleet.files import LoadCache
 from reconciler.fleet.load import load
-from reconciler.fleet.load_cache import LoadCache
 from reconciler.fleet.values import Fleet
 from reconciler.source.following import Source, SourceState
 from reconciler.watch import agenda

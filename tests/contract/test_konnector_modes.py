@@ -15,7 +15,7 @@ from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.crds import install
 from klutchctl.sandbox.state import Role
 from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.blueprints import binding as blueprint
+from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints import rbac
 from reconciler.blueprints.objects import Marks, build
 from reconciler.blueprints.rbac import Claimed

@@ -15,7 +15,7 @@ from konnector.binding import controller as binding_controller
 from konnector.cluster_binding.decide import PULSE
 from konnector.sides import APP_CLUSTER
 from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
-from reconciler.blueprints import binding as blueprint
+from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys
 from reconciler.core.manifest import (

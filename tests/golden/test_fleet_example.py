@@ -8,8 +8,8 @@ import pytest
 from klutchctl.sandbox import state
 from reconciler.core.problems import Severity
 from reconciler.fleet.compile import desired
+from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load
-from reconciler.fleet.snapshot import Snapshot
 from reconciler.source import folder
 
 EXAMPLE = Path(__file__).parents[2] / "fleet-example"

@@ -9,7 +9,7 @@ import pytest
 from bind.app_cluster_binding.release import PATIENCE
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
-from reconciler.blueprints import binding as blueprint
+from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys

@@ -20,7 +20,7 @@ from reconciler.api.exports import (
     by_resource,
     offered_resource,
 )
-from reconciler.blueprints import binding
+from reconciler.blueprints import objects
 from reconciler.blueprints import space as spaces_of
 from reconciler.blueprints.export import Scope, Terms
 from reconciler.blueprints.objects import UNMARKED, build
@@ -184,7 +184,7 @@ async def delete(space: Space, kind: Kind, name: str, *, inside: bool = True) ->
 
 async def exported(space: Space) -> None:
     resource = space.offer.resource
-    wish = binding.export_request(space.name, resource, parameters={}, marks=UNMARKED)
+    wish = objects.export_request(space.name, resource, parameters={}, marks=UNMARKED)
     await space.make(wish, API_SERVICE_EXPORT_REQUEST)
     await space.settle(space.request)
 

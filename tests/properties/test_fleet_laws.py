@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from reconciler.fleet.files import Snapshot
 from reconciler.fleet.globs import Patterns
 from reconciler.fleet.load import load
-from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.wording import CODES
 from tests.support.bad_fleets import INVALID
 from tests.support.fleet_texts import API, GOOD, POLICY, tree

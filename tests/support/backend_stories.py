@@ -17,7 +17,7 @@ from reconciler.api.exports import (
     API_SERVICE_EXPORT_REQUEST,
     API_SERVICE_NAMESPACE,
 )
-from reconciler.blueprints import binding as blueprint
+from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import keys, names

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from reconciler.fleet.snapshot import Snapshot
+from reconciler.fleet.files import Snapshot
 
 API: Final = "apiVersion: fleet.klutchctl.dev/v1alpha1\n"
 

@@ -21,7 +21,7 @@ from reconciler.core.refs import (
     Kind,
 )
 from reconciler.core.secret import Secret
-from reconciler.doctor import policies, rights, roles
+from reconciler.doctor import policies, rights
 from reconciler.doctor.diagnosis import Question, questions
 from reconciler.doctor.examine import ACCESS_REVIEW
 from reconciler.doctor.rights import Side, Task, needed, scope_of_fleet
@@ -60,7 +60,7 @@ async def role_holder(
     The admission policies that are printed with them are in force as long.
     """
     scope = scope_of_fleet(fleet)
-    made = roles.manifests(task, side, scope)
+    made = rights.manifests(task, side, scope)
     policy = policies.manifests(task, side, scope)
     user = policed.user_of(names.KLUTCH_NAMESPACE, rights.account(fleet.name, task))
     try:

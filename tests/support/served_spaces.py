@@ -14,7 +14,7 @@ from reconciler.api.exports import (
     API_SERVICE_NAMESPACE,
     offered_resource,
 )
-from reconciler.blueprints import binding
+from reconciler.blueprints import objects
 from reconciler.blueprints import space as spaces_of
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import keys, names
@@ -152,7 +152,7 @@ async def a_space(cluster: Cluster, offer: Offer) -> AsyncIterator[Space]:
             spec={"providerPrettyName": "Shop Inc"},
             marks=UNMARKED,
         ),
-        binding.export_request(space.name, offer.resource, parameters={}, marks=UNMARKED),
+        objects.export_request(space.name, offer.resource, parameters={}, marks=UNMARKED),
         build(API_SERVICE_NAMESPACE, APP, namespace=space.name),
     )
     try:

@@ -22,7 +22,7 @@ from reconciler.core.refs import (
     SECRET,
     SERVICE_ACCOUNT,
 )
-from reconciler.doctor import policies, rights, roles
+from reconciler.doctor import policies, rights
 from reconciler.doctor.rights import Side, Task, scope_of_fleet
 from reconciler.fleet.values import DeletionPolicy, Konnector, Mode, Rbac
 from reconciler.kube.client import KubeCluster
@@ -135,7 +135,7 @@ def klutchctl(task: Task, side: Side, mode: Mode = Mode.DIRECT) -> Account:
     return Account(
         BIND,
         rights.account(FLEET, task),
-        roles.manifests(task, side, scope),
+        rights.manifests(task, side, scope),
         policies.manifests(task, side, scope),
         fleets.DATABASES,
     )

@@ -31,8 +31,8 @@ from reconciler.core.manifest import (
     put,
     uid_of,
 )
+from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load
-from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.values import Fleet
 from reconciler.planning import planner
 from reconciler.planning.changes import Action, Change, Plan

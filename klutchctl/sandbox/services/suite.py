@@ -15,7 +15,7 @@ from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.problems import InvalidRepository, Origin, Problem
 from reconciler.core.yaml_text import Fields, Node, UnreadableText, locate
 from reconciler.fleet import files, wording
-from reconciler.fleet.documents import validation_errors
+from reconciler.fleet.documents import parsing
 from reconciler.fleet.documents.base_model import (
     Line,
     Metadata,
@@ -158,7 +158,7 @@ def parse(content: bytes, path: str) -> tuple[Services, Node]:
     except UnreadableText as error:
         raise InvalidRepository([_unreadable(error)]) from None
     except ValidationError as error:
-        raise InvalidRepository(validation_errors.problems_of(error, node, Services)) from None
+        raise InvalidRepository(parsing.problems_of(error, node, Services)) from None
     problems = list(_misfits(document, node))
     if problems:
         raise InvalidRepository(problems)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
-from reconciler.blueprints import binding
+from reconciler.blueprints import objects
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import keys, names
 from reconciler.core.errors import Forbidden
@@ -31,7 +31,7 @@ PARAMETERS = {f"p{n}": "x" * 1000 for n in range(1300)}
 
 async def ask(space: Space, count: int, **spec: Any) -> None:
     """Make so many requests for what the space has, as its konnector may."""
-    one = binding.export_request(space.name, space.offer.resource, parameters={}, marks=UNMARKED)
+    one = objects.export_request(space.name, space.offer.resource, parameters={}, marks=UNMARKED)
     free = asyncio.Semaphore(16)
 
     async def make(number: int) -> None:

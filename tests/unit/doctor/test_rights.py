@@ -13,8 +13,7 @@ from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.core.live import Address, Questions, control_plane_ref_name, instances
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.doctor.diagnosis import Question, questions
-from reconciler.doctor.rights import Right, Scope, Side, Task, needed, scope_of_fleet
-from reconciler.doctor.roles import manifests
+from reconciler.doctor.rights import Right, Scope, Side, Task, manifests, needed, scope_of_fleet
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, Konnector, Mode
 from reconciler.kube.cluster import Listing, Page
 from reconciler.kube.registry import Reached

@@ -3,8 +3,8 @@
 import pytest
 
 from reconciler.core.problems import Origin, Problem, Severity
+from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load
-from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.wording import CODES
 from tests.support import bad_fleets
 from tests.support.fleet_texts import CLUSTER, tree

@@ -2,8 +2,8 @@
 
 import pytest
 
+from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load
-from reconciler.fleet.snapshot import Snapshot
 from reconciler.fleet.values import Claim, DeletionPolicy, Mode, Owner, PruneMode, Rbac, UnitKey
 from tests.support.fleet_texts import (
     ACB_CONTROL_PLANE,

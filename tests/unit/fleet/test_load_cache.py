@@ -3,8 +3,8 @@
 import pytest
 
 from reconciler.core.problems import Origin, Problem
+from reconciler.fleet.files import LoadCache
 from reconciler.fleet.load import load, load_valid_part
-from reconciler.fleet.load_cache import LoadCache
 from tests.support.bad_fleets import INVALID
 from tests.support.fleet_texts import (
     ACB_CONTROL_PLANE,

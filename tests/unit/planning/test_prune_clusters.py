@@ -2,8 +2,7 @@
 
 import pytest
 
-from reconciler.blueprints.binding import export_request
-from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.blueprints.objects import UNMARKED, build, export_request
 from reconciler.core import keys, names
 from reconciler.core.live import Live
 from reconciler.core.manifest import name_of, namespace_of, put

@@ -7,8 +7,8 @@ from klutchctl.render import yaml_writer
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, get_map, put
+from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load_valid_part
-from reconciler.fleet.snapshot import Snapshot
 from reconciler.planning import planner
 from reconciler.reports.imports import (
     Import,

@@ -4,8 +4,8 @@ import pytest
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import Problem
+from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load_valid_part
-from reconciler.fleet.snapshot import Snapshot
 from reconciler.planning import planner
 from reconciler.planning.changes import Action
 from reconciler.reports import targets

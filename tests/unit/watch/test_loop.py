@@ -8,7 +8,7 @@ from reconciler.apply import Outcome, Report, Status
 from reconciler.controller.fence import Stopped
 from reconciler.core.errors import ConfigError, KlutchError
 from reconciler.core.refs import NAMESPACE, Ref
-from reconciler.fleet.snapshot import Snapshot
+from reconciler.fleet.files import Snapshot
 from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Action, Change, Plan
 from reconciler.source.following import SourceState
