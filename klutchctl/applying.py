@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from klutchctl import outputs
-from klutchctl.cluster_options import ClusterOptions
+from klutchctl.entry import ending
+from klutchctl.exit_codes import ExitCode, apply_code
 from klutchctl.settings import Settings
-from klutchctl.signals import ending
 
 if TYPE_CHECKING:
-    from klutchctl.exit_codes import ExitCode
     from reconciler.apply import Report
     from reconciler.fleet.values import Fleet
     from reconciler.observe import Clusters
@@ -24,31 +23,29 @@ FORMATS: Final = ("text", "json", "junit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What the options of a command that writes say. `wait_timeout` is in seconds."""
+    """What the options of a command that writes say. `wait_timeout` is in seconds.
 
+    `outputs`: in which formats its report is wanted.
+    """
+
+    outputs: tuple[outputs.Output, ...]
+    auto_approve: bool
     wait_timeout: float
     force: bool
     break_lock: bool
     wait: bool = False
 
 
-def is_approved(
-    plan: "Plan",
-    wanted: tuple[outputs.Output, ...],
-    *,
-    question: str,
-    auto_approve: bool,
-    color: bool,
-) -> bool:
+def is_approved(plan: "Plan", options: WriteOptions, *, question: str, color: bool) -> bool:
     """Show what would be done, and ask for approval where there is a terminal.
 
     A plan in which nothing would be done needs none.
     """
     if not any(one.acts and not one.held for one in plan.changes):
         return True
-    stream = show_plan(plan, wanted, color=color)
-    if auto_approve or not sys.stdin.isatty():
-        return auto_approve
+    stream = show_plan(plan, options.outputs, color=color)
+    if options.auto_approve or not sys.stdin.isatty():
+        return options.auto_approve
     return _answer(f"{question} Only `yes` does. ", stream) == "yes"
 
 
@@ -78,14 +75,14 @@ def _answer(question: str, stream: TextIO) -> str:
         signal.signal(signal.SIGINT, before)
 
 
-async def applied(
+async def apply(
     fleet: "Fleet",
     approved: "Plan",
     clusters: "Clusters",
-    cluster_options: ClusterOptions,
-    write_options: WriteOptions,
-) -> "tuple[Report, ExitCode | None]":
-    """Apply a plan, and show how far it is; return also the exit code of a signal that ended it.
+    settings: Settings,
+    options: WriteOptions,
+) -> ExitCode:
+    """Apply a plan, show how far it is and what was done, and return the exit code.
 
     Raises Locked.
     """
@@ -94,29 +91,31 @@ async def applied(
     from reconciler.controller.lease import holder_here
 
     fence = applying.WriteFence()
-    options = applying.Options(
+    how = applying.Options(
         holder=holder_here(),
         now=lambda: datetime.now(UTC),
-        pace=cluster_options.pace(),
-        wait=write_options.wait,
-        wait_seconds=write_options.wait_timeout,
-        force=write_options.force,
-        break_lock=write_options.break_lock,
+        pace=settings.pace(),
+        wait=options.wait,
+        wait_seconds=options.wait_timeout,
+        force=options.force,
+        break_lock=options.break_lock,
     )
     with ending(fence.close) as received, progress(sys.stderr) as shown:
         observer = applying.Observer(outcome=shown.outcome, stage=shown.stage)
         report = await applying.apply(
-            fleet, approved, clusters, options=options, fence=fence, observer=observer
+            fleet, approved, clusters, options=how, fence=fence, observer=observer
         )
-    return report, received[0] if received else None
+    printed = show(report, options.outputs, settings)
+    signalled = received[0] if received else None
+    allowed = settings.allow_unreachable
+    return apply_code(report, allow_unreachable=allowed, signalled=signalled) or printed
 
 
-def show(report: "Report", wanted: tuple[outputs.Output, ...], settings: Settings) -> "ExitCode":
+def show(report: "Report", wanted: tuple[outputs.Output, ...], settings: Settings) -> ExitCode:
     """Print what was done, in the formats that were asked for; FAILED where one cannot be had.
 
     On standard output, text leaves out what went well: each step was printed when it was done.
     """
-    from klutchctl.exit_codes import ExitCode
     from klutchctl.render import report as rendering
 
     def text(path: Path | None) -> str:

@@ -1,12 +1,15 @@
-"""Where `klutchctl` begins: before its imports, which take a good part of a second."""
+"""Where `klutchctl` begins, before its imports, which take a good part of a second; and signals."""
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
 
 from klutchctl.exit_codes import ExitCode
+
+_CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 
 
 def main() -> None:
@@ -35,3 +38,28 @@ def ending_quietly() -> Iterator[None]:
 def _end(number: int, frame: FrameType | None) -> None:
     del number, frame
     os._exit(ExitCode.INTERRUPTED)
+
+
+@contextmanager
+def ending(end: Callable[[str], None]) -> Iterator[list[ExitCode]]:
+    """Let SIGINT and SIGTERM call `end` with the reason, for the length of the block.
+
+    The run ends in order then, with a true report. Yields the exit codes of those that came. Use
+    it inside a running event loop.
+    """
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    received: list[ExitCode] = []
+
+    def caught(number: signal.Signals) -> None:
+        received.append(_CODES[number])
+        end(f"ended by {number.name}")
+
+    for number in _CODES:
+        loop.add_signal_handler(number, caught, number)
+    try:
+        yield received
+    finally:
+        for number in _CODES:
+            loop.remove_signal_handler(number)

@@ -7,15 +7,14 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import cluster_options, settings
-from klutchctl.arguments import globals_first, is_verbose
+from klutchctl import settings
 from klutchctl.commands import (
     apply,
     doctor,
@@ -23,19 +22,16 @@ from klutchctl.commands import (
     init,
     plan,
     release,
-    render,
     sandbox,
-    schema,
-    snapshot,
     status,
     validate,
-    version,
     why,
 )
-from klutchctl.exit_codes import ExitCode
-from reconciler.core.errors import ConfigError, KlutchError, Locked, StalePlan
-from reconciler.core.problems import InvalidRepository
+from klutchctl.exit_codes import ExitCode, code_of, first, leaves, sentence
 from reconciler.kube import host
+
+if TYPE_CHECKING:
+    from reconciler.fleet.documents.service_models import Selector
 
 app = typer.Typer(
     name="klutchctl",
@@ -45,10 +41,9 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("version")(version.version)
 app.command("init")(init.init)
 app.command("validate")(validate.validate)
-app.command("render")(render.render)
+app.command("render")(validate.render)
 app.command("plan")(plan.plan)
 app.command("apply")(apply.apply)
 app.command("drift")(plan.drift)
@@ -56,18 +51,37 @@ app.command("why")(why.why)
 app.command("import")(importing.import_)
 app.command("release")(release.release)
 app.command("show")(plan.show)
-app.command("snapshot")(snapshot.snapshot)
+app.command("snapshot")(status.snapshot)
 app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)
-app.command("schema")(schema.schema)
+app.command("schema")(init.schema)
 app.add_typer(sandbox.app, name="sandbox")
 
 
 _MANY_FILES: Final = 8192  # for all clusters that are reached at once
+_PACKAGES: Final = ("klutchctl", "reconciler", "konnector", "bind")
 # An option that narrows what is done must not be ignored.
 _ALWAYS_WHOLE: Final = frozenset(
     {"init", "release", "sandbox", "schema", "show", "validate", "version", "why"}
 )
+
+
+# Global options, and whether a value follows. `-v` is not among them: `version` has its own.
+_GLOBAL: Final[Mapping[str, bool]] = {
+    "--allow-unreachable": False,
+    "--burst": True,
+    "--chdir": True,
+    "--cluster": True,
+    "--connect-timeout": True,
+    "--git-owner-check": True,
+    "--kubeconfig": True,
+    "--no-color": False,
+    "--parallelism": True,
+    "--qps": True,
+    "--selector": True,
+    "--timeout": True,
+    "-l": True,
+}
 
 
 class OnOff(StrEnum):
@@ -142,19 +156,17 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     if chdir is not None:
         os.chdir(chdir)
-    context.obj = settings.read(
-        os.environ,
-        verbose=verbose,
-        no_color=no_color,
-        git_owner_check=git_owner_check is OnOff.ON,
-    )
     if (cluster or selector is not None) and context.invoked_subcommand in _ALWAYS_WHOLE:
         raise typer.BadParameter(
             f"`{context.invoked_subcommand}` has no use for --cluster and --selector"
         )
-    options = cluster_options.ClusterOptions(
+    context.obj = settings.Settings(
+        os.environ,
+        verbose=verbose,
+        no_color=no_color,
+        git_owner_check=git_owner_check is OnOff.ON,
         clusters=tuple(cluster or ()),
-        selector=cluster_options.selector(selector),
+        selector=_selector(selector),
         kubeconfig=kubeconfig,
         parallelism=parallelism,
         qps=qps,
@@ -165,7 +177,48 @@ def _global_options(  # noqa: PLR0913, PLR0917 - each is an option
         allow_networks=tuple(allow_networks or ()),
         allow_unreachable=allow_unreachable,
     )
-    cluster_options.set_on(context, options)
+
+
+def _selector(text: str | None) -> "Selector | None":
+    """Return what --selector means. Raises typer.BadParameter."""
+    if text is None:
+        return None
+    from reconciler.core.errors import ConfigError
+    from reconciler.fleet import reference_index
+
+    try:
+        return reference_index.parse_label_query(text)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="'--selector' / '-l'") from None
+
+
+@app.command()
+def version(
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also the environment, and name clashes.")
+    ] = False,
+) -> int:
+    """Print the version."""
+    from importlib import metadata
+
+    typer.echo(f"klutchctl {metadata.version('klutchctl')}")
+    if verbose:
+        import platform
+
+        typer.echo(f"Python {platform.python_version()} on {platform.platform()}")
+        for line in clashes(metadata.packages_distributions()):
+            typer.echo(line)
+    return ExitCode.SUCCESS
+
+
+def clashes(owners: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a sentence for each of our packages that another distribution also installs."""
+    return [
+        f"package {name} is also installed by {other}: one overwrites the other's files."
+        " Install klutchctl in an environment of its own"
+        for name in _PACKAGES
+        for other in sorted(set(owners.get(name, ())) - {"klutchctl"})
+    ]
 
 
 def main() -> None:
@@ -199,13 +252,54 @@ def run(arguments: list[str]) -> int:
             import traceback
 
             traceback.print_exception(error)
-        from klutchctl.exit_status import first
         from klutchctl.render.terminal import visible_lines
 
-        leaves = list(_leaves(error))
-        for leaf in leaves:
+        for leaf in leaves(error):
             print(f"Error: {visible_lines(sentence(leaf))}", file=sys.stderr)
-        return first(code_of(leaf) for leaf in leaves)
+        return first(map(code_of, leaves(error)))
+
+
+def globals_first(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with global options moved before the command; all else in order.
+
+    What follows "--" is left alone.
+    """
+    moved: list[str] = []
+    rest: list[str] = []
+    waiting = iter(arguments)
+    for argument in waiting:
+        if argument == "--":
+            rest += [argument, *waiting]
+            break
+        name, has_value = _name(argument)
+        if name not in _GLOBAL:
+            rest.append(argument)
+            continue
+        moved.append(argument)
+        if _GLOBAL[name] and not has_value:
+            moved += [value for value in [next(waiting, None)] if value is not None]
+    return [*moved, *rest]
+
+
+def _name(argument: str) -> tuple[str, bool]:
+    """Return the option that an argument is, and whether its value is in it, as in `-lenv=prod`."""
+    if argument.startswith("-l") and argument != "-l":
+        return "-l", True
+    name, has_value, _ = argument.partition("=")
+    return name, bool(has_value)
+
+
+def is_verbose(arguments: Sequence[str]) -> bool:
+    """Tell whether `-v` or `--verbose` stands before the command."""
+    waiting = iter(globals_first(arguments))
+    for argument in waiting:
+        if argument in ("-v", "--verbose"):
+            return True
+        if not argument.startswith("-"):
+            return False
+        if _GLOBAL.get(argument):
+            next(waiting, None)
+    return False
 
 
 def _show_usage_error(error: typer.TyperException) -> None:
@@ -215,48 +309,6 @@ def _show_usage_error(error: typer.TyperException) -> None:
         print(f"Error: {error.format_message()}", file=sys.stderr)
     else:
         show()
-
-
-def sentence(error: BaseException) -> str:
-    """Return what a person is told about `error`."""
-    if isinstance(error, KlutchError):
-        return str(error)
-    if isinstance(error, OSError) and error.strerror:
-        place = f": {error.filename}" if error.filename else ""
-        return f"{error.strerror}{place}"
-    # Its text may hold anything, so only its type and origin are shown.
-    return (
-        f"unexpected {type(error).__name__} at {_origin(error)}. This is a defect of klutchctl;"
-        " run the command again as `klutchctl -v ...` for the details that a report needs"
-    )
-
-
-def code_of(error: BaseException) -> ExitCode:
-    """Return the exit code that `error` stands for."""
-    if isinstance(error, StalePlan):
-        return ExitCode.STALE
-    if isinstance(error, Locked):
-        return ExitCode.LOCKED
-    if isinstance(error, InvalidRepository) and not error.invalid:
-        return ExitCode.DENIED
-    return ExitCode.INVALID if isinstance(error, ConfigError) else ExitCode.FAILED
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
-
-
-def _origin(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return "an unknown place"
-    return f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
 
 
 def _replace_closed_streams() -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from klutchctl.cluster_options import ClusterOptions
 from klutchctl.render.terminal import visible
+from klutchctl.settings import Settings
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import InvalidRepository, Problem, Severity
 from reconciler.fleet import reference_index, review
@@ -87,21 +87,21 @@ def documents_with_denials(snapshot: Snapshot) -> tuple[Loaded, Sequence[Problem
     return loaded, [one for one in problems if one.severity is Severity.DENIED]
 
 
-def chosen(fleet: Fleet, options: ClusterOptions) -> frozenset[str] | None:
+def chosen(fleet: Fleet, settings: Settings) -> frozenset[str] | None:
     """Return the app clusters that --cluster and --selector leave; None, all, without both.
 
     Raises ConfigError where that is none, or a name is unknown.
     """
-    if not options.clusters and options.selector is None:
+    if not settings.clusters and settings.selector is None:
         return None
-    unknown = sorted(set(options.clusters) - set(fleet.clusters))
+    unknown = sorted(set(settings.clusters) - set(fleet.clusters))
     if unknown:
         known = ", ".join(sorted(fleet.clusters)) or "none"
         raise ConfigError(f"no such cluster: {', '.join(unknown)}", hint=f"There are: {known}")
-    labels = {name: fleet.clusters[name].labels for name in options.clusters or fleet.clusters}
-    if options.selector is None:
+    labels = {name: fleet.clusters[name].labels for name in settings.clusters or fleet.clusters}
+    if settings.selector is None:
         return frozenset(labels)
-    names = frozenset(reference_index.selected(options.selector, labels))
+    names = frozenset(reference_index.selected(settings.selector, labels))
     if not names:
         raise ConfigError(
             f"matches no cluster of {len(labels)}",

@@ -24,7 +24,7 @@ from klutchctl.sandbox import ports
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import Layout, named
 from klutchctl.sandbox.state import Role
-from klutchctl.settings import read
+from klutchctl.settings import Settings
 from reconciler.core.errors import HostError
 from reconciler.core.manifest import Manifest, uid_of
 from reconciler.core.refs import NAMESPACE, Ref
@@ -131,7 +131,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     from klutchctl.sandbox.progress import Lines
 
     capture = session.config.pluginmanager.getplugin("capturemanager")
-    settings = read(os.environ)
+    settings = Settings(os.environ)
     places = sources.usual(
         release.of(), cache_home=settings.cache_home, environ=os.environ, downloading=False
     )

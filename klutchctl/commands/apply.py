@@ -2,15 +2,13 @@
 
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import cluster_options, outputs
+from klutchctl import outputs
 from klutchctl.applying import FORMATS, WriteOptions
-from klutchctl.cluster_options import ClusterOptions
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings, of
 
@@ -117,64 +115,52 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
         return watching.run(context, watch_options, refused=refused)
     if any(one is not None for one in (git, ref, listen)):
         raise typer.BadParameter("--git, --ref and --listen need --watch")
-    settings, options = of(context), cluster_options.of(context)
+    settings = of(context)
     if repository is not None and not _is_plan(target):
         raise typer.BadParameter("--repository needs a saved plan")
-    if _is_plan(target) and (options.clusters or options.selector):
+    if _is_plan(target) and (settings.clusters or settings.selector):
         raise typer.BadParameter(
             f"{target} is a saved plan, which is applied as a whole: narrow the plan instead, with "
             "--cluster or --selector and `plan --out`"
         )
-    write_options = WriteOptions(
-        wait=wait, wait_timeout=wait_timeout, force=force, break_lock=break_lock
+    options = WriteOptions(
+        outputs=wanted,
+        auto_approve=auto_approve,
+        wait_timeout=wait_timeout,
+        force=force,
+        break_lock=break_lock,
+        wait=wait,
     )
-    asked = _Asked(target, repository, write_options, wanted, auto_approve=auto_approve)
-    return uvloop.run(_run(asked, options, settings))
+    return uvloop.run(_run(target, repository, options, settings))
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What this run of the command is to do. `repository`: where the files of a saved plan are."""
-
-    target: Path
-    repository: Path | None
-    write_options: "WriteOptions"
-    outputs: tuple[outputs.Output, ...]
-    auto_approve: bool
-
-
-async def _run(asked: _Asked, options: ClusterOptions, settings: Settings) -> int:
-    from klutchctl import applying, repository
-    from klutchctl.exit_status import apply_code
+async def _run(
+    target: Path, repository: Path | None, options: WriteOptions, settings: Settings
+) -> ExitCode:
+    """Apply a saved plan, or plan and ask. `repository`: where the files of a saved plan are."""
+    from klutchctl import applying
+    from klutchctl.repository import chosen, fleet_in
     from reconciler import run
     from reconciler.kube import registry
 
-    if _is_plan(asked.target):
-        fleet, approved = _saved(asked.target, asked.repository, settings)
-        applying.show_plan(approved, asked.outputs, color=settings.color)
+    if _is_plan(target):
+        fleet, approved = _saved(target, repository, settings)
+        applying.show_plan(approved, options.outputs, color=settings.color)
     else:
-        fleet = repository.fleet_in(asked.target, check_owner=settings.git_owner_check)
+        fleet = fleet_in(target, check_owner=settings.git_owner_check)
         approved = None
-    async with registry.of(fleet, options.surroundings(settings)) as clusters:
+    async with registry.of(fleet, settings.surroundings()) as clusters:
         if approved is None:
-            only = repository.chosen(fleet, options)
-            seen = await run.look(fleet, clusters, only=only, credentials=True, pace=options.pace())
-            approved = seen.plan
-            if not applying.is_approved(
-                approved,
-                asked.outputs,
-                question="Apply this?",
-                auto_approve=asked.auto_approve,
-                color=settings.color,
-            ):
+            only = chosen(fleet, settings)
+            look = await run.look(
+                fleet, clusters, only=only, credentials=True, pace=settings.pace()
+            )
+            approved = look.plan
+            question, color = "Apply this?", settings.color
+            if not applying.is_approved(approved, options, question=question, color=color):
                 print(_NOT_APPROVED, file=sys.stderr)
                 return ExitCode.HELD_BACK
-        report, signalled = await applying.applied(
-            fleet, approved, clusters, options, asked.write_options
-        )
-    shown = applying.show(report, asked.outputs, settings)
-    done = apply_code(report, allow_unreachable=options.allow_unreachable, signalled=signalled)
-    return done or shown
+        return await applying.apply(fleet, approved, clusters, settings, options)
 
 
 def _is_plan(target: Path) -> bool:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import cluster_options, outputs
+from klutchctl import outputs
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
-    from klutchctl.cluster_options import ClusterOptions
     from reconciler.core.manifest import Manifest
     from reconciler.doctor.diagnosis import Examination
     from reconciler.doctor.rights import Side, Task
@@ -61,25 +60,24 @@ def doctor(
     from reconciler.doctor.rights import Task
 
     settings = of(context)
-    options = cluster_options.of(context)
     task = Task(purpose.value)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
-    chosen = repository.chosen(fleet, options)
+    chosen = repository.chosen(fleet, settings)
     if printed is not None:
         typer.echo(_manifests(fleet, printed, task, chosen), nl=False)
         return ExitCode.SUCCESS
     import uvloop
 
-    examinations = uvloop.run(_examined(fleet, options, settings, chosen, task=task))
+    examinations = uvloop.run(_examined(fleet, settings, chosen, task=task))
     _print(examinations, wanted, path=path, task=task, color=settings.color)
-    return exit_code(examinations, allow_unreachable=options.allow_unreachable)
+    return exit_code(examinations, allow_unreachable=settings.allow_unreachable)
 
 
 def exit_code(found: "Sequence[Examination]", *, allow_unreachable: bool) -> ExitCode:
     """Return what a plan or an apply would come to: 5 where it could not read a cluster, 1 where
     none, 6 where something would stop it.
     """
-    from klutchctl.exit_status import first
+    from klutchctl.exit_codes import first
 
     return first(_holding(found, allow_unreachable=allow_unreachable))
 
@@ -98,7 +96,6 @@ def _holding(found: "Sequence[Examination]", *, allow_unreachable: bool) -> Iter
 
 async def _examined(
     fleet: "Fleet",
-    options: "ClusterOptions",
     settings: Settings,
     chosen: frozenset[str] | None,
     *,
@@ -110,8 +107,8 @@ async def _examined(
     def now() -> datetime:
         return datetime.now(UTC)
 
-    async with registry.of(fleet, options.surroundings(settings)) as clusters:
-        return await examine(fleet, clusters, task=task, now=now, only=chosen, pace=options.pace())
+    async with registry.of(fleet, settings.surroundings()) as clusters:
+        return await examine(fleet, clusters, task=task, now=now, only=chosen, pace=settings.pace())
 
 
 def _manifests(

@@ -1,17 +1,13 @@
 """`klutchctl import`: writes files for what is live and no file names. Writes to no cluster."""
 
-import contextlib
 import os
 import sys
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import cluster_options
-from klutchctl.cluster_options import ClusterOptions
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings, of
 
@@ -38,28 +34,28 @@ def import_(
 ) -> int:
     """Write files for the bindings that are live and that no file names. Overwrites nothing."""
     settings = of(context)
-    return run(path, out, cluster_options.of(context), settings)
+    return run(path, out, settings)
 
 
-def run(path: Path, out: Path | None, options: ClusterOptions, settings: Settings) -> int:
+def run(path: Path, out: Path | None, settings: Settings) -> int:
     """Import into the fleet at `path`, tell what was found, and return the exit code."""
     import uvloop
 
-    from klutchctl import repository
+    from klutchctl import files, repository
 
     snapshot = repository.snapshot_in(path, ref=None, check_owner=settings.git_owner_check)
     folder = path if path.is_dir() else path.parent
-    job = _Import(snapshot, repository.documents(snapshot), folder, options)
+    job = _Import(snapshot, repository.documents(snapshot), folder, settings)
     target = job.file(out)
-    made, unread = uvloop.run(job.found(target, settings))
+    made, unread = uvloop.run(job.found(target))
     for name, reason in unread:
         print(f"Warning: {name} was not read: {reason}", file=sys.stderr)
     if made.imports.found:
-        write_new(job.folder / target, made.text.encode())
+        files.write_new(job.folder / target, made.text.encode())
     typer.echo(_summary(made, job.folder / target, whole=not unread), nl=False)
     if made.blind:
         return ExitCode.FAILED
-    return ExitCode.PARTIAL if unread and not options.allow_unreachable else ExitCode.SUCCESS
+    return ExitCode.PARTIAL if unread and not settings.allow_unreachable else ExitCode.SUCCESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +78,7 @@ class _Import:
     snapshot: "Snapshot"
     loaded: "Loaded"
     folder: Path
-    options: ClusterOptions
+    settings: Settings
 
     def file(self, out: Path | None) -> str:
         """Return the path of the new file in the repository. Raises ConfigError."""
@@ -103,7 +99,7 @@ class _Import:
             raise ConfigError("is there already", where=str(self.folder / path), hint=hint)
         return path
 
-    async def found(self, target: str, settings: Settings) -> tuple[_Made, list[tuple[str, str]]]:
+    async def found(self, target: str) -> tuple[_Made, list[tuple[str, str]]]:
         """Read the clusters; return what is imported, and what was not read and why."""
         from klutchctl import repository
         from reconciler.core.live import ClusterState, Unavailable
@@ -111,9 +107,9 @@ class _Import:
         from reconciler.observe import observe
         from reconciler.reports.imports import imports
 
-        fleet, pace = self.loaded.fleet, self.options.pace()
-        only = repository.chosen(fleet, self.options)
-        async with registry.of(fleet, self.options.surroundings(settings)) as clusters:
+        fleet, pace = self.loaded.fleet, self.settings.pace()
+        only = repository.chosen(fleet, self.settings)
+        async with registry.of(fleet, self.settings.surroundings()) as clusters:
             live = await observe(fleet, clusters, only=only, credentials=True, pace=pace)
             made = imports(fleet, live, only=only)
             settled = await self._settled(made, live, clusters, target)
@@ -143,7 +139,7 @@ class _Import:
             loaded, denied = repository.documents_with_denials(replace(self.snapshot, files=files))
             fleet = loaded.fleet
             only = {name for one in made.found for name in one.clusters}
-            seen = await plan(fleet, live, clusters, only=only, pace=self.options.pace())
+            seen = await plan(fleet, live, clusters, only=only, pace=self.settings.pace())
             kept = settled(made, seen.plan)
             if kept == made:
                 return _Made(made, text, denied=bool(denied))
@@ -156,26 +152,6 @@ class _Import:
 
         found = ["\n".join(yaml_writer.lines(one)) for one in documents(self.loaded, made.found)]
         return _HEAD + "\n---\n".join(found) + "\n"
-
-
-def write_new(path: Path, content: bytes) -> None:
-    """Write a file that is there whole or not at all. Raises ConfigError where there is one."""
-    from reconciler.core.errors import ConfigError
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(draft, 0o644)
-        os.link(draft, path)  # unlike a rename, it replaces nothing
-    except FileExistsError:
-        raise ConfigError("is there already", where=str(path)) from None
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            Path(draft).unlink()
 
 
 def _summary(made: _Made, path: Path, *, whole: bool) -> str:

@@ -1,4 +1,4 @@
-"""`klutchctl init`: the files with which a fleet repository begins."""
+"""`klutchctl init` and `schema`: the files with which a fleet repository begins."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from klutchctl import cluster_options
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import of
 
@@ -41,7 +40,6 @@ def init(
 ) -> int:
     """Write the files with which a fleet repository begins. Overwrites nothing."""
     from klutchctl import scaffold
-    from klutchctl.commands.schema import as_text
     from reconciler.core.errors import ConfigError
     from reconciler.fleet.documents.base_model import NAME
 
@@ -51,7 +49,7 @@ def init(
     if bool(apps) != (live is not None):
         raise typer.BadParameter("--from and --app need each other")
     if live is None:
-        _write(path, scaffold.files(name, as_text()))
+        _write(path, scaffold.files(name, schema_text()))
         typer.echo("Name your clusters in clusters/ and controlplanes/, then: klutchctl validate")
         return ExitCode.SUCCESS
     if not _is_context(live):
@@ -60,8 +58,8 @@ def init(
 
     settings = of(context)
     plane = scaffold.ControlPlane(live, mode.value)
-    _write(path, scaffold.live_files(name, as_text(), plane, apps))
-    return importing.run(path, path / "bindings", cluster_options.of(context), settings)
+    _write(path, scaffold.live_files(name, schema_text(), plane, apps))
+    return importing.run(path, path / "bindings", settings)
 
 
 def _apps(options: Sequence[str]) -> Mapping[str, str]:
@@ -107,3 +105,36 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
 
 def _exists(path: Path) -> bool:
     return path.exists() or path.is_symlink()
+
+
+def schema(
+    file: Annotated[
+        Path | None, typer.Argument(help="Write it there instead of printing it.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say whether FILE is what would be written.")
+    ] = False,
+) -> int:
+    """Print the JSON Schema of the documents of a fleet repository, for editors."""
+    if check and file is None:
+        raise typer.BadParameter("--check needs a FILE")
+    from reconciler.core.errors import ConfigError
+
+    text = schema_text()
+    if file is None:
+        typer.echo(text, nl=False)
+    elif not check:
+        file.write_text(text, "utf-8")
+    elif not file.is_file() or file.read_text("utf-8") != text:
+        hint = f"`klutchctl schema {file}` writes it"
+        raise ConfigError("is not the schema of this klutchctl", where=str(file), hint=hint)
+    return ExitCode.SUCCESS
+
+
+def schema_text() -> str:
+    """Return the JSON Schema as the text of a file."""
+    import json
+
+    from reconciler.fleet.documents.models import schema as generate
+
+    return json.dumps(generate(), indent=2) + "\n"

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import cluster_options, outputs
-from klutchctl.cluster_options import ClusterOptions
+from klutchctl import outputs
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from reconciler.core.errors import ConfigError
     from reconciler.core.live import Live
     from reconciler.fleet.review import Review
-    from reconciler.fleet.values import Fleet
-    from reconciler.kube.registry import Registry
+    from reconciler.fleet.values import Access, Fleet
+    from reconciler.kube.registry import Reached, Registry
     from reconciler.observe import Clusters
     from reconciler.planning.changes import Plan
     from reconciler.reports.pr_diff import Against
@@ -62,17 +64,15 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     import uvloop
 
     from klutchctl import files, repository
-    from klutchctl.exit_status import exit_code
+    from klutchctl.exit_codes import exit_code
     from reconciler.planning import planfile, planner
 
-    settings, options = of(context), cluster_options.of(context)
+    settings = of(context)
     subject = _subject(path, ref, base, check_owner=settings.git_owner_check)
-    chosen = repository.chosen(subject.fleet, options)
+    chosen = repository.chosen(subject.fleet, settings)
     seconds: float | None = None
     if snapshot is None:
-        planned, seconds = uvloop.run(
-            _planned(subject, options, settings, chosen, credentials=credentials)
-        )
+        planned, seconds = uvloop.run(_planned(subject, settings, chosen, credentials=credentials))
     else:
         planned = planner.plan(subject.fleet, _from_file(snapshot), only=chosen)
     if out is not None:
@@ -80,7 +80,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     _print(planned, wanted, color=settings.color, seconds=seconds, against=subject.against())
     if out is not None:
         files.write(out, planfile.dump(planned))
-    allowed = options.allow_unreachable
+    allowed = settings.allow_unreachable
     return exit_code(planned, detailed=detailed_exitcode, allow_unreachable=allowed)
 
 
@@ -104,18 +104,16 @@ def drift(
     import uvloop
 
     from klutchctl import repository
-    from klutchctl.exit_status import exit_code
+    from klutchctl.exit_codes import exit_code
     from reconciler.reports import drift as reports
 
-    settings, options = of(context), cluster_options.of(context)
+    settings = of(context)
     subject = _subject(path, None, None, check_owner=settings.git_owner_check)
-    chosen = repository.chosen(subject.fleet, options)
-    planned, seconds = uvloop.run(
-        _planned(subject, options, settings, chosen, credentials=credentials)
-    )
+    chosen = repository.chosen(subject.fleet, settings)
+    planned, seconds = uvloop.run(_planned(subject, settings, chosen, credentials=credentials))
     repairs = reports.drift(planned)
     _print(repairs, wanted, color=settings.color, seconds=seconds)
-    allowed = options.allow_unreachable
+    allowed = settings.allow_unreachable
     return exit_code(repairs, detailed=detailed_exitcode, allow_unreachable=allowed)
 
 
@@ -144,12 +142,11 @@ class _Subject:
         """Return the clusters that may be contacted."""
         if self.review is None:
             return registry
-        from klutchctl.pr_access import PullRequestAccess
         from reconciler.fleet.review import new_ways
 
         base = self.review.base
         planes, clusters = new_ways(base.loaded.fleet, self.fleet)
-        return PullRequestAccess(registry, base.ref, planes, clusters)
+        return _PullRequestAccess(registry, base.ref, planes, clusters)
 
     def against(self) -> "Against | None":
         """Return what the pull request changes."""
@@ -160,6 +157,44 @@ class _Subject:
         base = self.review.base
         found = edits(base.loaded, self.review.head)
         return Against(base.ref, base.loaded.fleet.revision, found)
+
+
+@dataclass(frozen=True, slots=True)
+class _PullRequestAccess:
+    """The clusters of a pull request, without those that only the pull request gives a way to.
+
+    A pull request could otherwise lead klutchctl, with its credentials, to any cluster that its
+    kubeconfig knows, and show the answer in the plan.
+    """
+
+    clusters: "Clusters"
+    ref: str
+    refused_planes: "Collection[str]"
+    refused_clusters: "Collection[str]"
+
+    async def control_plane(self, name: str) -> "Reached":
+        """Return a control plane. Raises ConfigError for a refused one."""
+        if name in self.refused_planes:
+            raise self._refusal()
+        return await self.clusters.control_plane(name)
+
+    async def app_cluster(self, name: str, access: "Access", *, control_plane: str) -> "Reached":
+        """Return an app cluster. Raises ConfigError for a refused one."""
+        if name in self.refused_clusters:
+            raise self._refusal()
+        return await self.clusters.app_cluster(name, access, control_plane=control_plane)
+
+    async def close(self, name: str) -> None:
+        """Give the connections of a cluster back."""
+        await self.clusters.close(name)
+
+    def _refusal(self) -> "ConfigError":
+        from reconciler.core.errors import ConfigError
+
+        return ConfigError(
+            f"{self.ref} does not lead there, so it is not contacted",
+            hint=f"It is read once its document is in {self.ref}",
+        )
 
 
 def _subject(path: Path, ref: str | None, base: str | None, *, check_owner: bool) -> _Subject:
@@ -179,7 +214,6 @@ def _from_file(path: Path) -> "Live":
 
 async def _planned(
     subject: _Subject,
-    options: ClusterOptions,
     settings: Settings,
     chosen: frozenset[str] | None,
     *,
@@ -190,13 +224,13 @@ async def _planned(
     from reconciler.kube import registry
 
     fleet = subject.fleet
-    async with registry.of(fleet, options.surroundings(settings)) as opened:
+    async with registry.of(fleet, settings.surroundings()) as opened:
         look = await run.look(
             fleet,
             subject.clusters(opened),
             only=chosen,
             credentials=credentials,
-            pace=options.pace(),
+            pace=settings.pace(),
         )
         return look.plan, look.seconds
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klutchctl import applying, cluster_options, outputs
-from klutchctl.cluster_options import ClusterOptions
+from klutchctl import applying, outputs
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings, of
 
@@ -54,61 +53,33 @@ def release(  # noqa: PLR0913, PLR0917 - each is an option
     named = [targets.parse(one) for one in target]
     read = repository.fleet_in(fleet, check_owner=settings.git_owner_check)
     release_plan.check(read, named)
-    write_options = applying.WriteOptions(
-        wait_timeout=wait_timeout, force=force, break_lock=break_lock
+    options = applying.WriteOptions(
+        outputs=wanted,
+        auto_approve=auto_approve,
+        wait_timeout=wait_timeout,
+        force=force,
+        break_lock=break_lock,
     )
-    job = _Release(
-        cluster_options.of(context), settings, write_options, wanted, auto_approve=auto_approve
-    )
-    return uvloop.run(job.run(read, named))
+    return uvloop.run(_run(read, named, options, settings))
 
 
-class _Release:
-    """One run of the command."""
+async def _run(
+    fleet: "Fleet", named: "list[Target]", options: applying.WriteOptions, settings: Settings
+) -> ExitCode:
+    """Plan, ask, apply and report; return the exit code."""
+    from reconciler import run
+    from reconciler.kube import registry
+    from reconciler.reports import release_plan
+    from reconciler.reports.unmanaged import unmanaged_bindings
 
-    def __init__(
-        self,
-        options: ClusterOptions,
-        settings: Settings,
-        write_options: applying.WriteOptions,
-        wanted: tuple[outputs.Output, ...],
-        *,
-        auto_approve: bool,
-    ) -> None:
-        self._options, self._settings, self._write_options = options, settings, write_options
-        self._wanted, self._auto_approve = wanted, auto_approve
-
-    async def run(self, fleet: "Fleet", named: "list[Target]") -> int:
-        """Plan, ask, apply, tell; return the exit code."""
-        from klutchctl.exit_status import apply_code
-        from reconciler import run
-        from reconciler.kube import registry
-        from reconciler.reports import release_plan
-        from reconciler.reports.unmanaged import unmanaged_bindings
-
-        asked, only = release_plan.letting_go(fleet), {one.cluster for one in named}
-        color = self._settings.color
-        surroundings = self._options.surroundings(self._settings)
-        async with registry.of(fleet, surroundings) as clusters:
-            seen = await run.look(
-                asked, clusters, only=only, credentials=True, pace=self._options.pace()
-            )
-            foreign = [one.unit for one in unmanaged_bindings(asked, seen.live, only=only)]
-            plan = release_plan.releases(fleet, seen.plan, named, foreign=foreign)
-            approved = applying.is_approved(
-                plan,
-                self._wanted,
-                question="Release this?",
-                auto_approve=self._auto_approve,
-                color=color,
-            )
-            if not approved:
-                print(_NOT_APPROVED, file=sys.stderr)
-                return ExitCode.HELD_BACK
-            free = release_plan.without_budgets(fleet)
-            report, signalled = await applying.applied(
-                free, plan, clusters, self._options, self._write_options
-            )
-        shown = applying.show(report, self._wanted, self._settings)
-        allow = self._options.allow_unreachable
-        return apply_code(report, allow_unreachable=allow, signalled=signalled) or shown
+    asked, only = release_plan.letting_go(fleet), {one.cluster for one in named}
+    async with registry.of(fleet, settings.surroundings()) as clusters:
+        look = await run.look(asked, clusters, only=only, credentials=True, pace=settings.pace())
+        foreign = [one.unit for one in unmanaged_bindings(asked, look.live, only=only)]
+        plan = release_plan.releases(fleet, look.plan, named, foreign=foreign)
+        question, color = "Release this?", settings.color
+        if not applying.is_approved(plan, options, question=question, color=color):
+            print(_NOT_APPROVED, file=sys.stderr)
+            return ExitCode.HELD_BACK
+        free = release_plan.without_budgets(fleet)
+        return await applying.apply(free, plan, clusters, settings, options)

@@ -241,11 +241,11 @@ def _built(kit: "Kit", settings: Settings, progress: "Progress") -> "Kit":
 def _install_crds(place: "Layout", state: "State", progress: "Progress") -> None:
     import asyncio
 
-    from klutchctl.sandbox import crds, lifecycle
+    from klutchctl.sandbox import lifecycle, manifests
 
     connections = [(lifecycle.connection(place, m), m.role) for m in state.members]
     with progress.step("installing the CRDs"):
-        asyncio.run(crds.install_everywhere(connections))
+        asyncio.run(manifests.install_everywhere(connections))
 
 
 def _announce(place: "Layout", state: "State", kit: "Kit | None") -> None:

@@ -1,4 +1,7 @@
-"""`klutchctl status`: how every binding in every cluster is. Never writes to any of them."""
+"""`klutchctl status` and `snapshot`: how every binding is, and all that is live, as a file.
+
+Neither writes to any cluster.
+"""
 
 import shutil
 import sys
@@ -9,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import cluster_options, outputs
+from klutchctl import outputs
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings, of
 
 if TYPE_CHECKING:
-    from klutchctl.cluster_options import ClusterOptions
+    from reconciler.core.live import ClusterState, Live
     from reconciler.fleet.values import Fleet
     from reconciler.health.board import Board
 
@@ -44,13 +47,12 @@ def status(
     from klutchctl import repository
 
     settings = of(context)
-    options = cluster_options.of(context)
     fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
-    chosen = repository.chosen(fleet, options)
+    chosen = repository.chosen(fleet, settings)
     show = _watcher(wanted[0], settings) if watch else _printer(wanted, color=settings.color)
     pause = every if watch else None
-    board = uvloop.run(_look(fleet, options, settings, chosen, show=show, every=pause))
-    return exit_code(board, allow_unreachable=options.allow_unreachable)
+    board = uvloop.run(_look(fleet, settings, chosen, show=show, every=pause))
+    return exit_code(board, allow_unreachable=settings.allow_unreachable)
 
 
 def _watcher(output: outputs.Output, settings: Settings) -> "Callable[[Board], None]":
@@ -65,7 +67,7 @@ def exit_code(board: "Board", *, allow_unreachable: bool) -> ExitCode:
     What is Progressing may still become Ready in time. `allow_unreachable` forgives what was not
     read, unless that is everything (1).
     """
-    from klutchctl.exit_status import first
+    from klutchctl.exit_codes import first
 
     return first(_holding(board, allow_unreachable=allow_unreachable))
 
@@ -92,7 +94,6 @@ def _holding(board: "Board", *, allow_unreachable: bool) -> Iterator[ExitCode]:
 
 async def _look(
     fleet: "Fleet",
-    options: "ClusterOptions",
     settings: Settings,
     chosen: frozenset[str] | None,
     *,
@@ -109,9 +110,9 @@ async def _look(
     def now() -> datetime:
         return datetime.now(UTC)
 
-    pace = options.pace()
+    pace = settings.pace()
     before: Board | None = None
-    async with registry.of(fleet, options.surroundings(settings)) as clusters:
+    async with registry.of(fleet, settings.surroundings()) as clusters:
         while True:
             board = await survey(fleet, clusters, now=now, only=chosen, pace=pace)
             board = board if before is None else remembering(before, board)
@@ -172,3 +173,58 @@ def _log(*, as_json: bool) -> "Callable[[Board], None]":
             typer.echo(text, nl=False)
 
     return show
+
+
+def snapshot(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write it.")],
+    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
+) -> int:
+    """Write what is live to a file: for offline planning, and for reports of defects.
+
+    It holds no credentials, and digests in the place of Secret values. No cluster is changed.
+    """
+    import asyncio
+
+    from klutchctl import files, repository
+    from reconciler.core import livefile
+
+    settings = of(context)
+    fleet = repository.fleet_in(path, check_owner=settings.git_owner_check)
+    live = asyncio.run(_observe(fleet, settings, repository.chosen(fleet, settings)))
+    files.write(out, livefile.dump(live))
+    return _report(fleet, live, out, allow_unreachable=settings.allow_unreachable)
+
+
+async def _observe(fleet: "Fleet", settings: Settings, chosen: frozenset[str] | None) -> "Live":
+    from reconciler.kube import registry
+    from reconciler.observe import answer, observe
+    from reconciler.observe.read_scope import follow_up_reads
+
+    pace = settings.pace()
+    async with registry.of(fleet, settings.surroundings()) as clusters:
+        live = await observe(fleet, clusters, only=chosen, pace=pace)
+        return await answer(fleet, live, clusters, follow_up_reads(fleet, live), pace=pace)
+
+
+def _report(fleet: "Fleet", live: "Live", out: Path, *, allow_unreachable: bool) -> ExitCode:
+    """Say what the file holds, and what it lacks. A suspended cluster is not missed."""
+    from reconciler.core.live import Unavailable
+
+    verdicts: dict[str, ClusterState | Unavailable] = {
+        **{f"control plane {name}": each for name, each in live.control_planes.items()},
+        **{
+            f"cluster {name}": each
+            for name, each in live.clusters.items()
+            if fleet.clusters[name].suspended is None
+        },
+        **{f"leaving cluster {name}": each for name, each in live.leaving.items()},
+    }
+    unseen = {name: each for name, each in verdicts.items() if isinstance(each, Unavailable)}
+    for name, each in unseen.items():
+        print(f"Unseen: {name}: {each.reason}. {each.remedy}", file=sys.stderr)
+    seen = len(verdicts) - len(unseen)
+    typer.echo(f"Snapshot of {seen} of {len(verdicts)} clusters: {out}")
+    if unseen and not seen:
+        return ExitCode.FAILED
+    return ExitCode.PARTIAL if unseen and not allow_unreachable else ExitCode.SUCCESS

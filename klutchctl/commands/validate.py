@@ -1,4 +1,7 @@
-"""`klutchctl validate`: everything that is wrong with a fleet repository, offline."""
+"""`klutchctl validate` and `render`: what is wrong with files, and the objects that they mean.
+
+Both contact nothing.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,16 +14,18 @@ from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from klutchctl.render.problems import Findings
     from reconciler.core.problems import Problem
     from reconciler.fleet.files import Snapshot
     from reconciler.fleet.review import Base
     from reconciler.fleet.values import Fleet
+    from reconciler.fleet.wanted import Wanted
 
 
 _FORMATS: Final = ("text", "json", "sarif", "github")
+_OF_OBJECTS: Final = ("text", "json")
 
 
 def validate(
@@ -121,3 +126,46 @@ def _exit_code(found: "Findings") -> ExitCode:
     if Severity.INVALID in severities:
         return ExitCode.INVALID
     return ExitCode.DENIED if Severity.DENIED in severities else ExitCode.SUCCESS
+
+
+def render(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(help="The fleet repository.")] = Path(),
+    ref: Annotated[
+        str | None,
+        typer.Option("--ref", metavar="REF", help="The files in this branch, tag or commit."),
+    ] = None,
+    output: Annotated[list[str] | None, outputs.option(_OF_OBJECTS)] = None,
+) -> int:
+    """Print the exact objects per cluster, as a first apply would make them. Contacts no cluster.
+
+    What only an apply can know, such as a token, reads "(known after apply)".
+    """
+    wanted = outputs.parse(output, known=_OF_OBJECTS)
+    from klutchctl import repository
+    from klutchctl.render import manifests
+
+    settings = of(context)
+    fleet = repository.fleet_in(path, check_owner=settings.git_owner_check, ref=ref)
+    objects = _objects(fleet, repository.chosen(fleet, settings))
+    outputs.write(
+        wanted,
+        {
+            "text": lambda _: manifests.as_text(fleet, objects),
+            "json": lambda _: manifests.as_json(fleet, objects),
+        },
+    )
+    return ExitCode.SUCCESS
+
+
+def _objects(fleet: "Fleet", clusters: "Collection[str] | None") -> "list[Wanted]":
+    """Return the objects of some clusters, or all, with the content of the CRD in its place."""
+    from reconciler.core.refs import CRD
+    from reconciler.fleet.compile import desired
+    from reconciler.kube import crds
+
+    contents = dict(zip(crds.APP_CLUSTER, crds.load(*crds.APP_CLUSTER), strict=True))
+    return [
+        replace(wanted, manifest=contents[wanted.ref.name]) if wanted.ref.kind == CRD else wanted
+        for wanted in desired(fleet, clusters=clusters)
+    ]

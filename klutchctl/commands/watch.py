@@ -13,11 +13,11 @@ from typing import Final
 
 import typer
 
-from klutchctl import cluster_options, main, repository
-from klutchctl.cluster_options import ClusterOptions
+from klutchctl import repository
+from klutchctl.entry import ending
+from klutchctl.exit_codes import sentence
 from klutchctl.render import progress
 from klutchctl.settings import Settings, of
-from klutchctl.signals import ending
 from reconciler import apply as applying
 from reconciler.apply import Report, Status
 from reconciler.controller.clock import SystemClock
@@ -91,11 +91,11 @@ def run(context: typer.Context, options: Options, *, refused: Mapping[str, objec
     import uvloop
 
     settings = of(context)
-    return uvloop.run(_watch(options, cluster_options.of(context), settings))
+    return uvloop.run(_watch(options, settings))
 
 
-async def _watch(options: Options, clusters: ClusterOptions, settings: Settings) -> int:
-    rounds = Rounds(clusters, settings, wait_seconds=options.wait_timeout)
+async def _watch(options: Options, settings: Settings) -> int:
+    rounds = Rounds(settings, wait_seconds=options.wait_timeout)
     vitals = _Vitals(options.interval)
     pulse = Liveness(SystemClock(), vitals.ailment)
     observers: list[Observer] = [Speaker(), vitals]
@@ -164,12 +164,12 @@ def _listening(address: tuple[str, int], pulse: Liveness) -> Iterator[Observer]:
 class Rounds:
     """Makes rounds, one at a time, until it is told to stop."""
 
-    def __init__(self, options: ClusterOptions, settings: Settings, *, wait_seconds: float) -> None:
-        self._cluster_options, self._settings = options, settings
+    def __init__(self, settings: Settings, *, wait_seconds: float) -> None:
+        self._settings = settings
         self._options = applying.Options(
             holder=holder_here(),
             now=lambda: datetime.now(UTC),
-            pace=options.pace(),
+            pace=settings.pace(),
             wait_seconds=wait_seconds,
         )
         self._fence: WriteFence | None = None
@@ -186,9 +186,9 @@ class Rounds:
 
     async def make(self, fleet: Fleet, scope: Scope) -> applying.Report:
         """Plan, and apply what no guard holds back. Raises Stopped, and what an apply raises."""
-        only = _both(repository.chosen(fleet, self._cluster_options), scope)
+        only = _both(repository.chosen(fleet, self._settings), scope)
         clusters = await self._ways(fleet, anew=scope is None)
-        pace = self._cluster_options.pace()
+        pace = self._settings.pace()
         found = await unless(
             self.stop, look(fleet, clusters, only=only, credentials=True, pace=pace)
         )
@@ -219,7 +219,7 @@ class Rounds:
         """
         if anew or self._clusters is None:
             await self.close()
-            self._clusters = registry.of(fleet, self._cluster_options.surroundings(self._settings))
+            self._clusters = registry.of(fleet, self._settings.surroundings())
         return self._clusters
 
 
@@ -268,7 +268,7 @@ class Speaker:
 
     def unreadable(self, error: Exception) -> None:
         """Say so."""
-        said = progress.fleet_unreadable(main.sentence(error))
+        said = progress.fleet_unreadable(sentence(error))
         if said != self._of_source:
             self._of_source = said
             print(said, file=sys.stderr, flush=True)
@@ -291,7 +291,7 @@ class Speaker:
 
     def failed(self, task: Task, error: Exception, seconds: float) -> None:
         """Say why."""
-        said = main.sentence(error)
+        said = sentence(error)
         # How long it has been held is another figure each time.
         about = error.holder if isinstance(error, Locked) else said
         if about != self._of_rounds:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klutchctl import cluster_options, outputs
-from klutchctl.cluster_options import ClusterOptions
+from klutchctl import outputs
 from klutchctl.exit_codes import ExitCode
 from klutchctl.settings import Settings, of
 
@@ -43,16 +42,15 @@ def why(
     from reconciler.reports import targets
 
     settings = of(context)
-    options = cluster_options.of(context)
     named = targets.parse(target)
     tree = repository.snapshot_in(path, ref=None, check_owner=settings.git_owner_check)
     loaded = repository.documents(tree)
     if snapshot is None:
-        answer = uvloop.run(_asked(loaded, named, options, settings))
+        answer = uvloop.run(_asked(loaded, named, settings))
     else:
         answer = _Answer(_from_file(loaded, named, snapshot), ())
     _print(answer, wanted, color=settings.color)
-    unread = answer.explanation.plan.unseen and not options.allow_unreachable
+    unread = answer.explanation.plan.unseen and not settings.allow_unreachable
     return ExitCode.PARTIAL if unread else ExitCode.SUCCESS
 
 
@@ -74,23 +72,21 @@ def _from_file(loaded: "Loaded", target: "Target", path: Path) -> "Explanation":
     return why.explained(loaded, live, plan, target)
 
 
-async def _asked(
-    loaded: "Loaded", target: "Target", options: ClusterOptions, settings: Settings
-) -> _Answer:
+async def _asked(loaded: "Loaded", target: "Target", settings: Settings) -> _Answer:
     from reconciler import run
     from reconciler.kube import registry
     from reconciler.reports import why
 
     fleet = why.watching(loaded.fleet)
-    async with registry.of(fleet, options.surroundings(settings)) as clusters:
-        seen = await run.look(fleet, clusters, only={target.cluster}, pace=options.pace())
+    async with registry.of(fleet, settings.surroundings()) as clusters:
+        seen = await run.look(fleet, clusters, only={target.cluster}, pace=settings.pace())
         explanation = why.explained(loaded, seen.live, seen.plan, target)
         if explanation.prunes:
             # Whether it is held back depends on all that the whole fleet would prune.
-            seen = await run.look(fleet, clusters, only=None, pace=options.pace())
+            seen = await run.look(fleet, clusters, only=None, pace=settings.pace())
             explanation = why.explained(loaded, seen.live, seen.plan, target)
         return _Answer(
-            explanation, await _health(loaded, seen, explanation, clusters, options.pace())
+            explanation, await _health(loaded, seen, explanation, clusters, settings.pace())
         )
 
 

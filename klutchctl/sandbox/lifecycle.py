@@ -8,16 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from klutchctl import files
-from klutchctl.sandbox import (
-    certificates,
-    control_planes,
-    disk,
-    kubeconfig,
-    ports,
-    processes,
-    startup,
-    state,
-)
+from klutchctl.sandbox import control_planes, credentials, ports, processes, startup, state
 from klutchctl.sandbox.control_planes import NORMAL, Program, Tuning
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Observed
@@ -87,7 +78,7 @@ def up(layout: Layout, plan: Plan, *, progress: Progress) -> State:
     for a server that does not start.
     """
     with (
-        disk.full_disk_explained(layout.root, variable=_VARIABLE),
+        files.full_disk_explained(layout.root, variable=_VARIABLE),
         locked(layout, progress),
     ):
         known = load(layout)
@@ -159,7 +150,7 @@ def status(layout: Layout, *, tuning: Tuning = NORMAL) -> Status | None:
 
 def load(layout: Layout) -> State | None:
     """Return what the state file says, None where there is none."""
-    with disk.refusals_explained(layout.root.parent, variable=_VARIABLE):
+    with files.refusals_explained(layout.root.parent, variable=_VARIABLE):
         try:
             content = layout.state_file.read_bytes()
         except FileNotFoundError:
@@ -185,7 +176,7 @@ def connection(layout: Layout, member: Member) -> Connection:
 def locked(layout: Layout, progress: Progress) -> Iterator[None]:
     """Hold off other runs that work on this sandbox."""
     with ExitStack() as held:
-        with disk.refusals_explained(layout.root.parent, variable=_VARIABLE):
+        with files.refusals_explained(layout.root.parent, variable=_VARIABLE):
             files.private_folder(layout.root.parent)
             held.enter_context(files.exclusive(layout.lock_file, "this sandbox", progress))
         yield
@@ -252,25 +243,25 @@ def _write_files(layout: Layout, target: State, tuning: Tuning) -> None:
     files.private_folder(layout.logs)
     # First, so that a run that is killed later leaves ports that the next one uses again.
     files.write(layout.state_file, state.dump(target))
-    certificates.ensure_etcd(layout.etcd_pki, removal=layout.removal)
+    credentials.ensure_etcd(layout.etcd_pki, removal=layout.removal)
     layout.etcd_data.mkdir(mode=0o700, exist_ok=True)
     for member in target.members:
-        certificates.ensure_cluster(
+        credentials.ensure_cluster(
             layout.pki(member.id), context=member.context, removal=layout.removal
         )
-        own = kubeconfig.render([entry(layout, member, user="controller-manager")])
+        own = credentials.kubeconfig([entry(layout, member, user="controller-manager")])
         files.write(control_planes.controller_manager_kubeconfig(layout, member.id), own)
         if tuning.audit:
             policy = control_planes.AUDIT_POLICY.encode()
             files.write(control_planes.audit_policy_file(layout, member.id), policy)
     entries = [entry(layout, member, user="admin") for member in target.members]
-    files.write(layout.kubeconfig, kubeconfig.render(entries))
+    files.write(layout.kubeconfig, credentials.kubeconfig(entries))
 
 
-def entry(layout: Layout, member: Member, *, user: str) -> kubeconfig.Entry:
+def entry(layout: Layout, member: Member, *, user: str) -> credentials.Entry:
     """Return the context of a cluster for one of its users: admin, controller-manager."""
     folder = layout.pki(member.id)
-    return kubeconfig.Entry(
+    return credentials.Entry(
         context=member.context,
         server=member.server,
         authority=(folder / "ca.crt").read_bytes(),

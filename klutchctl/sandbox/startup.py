@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from klutchctl.sandbox import disk, processes
+from klutchctl import files
+from klutchctl.sandbox import processes
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.processes import Observed
 from klutchctl.sandbox.progress import Progress
@@ -137,7 +138,7 @@ def _failed(server: Server, what: str) -> HostError:
     lines = last_words(server.log)
     said = "".join(f"\n  {line}" for line in lines)
     hint = f"Its log {server.log} ends with:{said}" if said else f"Its log {server.log} is empty"
-    if disk.says_full(hint):
+    if files.says_full(hint):
         hint = f"Make room on the disk and run the command again. {hint}"
     return HostError(f"{server.name} {what}", hint=hint)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from klutchctl.cluster_options import ClusterOptions
+from klutchctl.settings import Settings
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT_TEMPLATE
 from reconciler.core.names import KUBE_SYSTEM
@@ -152,7 +152,7 @@ def print_run(run: Run, calls: Mapping[str, int]) -> None:
     for name, number in sorted(calls.items()):
         print(f"  {name:48}{number:8}")
     of_plane = sum(number for name, number in calls.items() if name.startswith("control plane"))
-    pace = ClusterOptions()
+    pace = Settings({})
     least = max(of_plane - pace.burst, 0) / pace.qps
     print(f"  {'calls to the control plane alone':32}{least:8.2f} s at {pace.qps:g} a second")
 

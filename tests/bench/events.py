@@ -25,8 +25,8 @@ from typing import Any, Final, TypeVar
 import orjson
 import uvloop
 
-from klutchctl.sandbox import certificates
-from klutchctl.sandbox.certificates import Use
+from klutchctl.sandbox import credentials
+from klutchctl.sandbox.credentials import Use
 from reconciler.controller import process
 from reconciler.core.manifest import Manifest, get_text, name_of
 from reconciler.core.refs import Kind
@@ -160,8 +160,8 @@ def _stream(connection: ssl.SSLSocket, events: Sequence[bytes]) -> None:
 def stand_in(folder: Path) -> Iterator[Connection]:
     """Run the stand-in in a process of its own."""
     now = datetime.now(UTC)
-    authority = certificates.authority("bench", now=now)
-    server = certificates.issue(authority, "kube-apiserver", use=Use.SERVER, now=now)
+    authority = credentials.authority("bench", now=now)
+    server = credentials.issue(authority, "kube-apiserver", use=Use.SERVER, now=now)
     (folder / "server.crt").write_bytes(server.certificate_pem)
     (folder / "server.key").write_bytes(server.key_pem)
     command = [sys.executable, "-m", "tests.bench.events", str(folder)]

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from klutchctl import repository
-from klutchctl.sandbox import certificates
-from klutchctl.sandbox.certificates import Use
+from klutchctl.sandbox import credentials
+from klutchctl.sandbox.credentials import Use
 from reconciler.core.live import Address
 from tests.bench import large_fleet, large_state, stand_in
 from tests.bench.stand_in import Ports
@@ -51,8 +51,8 @@ def median_run(task: str, *arguments: Path) -> dict[str, Any]:
 def prepare(folder: Path) -> None:
     """Write the repository and what the stand-ins serve. The contents are as if applied."""
     now = datetime.now(UTC)
-    authority = certificates.authority("bench", now=now)
-    server = certificates.issue(authority, "kube-apiserver", use=Use.SERVER, now=now)
+    authority = credentials.authority("bench", now=now)
+    server = credentials.issue(authority, "kube-apiserver", use=Use.SERVER, now=now)
     (folder / "ca.crt").write_bytes(authority.certificate_pem)
     (folder / "server.crt").write_bytes(server.certificate_pem)
     (folder / "server.key").write_bytes(server.key_pem)

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from klutchctl import settings
 from klutchctl.sandbox import lifecycle, state
 from klutchctl.sandbox.binaries import release, sources
 from klutchctl.sandbox.control_planes import Program, Tuning
 from klutchctl.sandbox.layout import Layout, named
 from klutchctl.sandbox.progress import Lines
+from klutchctl.settings import Settings
 from tests.support.quiet import Quiet
 
 
 def programs() -> Mapping[Program, Path]:
     """Return the executables of the servers; the first time, build them."""
-    here = settings.read(os.environ)
+    here = Settings(os.environ)
     places = sources.usual(
         release.of(), cache_home=here.cache_home, environ=here.environ, downloading=False
     )

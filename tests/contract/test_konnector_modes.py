@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from klutchctl.sandbox.control_planes import Program
-from klutchctl.sandbox.crds import install
+from klutchctl.sandbox.manifests import install
 from klutchctl.sandbox.state import Role
 from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.blueprints import objects as blueprint

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from klutchctl.sandbox.services import manifests
+from klutchctl.sandbox import manifests
 from klutchctl.sandbox.services.suite import Written
 from reconciler.core.errors import HostError
 from reconciler.core.problems import Origin

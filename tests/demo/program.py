@@ -21,10 +21,11 @@ from pathlib import Path
 import psycopg
 import uvloop
 
-from klutchctl import files, settings
+from klutchctl import files
 from klutchctl.exit_codes import ExitCode
 from klutchctl.sandbox.layout import named
 from klutchctl.sandbox.progress import Lines
+from klutchctl.settings import Settings
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.blueprints.objects import build
 from reconciler.core import names
@@ -284,7 +285,7 @@ def run(make: int) -> None:
     """
     interrupt_once()
     end_with_make(make)
-    place = Place(named(NAME, state_home=settings.read(os.environ).state_home))
+    place = Place(named(NAME, state_home=Settings(os.environ).state_home))
     folder = place.layout.root.parent
     files.private_folder(folder)
     with files.exclusive(folder / f".{NAME}.demo.lock", "the demo", Lines(sys.stdout)):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl import settings
 from klutchctl.sandbox import ports
+from klutchctl.settings import Settings
 from tests.support import books
 
 # What does not run here: the targets of make run all tests, and this machine may lack kubectl.
@@ -34,7 +34,7 @@ def home(tmp_path, programs):
     environ = {
         "HOME": str(tmp_path),
         "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
-        "XDG_CACHE_HOME": str(settings.read(os.environ).cache_home),
+        "XDG_CACHE_HOME": str(Settings(os.environ).cache_home),
     }
     kept = ("KUBEBUILDER_ASSETS", ports.VARIABLE)
     environ |= {name: os.environ[name] for name in kept if name in os.environ}

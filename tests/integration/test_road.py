@@ -23,10 +23,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from klutchctl import settings
 from klutchctl.exit_codes import ExitCode
 from klutchctl.sandbox import lifecycle, processes
 from klutchctl.sandbox.layout import named
+from klutchctl.settings import Settings
 from reconciler.api.bindings import CLUSTER_BINDING, heartbeat_of
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
@@ -114,7 +114,7 @@ class Road:
 async def road(programs: object, tmp_path_factory: Any) -> AsyncIterator[Road]:
     home: Path = tmp_path_factory.mktemp("road")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(settings.read(os.environ).cache_home))
+        patch.setenv("XDG_CACHE_HOME", str(Settings(os.environ).cache_home))
         patch.setenv("XDG_STATE_HOME", str(home))
         place = Place(named(NAME, state_home=home))
         try:

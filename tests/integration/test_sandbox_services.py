@@ -17,7 +17,7 @@ from klutchctl.sandbox.binaries import release, sources
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.progress import Lines
 from klutchctl.sandbox.services import postgresql
-from klutchctl.settings import read
+from klutchctl.settings import Settings
 from reconciler.core.errors import HostError
 from reconciler.core.refs import CONFIG_MAP, Kind, Ref
 from tests.support.eventually import eventually
@@ -122,7 +122,7 @@ spec:
 def machine(tmp_path_factory: pytest.TempPathFactory, programs: Mapping[Program, Path]):
     home = tmp_path_factory.mktemp("services")
     found = furnished(home, programs)
-    settings = read(os.environ)
+    settings = Settings(os.environ)
     recipe = release.of_services()
     workshop = sources.workshop(
         recipe, "services", cache_home=settings.cache_home, environ=os.environ

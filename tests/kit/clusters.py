@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from klutchctl.sandbox import crds
+from klutchctl.sandbox import manifests
 from klutchctl.sandbox.state import Role
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
@@ -84,7 +84,7 @@ async def live_model(
     wires.models[_server(name)] = model
     way = Connection(name, _server(name), Token(Secret("admin")), ca=CA)
     async with KubeCluster(way) as cluster:
-        await crds.install(cluster, role)
+        await manifests.install(cluster, role)
         model.writes.clear()
         yield LiveCluster(name, name, kubeconfig, way, cluster, ModelAudit(kubeconfig, model))
 

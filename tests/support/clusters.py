@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import psutil
 
-from klutchctl.sandbox import control_planes, crds, lifecycle, processes
-from klutchctl.sandbox.certificates import CONTROLLER_MANAGER_USER
+from klutchctl.sandbox import control_planes, lifecycle, manifests, processes
 from klutchctl.sandbox.control_planes import Program, Tuning
+from klutchctl.sandbox.credentials import CONTROLLER_MANAGER_USER
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.state import Member, app_clusters
 from reconciler.core.manifest import get_text
@@ -144,7 +144,7 @@ async def connect(layout: Layout, member: Member) -> LiveCluster:
     """Return the cluster with its CRDs installed. Close its `cluster` at the end."""
     connection = lifecycle.connection(layout, member)
     cluster = KubeCluster(connection)
-    await crds.install(cluster, member.role)
+    await manifests.install(cluster, member.role)
     return LiveCluster(
         name=cluster.name,
         context=member.context,

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from klutchctl.sandbox import certificates
-from klutchctl.sandbox.certificates import Use
+from klutchctl.sandbox import credentials
+from klutchctl.sandbox.credentials import Use
 
 _TYPE = "application/x-git-upload-pack"
 
@@ -48,8 +48,8 @@ def served(root: Path, folder: Path) -> Iterator[GitServer]:
     """Serve; `folder`/ca.crt is the authority to trust, of all servers with this folder."""
     if not (folder / "ca.crt").exists():
         now = datetime.now(UTC)
-        authority = certificates.authority("git", now=now)
-        pair = certificates.issue(authority, "localhost", use=Use.SERVER, now=now)
+        authority = credentials.authority("git", now=now)
+        pair = credentials.issue(authority, "localhost", use=Use.SERVER, now=now)
         (folder / "ca.crt").write_bytes(authority.certificate_pem)
         (folder / "server.pem").write_bytes(pair.certificate_pem + pair.key_pem)
     server = GitServer(root)

@@ -20,7 +20,7 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from klutchctl.sandbox import certificates
+from klutchctl.sandbox import credentials
 
 MIB: Final = 2**20
 _UID: Final = "11111111-2222-4333-8444-555555555555"
@@ -143,8 +143,8 @@ def _head(more: str) -> bytes:
 def lying(lie: str, folder: Path) -> Iterator[str]:
     """Run the server; yield its URL."""
     now = datetime.now(UTC)
-    authority = certificates.authority("liar", now=now)
-    pair = certificates.issue(authority, "liar", use=certificates.Use.SERVER, now=now)
+    authority = credentials.authority("liar", now=now)
+    pair = credentials.issue(authority, "liar", use=credentials.Use.SERVER, now=now)
     certificate, key = folder / "liar.pem", folder / "liar.key"
     certificate.write_bytes(pair.certificate_pem)
     key.write_bytes(pair.key_pem)

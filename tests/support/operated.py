@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from klutchctl.sandbox import crds
+from klutchctl.sandbox import manifests
 from postgresql_operator import program
 from postgresql_operator.wire import BACKUP, BINDING, MANAGER, POSTGRESQL, RESTORE
 from reconciler.controller.clock import SystemClock
@@ -45,16 +45,16 @@ class Place:
 @asynccontextmanager
 async def offered(plane: LiveCluster) -> AsyncIterator[None]:
     """Have the operator's kinds served for the length of the block."""
-    manifests = [
+    crds = [
         document
         for path in sorted(SERVICES.glob("crds/*.yaml"))
         for document in yaml.load_all(path.read_text(), yaml.CSafeLoader)
     ]
-    await crds.install_all(plane.cluster, manifests)
+    await manifests.install_all(plane.cluster, crds)
     try:
         yield
     finally:
-        for manifest in manifests:
+        for manifest in crds:
             await _withdrawn(plane, Ref(plane.name, CRD, "", name_of(manifest)))
 
 

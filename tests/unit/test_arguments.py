@@ -2,7 +2,7 @@
 
 import pytest
 
-from klutchctl.arguments import globals_first, is_verbose
+from klutchctl.main import globals_first, is_verbose
 
 LINES = {
     "before the command": ("--qps 5 plan .", "--qps 5 plan ."),

@@ -8,9 +8,10 @@ import sys
 
 import pytest
 
-from klutchctl import main, settings
-from klutchctl.commands.version import clashes
+from klutchctl import main
+from klutchctl.main import clashes
 from klutchctl.sandbox.control_planes import Program
+from klutchctl.settings import Settings
 from reconciler.core.errors import ConfigError, HostError
 
 HEAVY = {
@@ -271,6 +272,6 @@ SETTINGS = {
 )
 def test_settings(monkeypatch, environ, no_color, color, state):
     monkeypatch.setenv("HOME", "/home/dev")
-    got = settings.read(environ, no_color=no_color)
+    got = Settings(environ, no_color=no_color)
     assert got.color is color
     assert str(got.state_home) == os.path.join("/home/dev", state)

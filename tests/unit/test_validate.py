@@ -9,6 +9,7 @@ import pygit2
 import pytest
 
 from klutchctl import main
+from klutchctl.exit_codes import code_of
 from klutchctl.render import problems as render
 from klutchctl.render.problems import Findings
 from reconciler.core.problems import InvalidRepository, Origin, Problem, Severity
@@ -228,4 +229,4 @@ CODES = {
 @pytest.mark.parametrize(("severities", "code"), CODES.values(), ids=CODES.keys())
 def test_other_commands_end_with_the_same_code(severities, code):
     found = [Problem(Origin("f"), "x", "y", severity=severity) for severity in severities]
-    assert main.code_of(InvalidRepository(found)) == code
+    assert code_of(InvalidRepository(found)) == code

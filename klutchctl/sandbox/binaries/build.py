@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from klutchctl.sandbox import disk
+from klutchctl import files
 from klutchctl.sandbox.binaries.release import Recipe
 from klutchctl.sandbox.progress import Progress
 from reconciler.core.errors import HostError
@@ -49,7 +49,7 @@ def build(
     Raises HostError.
     """
     tools = find_toolchain(environ, recipe, otherwise=packaged_go)
-    disk.require(
+    files.require(
         {
             into.parent: (recipe.space.result, "XDG_CACHE_HOME"),
             tools.build_cache: (recipe.space.build_cache, "GOCACHE"),
@@ -81,7 +81,7 @@ def explain(
 ) -> HostError:
     """Return why a build failed. `status` is negative for a signal, as in subprocess."""
     output = "\n".join(lines)
-    if disk.says_full(output):
+    if files.says_full(output):
         return HostError(
             f"no space left while {recipe.subject} was built in {into.parent}",
             hint=f"Make room there and in {tools.build_cache} (GOCACHE) and"

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 from klutchctl import files
-from klutchctl.sandbox import disk
 from klutchctl.sandbox.binaries import build, download
 from klutchctl.sandbox.binaries.download import OFFICIAL, Origins
 from klutchctl.sandbox.binaries.release import Recipe, Release
@@ -44,7 +43,7 @@ class Cache:
     def locked(self, progress: Progress) -> Iterator[None]:
         """Hold off other runs, and clear away what killed ones left."""
         with ExitStack() as held:
-            with disk.refusals_explained(self.folder, variable="XDG_CACHE_HOME"):
+            with files.refusals_explained(self.folder, variable="XDG_CACHE_HOME"):
                 self.folder.mkdir(parents=True, exist_ok=True)
                 lock = self.folder / ".lock"
                 held.enter_context(
@@ -167,7 +166,7 @@ def _ensured(
     if entry.exists() and damage(entry, recipe.packages) is None:
         return entry
     with (
-        disk.full_disk_explained(where.cache.folder, variable="XDG_CACHE_HOME"),
+        files.full_disk_explained(where.cache.folder, variable="XDG_CACHE_HOME"),
         where.cache.locked(progress),
     ):
         if entry.exists():

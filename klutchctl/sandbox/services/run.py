@@ -9,12 +9,18 @@ from typing import Final
 import yaml
 
 from klutchctl import files
-from klutchctl.sandbox import certificates, crds, kubeconfig, lifecycle, processes, startup
+from klutchctl.sandbox import (
+    credentials,
+    lifecycle,
+    manifests,
+    processes,
+    startup,
+)
 from klutchctl.sandbox.binaries.build import CRDS
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.progress import Progress
 from klutchctl.sandbox.servers import Server
-from klutchctl.sandbox.services import components, manifests, postgresql
+from klutchctl.sandbox.services import components, postgresql
 from klutchctl.sandbox.services.components import Kit
 from klutchctl.sandbox.services.suite import Suite
 from klutchctl.sandbox.state import Component, State
@@ -85,7 +91,7 @@ def _write_files(layout: Layout, state: State, kit: Kit, progress: Progress) -> 
     services = state.services
     assert services is not None
     plane = state.members[0]
-    content = kubeconfig.render([lifecycle.entry(layout, plane, user="admin")])
+    content = credentials.kubeconfig([lifecycle.entry(layout, plane, user="admin")])
     files.private_folder(layout.services)
     changed = _replaced(layout.services_kubeconfig, content)
     for component in _OF_CROSSPLANE.intersection(services.components):
@@ -93,7 +99,7 @@ def _write_files(layout: Layout, state: State, kit: Kit, progress: Progress) -> 
     for name in services.programs:
         files.private_folder(layout.program_data(name))
     if not _OF_CROSSPLANE.isdisjoint(services.components):
-        certificates.ensure_component(components.tls_folder(layout), removal=layout.removal)
+        credentials.ensure_component(components.tls_folder(layout), removal=layout.removal)
     if kit.postgresql is not None:
         password = postgresql.ensure_data(layout, kit.postgresql, progress=progress)
         address = components.address(components.postgresql_port(services), password)
@@ -122,7 +128,7 @@ async def _install(layout: Layout, state: State, kit: Kit, progress: Progress) -
     with progress.step("installing the CRDs of Crossplane and its provider"):
         async with KubeCluster(lifecycle.connection(layout, state.members[0])) as cluster:
             await cluster.apply(_NAMESPACE, NAMESPACE, manager=_MANAGER, force=True)
-            await crds.install_all(cluster, definitions)
+            await manifests.install_all(cluster, definitions)
 
 
 async def _apply(layout: Layout, state: State, kit: Kit) -> None:

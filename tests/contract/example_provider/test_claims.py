@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from klutchctl.sandbox import crds
+from klutchctl.sandbox import manifests
 from reconciler.core.errors import Rejected
 from reconciler.core.manifest import Manifest, get_map, get_maps, get_text, name_of, put, uid_of
 from reconciler.core.refs import CRD, Kind, Ref
@@ -56,7 +56,7 @@ def crd_of(definition):
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def cluster(control_plane):
     made = [crd_of(one) for one in definitions()]
-    await crds.install_all(control_plane.cluster, made)
+    await manifests.install_all(control_plane.cluster, made)
     yield control_plane.cluster
     for one in made:
         await control_plane.cluster.delete(

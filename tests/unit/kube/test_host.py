@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl import settings
-from klutchctl.cluster_options import ClusterOptions
+from klutchctl.settings import Settings
 from reconciler.kube import host
 
 # A user without an entry, as a container may give one by number.
@@ -51,8 +50,8 @@ def test_a_user_without_an_entry_is_at_the_top():
 
 @pytest.mark.usefixtures("unknown")
 def test_a_user_without_an_entry_reaches_the_clusters_of_a_kubeconfig():
-    given = settings.read({"KUBECONFIG": "/some/config"})
-    assert ClusterOptions().surroundings(given).kubeconfigs == (Path("/some/config"),)
+    given = Settings({"KUBECONFIG": "/some/config"})
+    assert given.surroundings().kubeconfigs == (Path("/some/config"),)
 
 
 @pytest.mark.parametrize("package", ["bind", "konnector"])

@@ -3,8 +3,9 @@
 import io
 from dataclasses import replace
 
-from klutchctl import applying, outputs, settings
+from klutchctl import applying, outputs
 from klutchctl.render import progress, report
+from klutchctl.settings import Settings
 from reconciler.apply.outcomes import Report
 from reconciler.planning.changes import Plan
 from tests.golden import values
@@ -13,7 +14,7 @@ REPORT = values.report()
 
 
 def read(*options):
-    return settings.read({}, verbose="-v" in options)
+    return Settings({}, verbose="-v" in options)
 
 
 def test_a_run_that_went_well_is_one_line():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from klutchctl.sandbox import disk
+from klutchctl import files
 from klutchctl.sandbox.binaries import build, release, sources
 from klutchctl.sandbox.binaries.sources import Cache
 from klutchctl.sandbox.control_planes import Program
@@ -301,7 +301,7 @@ def test_the_entry_is_another_when_sources_versions_or_flags_change(tmp_path):
 
 def test_too_little_room_is_told_before_the_build(tmp_path):
     with pytest.raises(HostError, match=r"1000000000 MiB are needed.*XDG_CACHE_HOME"):
-        disk.require({tmp_path / "not" / "yet": (10**9, "XDG_CACHE_HOME")})
+        files.require({tmp_path / "not" / "yet": (10**9, "XDG_CACHE_HOME")})
 
 
 def test_too_little_room_for_a_build_names_the_folder_that_stays(workshop):
@@ -328,15 +328,15 @@ def test_a_cache_that_cannot_be_made_names_its_variable(workshop, folder):
 def test_needs_on_one_file_system_add_up(tmp_path):
     free = shutil.disk_usage(tmp_path).free // 1024 // 1024
     part = free * 2 // 3
-    disk.require({tmp_path / "a": (part, "A")})
+    files.require({tmp_path / "a": (part, "A")})
     with pytest.raises(HostError, match="are needed"):
-        disk.require({tmp_path / "a": (part, "A"), tmp_path / "b": (part, "B")})
+        files.require({tmp_path / "a": (part, "A"), tmp_path / "b": (part, "B")})
 
 
 def test_a_disk_that_fills_up_is_told_as_such(tmp_path):
     with (
         pytest.raises(HostError, match=rf"no space left for {tmp_path}.*XDG_STATE_HOME"),
-        disk.full_disk_explained(tmp_path, variable="XDG_STATE_HOME"),
+        files.full_disk_explained(tmp_path, variable="XDG_STATE_HOME"),
     ):
         Path("/dev/full").write_text("x")
 
@@ -344,6 +344,6 @@ def test_a_disk_that_fills_up_is_told_as_such(tmp_path):
 def test_other_failures_of_the_disk_stay_what_they_are(tmp_path):
     with (
         pytest.raises(FileNotFoundError),
-        disk.full_disk_explained(tmp_path, variable="XDG_STATE_HOME"),
+        files.full_disk_explained(tmp_path, variable="XDG_STATE_HOME"),
     ):
         (tmp_path / "absent").read_text()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from klutchctl.sandbox import control_planes, kubeconfig, lifecycle, ports, report, startup
+from klutchctl.sandbox import control_planes, credentials, lifecycle, ports, report, startup
 from klutchctl.sandbox.control_planes import NORMAL
-from klutchctl.sandbox.kubeconfig import Entry
+from klutchctl.sandbox.credentials import Entry
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.lifecycle import Health, Status
 from klutchctl.sandbox.progress import Lines, Terminal
@@ -74,7 +74,7 @@ def test_the_kubeconfig_has_a_context_per_cluster_and_the_first_is_current():
         Entry("control-plane", "https://127.0.0.1:1", b"ca", b"crt", b"key"),
         Entry("on: off", "https://127.0.0.1:2", b"ca2", b"crt2", b"key2"),
     ]
-    document = yaml.safe_load(kubeconfig.render(entries))
+    document = yaml.safe_load(credentials.kubeconfig(entries))
     assert document["current-context"] == "control-plane"
     assert [each["name"] for each in document["contexts"]] == ["control-plane", "on: off"]
     assert document["clusters"][1]["cluster"]["certificate-authority-data"] == "Y2Ey"

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from klutchctl.sandbox import certificates
+from klutchctl.sandbox import credentials
 from reconciler.core.errors import HostError
 
 REMOVAL = "`rm` removes it"
@@ -17,13 +17,13 @@ REMOVAL = "`rm` removes it"
 
 @pytest.fixture
 def cluster(tmp_path):
-    certificates.ensure_cluster(tmp_path / "app-1" / "pki", context="app-1", removal=REMOVAL)
+    credentials.ensure_cluster(tmp_path / "app-1" / "pki", context="app-1", removal=REMOVAL)
     return tmp_path / "app-1" / "pki"
 
 
 @pytest.fixture
 def etcd(tmp_path):
-    certificates.ensure_etcd(tmp_path / "etcd" / "pki", removal=REMOVAL)
+    credentials.ensure_etcd(tmp_path / "etcd" / "pki", removal=REMOVAL)
     return tmp_path / "etcd" / "pki"
 
 
@@ -78,7 +78,7 @@ def test_an_administrator_of_a_cluster_is_nobody_to_etcd(cluster, etcd):
 
 
 def test_clusters_do_not_trust_each_other(cluster, tmp_path):
-    certificates.ensure_cluster(tmp_path / "app-2", context="app-2", removal=REMOVAL)
+    credentials.ensure_cluster(tmp_path / "app-2", context="app-2", removal=REMOVAL)
     host = HOSTS["address"]
     with pytest.raises(verification.VerificationError):
         verifier(cluster).build_server_verifier(host).verify(
@@ -106,14 +106,14 @@ def test_only_the_owner_reads_folder_and_files(cluster, etcd):
 
 def test_what_is_there_stays(cluster):
     before = {file.name: file.read_bytes() for file in cluster.iterdir()}
-    certificates.ensure_cluster(cluster, context="app-1", removal=REMOVAL)
+    credentials.ensure_cluster(cluster, context="app-1", removal=REMOVAL)
     assert {file.name: file.read_bytes() for file in cluster.iterdir()} == before
 
 
 def test_every_file_that_is_made_is_missed_with_a_way_out(cluster, etcd):
     for folder, ensure in (
-        (cluster, lambda: certificates.ensure_cluster(cluster, context="app-1", removal=REMOVAL)),
-        (etcd, lambda: certificates.ensure_etcd(etcd, removal=REMOVAL)),
+        (cluster, lambda: credentials.ensure_cluster(cluster, context="app-1", removal=REMOVAL)),
+        (etcd, lambda: credentials.ensure_etcd(etcd, removal=REMOVAL)),
     ):
         for file in list(folder.iterdir()):
             content = file.read_bytes()

@@ -1,4 +1,4 @@
-"""Apply objects to a cluster again and again, until each has stuck.
+"""Applies objects to a cluster again and again, until each has stuck: CRDs, those of services.
 
 Objects need others that come up meanwhile: a kind its CRD, a claim the controller that makes its
 CRD, an object its namespace. No order is needed for that, only time.
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from klutchctl.sandbox.services.suite import Written
+from klutchctl.sandbox.state import Role
 from reconciler.core.errors import ClusterError, HostError, NotServed, Rejected
 from reconciler.core.manifest import (
     Manifest,
@@ -22,13 +23,18 @@ from reconciler.core.manifest import (
     put,
     ref_of,
 )
+from reconciler.core.problems import Origin
 from reconciler.core.refs import CRD, EVENT, Kind, Ref
+from reconciler.kube import crds
+from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
+from reconciler.kube.connection import Connection
 
+_CRDS: Final = {Role.CONTROL_PLANE: crds.CONTROL_PLANE, Role.APP_CLUSTER: crds.APP_CLUSTER}
 _MANAGER: Final = "klutchctl"
 _DEADLINE: Final = 120.0
 _REFUSED_DEADLINE: Final = 20.0  # without a change of what is refused
-_POLL: Final = 0.25
+_POLL: Final = 0.1
 _XRD: Final = ("apiextensions.crossplane.io", "CompositeResourceDefinition")
 
 
@@ -47,7 +53,9 @@ class _Kinds:
     """The kinds that the cluster serves, looked up once each."""
 
     cluster: Cluster
-    known: dict[tuple[str, str], Kind] = field(default_factory=dict)
+    known: dict[tuple[str, str], Kind] = field(
+        default_factory=lambda: {(CRD.api_version, CRD.kind): CRD}
+    )
 
     async def of(self, manifest: Manifest) -> Kind:
         """Return the kind of an object. Raises NotServed."""
@@ -72,6 +80,28 @@ class _Kinds:
         names = (name_of(crd) for crd in (await self.cluster.list(CRD, metadata_only=True)).items)
         parts = (name.partition(".") for name in names)
         return [plural for plural, _, of in parts if of == group]
+
+
+async def install_everywhere(clusters: Iterable[tuple[Connection, Role]]) -> None:
+    """Install on each cluster the CRDs of its role. Raises the errors of all that failed."""
+    async with asyncio.TaskGroup() as group:
+        for connection, role in clusters:
+            group.create_task(_connect_and_install(connection, role))
+
+
+async def _connect_and_install(connection: Connection, role: Role) -> None:
+    async with KubeCluster(connection) as cluster:
+        await install(cluster, role)
+
+
+async def install(cluster: Cluster, role: Role) -> None:
+    """Apply the CRDs of `role`, and wait until all are served. Raises HostError."""
+    await install_all(cluster, crds.load(*_CRDS[role]))
+
+
+async def install_all(cluster: Cluster, manifests: Iterable[Manifest]) -> None:
+    """Do the same with these CRDs."""
+    await apply(cluster, [Written(one, Origin("klutchctl")) for one in manifests])
 
 
 async def apply(cluster: Cluster, objects: Sequence[Written]) -> None:

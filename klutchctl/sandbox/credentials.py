@@ -1,11 +1,12 @@
-"""Keys and certificates: who may be whom, and those of a sandbox on disk.
+"""Keys, certificates and kubeconfigs: who may be whom in a sandbox.
 
-These are made once and kept for as long as the sandbox lives. Each cluster has an authority and a
+Keys are made once and kept for as long as the sandbox lives. Each cluster has an authority and a
 service account key of its own, so that no credential of one cluster is worth anything in another.
 etcd has its own authority too: a client certificate of a cluster does not open it behind the API
 server's back.
 """
 
+import base64
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -66,6 +68,17 @@ class KeyPair:
     def key_pem(self) -> bytes:
         """The private key as unencrypted PEM."""
         return private_pem(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One context of a kubeconfig: where the cluster is, and a client certificate (PEM)."""
+
+    context: str
+    server: str
+    authority: bytes
+    certificate: bytes
+    key: bytes
 
 
 def authority(common_name: str, *, now: datetime) -> KeyPair:
@@ -233,3 +246,44 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+
+
+def kubeconfig(entries: Sequence[Entry]) -> bytes:
+    """Return a kubeconfig with one context per entry; the first is the current one.
+
+    It is complete in itself, so it can be copied elsewhere. It holds private keys.
+    """
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": entry.context,
+                "cluster": {
+                    "server": entry.server,
+                    "certificate-authority-data": _base64(entry.authority),
+                },
+            }
+            for entry in entries
+        ],
+        "users": [
+            {
+                "name": entry.context,
+                "user": {
+                    "client-certificate-data": _base64(entry.certificate),
+                    "client-key-data": _base64(entry.key),
+                },
+            }
+            for entry in entries
+        ],
+        "contexts": [
+            {"name": entry.context, "context": {"cluster": entry.context, "user": entry.context}}
+            for entry in entries
+        ],
+        "current-context": entries[0].context,
+    }
+    return yaml.safe_dump(document, sort_keys=False, width=1000).encode()
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
