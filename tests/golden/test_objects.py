@@ -2,7 +2,7 @@
 
 import pytest
 
-from klutchctl.render import yaml_writer
+from klutchctl.render import manifests
 from reconciler.fleet.compile import desired
 from reconciler.fleet.values import Konnector, Mode, Owner
 from tests.support.fleets import app_cluster, claim, control_plane, fleet, unit
@@ -26,10 +26,10 @@ UNITS = {
 def shown(wanted):
     yield f"--- # {wanted.step} {wanted.ref}"
     yield f"# {wanted.rule.value}, for {wanted.unit or wanted.cluster}, {wanted.origin}"
-    yield from yaml_writer.lines(wanted.manifest)
+    yield from manifests.yaml_lines(wanted.manifest)
     if wanted.compared is not None:
         yield "# A live one is compared with, and gets:"
-        yield from (f"# {line}" for line in yaml_writer.lines(wanted.compared))
+        yield from (f"# {line}" for line in manifests.yaml_lines(wanted.compared))
 
 
 @pytest.mark.parametrize("mode", Mode)

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from klutchctl.render import doctor, plan_json, plan_markdown, plan_text, report, status
+from klutchctl.render import (
+    doctor,
+    plan_json,
+    plan_markdown,
+    plan_text,
+    problems,
+    report,
+    status,
+)
 from klutchctl.sandbox import report as sandbox
 from reconciler.doctor.rights import Task
 from reconciler.planning import planfile
@@ -45,6 +53,11 @@ OUTPUTS: dict[str, tuple[Callable[..., Any], Callable[[Any], str]]] = {
     "doctor.txt": (values.examinations, partial(doctor.text, **OF_PLANNER)),
     "doctor.color.txt": (values.examinations, partial(doctor.text, color=True, **OF_PLANNER)),
     "doctor.json": (values.examinations, partial(doctor.as_json, **OF_PLANNER)),
+    "problems.txt": (values.findings, problems.text),
+    "problems.color.txt": (values.findings, partial(problems.text, color=True)),
+    "problems.json": (values.findings, problems.as_json),
+    "problems.sarif.json": (values.findings, partial(problems.sarif, version="1")),
+    "problems.github.txt": (values.findings, problems.github),
     "sandbox.txt": (values.sandbox, lambda made: sandbox.as_text(*made, now=1007.5)),
     "sandbox.json": (values.sandbox, lambda made: sandbox.as_json(*made)),
     "pull-request.txt": (values.against, lambda made: plan_text.render(EMPTY, against=made)),

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from klutchctl.render.problems import Findings
 from klutchctl.sandbox import control_planes
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.lifecycle import Health
@@ -11,7 +12,7 @@ from klutchctl.sandbox.state import Member, Role
 from klutchctl.sandbox.state import State as SandboxState
 from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
 from reconciler.core.patches import FieldChange
-from reconciler.core.problems import Origin
+from reconciler.core.problems import Origin, Problem, Severity
 from reconciler.core.refs import SECRET, Ref
 from reconciler.doctor.diagnosis import Check, Examination, Finding, Level, Mend
 from reconciler.doctor.rights import Side
@@ -126,3 +127,15 @@ def against(said="main"):
         Edit(Effect.ADD, "Cluster", "shop-6", Origin(f"clusters/{said}.yaml", 3, 1)),
     )
     return Against(said, "4c1e9d2" + "0" * 33, edits)
+
+
+def findings(said="there is no such Template"):
+    return Findings(
+        [
+            Problem(Origin(f"a,b:{said}.yaml", 1, 2), "bad-path", f"{said} 100%", said),
+            Problem(Origin("b.yaml"), "bad-path", said, severity=Severity.WARNING),
+        ],
+        "f/",
+        "acme",
+        (("control plane", 1), ("binding", 0), ("unit", 2)),
+    )

@@ -31,12 +31,6 @@ def test_a_place_that_cannot_be_written_is_refused_beforehand(asked: str, says: 
         outputs.parse([asked], known=["text", "json"])
 
 
-def test_what_can_be_written_is_not_touched_beforehand(folder: Path) -> None:
-    found = outputs.parse(["json=here/x.json", "text=file"], known=["text", "json"])
-    assert found == (Output("json", Path("here/x.json")), Output("text", Path("file")))
-    assert list((folder / "here").iterdir()) == []
-
-
 def test_an_output_that_fails_keeps_no_other_from_being_written(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,21 +51,6 @@ def test_formats(capsys, file, options, output):
     assert capsys.readouterr().out == output
 
 
-def test_several_formats_at_once(capsys, file, tmp_path):
-    comment = tmp_path / "comment.md"
-    assert main.run(["show", str(file), "-o", "text", "-o", f"markdown={comment}"]) == 0
-    assert capsys.readouterr().out == plan_text.render(PLAN)
-    assert comment.read_text() == plan_markdown.render(PLAN)
-
-
-def test_the_json_output_is_a_plan_file(capsys, file, tmp_path):
-    main.run(["show", str(file), "-o", "json"])
-    other = tmp_path / "other.json"
-    other.write_text(capsys.readouterr().out)
-    assert main.run(["show", str(other)]) == 0
-    assert capsys.readouterr().out == plan_text.render(PLAN)
-
-
 REFUSED = {
     "not a plan": (b"{}", 3, "{file}: not a plan. `klutchctl plan --out FILE` writes one"),
     "an edited plan": (
@@ -86,10 +71,6 @@ def test_refused(capsys, tmp_path, content, code, says):
     captured = capsys.readouterr()
     assert captured.err.startswith(f"Error: {says.format(file=file)}")
     assert captured.out == ""
-
-
-def test_an_unknown_format_is_a_usage_error(capsys, file):
-    assert main.run(["show", str(file), "-o", "xml"]) == 64
 
 
 @pytest.fixture

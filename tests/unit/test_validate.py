@@ -10,8 +10,6 @@ import pytest
 
 from klutchctl import main
 from klutchctl.exit_codes import code_of
-from klutchctl.render import problems as render
-from klutchctl.render.problems import Findings
 from reconciler.core.problems import InvalidRepository, Origin, Problem, Severity
 from tests.support.fleet_texts import GOOD, POLICY, document
 
@@ -144,50 +142,6 @@ def test_validate_contacts_nothing_and_loads_no_client(repo):
         "assert not {'aiohttp', 'kubernetes', 'uvloop', 'ssl', 'pygit2'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=repo.parent)
-
-
-HOSTILE = Findings(
-    [
-        Problem(Origin("a\x1b[31m,b:c.yaml", 1, 2), "bad-path", "x\n::error::y 100%", "z\r"),
-        Problem(Origin("b.yaml"), "bad-path", "w", severity=Severity.WARNING),
-    ],
-    "f/",
-)
-
-
-def test_no_text_can_act_on_a_terminal_or_a_pipeline():
-    assert render.text(HOSTILE) == (
-        "f/a\\x1b[31m,b:c.yaml:1:2: error: x\\n::error::y 100% [bad-path]\n"
-        "    z\\r\n"
-        "f/b.yaml: warning: w [bad-path]\n"
-        "1 error, 1 warning\n"
-    )
-    assert render.github(HOSTILE).splitlines() == [
-        "::error file=f/a\\x1b[31m%2Cb%3Ac.yaml,line=1,col=2,title=bad-path::"
-        "x\\n::error::y 100%25. z\\r",
-        "::warning file=f/b.yaml,title=bad-path::w",
-        "1 error, 1 warning",
-    ]
-    json.loads(render.as_json(HOSTILE))
-    json.loads(render.sarif(HOSTILE, version="1"))
-
-
-def test_colour_is_only_on_top():
-    coloured = render.text(HOSTILE, color=True)
-    assert coloured.replace("\x1b[31m", "").replace("\x1b[33m", "").replace("\x1b[0m", "") == (
-        render.text(HOSTILE)
-    )
-
-
-COUNTS = {
-    "one of each": ((("control plane", 1), ("unit", 1)), "x: 1 control plane -> 1 unit\n"),
-    "none": ((("control plane", 0), ("unit", 0)), "x: 0 control planes -> 0 units\n"),
-}
-
-
-@pytest.mark.parametrize(("counts", "want"), COUNTS.values(), ids=COUNTS.keys())
-def test_the_summary(counts, want):
-    assert render.text(Findings([], "", "x", counts)) == want
 
 
 def test_init_makes_a_fleet_that_validates(repo, capsys):

@@ -44,17 +44,6 @@ def command_of(name):
     return (str(launch_of(name).executable), *SERVERS[name].arguments)
 
 
-def test_postgresql_is_first_and_programs_are_last():
-    assert list(SERVERS) == [
-        "postgresql",
-        "crossplane",
-        "provider-kubernetes",
-        "scribe",
-        "sized",
-        "sleeper",
-    ]
-
-
 def test_all_ends_in_the_other_order():
     identities = [server.identity for server in SERVERS.values()]
     order = components.stopping_order([*identities, *identities], LAYOUT)
@@ -68,13 +57,6 @@ def test_only_postgresql_is_interrupted():
     }
     assert farewells.pop("postgresql") == signal.SIGINT
     assert set(farewells.values()) == {signal.SIGTERM}
-
-
-def test_every_component_has_ports_of_its_own():
-    used = [port for server in SERVERS.values() for port in server.ports]
-    assert sorted(used) == sorted(SERVICES.ports.values())
-    for port in used:
-        assert any(str(port) in " ".join(s.arguments) for s in SERVERS.values())
 
 
 def test_references_are_replaced_in_the_commands_of_programs():
@@ -94,12 +76,6 @@ def test_references_are_replaced_in_the_commands_of_programs():
     assert folders == {Path("/fleet/services")}
 
 
-def test_the_provider_finds_the_kubeconfig_beside_its_working_folder():
-    """A ProviderConfig in the files names it as ../kubeconfig."""
-    folder = launch_of("provider-kubernetes").folder
-    assert folder.parent / "kubeconfig" == LAYOUT.services_kubeconfig
-
-
 def test_no_argument_and_no_environment_holds_the_password_of_the_database():
     for name in SERVERS:
         words = " ".join((*command_of(name), *launch_of(name).environment.values()))
@@ -108,12 +84,6 @@ def test_no_argument_and_no_environment_holds_the_password_of_the_database():
 
 def as_observed(server, pid):
     return Observed(pid, ("whatever",), 0.0, server.identity, server.digest)
-
-
-def test_what_runs_by_the_same_command_is_left_alone():
-    observed = [as_observed(server, pid) for pid, server in enumerate(SERVERS.values())]
-    decision = processes.decide(list(SERVERS.values()), observed)
-    assert (decision.stop, decision.start) == ((), ())
 
 
 def test_another_build_needs_a_restart():

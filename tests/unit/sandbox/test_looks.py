@@ -6,11 +6,9 @@ import pty
 from pathlib import Path
 
 import pytest
-import yaml
 
-from klutchctl.sandbox import control_planes, credentials, lifecycle, ports, report, startup
+from klutchctl.sandbox import control_planes, lifecycle, ports, report, startup
 from klutchctl.sandbox.control_planes import NORMAL
-from klutchctl.sandbox.credentials import Entry
 from klutchctl.sandbox.layout import Layout
 from klutchctl.sandbox.lifecycle import Health, Status
 from klutchctl.sandbox.progress import Lines, Terminal
@@ -67,18 +65,6 @@ def test_last_words_of_a_long_log_and_of_none(tmp_path):
     (tmp_path / "log").write_text("E0101 much too early\n" + "I0101 chatter\n" * 10000)
     assert startup.last_words(tmp_path / "log") == ["I0101 chatter"] * 5
     assert list(startup.last_words(tmp_path / "absent")) == []
-
-
-def test_the_kubeconfig_has_a_context_per_cluster_and_the_first_is_current():
-    entries = [
-        Entry("control-plane", "https://127.0.0.1:1", b"ca", b"crt", b"key"),
-        Entry("on: off", "https://127.0.0.1:2", b"ca2", b"crt2", b"key2"),
-    ]
-    document = yaml.safe_load(credentials.kubeconfig(entries))
-    assert document["current-context"] == "control-plane"
-    assert [each["name"] for each in document["contexts"]] == ["control-plane", "on: off"]
-    assert document["clusters"][1]["cluster"]["certificate-authority-data"] == "Y2Ey"
-    assert document["users"][1]["user"]["client-key-data"] == "a2V5Mg=="
 
 
 def test_lines_tell_start_end_and_now_and_then_how_far():

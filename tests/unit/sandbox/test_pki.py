@@ -5,9 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import verification
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from klutchctl.sandbox import credentials
 from reconciler.core.errors import HostError
@@ -51,25 +49,6 @@ def test_servers_are_trusted_on_loopback_for_ten_years(cluster, etcd, host):
         verifier(folder, late).build_server_verifier(host).verify(certificate(folder, "server"), [])
 
 
-CLIENTS = {
-    "the administrator": ("admin", "admin", "system:masters"),
-    "the controllers": (
-        "controller-manager",
-        "system:kube-controller-manager",
-        "system:masters",
-    ),
-}
-
-
-@pytest.mark.parametrize(("file", "user", "group"), CLIENTS.values(), ids=CLIENTS.keys())
-def test_clients_are_who_kubernetes_takes_them_for(cluster, file, user, group):
-    subject = certificate(cluster, file).subject
-    assert subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == user
-    assert subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)[0].value == group
-    usage = certificate(cluster, file).extensions.get_extension_for_class(x509.ExtendedKeyUsage)
-    assert list(usage.value) == [ExtendedKeyUsageOID.CLIENT_AUTH]
-
-
 def test_an_administrator_of_a_cluster_is_nobody_to_etcd(cluster, etcd):
     client = certificate(cluster, "admin")
     certificate(cluster, "admin").verify_directly_issued_by(certificate(cluster, "ca"))
@@ -90,24 +69,10 @@ def test_clusters_do_not_trust_each_other(cluster, tmp_path):
     assert len(keys) == 2
 
 
-def test_the_token_keys_belong_together(cluster):
-    private = serialization.load_pem_private_key(
-        (cluster / "service-account.key").read_bytes(), password=None
-    )
-    public = serialization.load_pem_public_key((cluster / "service-account.pub").read_bytes())
-    assert private.public_key() == public
-
-
 def test_only_the_owner_reads_folder_and_files(cluster, etcd):
     for folder in (cluster, etcd):
         assert folder.stat().st_mode & 0o777 == 0o700
         assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
-
-
-def test_what_is_there_stays(cluster):
-    before = {file.name: file.read_bytes() for file in cluster.iterdir()}
-    credentials.ensure_cluster(cluster, context="app-1", removal=REMOVAL)
-    assert {file.name: file.read_bytes() for file in cluster.iterdir()} == before
 
 
 def test_every_file_that_is_made_is_missed_with_a_way_out(cluster, etcd):

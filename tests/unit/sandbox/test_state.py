@@ -32,10 +32,6 @@ def test_more_clusters_leave_the_ports_of_the_old_ones_alone():
     assert got == State(20001, 20002, (CP, APP, Member("app-2", Role.APP_CLUSTER, 30000)))
 
 
-def test_asking_for_nothing_more_changes_nothing():
-    assert state.extend(ONE, (), new_ports=counting_from(30000)) == ONE
-
-
 def test_control_planes_come_first_whatever_the_order_of_the_fleet():
     fleet = (Wanted("shop", Role.APP_CLUSTER), Wanted("eu", Role.CONTROL_PLANE))
     got = state.extend(None, fleet, new_ports=counting_from(20001))
@@ -121,11 +117,6 @@ def test_a_port_that_is_none_makes_the_file_unusable(known, port):
     content = state.dump(ONE).replace(str(known).encode(), port)
     with pytest.raises(HostError, match=r"state\.json is not a sandbox's state.*down --delete"):
         state.parse(content, source="state.json", removal=REMOVAL)
-
-
-def test_the_first_and_the_last_port_are_ports():
-    edge = State(1, 65535, (CP,))
-    assert state.parse(state.dump(edge), source="state.json", removal=REMOVAL) == edge
 
 
 SERVED = Services("/fleet/services", (Component.POSTGRESQL,), ("operator",), {"postgresql": 20005})

@@ -77,78 +77,48 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def test_a_run_without_failures_happens_once(project: Project) -> None:
-    code, lines = project.run(passes=PASSES)
-    assert code == 0
-    assert "1 passed in" in lines[-1]
-    assert len([line for line in lines if "test session starts" in line]) == 1
-    assert any("slowest 25 durations" in line for line in lines)
+PAIR: Final = ["test_flaky.py::test_is_flaky[a b]", "test_flaky.py::test_is_flaky[c]"]
+MARKED: Final = FLAKY[FLAKY.index("def was_here") :] + "from pathlib import Path\n" + IN_FIXTURE
+RUNS: Final[dict[str, tuple[dict[str, str], bool, list[str]]]] = {
+    # the tests, whether the run is green, and which are named as flaky
+    "flaky in a test, in a setup and in a teardown": (
+        {
+            "flaky": FLAKY,
+            "passes": PASSES,
+            "setup": MARKED.replace("    {}\n", "    assert was_here('setup')\n"),
+            "teardown": MARKED.replace("    {}\n", "    yield; assert was_here('teardown')\n"),
+        },
+        True,
+        [*PAIR, "test_setup.py::test_with_it", "test_teardown.py::test_with_it"],
+    ),
+    "what fails twice": (
+        {
+            "fails": FAILS,
+            "flaky": FLAKY,
+            "setup": IN_FIXTURE.replace("{}", "assert False"),
+            "teardown": IN_FIXTURE.replace("{}", "yield; assert False"),
+        },
+        False,
+        PAIR,
+    ),
+    "skipped the second time": ({"skips": SKIPS_LATER}, False, []),
+    "no collection": ({"flaky": FLAKY, "a": "import nothing_of_this_name\n"}, False, []),
+    "a crash": ({"flaky": FLAKY, "a": "import os\ndef test_it(): os._exit(1)\n"}, False, []),
+    "an interruption": (
+        {"flaky": FLAKY, "a": "def test_stops(): raise KeyboardInterrupt\n"},
+        False,
+        [],
+    ),
+}
 
 
-def test_flaky_tests_are_named_before_the_closing_line(project: Project) -> None:
-    code, lines = project.run(one=FLAKY, other=FLAKY, passes=PASSES)
-    assert code == 0
-    assert lines[-5:-1] == [
-        "flaky: test_one.py::test_is_flaky[a b]",
-        "flaky: test_one.py::test_is_flaky[c]",
-        "flaky: test_other.py::test_is_flaky[a b]",
-        "flaky: test_other.py::test_is_flaky[c]",
-    ]
-    assert "4 passed in" in lines[-1]
-
-
-def test_a_test_that_fails_twice_fails(project: Project) -> None:
-    code, lines = project.run(fails=FAILS, flaky=FLAKY)
-    assert code != 0
-    assert "1 failed, 2 passed in" in lines[-1]
-
-
-def test_a_test_that_is_skipped_the_second_time_did_not_pass(project: Project) -> None:
-    code, lines = project.run(skips=SKIPS_LATER)
-    assert code != 0
-    assert "2 skipped in" in lines[-1]
-
-
-@pytest.mark.parametrize(
-    "phase",
-    {
-        "setup": "assert was_here('fixture')",
-        "teardown": "yield; assert was_here('fixture')",
-    }.items(),
-    ids=lambda each: each[0],
-)
-def test_what_is_flaky_in_a_fixture_runs_once_more(
-    project: Project, phase: tuple[str, str]
+@pytest.mark.parametrize(("tests", "is_green", "flaky"), RUNS.values(), ids=RUNS.keys())
+def test_a_run(
+    project: Project, tests: dict[str, str], *, is_green: bool, flaky: list[str]
 ) -> None:
-    name, text = phase
-    code, lines = project.run(**{name: FLAKY + IN_FIXTURE.replace("{}", text)})
-    assert code == 0
-    assert f"flaky: test_{name}.py::test_with_it" in lines
-
-
-@pytest.mark.parametrize("text", ["assert False", "yield; assert False"])
-def test_a_fixture_that_fails_twice_fails(project: Project, text: str) -> None:
-    (project.home / "test_fixture.py").write_text(IN_FIXTURE.replace("{}", text))
-    code, lines = project.run(passes=PASSES)
-    assert code != 0
-    assert not any(line.startswith("flaky:") for line in lines)
-
-
-@pytest.mark.parametrize(
-    "broken",
-    {
-        "collection": "import nothing_of_this_name\n",
-        "crash": "import os\ndef test_crashes(): os._exit(1)\n",
-        "interrupt": "def test_stops(): raise KeyboardInterrupt\n",
-    }.items(),
-    ids=lambda each: each[0],
-)
-def test_nothing_else_gets_a_second_chance(project: Project, broken: tuple[str, str]) -> None:
-    name, text = broken
-    (project.home / f"test_{name}.py").write_text(text)
-    code, lines = project.run(flaky=FLAKY)
-    assert code != 0
-    assert not any("Once more" in line or line.startswith("flaky:") for line in lines)
+    code, lines = project.run(**tests)
+    assert (code == 0) is is_green
+    assert [line.removeprefix("flaky: ") for line in lines if line.startswith("flaky: ")] == flaky
 
 
 def test_style_gets_no_second_chance(project: Project) -> None:
