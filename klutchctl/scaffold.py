@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from klutchctl.render import yaml_writer
+from klutchctl.render import manifests
 from reconciler.core.manifest import JSON
 
 _API_VERSION: Final = "apiVersion: fleet.klutchctl.dev/v1alpha1\n"
@@ -117,7 +117,7 @@ def live_files(
 
 def _document(kind: str, name: str, spec: Mapping[str, JSON]) -> str:
     content: dict[str, JSON] = {"kind": kind, "metadata": {"name": name}, "spec": spec}
-    return _API_VERSION + "\n".join(yaml_writer.lines(content)) + "\n"
+    return _API_VERSION + "\n".join(manifests.yaml_lines(content)) + "\n"
 
 
 def _finished(texts: Mapping[str, str], schema: str) -> dict[str, str]:

@@ -68,8 +68,18 @@ def doctor(
         return ExitCode.SUCCESS
     import uvloop
 
+    from klutchctl.render import doctor as rendering
+
     examinations = uvloop.run(_examined(fleet, settings, chosen, task=task))
-    _print(examinations, wanted, path=path, task=task, color=settings.color)
+
+    def text(file: Path | None) -> str:
+        color = settings.color and outputs.on_terminal(file)
+        return rendering.text(examinations, path=str(path), task=task, color=color)
+
+    def as_json(_: Path | None) -> str:
+        return rendering.as_json(examinations, path=str(path), task=task)
+
+    outputs.write(wanted, {"text": text, "json": as_json})
     return exit_code(examinations, allow_unreachable=settings.allow_unreachable)
 
 
@@ -147,29 +157,7 @@ def _rights(fleet: "Fleet", side: "Side", task: "Task", chosen: frozenset[str] |
     return head + _documents(documents)
 
 
-def _documents(manifests: "Sequence[Manifest]") -> str:
-    from klutchctl.render import yaml_writer
+def _documents(documents: "Sequence[Manifest]") -> str:
+    from klutchctl.render import manifests
 
-    return "".join("\n".join(["---", *yaml_writer.lines(one), ""]) for one in manifests)
-
-
-def _print(
-    examinations: "Sequence[Examination]",
-    wanted: tuple[outputs.Output, ...],
-    *,
-    path: Path,
-    task: "Task",
-    color: bool,
-) -> None:
-    from klutchctl.render import doctor
-
-    fleet = str(path)
-    outputs.write(
-        wanted,
-        {
-            "text": lambda path: doctor.text(
-                examinations, path=fleet, task=task, color=color and outputs.on_terminal(path)
-            ),
-            "json": lambda _: doctor.as_json(examinations, path=fleet, task=task),
-        },
-    )
+    return "".join("\n".join(["---", *manifests.yaml_lines(one), ""]) for one in documents)

@@ -147,16 +147,15 @@ class _Import:
         return _Made(made, "")
 
     def _text(self, made: "Imports") -> str:
-        from klutchctl.render import yaml_writer
+        from klutchctl.render import manifests
         from reconciler.reports.imports import documents
 
-        found = ["\n".join(yaml_writer.lines(one)) for one in documents(self.loaded, made.found)]
+        found = ["\n".join(manifests.yaml_lines(one)) for one in documents(self.loaded, made.found)]
         return _HEAD + "\n---\n".join(found) + "\n"
 
 
 def _summary(made: _Made, path: Path, *, whole: bool) -> str:
-    from klutchctl.render.plan_rows import plural
-    from klutchctl.render.terminal import visible
+    from klutchctl.render.terminal import plural, visible
     from reconciler.reports.imports import units_of
 
     found = made.imports.found

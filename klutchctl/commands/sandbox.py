@@ -89,7 +89,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     from klutchctl.sandbox import layout, lifecycle, ports
     from klutchctl.sandbox.services import run as beside
 
-    settings = _settings(context)
+    settings = of(context)
     chosen = ports.chosen(settings.environ.get(ports.VARIABLE, ""))
     place = layout.named(name, state_home=settings.state_home)
     wanted = _wanted(settings, fleet, app_clusters)
@@ -115,9 +115,10 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
         if kit is not None:
             beside.up(place, kit, progress=progress)
     except (KeyboardInterrupt, SystemExit):
-        _say(
+        print(
             "Interrupted. Nothing is lost: the same command goes on,"
-            f" {place.command('down')} stops what runs"
+            f" {place.command('down')} stops what runs",
+            file=sys.stderr,
         )
         raise
     _announce(place, state, kit)
@@ -135,10 +136,11 @@ def down(
     """Stop the clusters. Their data stays, unless you say --delete."""
     from klutchctl.sandbox import layout, lifecycle
 
-    settings = _settings(context)
+    settings = of(context)
     place = layout.named(name, state_home=settings.state_home)
     stopped = lifecycle.down(place, delete=delete, progress=_progress(settings))
-    typer.echo(f"Sandbox {name}: {stopped} processes stopped" if stopped else _nothing_runs(name))
+    ended = f"{stopped} processes stopped" if stopped else "no process to stop"
+    typer.echo(f"Sandbox {name}: {ended}")
     if delete:
         typer.echo(f"Removed {place.root}")
     return ExitCode.SUCCESS
@@ -156,7 +158,7 @@ def status(
     from klutchctl.sandbox import layout, lifecycle, report
     from reconciler.core.errors import HostError
 
-    place = layout.named(name, state_home=_settings(context).state_home)
+    place = layout.named(name, state_home=of(context).state_home)
     found = lifecycle.status(place)
     if found is None:
         raise HostError(
@@ -168,11 +170,6 @@ def status(
     else:
         typer.echo(report.as_text(place, found, now=time.time()))
     return ExitCode.SUCCESS if found.healthy else ExitCode.FAILED
-
-
-def _settings(context: typer.Context) -> Settings:
-    settings = of(context)
-    return settings
 
 
 def _progress(settings: Settings) -> "Progress":
@@ -259,11 +256,3 @@ def _announce(place: "Layout", state: "State", kit: "Kit | None") -> None:
         typer.echo(f"Services of {kit.suite.folder}: {', '.join(names)}")
     typer.echo(f"Kubeconfig: {place.kubeconfig}")
     typer.echo(f"Try: {example} get crd")
-
-
-def _nothing_runs(name: str) -> str:
-    return f"Sandbox {name}: no process to stop"
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)

@@ -1,6 +1,5 @@
 """`klutchctl why`: where a binding in a cluster comes from, and what becomes of it. Only reads."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -39,6 +38,7 @@ def why(
     import uvloop
 
     from klutchctl import repository
+    from klutchctl.render import why as rendering
     from reconciler.reports import targets
 
     settings = of(context)
@@ -48,18 +48,16 @@ def why(
     if snapshot is None:
         answer = uvloop.run(_asked(loaded, named, settings))
     else:
-        answer = _Answer(_from_file(loaded, named, snapshot), ())
-    _print(answer, wanted, color=settings.color)
-    unread = answer.explanation.plan.unseen and not settings.allow_unreachable
+        answer = _from_file(loaded, named, snapshot), ()
+    explanation, health = answer
+
+    def text(file: Path | None) -> str:
+        color = settings.color and outputs.on_terminal(file)
+        return rendering.text(explanation, health, color=color)
+
+    outputs.write(wanted, {"text": text, "json": lambda _: rendering.as_json(explanation, health)})
+    unread = explanation.plan.unseen and not settings.allow_unreachable
     return ExitCode.PARTIAL if unread else ExitCode.SUCCESS
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What is printed; `health` is that of the units, where somebody looked."""
-
-    explanation: "Explanation"
-    health: "tuple[UnitHealth, ...]"
 
 
 def _from_file(loaded: "Loaded", target: "Target", path: Path) -> "Explanation":
@@ -72,7 +70,10 @@ def _from_file(loaded: "Loaded", target: "Target", path: Path) -> "Explanation":
     return why.explained(loaded, live, plan, target)
 
 
-async def _asked(loaded: "Loaded", target: "Target", settings: Settings) -> _Answer:
+async def _asked(
+    loaded: "Loaded", target: "Target", settings: Settings
+) -> "tuple[Explanation, tuple[UnitHealth, ...]]":
+    """Return the explanation by what is live, and how the units are."""
     from reconciler import run
     from reconciler.kube import registry
     from reconciler.reports import why
@@ -85,9 +86,8 @@ async def _asked(loaded: "Loaded", target: "Target", settings: Settings) -> _Ans
             # Whether it is held back depends on all that the whole fleet would prune.
             seen = await run.look(fleet, clusters, only=None, pace=settings.pace())
             explanation = why.explained(loaded, seen.live, seen.plan, target)
-        return _Answer(
-            explanation, await _health(loaded, seen, explanation, clusters, settings.pace())
-        )
+        health = await _health(loaded, seen, explanation, clusters, settings.pace())
+        return explanation, health
 
 
 async def _health(
@@ -102,18 +102,3 @@ async def _health(
     view = board.view_of(loaded.fleet, seen.live, only={name})
     made = await survey.judged(view, clusters, now=lambda: datetime.now(UTC), pace=pace)
     return tuple(one.health for one in made.units if one.health.unit in found.units)
-
-
-def _print(answer: _Answer, wanted: tuple[outputs.Output, ...], *, color: bool) -> None:
-    from klutchctl.render import why as rendering
-
-    explanation, health = answer.explanation, answer.health
-    outputs.write(
-        wanted,
-        {
-            "text": lambda path: rendering.text(
-                explanation, health, color=color and outputs.on_terminal(path)
-            ),
-            "json": lambda _: rendering.as_json(explanation, health),
-        },
-    )

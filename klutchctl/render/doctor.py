@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from klutchctl.render import terminal
-from klutchctl.render.terminal import Style, visible
+from klutchctl.render.terminal import Style, plural, visible
 from reconciler.core.manifest import JSON
 from reconciler.doctor.diagnosis import Examination, Finding, Level, Mend
 from reconciler.doctor.rights import Side, Task
@@ -73,12 +73,9 @@ def _cluster_json(examination: Examination, *, path: str, task: Task) -> dict[st
 def summary(examinations: Sequence[Examination]) -> str:
     """Return the counts in words, such as `3 clusters, 1 problem, 0 warnings`."""
     levels = Counter(finding.level for one in examinations for finding in one.findings)
-    counted = (
-        (len(examinations), "cluster"),
-        (levels[Level.PROBLEM], "problem"),
-        (levels[Level.WARNING], "warning"),
-    )
-    return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counted)
+    problems, warnings = levels[Level.PROBLEM], levels[Level.WARNING]
+    clusters = plural(len(examinations), "cluster")
+    return f"{clusters}, {plural(problems, 'problem')}, {plural(warnings, 'warning')}"
 
 
 def command(examination: Examination, finding: Finding, *, path: str, task: Task) -> str:

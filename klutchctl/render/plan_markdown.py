@@ -13,7 +13,7 @@ from typing import Final
 from klutchctl.render import plan_rows, plan_text
 from klutchctl.render.plan_rows import Section
 from klutchctl.render.plan_text import named_lines
-from klutchctl.render.terminal import visible
+from klutchctl.render.terminal import plural, visible
 from reconciler.planning.changes import Action, Plan
 from reconciler.reports.pr_diff import Against
 
@@ -50,7 +50,7 @@ def render(plan: Plan, *, against: Against | None = None) -> str:
     blocks += _block("Claims widened", named_lines(plan_rows.widened(plan)), _ROOM_WIDENED)
     blocks += _block("Held back", named_lines(plan_rows.held(plan)), _ROOM_REMARK)
     blocks += _block("Blocked", _only(sections, frozenset({Action.BLOCKED})), _ROOM_REMARK)
-    blocks += _block("Clusters not read", named_lines(plan_rows.unread(plan)), _ROOM_REMARK)
+    blocks += _block("Clusters not read", named_lines(plan_rows.unread(plan.unseen)), _ROOM_REMARK)
     notes = _block("Notes", plan_rows.notes(plan), _ROOM_NOTES)
     room = MAX_BYTES - _ROOM_TAIL - sum(map(_size, (*blocks, *notes)))
     return "\n".join([*blocks, *_clusters(sections, room), *notes])
@@ -89,8 +89,8 @@ def _clusters(sections: Sequence[Section], room: int) -> Iterator[str]:
             left = sections[index:]
             lines = sum(len(one.rows) for one in left)
             yield (
-                f"{plan_rows.plural(len(left), 'more cluster')} with "
-                f"{plan_rows.plural(lines, 'line')} left out here: "
+                f"{plural(len(left), 'more cluster')} with "
+                f"{plural(lines, 'line')} left out here: "
                 "`klutchctl plan` prints the whole plan.\n"
             )
             return
@@ -124,7 +124,7 @@ def _fenced(lines: Sequence[str], room: int) -> str:
         shown.append(line)
     left = len(lines) - len(shown)
     if left:
-        shown.append(f"... and {plan_rows.plural(left, 'more line')}")
+        shown.append(f"... and {plural(left, 'more line')}")
     return "\n".join([f"{fence}text", *shown, fence])
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klutchctl.render.terminal import visible
+from klutchctl.render.terminal import plural, visible
 from reconciler.core.manifest import JSON
 from reconciler.core.patches import FieldChange
 from reconciler.core.problems import Origin
-from reconciler.planning.changes import Action, Change, Plan, Step
+from reconciler.planning.changes import Action, Change, Plan, Step, UnseenCluster
 from reconciler.reports.pr_diff import Against, Edit, Effect
 
 SYMBOLS: Final[Mapping[Action, str]] = {
@@ -185,10 +185,11 @@ def held(plan: Plan) -> tuple[tuple[str, str], ...]:
     )
 
 
-def unread(plan: Plan) -> tuple[tuple[str, str], ...]:
+def unread(unseen: Sequence[UnseenCluster]) -> tuple[tuple[str, str], ...]:
     """Return (cluster, why and what to do) of each cluster that could not be read."""
     return tuple(
-        (visible(one.name), visible(_sentences(one.reason, one.remedy))) for one in plan.unseen
+        (visible(one.name), visible(". ".join(part for part in (one.reason, one.remedy) if part)))
+        for one in unseen
     )
 
 
@@ -240,20 +241,11 @@ def summary(plan: Plan) -> str:
     return ", ".join(words)
 
 
-def plural(count: int, noun: str) -> str:
-    """Return `1 cluster`, `2 clusters`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def few(names: Sequence[str]) -> str:
     """Return the first names, and how many there are more."""
     if len(names) <= _NAMES_SHOWN:
         return ", ".join(names)
     return f"{', '.join(names[:_NAMES_SHOWN])} and {len(names) - _NAMES_SHOWN} more"
-
-
-def _sentences(*parts: str) -> str:
-    return ". ".join(part for part in parts if part)
 
 
 def edits_title(against: Against) -> str:

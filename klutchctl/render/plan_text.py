@@ -96,7 +96,7 @@ def named_lines(pairs: Sequence[tuple[str, str]]) -> list[str]:
 def _remarks(plan: Plan) -> Iterator[tuple[str, list[str]]]:
     yield "Claims widened", named_lines(plan_rows.widened(plan))
     yield "Held back", named_lines(plan_rows.held(plan))
-    yield "Clusters not read", named_lines(plan_rows.unread(plan))
+    yield "Clusters not read", named_lines(plan_rows.unread(plan.unseen))
     yield "Notes", [f"    {note}" for note in plan_rows.notes(plan)]
 
 

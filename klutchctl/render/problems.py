@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from klutchctl.render.terminal import Style, line, styled, visible
+from klutchctl.render.terminal import Style, line, plural, styled, visible
 from reconciler.core.manifest import JSON
 from reconciler.core.problems import Problem, Severity
 from reconciler.fleet.documents import excerpts
@@ -132,25 +132,17 @@ def _line(findings: Findings, problem: Problem, *, color: bool) -> str:
 def _summary(findings: Findings) -> str:
     counts = Counter(problem.severity for problem in findings.problems)
     words = {
-        Severity.INVALID: "error",
-        Severity.DENIED: "denied by policy",
-        Severity.WARNING: "warning",
+        Severity.INVALID: plural(counts[Severity.INVALID], "error"),
+        Severity.DENIED: f"{counts[Severity.DENIED]} denied by policy",
+        Severity.WARNING: plural(counts[Severity.WARNING], "warning"),
     }
-    found = ", ".join(
-        _counted(counts[severity], word, plural=severity is not Severity.DENIED)
-        for severity, word in words.items()
-        if counts[severity]
-    )
+    found = ", ".join(text for severity, text in words.items() if counts[severity])
     if not findings.fleet:
         return found
     *things, (units, number) = findings.counts
-    made = ", ".join(_counted(count, word) for word, count in things)
-    fleet = f"{findings.fleet}: {made} -> {_counted(number, units)}"
+    made = ", ".join(plural(count, word) for word, count in things)
+    fleet = f"{findings.fleet}: {made} -> {plural(number, units)}"
     return f"{fleet} ({found})" if found else fleet
-
-
-def _counted(count: int, word: str, *, plural: bool = True) -> str:
-    return f"{count} {word}s" if plural and count != 1 else f"{count} {word}"
 
 
 def _key(word: str) -> str:

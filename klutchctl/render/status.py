@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from klutchctl.render import terminal
+from klutchctl.render import plan_rows, terminal
 from klutchctl.render.plan_text import named_lines
-from klutchctl.render.terminal import Style, visible
+from klutchctl.render.terminal import Style, plural, visible
 from reconciler.core.manifest import JSON
 from reconciler.core.times import format_time
 from reconciler.health.board import Board, BoundUnit, ClusterHealth
@@ -49,7 +49,7 @@ def text(board: Board, *, color: bool = False) -> str:
     if rows:
         blocks.append(_table(rows, color=color))
     if board.unread:
-        unread = named_lines(_unread(board))
+        unread = named_lines(plan_rows.unread(board.unread))
         blocks.append(terminal.block("Clusters not read", unread, color=color))
     blocks.append(terminal.block(f"Status: {_summary(board)}.", color=color))
     return terminal.paragraphs(blocks)
@@ -127,14 +127,6 @@ def _line(cells: Sequence[str], widths: Sequence[int], state: State | None, *, c
     return _GAP.join([*padded, cells[-1]]).rstrip()
 
 
-def _unread(board: Board) -> list[tuple[str, str]]:
-    """Return (cluster, why and what to do) of each cluster that could not be read."""
-    return [
-        (visible(one.name), visible(". ".join(part for part in (one.reason, one.remedy) if part)))
-        for one in board.unread
-    ]
-
-
 def _counts(board: Board) -> dict[State, int]:
     """Return how many units are in each state; every state is there."""
     counted = Counter(unit.health.state for unit in board.units)
@@ -145,8 +137,7 @@ def _summary(board: Board) -> str:
     """Return the counts in words, such as `8 Ready, 1 Degraded`."""
     words = [f"{count} {state}" for state, count in _counts(board).items() if count]
     if board.unread:
-        noun = "cluster" if len(board.unread) == 1 else "clusters"
-        words.append(f"{len(board.unread)} {noun} not read")
+        words.append(f"{plural(len(board.unread), 'cluster')} not read")
     return ", ".join(words) or "no units"
 
 
@@ -220,18 +211,25 @@ def _cluster_json(cluster: ClusterHealth) -> dict[str, JSON]:
 
 
 def _unit_json(unit: BoundUnit) -> dict[str, JSON]:
-    health = unit.health
+    key = unit.health.unit
     return {
         "binding": unit.binding,
-        "group": health.unit.group,
-        "resource": health.unit.resource,
+        "group": key.group,
+        "resource": key.resource,
+        **health_json(unit.health),
+        "leaving": unit.leaving,
+    }
+
+
+def health_json(health: UnitHealth) -> dict[str, JSON]:
+    """Return how a unit is, without which it is."""
+    return {
         "state": health.state,
         "reason": health.reason,
         "message": health.message,
         "since": _time(health.since),
         "sinceExact": health.exact,
         "lastKnown": health.last_known,
-        "leaving": unit.leaving,
     }
 
 

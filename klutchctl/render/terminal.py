@@ -64,5 +64,10 @@ def paragraphs(blocks: Iterable[Iterable[str]]) -> str:
     return "\n\n".join(map("\n".join, blocks)) + "\n"
 
 
+def plural(count: int, noun: str) -> str:
+    """Return `1 cluster`, `2 clusters`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()

@@ -9,10 +9,10 @@ from typing import Final, TypeAlias
 
 from klutchctl.render import plan_rows, terminal
 from klutchctl.render.plan_text import column_widths, named_lines, section_lines
+from klutchctl.render.status import health_json
 from klutchctl.render.terminal import visible
 from reconciler.core.manifest import JSON
 from reconciler.core.problems import Origin
-from reconciler.core.times import format_time
 from reconciler.fleet.values import Claim, UnitKey
 from reconciler.health import UnitHealth
 from reconciler.planning.planfile import document
@@ -36,7 +36,7 @@ def text(explanation: Explanation, health: Sequence[UnitHealth], *, color: bool 
         ("In the plan", list(_plan(explanation, color=color))),
         ("Claims widened", named_lines(plan_rows.widened(plan))),
         ("Held back", named_lines(plan_rows.held(plan))),
-        ("Not read", named_lines(plan_rows.unread(plan))),
+        ("Not read", named_lines(plan_rows.unread(plan.unseen))),
         ("Health", [_INDENT + _health(unit) for unit in health]),
     )
     return terminal.paragraphs(
@@ -132,7 +132,7 @@ def as_json(explanation: Explanation, health: Sequence[UnitHealth]) -> str:
         "units": [_unit_json(one) for one in explanation.units],
         "unmanaged": [_unit_json(one) for one in explanation.unmanaged],
         **{key: plan[key] for key in _OF_PLAN},
-        "health": [_health_json(one) for one in health],
+        "health": [{**_unit_json(one.unit), **health_json(one)} for one in health],
     }
     return json.dumps(content, indent=2) + "\n"
 
@@ -176,18 +176,6 @@ def _claim_json(claim: Claim) -> dict[str, JSON]:
         "labels": [dict(one) for one in claim.labels],
         "state": "Accepted" if claim.accepted else "Rejected",
         "origin": _origin_json(claim.origin),
-    }
-
-
-def _health_json(one: UnitHealth) -> dict[str, JSON]:
-    return {
-        **_unit_json(one.unit),
-        "state": one.state,
-        "reason": one.reason,
-        "message": one.message,
-        "since": None if one.since is None else format_time(one.since),
-        "sinceExact": one.exact,
-        "lastKnown": one.last_known,
     }
 
 

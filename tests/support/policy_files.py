@@ -5,7 +5,7 @@ from typing import Final
 
 import bind
 import konnector
-from klutchctl.render import yaml_writer
+from klutchctl.render import manifests
 from reconciler.blueprints import policies
 from reconciler.blueprints.policies import Policy
 
@@ -34,7 +34,7 @@ FILES: Final = {
 
 def text(head: str, made: tuple[Policy, ...]) -> str:
     """Return a whole file."""
-    documents = [yaml_writer.lines(one) for policy in made for one in policy.manifests()]
+    documents = [manifests.yaml_lines(one) for policy in made for one in policy.manifests()]
     return head + "---\n".join("\n".join([*lines, ""]) for lines in documents)
 
 

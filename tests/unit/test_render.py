@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klutchctl import main
-from klutchctl.render import yaml_writer
-from reconciler.core.manifest import Manifest
+from klutchctl.render import manifests
 
 EXAMPLE = Path(__file__).parents[2] / "fleet-example"
 FLEET = """\
@@ -66,12 +65,6 @@ def test_json_holds_the_same_objects(capsys, repository, mode):
     assert last["controlPlane"] == (None if mode == "Direct" else "eu")
 
 
-def test_both_at_once(capsys, repository, tmp_path):
-    status, answer = run(capsys, repository(), "-o", "json=" + str(tmp_path / "x"), "-o", "text")
-    assert status == 0
-    assert len(json.loads((tmp_path / "x").read_text())["objects"]) == len(documents(answer.out))
-
-
 def test_the_crd_is_whole(capsys, repository):
     crds = [
         each
@@ -86,21 +79,6 @@ def test_secrets_are_known_after_apply(capsys, repository):
     secrets = [d for d in documents(run(capsys, repository())[1].out) if d["kind"] == "Secret"]
     payloads = [value for each in secrets for value in each.get("data", {}).values()]
     assert payloads == ["(known after apply)"] * 2
-
-
-def test_the_example(capsys):
-    status, answer = run(capsys, str(EXAMPLE))
-    assert status == 0
-    clusters = {line.split()[2] for line in answer.out.splitlines() if line.startswith("# cluster")}
-    assert clusters == {"analytics-eu-1,", "shop-eu-1,", "shop-eu-2,"}
-    assert sum(each["kind"] == "Deployment" for each in documents(answer.out)) == 1
-
-
-def test_one_cluster_alone(capsys):
-    whole = run(capsys, str(EXAMPLE))[1].out
-    alone = run(capsys, str(EXAMPLE), "--cluster", "shop-eu-1")[1].out
-    assert alone in whole
-    assert alone.count("# cluster shop-eu-1,") == alone.count("# cluster ") > 0
 
 
 NARROWED = {
@@ -161,12 +139,6 @@ def test_what_is_wrong_is_told_and_nothing_printed(capsys, repository, arguments
     assert says in answer.err
 
 
-def test_no_folder(capsys, tmp_path):
-    status, answer = run(capsys, str(tmp_path / "nothing"))
-    assert (status, answer.out) == (3, "")
-    assert "nothing" in answer.err
-
-
 # YAML
 
 
@@ -182,7 +154,7 @@ def test_what_stands_plain_and_what_in_quotes():
         "lines": "a\nb",
         "letters": "Müller",
     }
-    assert yaml_writer.lines(value) == [
+    assert manifests.yaml_lines(value) == [
         "plain: registry.example.com:5000/a/b-c_d:v1.0",
         'word: "No"',
         'number: "1"',
@@ -193,24 +165,6 @@ def test_what_stands_plain_and_what_in_quotes():
         'lines: "a\\nb"',
         'letters: "Müller"',
     ]
-
-
-def test_nested():
-    value: Manifest = {"a": [[1, [2]], {"b": {"c": [{}], "d": []}}, None, True, 1.5, 1e30]}
-    assert yaml_writer.lines(value) == [
-        "a:",
-        "- - 1",
-        "  - - 2",
-        "- b:",
-        "    c:",
-        "    - {}",
-        "    d: []",
-        "- null",
-        "- true",
-        "- 1.5",
-        "- 1.0e+30",
-    ]
-    assert yaml_writer.lines({}) == ["{}"]
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
@@ -228,6 +182,8 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(TEXTS, VALUES, max_size=3))
 def test_a_reader_gets_the_values_back(value):
-    text = "\n".join(yaml_writer.lines(value))
+    text = "\n".join(manifests.yaml_lines(value))
     assert yaml.load(text, yaml.CSafeLoader) == value
-    assert all(character.isprintable() for line in yaml_writer.lines(value) for character in line)
+    assert all(
+        character.isprintable() for line in manifests.yaml_lines(value) for character in line
+    )

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from klutchctl.render import yaml_writer
+from klutchctl.render import manifests
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, get_map, put
@@ -192,7 +192,7 @@ def test_parameters_only_where_they_are_known_to_be_in_force():
 
 
 def written(loaded, *found_):
-    return "\n---\n".join("\n".join(yaml_writer.lines(o)) for o in documents(loaded, found_))
+    return "\n---\n".join("\n".join(manifests.yaml_lines(o)) for o in documents(loaded, found_))
 
 
 def test_the_documents_take_over_what_they_name_and_change_nothing():
