@@ -51,13 +51,13 @@ def is_approved(plan: "Plan", options: WriteOptions, *, question: str, color: bo
 
 def show_plan(plan: "Plan", wanted: tuple[outputs.Output, ...], *, color: bool) -> TextIO:
     """Print what is going to be done, and return where."""
-    from klutchctl.render import plan_text
+    from klutchctl.render import plan_formats
 
     # Standard output may be for a program; then a person reads the plan beside it.
     quiet = any(one.path is None and one.format != "text" for one in wanted)
     stream = sys.stderr if quiet else sys.stdout
     # At once: the steps that follow are on the other stream, and a log has both.
-    print(plan_text.render(plan, color=color and stream.isatty()), file=stream, flush=True)
+    print(plan_formats.text(plan, color=color and stream.isatty()), file=stream, flush=True)
     return stream
 
 

@@ -18,10 +18,8 @@ from klutchctl import settings
 from klutchctl.commands import (
     apply,
     doctor,
-    importing,
     init,
     plan,
-    release,
     sandbox,
     status,
     validate,
@@ -48,8 +46,8 @@ app.command("plan")(plan.plan)
 app.command("apply")(apply.apply)
 app.command("drift")(plan.drift)
 app.command("why")(why.why)
-app.command("import")(importing.import_)
-app.command("release")(release.release)
+app.command("import")(init.import_)
+app.command("release")(apply.release)
 app.command("show")(plan.show)
 app.command("snapshot")(status.snapshot)
 app.command("status")(status.status)

@@ -1,9 +1,9 @@
-"""`klutchctl apply`: a plan becomes the state of the clusters."""
+"""`klutchctl apply` and `release`: a plan becomes the state of clusters; bindings are let go."""
 
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
@@ -15,6 +15,7 @@ from klutchctl.settings import Settings, of
 if TYPE_CHECKING:
     from reconciler.fleet.values import Fleet
     from reconciler.planning.changes import Plan
+    from reconciler.reports.targets import Target
 
 _DOCUMENTS: Final = (".yaml", ".yml")
 _COMMIT: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
@@ -22,6 +23,16 @@ _NOT_APPROVED: Final = (
     "Nothing was applied: nobody approved the plan. Give --auto-approve where there is no "
     "terminal, or apply a plan that was saved with `klutchctl plan --out`."
 )
+_NOT_RELEASED: Final = (
+    "Nothing was released: nobody approved it. Give --auto-approve where there is no terminal."
+)
+
+_AutoApprove: TypeAlias = Annotated[
+    bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal.")
+]
+_BreakLock: TypeAlias = Annotated[
+    bool, typer.Option("--break-lock", help="Take the lock over from a run that is dead.")
+]
 
 
 def apply(  # noqa: PLR0913, PLR0917 - each is an option
@@ -29,9 +40,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
     target: Annotated[
         Path, typer.Argument(metavar="[PATH|PLANFILE]", help="The fleet repository, or a plan.")
     ] = Path(),
-    auto_approve: Annotated[
-        bool, typer.Option("--auto-approve", help="Do not ask; needed without a terminal.")
-    ] = False,
+    auto_approve: _AutoApprove = False,
     wait: Annotated[bool, typer.Option("--wait", help="End when all units are Ready.")] = False,
     wait_timeout: Annotated[
         float,
@@ -39,9 +48,7 @@ def apply(  # noqa: PLR0913, PLR0917 - each is an option
             min=0.1, max=86_400, metavar="SECONDS", help="For each wait for a peer, and for Ready."
         ),
     ] = 120.0,
-    break_lock: Annotated[
-        bool, typer.Option("--break-lock", help="Take the lock over from a run that is dead.")
-    ] = False,
+    break_lock: _BreakLock = False,
     force: Annotated[
         bool, typer.Option("--force", help="Release without the proof that sync has stopped.")
     ] = False,
@@ -192,3 +199,66 @@ def _saved(target: Path, where: Path | None, settings: Settings) -> "tuple[Fleet
         f"{target}: the fleet repository in {here.resolve()} is not the one that the plan was "
         f"made from, or has changed since. Plan again{''.join(f' ({one})' for one in broken)}"
     )
+
+
+def release(  # noqa: PLR0913, PLR0917 - each is an option
+    context: typer.Context,
+    target: Annotated[
+        list[str], typer.Argument(metavar="CLUSTER/BINDING...", help="Or CLUSTER/plural.group.")
+    ],
+    fleet: Annotated[
+        Path, typer.Option("--fleet", metavar="PATH", help="The fleet repository.")
+    ] = Path(),
+    auto_approve: _AutoApprove = False,
+    wait_timeout: Annotated[
+        float,
+        typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="For each wait for a peer."),
+    ] = 120.0,
+    break_lock: _BreakLock = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Without the proof that sync has stopped.")
+    ] = False,
+    output: Annotated[list[str] | None, outputs.option(FORMATS)] = None,
+) -> int:
+    """Let go of bindings that the files name no more: sync stops, data and Secrets stay."""
+    wanted = outputs.parse(output, known=FORMATS)
+    import uvloop
+
+    from klutchctl import repository
+    from reconciler.reports import release_plan, targets
+
+    settings = of(context)
+    named = [targets.parse(one) for one in target]
+    read = repository.fleet_in(fleet, check_owner=settings.git_owner_check)
+    release_plan.check(read, named)
+    options = WriteOptions(
+        outputs=wanted,
+        auto_approve=auto_approve,
+        wait_timeout=wait_timeout,
+        force=force,
+        break_lock=break_lock,
+    )
+    return uvloop.run(_release(read, named, options, settings))
+
+
+async def _release(
+    fleet: "Fleet", named: "list[Target]", options: WriteOptions, settings: Settings
+) -> ExitCode:
+    """Plan, ask, apply and report; return the exit code."""
+    from klutchctl import applying
+    from reconciler import run
+    from reconciler.kube import registry
+    from reconciler.reports import release_plan
+    from reconciler.reports.unmanaged import unmanaged_bindings
+
+    asked, only = release_plan.letting_go(fleet), {one.cluster for one in named}
+    async with registry.of(fleet, settings.surroundings()) as clusters:
+        look = await run.look(asked, clusters, only=only, credentials=True, pace=settings.pace())
+        foreign = [one.unit for one in unmanaged_bindings(asked, look.live, only=only)]
+        plan = release_plan.releases(fleet, look.plan, named, foreign=foreign)
+        question, color = "Release this?", settings.color
+        if not applying.is_approved(plan, options, question=question, color=color):
+            print(_NOT_RELEASED, file=sys.stderr)
+            return ExitCode.HELD_BACK
+        free = release_plan.without_budgets(fleet)
+        return await applying.apply(free, plan, clusters, settings, options)

@@ -244,12 +244,12 @@ def _print(
     against: "Against | None" = None,
 ) -> None:
     """Print a plan in the formats asked for. `seconds` is how long reading took."""
-    from klutchctl.render import plan_json, plan_markdown, plan_text
+    from klutchctl.render import plan_formats, plan_markdown
 
     def text(path: Path | None) -> str:
         # In a file or pipe, the same plan is the same bytes.
         watched = outputs.on_terminal(path)
-        return plan_text.render(
+        return plan_formats.text(
             plan,
             seconds=seconds if watched else None,
             color=color and watched,
@@ -260,7 +260,7 @@ def _print(
         wanted,
         {
             "text": text,
-            "json": lambda _: plan_json.render(plan, against=against),
+            "json": lambda _: plan_formats.as_json(plan, against=against),
             "markdown": lambda _: plan_markdown.render(plan, against=against),
         },
     )

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from klutchctl.render import plan_rows, plan_text
+from klutchctl.render import plan_formats, plan_rows
+from klutchctl.render.plan_formats import named_lines
 from klutchctl.render.plan_rows import Section
-from klutchctl.render.plan_text import named_lines
 from klutchctl.render.terminal import plural, visible
 from reconciler.planning.changes import Action, Plan
 from reconciler.reports.pr_diff import Against
@@ -76,8 +76,8 @@ def _only(sections: Iterable[Section], actions: frozenset[Action]) -> list[str]:
     for section in sections:
         rows = [replace(row, details=()) for row in section.rows if row.action in actions]
         if rows:
-            widths = plan_text.column_widths(rows)
-            lines += [section.title, *plan_text.section_lines(rows, widths)]
+            widths = plan_formats.column_widths(rows)
+            lines += [section.title, *plan_formats.section_lines(rows, widths)]
     return lines
 
 
@@ -104,8 +104,8 @@ def _cluster(section: Section, room: int) -> str:
     words = ", ".join(f"{counts[action]} {action.value}" for action in Action if counts[action])
     head = f"<details><summary>{_code(section.title)}: {words}</summary>\n\n"
     tail = "\n\n</details>\n"
-    widths = plan_text.column_widths(section.rows)
-    lines = list(plan_text.section_lines(section.rows, widths))
+    widths = plan_formats.column_widths(section.rows)
+    lines = list(plan_formats.section_lines(section.rows, widths))
     return f"{head}{_fenced(lines, room - _size(head + tail))}{tail}"
 
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from klutchctl.render import plan_rows, terminal
-from klutchctl.render.plan_text import named_lines
+from klutchctl.render.plan_formats import named_lines
 from klutchctl.render.terminal import Style, plural, visible
 from reconciler.core.manifest import JSON
 from reconciler.core.times import format_time

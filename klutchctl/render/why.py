@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from klutchctl.render import plan_rows, terminal
-from klutchctl.render.plan_text import column_widths, named_lines, section_lines
+from klutchctl.render.plan_formats import column_widths, named_lines, section_lines
 from klutchctl.render.status import health_json
 from klutchctl.render.terminal import visible
 from reconciler.core.manifest import JSON

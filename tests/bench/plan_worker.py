@@ -73,15 +73,15 @@ def plan(folder: Path, kubeconfig: Path, stages: Stages) -> dict[str, Any]:
         import uvloop
 
         from klutchctl import repository
-        from klutchctl.render import plan_json, plan_text
+        from klutchctl.render import plan_formats
     with stages.stage("read files"):
         fleet = repository.fleet_in(folder / "repository", check_owner=True)
     began = time.perf_counter()
     made, ended = uvloop.run(_planned(fleet, kubeconfig, stages))
     with stages.stage("render text"):
-        plan_text.render(made)
+        plan_formats.text(made)
     with stages.stage("render json"):
-        plan_json.render(made)
+        plan_formats.as_json(made)
     unseen = {one.name for one in made.unseen}
     counts: dict[str, int] = {}
     for change in made.changes:

@@ -9,9 +9,8 @@ import pytest
 
 from klutchctl.render import (
     doctor,
-    plan_json,
+    plan_formats,
     plan_markdown,
-    plan_text,
     problems,
     report,
     status,
@@ -24,9 +23,9 @@ from tests.golden import values
 from tests.golden.plans import PLANS
 
 FORMATS = {
-    "txt": plan_text.render,
-    "color.txt": lambda plan: plan_text.render(plan, color=True, seconds=0.44),
-    "json": plan_json.render,
+    "txt": plan_formats.text,
+    "color.txt": lambda plan: plan_formats.text(plan, color=True, seconds=0.44),
+    "json": plan_formats.as_json,
     "md": plan_markdown.render,
 }
 
@@ -60,8 +59,8 @@ OUTPUTS: dict[str, tuple[Callable[..., Any], Callable[[Any], str]]] = {
     "problems.github.txt": (values.findings, problems.github),
     "sandbox.txt": (values.sandbox, lambda made: sandbox.as_text(*made, now=1007.5)),
     "sandbox.json": (values.sandbox, lambda made: sandbox.as_json(*made)),
-    "pull-request.txt": (values.against, lambda made: plan_text.render(EMPTY, against=made)),
-    "pull-request.json": (values.against, lambda made: plan_json.render(EMPTY, against=made)),
+    "pull-request.txt": (values.against, lambda made: plan_formats.text(EMPTY, against=made)),
+    "pull-request.json": (values.against, lambda made: plan_formats.as_json(EMPTY, against=made)),
     "pull-request.md": (values.against, lambda made: plan_markdown.render(EMPTY, against=made)),
 }
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klutchctl.render import plan_json, plan_markdown, plan_text
+from klutchctl.render import plan_formats, plan_markdown
 from klutchctl.render.terminal import visible
 from reconciler.core.errors import ConfigError
 from reconciler.core.patches import FieldChange
@@ -102,7 +102,7 @@ def test_a_plan_file_reads_back(plan):
 
 @given(PLANS)
 def test_json_output_is_a_plan_file_too(plan):
-    assert planfile.parse(plan_json.render(plan).encode(), "plan") == plan
+    assert planfile.parse(plan_formats.as_json(plan).encode(), "plan") == plan
 
 
 @given(PLANS, st.data())
@@ -150,14 +150,14 @@ def unprintable(text):
 
 @given(PLANS)
 def test_nothing_in_a_text_acts_on_a_terminal(plan):
-    assert unprintable(plan_text.render(plan)) <= {"\n"}
+    assert unprintable(plan_formats.text(plan)) <= {"\n"}
     assert unprintable(plan_markdown.render(plan)) <= {"\n"}
 
 
 @given(PLANS)
 def test_color_only_adds_to_the_text(plan):
-    colored = plan_text.render(plan, color=True)
-    assert re.sub("\x1b\\[[0-9]+m", "", colored) == plan_text.render(plan)
+    colored = plan_formats.text(plan, color=True)
+    assert re.sub("\x1b\\[[0-9]+m", "", colored) == plan_formats.text(plan)
 
 
 @given(PLANS)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from klutchctl import main, repository
-from klutchctl.render import plan_json, plan_markdown, plan_text
+from klutchctl.render import plan_formats, plan_markdown
 from reconciler.core import livefile
 from reconciler.core.live import Live
 from reconciler.core.refs import CONFIG_MAP, Ref
@@ -31,9 +31,9 @@ PLAN = planfile.identified(
     )
 )
 FORMATS = {
-    "text": ([], plan_text.render(PLAN)),
-    "text by name": (["-o", "text"], plan_text.render(PLAN)),
-    "json": (["-o", "json"], plan_json.render(PLAN)),
+    "text": ([], plan_formats.text(PLAN)),
+    "text by name": (["-o", "text"], plan_formats.text(PLAN)),
+    "json": (["-o", "json"], plan_formats.as_json(PLAN)),
     "markdown": (["--output", "markdown"], plan_markdown.render(PLAN)),
 }
 

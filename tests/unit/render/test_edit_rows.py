@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from klutchctl.render import plan_json, plan_markdown, plan_text
+from klutchctl.render import plan_formats, plan_markdown
 from reconciler.core.patches import FieldChange
 from reconciler.core.problems import Origin
 from reconciler.planning import planfile
@@ -19,12 +19,12 @@ COMMIT = values.against().revision
 
 
 def test_json_is_still_a_plan_file():
-    shown = plan_json.render(PLAN, against=values.against())
+    shown = plan_formats.as_json(PLAN, against=values.against())
     assert planfile.parse(shown.encode(), "x") == PLAN
 
 
 def test_nothing_changes():
-    shown = plan_text.render(PLAN, against=Against("main", COMMIT, ()))
+    shown = plan_formats.text(PLAN, against=Against("main", COMMIT, ()))
     assert shown.split("\n\n")[1] == "Changed against main (4c1e9d2)\n    nothing"
 
 
@@ -36,7 +36,7 @@ TITLES = {
 
 @pytest.mark.parametrize(("ref", "title"), TITLES.values(), ids=TITLES.keys())
 def test_the_title(ref, title):
-    assert title in plan_text.render(PLAN, against=Against(ref, COMMIT, ()))
+    assert title in plan_formats.text(PLAN, against=Against(ref, COMMIT, ()))
 
 
 HOSTILE = Edit(
@@ -53,7 +53,7 @@ HOSTILE = Edit(
 def test_no_text_acts():
     against = Against("<b>@all", "", (HOSTILE,))
     for shown in (
-        plan_text.render(PLAN, against=against),
+        plan_formats.text(PLAN, against=against),
         plan_markdown.render(PLAN, against=against),
     ):
         assert not {"\x1b", "\x07", "\u202e"} & set(shown)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from klutchctl.render import plan_rows, plan_text
+from klutchctl.render import plan_formats, plan_rows
 from klutchctl.render.terminal import visible
 from reconciler.core.patches import FieldChange
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, Ref
@@ -118,7 +118,7 @@ def test_one_long_description_does_not_push_the_others():
         plan_rows.Row(Action.CREATE, "bbb", "s" * 200, "f:2"),
         plan_rows.Row(Action.CREATE, "c", "shorter", "f:3"),
     ]
-    lines = list(plan_text.section_lines(rows, plan_text.column_widths(rows)))
+    lines = list(plan_formats.section_lines(rows, plan_formats.column_widths(rows)))
     assert lines[0].index("f:1") == lines[2].index("f:3") < 40
     assert lines[0].index("short") == lines[1].index("sss")
 

@@ -1,13 +1,19 @@
-"""A plan for people: aligned lines, symbols with words, colour only on top of both."""
+"""A plan for people: aligned lines, symbols with words, colour only on top. And for programs.
 
+That is the document of a plan file, indented, with its counts.
+"""
+
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from klutchctl.render import plan_rows, terminal
 from klutchctl.render.plan_rows import DETAIL_INDENT, SYMBOLS, WIDEST, Row
 from klutchctl.render.terminal import Style
+from reconciler.core.manifest import JSON, indented
 from reconciler.planning.changes import Action, Plan
-from reconciler.reports.pr_diff import Against
+from reconciler.planning.planfile import document
+from reconciler.reports.pr_diff import Against, Edit
 
 _GAP: Final = "   "
 _SYMBOL_WIDTH: Final = 3
@@ -25,7 +31,7 @@ _STYLES: Final[Mapping[Action, Style]] = {
 }
 
 
-def render(
+def text(
     plan: Plan,
     *,
     seconds: float | None = None,
@@ -107,3 +113,42 @@ def _head(plan: Plan, seconds: float | None) -> list[str]:
         f"{heading:<{width}}{_GAP}plan {plan.id[: plan_rows.ID_SHOWN]}".rstrip(),
         f"{read:<{width}}{_GAP}{missing}".rstrip(),
     ]
+
+
+def as_json(plan: Plan, *, against: Against | None = None) -> str:
+    """Return one JSON object and a newline. A plan file may be made of it too.
+
+    `against`, what a pull request changes, is in the summary: it is no part of the plan.
+    """
+    counts = Counter(change.action for change in plan.changes)
+    summary: dict[str, JSON] = {
+        **{action.value: counts[action] for action in Action},
+        "unseenClusters": len(plan.unseen),
+        **({} if against is None else {"against": _against(against)}),
+    }
+    return indented({**document(plan), "summary": summary}).decode() + "\n"
+
+
+def _against(against: Against) -> dict[str, JSON]:
+    return {
+        "ref": against.ref,
+        "revision": against.revision,
+        "edits": [dict(_edit(edit)) for edit in against.edits],
+    }
+
+
+def _edit(edit: Edit) -> Iterator[tuple[str, JSON]]:
+    yield "effect", edit.effect.value
+    yield "kind", edit.kind
+    yield "name", edit.name
+    if edit.resource:
+        yield "resource", edit.resource
+        yield "clusters", list(edit.clusters)
+    origin = edit.origin
+    yield "origin", {"path": origin.path, "line": origin.line, "column": origin.column}
+    if edit.fields:
+        fields: list[JSON] = [
+            {"path": field.path, "before": field.before, "after": field.after}
+            for field in edit.fields
+        ]
+        yield "fields", fields
