@@ -1,15 +1,14 @@
-"""What the backend knows of its control plane: a view of each kind, and who finds what in it.
+"""Informers of the backend's control plane, one of each kind, and their indexes.
 
 Each index answers one question of a controller, "what concerns this key?", from either end: what
-changed leads to keys, and a key finds its objects. Refuses to know what follows from them.
-"""
+changed leads to keys, and a key finds its objects."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from bind import trimming
-from bind.export import history
-from bind.export_request.decide import resources
+from bind.export.requests import resources
+from bind.rbac_changes import granted
 from bind.service_namespace import decide as service_namespace_decide
 from reconciler.api.bindings import (
     API_SERVICE_BINDING,
@@ -52,7 +51,7 @@ from reconciler.core.refs import (
 )
 from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cache.read_your_writes import ReadYourWrites
-from reconciler.kube.cache.store import Index, Store, Trim, without_managed_fields
+from reconciler.kube.cache.store import Index, Store
 from reconciler.kube.cache.whole_objects import Bodies
 from reconciler.kube.cluster import Cluster
 
@@ -66,8 +65,6 @@ HOME: Final = "the place of an APIServiceNamespace"
 TARGET: Final = "service namespace"
 SOURCE: Final = "the place of the kubeconfig Secret"
 OWNER: Final = "the place of an AppClusterBinding"
-
-_NAMED: Final = "metadata.name={}"
 
 
 class Informers:
@@ -91,12 +88,16 @@ class Informers:
         self.cluster, self.deployments_served = cluster, deployments_served
         self._control_plane_mode = control_plane_mode
         self._recents: dict[Store, ReadYourWrites] = {}
+        self._serve_spaces(template_namespace)
+        self._serve_rights(quotas=quotas)
+        self._serve_app_cluster_bindings()
+
+    def _serve_spaces(self, template_namespace: str) -> None:
         self.cluster_bindings = self._view(
             CLUSTER_BINDING, {SPACE: _space}, trim=trimming.cluster_binding
         )
         self.exports = self._view(
-            API_SERVICE_EXPORT,
-            {SPACE: _space, NAME: _name, GRANTED: history.granted},
+            API_SERVICE_EXPORT, {SPACE: _space, NAME: _name, GRANTED: granted}
         )
         self.requests = self._view(
             API_SERVICE_EXPORT_REQUEST,
@@ -114,44 +115,42 @@ class Informers:
             trim=trimming.service_namespace,
         )
         self.crds = self._view(CRD, {NAME: _name}, metadata_only=True)
-        self._crds = Bodies(cluster, self.crds)
+        self._crds = Bodies(self.cluster, self.crds)
         self.namespaces = self._view(NAMESPACE, {NAME: _name, HOME: _home, SPACE: _home_space})
-        self.role_bindings = self._view(
-            ROLE_BINDING, {SPACE: _space}, fields=_NAMED.format(names.BINDER)
-        )
-        indexes: dict[str, Index] = {SPACE: _space}
-        if quotas:
-            named = _NAMED.format(names.QUOTA)
-            self.quotas = self._view(RESOURCE_QUOTA, indexes, fields=named)
-        else:
-            self.quotas = Store(RESOURCE_QUOTA, indexes)  # for ever empty
-        self.cluster_roles = self._view(CLUSTER_ROLE, {NAME: _name, SPACE: _space_of_role})
-        self.cluster_role_bindings = self._view(
-            CLUSTER_ROLE_BINDING, {NAME: _name, SPACE: _space_of_role}
-        )
-        indexes = {SPACE: _own_space, SOURCE: _source, RESOURCE: _bound}
-        if control_plane_mode:
-            self.app_cluster_bindings = self._view(APP_CLUSTER_BINDING, indexes)
-            self._serve_app_cluster_bindings()
-        else:
-            self.app_cluster_bindings = Store(APP_CLUSTER_BINDING, indexes)  # for ever empty
+
+    def _serve_rights(self, *, quotas: bool) -> None:
+        of_role = {NAME: _name, SPACE: _space_of_role}
+        self.cluster_roles = self._view(CLUSTER_ROLE, of_role)
+        self.cluster_role_bindings = self._view(CLUSTER_ROLE_BINDING, of_role)
+        self.role_bindings = self._named(ROLE_BINDING, names.BINDER)
+        self.quotas = self._named(RESOURCE_QUOTA, names.QUOTA, served=quotas)
 
     def _serve_app_cluster_bindings(self) -> None:
+        served = self._control_plane_mode
+        self.app_cluster_bindings = self._view(
+            APP_CLUSTER_BINDING,
+            {SPACE: _own_space, SOURCE: _source, RESOURCE: _bound},
+            served=served,
+        )
         self.bindings = self._view(
-            API_SERVICE_BINDING, {SPACE: _space, OWNER: _owner}, trim=trimming.binding
+            API_SERVICE_BINDING,
+            {SPACE: _space, OWNER: _owner},
+            trim=trimming.binding,
+            served=served,
         )
-        self.secrets = self._view(SECRET, {SPACE: _space}, metadata_only=True, trim=trimming.marks)
-        self.accounts = self._view(
-            SERVICE_ACCOUNT, {SPACE: _space}, fields=_NAMED.format(names.BINDER)
+        self.secrets = self._view(
+            SECRET, {SPACE: _space}, metadata_only=True, trim=trimming.marks, served=served
         )
-        connector = _NAMED.format(names.CONTROL_PLANE_CONNECTOR)
-        self.roles = self._view(ROLE, {SPACE: _space}, fields=connector)
-        self.connector_bindings = self._view(ROLE_BINDING, {SPACE: _space}, fields=connector)
-        indexes, labels = {SPACE: _space}, f"{keys.APP}={keys.APP_KONNECTOR}"
-        if self.deployments_served:
-            self.deployments = self._view(DEPLOYMENT, indexes, labels=labels)
-        else:
-            self.deployments = Store(DEPLOYMENT, indexes)  # for ever empty
+        self.deployments = self._view(
+            DEPLOYMENT,
+            {SPACE: _space},
+            labels=f"{keys.APP}={keys.APP_KONNECTOR}",
+            served=served and self.deployments_served,
+        )
+        connector = names.CONTROL_PLANE_CONNECTOR
+        self.accounts = self._named(SERVICE_ACCOUNT, names.BINDER, served=served)
+        self.roles = self._named(ROLE, connector, served=served)
+        self.connector_bindings = self._named(ROLE_BINDING, connector, served=served)
 
     @property
     def informers(self) -> Sequence[Informer]:
@@ -190,27 +189,17 @@ class Informers:
         """Return a whole CRD, as new as its view or newer. Raises ClusterErrors."""
         return await self._crds.get("", name)
 
-    def _view(  # noqa: PLR0913 - each is a parameter of the API
-        self,
-        kind: Kind,
-        indexes: Mapping[str, Index],
-        *,
-        namespace: str = "",
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-        trim: Trim = without_managed_fields,
+    def _named(self, kind: Kind, name: str, *, served: bool = True) -> Store:
+        """Return a view of the objects of one name, by their spaces."""
+        return self._view(kind, {SPACE: _space}, fields=f"metadata.name={name}", served=served)
+
+    def _view(
+        self, kind: Kind, indexes: Mapping[str, Index], *, served: bool = True, **options: Any
     ) -> Store:
-        informer = Informer(
-            self.cluster,
-            kind,
-            namespace=namespace,
-            labels=labels,
-            fields=fields,
-            metadata_only=metadata_only,
-            indexes=indexes,
-            trim=trim,
-        )
+        """Return what an Informer with these options keeps; empty for ever if not `served`."""
+        if not served:
+            return Store(kind, indexes)
+        informer = Informer(self.cluster, kind, indexes=indexes, **options)
         self._recents[informer.store] = ReadYourWrites(informer)
         return informer.store
 
@@ -234,9 +223,7 @@ def _home(namespace: Manifest) -> Iterable[ObjectKey]:
 
 
 def _home_space(namespace: Manifest) -> Iterable[str]:
-    mark = annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE, "")
-    home = service_namespace_decide.home_of(mark)
-    return [] if home is None else [home.space]
+    return [home.namespace for home in _home(namespace)]
 
 
 def _targets(mapping: Manifest) -> Iterable[str]:

@@ -9,10 +9,8 @@ from typing import Any, Final
 
 from bind.app_cluster_binding import decide as app_cluster_binding_decide
 from bind.app_cluster_binding.controller import AppClusterBindings
-from bind.binder_role import BinderRole
-from bind.cluster_binding.controller import ClusterBindings
-from bind.export.controller import Exports
-from bind.export_request.controller import ExportRequests
+from bind.cluster_binding.controller import BinderRole, ClusterBindings
+from bind.export.controller import ExportRequests, Exports
 from bind.informers import Informers
 from bind.service_namespace.controller import ServiceNamespaces
 from bind.settings import Settings

@@ -1,12 +1,17 @@
-"""What an AppClusterBinding says in its conditions beside the original's two types.
+"""Conditions of an AppClusterBinding: causes beside the original's two types, and their summary.
 
 A type of ours appears only once something was wrong, and is True from then on: an
 AppClusterBinding that never had trouble has the conditions of the original and no others.
 """
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
-from reconciler.core.conditions import ERROR, INFO, WARNING, Cause
+from reconciler.core import conditions
+from reconciler.core.conditions import ERROR, INFO, WARNING, Cause, Condition
+from reconciler.core.decision import Decision
+from reconciler.core.manifest import Manifest, get_list
 from reconciler.core.reasons import EXPORTS_READY, KONNECTOR_DEPLOYED, SECRET_VALID
 
 SPACE_READY: Final = "BindingSpaceReady"
@@ -35,3 +40,40 @@ KONNECTOR_PROGRESSING: Final = Cause(KONNECTOR_DEPLOYED, INFO, "KonnectorProgres
 CLEANUP_WAITING: Final = Cause(CLEANED_UP, INFO, "Waiting")
 CLEANUP_TIMED_OUT: Final = Cause(CLEANED_UP, ERROR, "DeadlineExceeded")
 CLEANUP_FAILED: Final = Cause(CLEANED_UP, ERROR, "CleanupFailed")
+
+# These two are always said, as the original does; the others only from the first trouble on.
+_ALWAYS: Final = (SECRET_VALID, KONNECTOR_DEPLOYED)
+
+
+def trouble(cause: Cause, message: str) -> Decision:
+    """Return the decision that does nothing, and says what is wrong."""
+    return Decision(conditions=(conditions.false(cause, message),))
+
+
+def summed_up(
+    live: Manifest, parts: Decision, *, judged: Sequence[str], beside: Sequence[Condition] = ()
+) -> Decision:
+    """Return the decision with one condition of each type that its parts looked into, `judged`.
+
+    A type without trouble is True where it is always said, or where `live` has it. `beside` goes
+    with it as it is.
+    """
+    present = {each.type for each in conditions.parse(get_list(live, "status", "conditions"))}
+    return replace(parts, conditions=(*beside, *_worst(parts.conditions, judged, present)))
+
+
+def _worst(
+    troubles: Sequence[Condition], judged: Sequence[str], present: set[str]
+) -> Iterator[Condition]:
+    for condition_type in judged:
+        of_type = [each for each in troubles if each.type == condition_type]
+        if of_type:
+            worst = min(of_type, key=_urgency)
+            alike = [each for each in of_type if _urgency(each) == _urgency(worst)]
+            yield replace(worst, message=" ".join(dict.fromkeys(each.message for each in alike)))
+        elif condition_type in _ALWAYS or condition_type in present:
+            yield conditions.true(condition_type)
+
+
+def _urgency(condition: Condition) -> tuple[int, str]:
+    return {ERROR: 0, WARNING: 1}.get(condition.severity, 2), condition.reason

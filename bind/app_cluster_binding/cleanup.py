@@ -19,7 +19,6 @@ from typing import Final
 from bind.app_cluster_binding import causes as own_causes
 from bind.app_cluster_binding import ownership, release
 from bind.app_cluster_binding.ownership import Standing
-from bind.app_cluster_binding.part import Part, decision, joined
 from bind.app_cluster_binding.release import Parting
 from bind.app_cluster_binding.seen import DELETE, RELEASE, Seen, Space, Terms
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
@@ -52,11 +51,11 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
         return _legacy_then(seen, terms, now, lambda: _let_go(seen, terms))
     waiting = _bindings(seen, space, terms, now)
     if waiting is not None and seen.is_forced:
-        waiting = joined([waiting, _disarmed(seen, space, terms)])
+        waiting = Decision.merge([waiting, _disarmed(seen, space, terms)])
     elif waiting is None:
         waiting = _space(seen, space, terms) if _deletes(seen) else _rest(seen, space, terms, now)
     if waiting is not None:
-        return _waiting(seen, terms, now, joined([waiting, _legacy(seen, terms)]))
+        return _waiting(seen, terms, now, Decision.merge([waiting, _legacy(seen, terms)]))
     return _legacy_then(seen, terms, now, lambda: _released(seen, space, terms, now))
 
 
@@ -64,7 +63,7 @@ def _deletes(seen: Seen) -> bool:
     return annotations_of(seen.app_cluster_binding).get(keys.DELETION_POLICY) == DELETE
 
 
-def _bindings(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part | None:
+def _bindings(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision | None:
     """Return how the bindings are let go, or None where there is none any more."""
     held = space.bindings  # also those that others made: the konnector serves them, too
     if not held:
@@ -79,24 +78,24 @@ def _bindings(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part | N
     parts = [release.let_go(one, how, terms) for one in held]
     if forced:
         parts.extend(release.force(one, _FAILED, terms) for one in held)
-    return joined([*parts, _missed((API_SERVICE_BINDING, one) for one in held)])
+    return Decision.merge([*parts, _missed((API_SERVICE_BINDING, one) for one in held)])
 
 
-def _rest(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part | None:
+def _rest(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision | None:
     """Return how a release goes on after the bindings: rights first, then the konnector."""
     offers, running = _offers(seen, space), _running(seen, space)
     if not offers:
-        return joined([_gone(running, terms), _missed(running)]) if running else None
+        return Decision.merge([_gone(running, terms), _missed(running)]) if running else None
     if seen.is_forced:
-        return joined([_disarmed(seen, space, terms), _missed(offers)])
+        return Decision.merge([_disarmed(seen, space, terms), _missed(offers)])
     lives = release.lives(space, now)
     unconfirmed = [one for one in space.exports if release.is_unconfirmed(one, lives=lives)]
     free = [(kind, one) for kind, one in offers if one not in unconfirmed]
-    again = Part(again=release.RECHECK) if unconfirmed else Part()
-    return joined([_gone(free, terms), _missed(offers), again])
+    again = Decision(again=release.RECHECK) if unconfirmed else Decision()
+    return Decision.merge([_gone(free, terms), _missed(offers), again])
 
 
-def _disarmed(seen: Seen, space: Space, terms: Terms) -> Part:
+def _disarmed(seen: Seen, space: Space, terms: Terms) -> Decision:
     """Return how a konnector that is not waited for loses what it could make trouble with.
 
     Else it might hold its bindings with a finalizer of its own, or make more of them, for ever.
@@ -120,17 +119,17 @@ def _running(seen: Seen, space: Space) -> list[_Held]:
     return [*((DEPLOYMENT, one) for one in deployment), *ours]
 
 
-def _space(seen: Seen, space: Space, terms: Terms) -> Part:
+def _space(seen: Seen, space: Space, terms: Terms) -> Decision:
     """Return how the space goes: marked first, because the proof whose it is goes before it."""
     namespace = space.namespace
     held: list[_Held] = [(NAMESPACE, namespace)]
     if ownership.is_ours(namespace, seen):
-        return joined([_gone(held, terms), _missed(held)])
+        return Decision.merge([_gone(held, terms), _missed(held)])
     if ownership.was_found(seen, space) and not is_deleting(namespace):
-        return Part(problems=((own_causes.CLEANUP_WAITING, _unproven(seen)),))
+        return own_causes.trouble(own_causes.CLEANUP_WAITING, _unproven(seen))
     metadata: Manifest = {**preconditions_of(namespace), "labels": seen.labels}
     step = Patch(terms.ref(NAMESPACE, namespace), {"metadata": metadata})
-    return joined([Part(tasks=(Task((step,), _FAILED),)), _missed(held)])
+    return Decision.merge([Decision(tasks=(Task((step,), _FAILED),)), _missed(held)])
 
 
 def _unproven(seen: Seen) -> str:
@@ -169,16 +168,16 @@ def _let_go(
     return Decision(tasks=(Task((*before, step), _FAILED),), notes=notes)
 
 
-def _legacy(seen: Seen, terms: Terms) -> Part:
-    return joined([_gone(seen.legacy, terms), _missed(seen.legacy)])
+def _legacy(seen: Seen, terms: Terms) -> Decision:
+    return Decision.merge([_gone(seen.legacy, terms), _missed(seen.legacy)])
 
 
 def _legacy_then(seen: Seen, terms: Terms, now: datetime, last: Callable[[], Decision]) -> Decision:
     return _waiting(seen, terms, now, _legacy(seen, terms)) if seen.legacy else last()
 
 
-def _gone(found: Iterable[_Held], terms: Terms) -> Part:
-    return Part(
+def _gone(found: Iterable[_Held], terms: Terms) -> Decision:
+    return Decision(
         tasks=tuple(
             Task((terms.deletion(kind, one),), _FAILED)
             for kind, one in found
@@ -187,10 +186,10 @@ def _gone(found: Iterable[_Held], terms: Terms) -> Part:
     )
 
 
-def _missed(found: Iterable[_Held]) -> Part:
-    """Return what is waited for, each as a problem of its own."""
-    return Part(
-        problems=tuple((own_causes.CLEANUP_WAITING, _still(kind, one)) for kind, one in found)
+def _missed(found: Iterable[_Held]) -> Decision:
+    """Return what is waited for, each in a condition of its own."""
+    return Decision.merge(
+        own_causes.trouble(own_causes.CLEANUP_WAITING, _still(kind, live)) for kind, live in found
     )
 
 
@@ -209,22 +208,22 @@ def _remaining(namespace: Manifest) -> Iterator[str]:
             yield each.message
 
 
-def _waiting(seen: Seen, terms: Terms, now: datetime, part: Part) -> Decision:
+def _waiting(seen: Seen, terms: Terms, now: datetime, part: Decision) -> Decision:
     left = _deadline(seen, terms, now) - now
     live = seen.app_cluster_binding
     if left > timedelta():
         again = left if part.again is None else min(left, part.again)
-        whole = joined([part, Part(again=again)])
-        return decision(live, whole, judged=(own_causes.CLEANED_UP,))
-    told = " ".join(message for _, message in part.problems)
-    message = f"{told} {_advice(seen, now)}"
-    late = Part(
+        whole = Decision.merge([part, Decision(again=again)])
+        return own_causes.summed_up(live, whole, judged=(own_causes.CLEANED_UP,))
+    waiting = " ".join(each.message for each in part.conditions)
+    message = f"{waiting} {_advice(seen, now)}"
+    late = Decision(
         tasks=part.tasks,
-        problems=((own_causes.CLEANUP_TIMED_OUT, message),),
+        conditions=(conditions.false(own_causes.CLEANUP_TIMED_OUT, message),),
         notes=(Note("CleanupTimedOut", message, type="Warning"),) if _is_new(live) else (),
         again=part.again,
     )
-    return decision(live, late, judged=(own_causes.CLEANED_UP,))
+    return own_causes.summed_up(live, late, judged=(own_causes.CLEANED_UP,))
 
 
 def _advice(seen: Seen, now: datetime) -> str:

@@ -12,13 +12,11 @@ from bind.app_cluster_binding import causes as own_causes
 from bind.app_cluster_binding import (
     cleanup,
     konnector,
-    kubeconfig_secret,
     ownership,
     services,
     space,
 )
 from bind.app_cluster_binding.ownership import Standing
-from bind.app_cluster_binding.part import Part, Problem, decision, joined
 from bind.app_cluster_binding.seen import Seen, Space, Terms
 from reconciler.api.bindings import APP_CLUSTER_BINDING
 from reconciler.core import keys, reasons
@@ -64,15 +62,17 @@ def _finalizer(live: Manifest, terms: Terms) -> Decision:
 
 def _serve(seen: Seen, terms: Terms, now: datetime) -> Decision:
     live, unusable = seen.app_cluster_binding, _unusable(seen)
-    wrong = kubeconfig_secret.problem(seen, terms)
+    wrong = space.kubeconfig_problem(seen, terms)
     if wrong is not None:
         return _without_kubeconfig(seen, terms, now, wrong)
     if unusable is not None:
-        return decision(live, unusable, judged=(reasons.SECRET_VALID, own_causes.SPACE_READY))
+        return own_causes.summed_up(
+            live, unusable, judged=(reasons.SECRET_VALID, own_causes.SPACE_READY)
+        )
     here = _proven(seen)
     if here is None or here.cluster_binding is None:
         made = space.claim(seen, terms)
-        return decision(live, made, judged=(reasons.SECRET_VALID, *_types(made)))
+        return own_causes.summed_up(live, made, judged=(reasons.SECRET_VALID, *_types(made)))
     parts = (
         space.content(seen, here, terms),
         services.bound(seen, here, terms),
@@ -80,13 +80,13 @@ def _serve(seen: Seen, terms: Terms, now: datetime) -> Decision:
         services.pruned(seen, here, terms, now),
         konnector.deployed(seen, here, terms),
     )
-    return decision(live, joined(parts), judged=_JUDGED)
+    return own_causes.summed_up(live, Decision.merge(parts), judged=_JUDGED)
 
 
-def _without_kubeconfig(seen: Seen, terms: Terms, now: datetime, wrong: Problem) -> Decision:
+def _without_kubeconfig(seen: Seen, terms: Terms, now: datetime, wrong: Condition) -> Decision:
     """Make nothing, and take away what is no longer wanted: that needs no kubeconfig."""
     beside = (_RETIRED,) if seen.is_retired else ()
-    parts, judged = [Part(problems=() if beside else (wrong,))], set[str]()
+    parts, judged = [Decision(conditions=() if beside else (wrong,))], set[str]()
     here, unusable = _proven(seen), _unusable(seen)
     if unusable is not None:
         parts.append(unusable)
@@ -95,22 +95,22 @@ def _without_kubeconfig(seen: Seen, terms: Terms, now: datetime, wrong: Problem)
         if not seen.deploys:
             parts.append(konnector.removed(here, terms))
             judged.add(reasons.KONNECTOR_DEPLOYED)
-    part = joined(parts)
+    part = Decision.merge(parts)
     types = [each for each in _JUDGED if each in judged | _types(part)]
-    return decision(seen.app_cluster_binding, part, judged=types, beside=beside)
+    return own_causes.summed_up(seen.app_cluster_binding, part, judged=types, beside=beside)
 
 
-def _unusable(seen: Seen) -> Part | None:
+def _unusable(seen: Seen) -> Decision | None:
     """Return why the Namespace of this name cannot be the binding space, or None."""
     wrong = ownership.name_problem(seen)
     if wrong:
-        return Part(problems=((own_causes.SPACE_NAME_INVALID, wrong),))
+        return own_causes.trouble(own_causes.SPACE_NAME_INVALID, wrong)
     verdict = ownership.verdict(seen)
     if verdict.standing is Standing.TAKEN:
-        return Part(problems=((own_causes.SPACE_TAKEN, verdict.reason),))
+        return own_causes.trouble(own_causes.SPACE_TAKEN, verdict.reason)
     if seen.space is not None and is_deleting(seen.space.namespace):
         message = f"Waiting until Namespace {seen.space_name}, which is being deleted, is gone."
-        return Part(problems=((own_causes.SPACE_TERMINATING, message),))
+        return own_causes.trouble(own_causes.SPACE_TERMINATING, message)
     return None
 
 
@@ -118,5 +118,5 @@ def _proven(seen: Seen) -> Space | None:
     return seen.space if ownership.verdict(seen).standing is Standing.OURS else None
 
 
-def _types(part: Part) -> set[str]:
-    return {cause.type for cause, _ in part.problems}
+def _types(part: Decision) -> set[str]:
+    return {each.type for each in part.conditions}

@@ -9,13 +9,13 @@ import itertools
 from typing import Final
 
 from bind.app_cluster_binding import causes as own_causes
-from bind.app_cluster_binding.part import Part, Problem
 from bind.app_cluster_binding.seen import Seen, Space, Terms
 from reconciler.blueprints import konnector
 from reconciler.blueprints import overrides as containers
 from reconciler.blueprints.server_defaults import with_defaults
 from reconciler.core import conditions, field_set, keys, reasons
-from reconciler.core.decision import Apply, Patch, Step, Task, preconditions_of
+from reconciler.core.conditions import Condition
+from reconciler.core.decision import Apply, Decision, Patch, Step, Task, preconditions_of
 from reconciler.core.field_set import created_to_applied
 from reconciler.core.manifest import (
     Manifest,
@@ -38,68 +38,75 @@ _FEW: Final = 5  # fields that a message names
 _PROGRESSING: Final = own_causes.KONNECTOR_PROGRESSING
 
 
-def deployed(seen: Seen, space: Space, terms: Terms) -> Part:
+def deployed(seen: Seen, space: Space, terms: Terms) -> Decision:
     """Return the part that makes the Deployment as spec.konnector has it, or takes it away."""
     if not seen.deploys:
         return removed(space, terms)
     overrides = get_map(seen.app_cluster_binding, "spec", "konnector", "overrides")
     obstacle = _obstacle(seen, terms, overrides)
     if obstacle is not None:
-        return Part(problems=(obstacle,))
+        return Decision(conditions=(obstacle,))
     live = space.deployment
     if live is not None and is_deleting(live):
-        return Part(problems=((_PROGRESSING, "Waiting until the former konnector is gone."),))
+        return own_causes.trouble(_PROGRESSING, "Waiting until the former konnector is gone.")
     stated = _stated(seen, terms, overrides, live)
     if live is not None and _is_as(live, stated):
         found = availability(live)
-        return Part(problems=() if found is None else (found,))
+        return Decision(conditions=() if found is None else (found,))
     task = Task(_apply(stated, live, terms), _FAILED)
-    return Part(tasks=(task,), problems=((_PROGRESSING, "Waiting for the konnector to start."),))
+    waiting = conditions.false(_PROGRESSING, "Waiting for the konnector to start.")
+    return Decision(tasks=(task,), conditions=(waiting,))
 
 
-def _obstacle(seen: Seen, terms: Terms, overrides: Manifest) -> Problem | None:
+def _obstacle(seen: Seen, terms: Terms, overrides: Manifest) -> Condition | None:
     """Return why nothing is deployed, or None. What is deployed already stays as it is."""
     if not seen.deployments_served:
-        return _FAILED, (
+        return conditions.false(
+            _FAILED,
             "The control plane serves no Deployments (apps/v1): run the konnector elsewhere and"
-            " set spec.konnector.deploy to false."
+            " set spec.konnector.deploy to false.",
         )
     if not konnector.image_of(overrides, terms.konnector_image):
-        return _FAILED, (
+        return conditions.false(
+            _FAILED,
             "No image is known: set spec.konnector.overrides.image, or start the backend with"
-            " --konnector-image."
+            " --konnector-image.",
         )
     found = () if terms.all_overrides else containers.refused(overrides, seen.secret_name)
     refused = [f"spec.konnector.overrides.{path}" for path in itertools.islice(found, _FEW)]
     if not refused:
         return None
-    return own_causes.OVERRIDE_NOT_ALLOWED, (
+    message = (
         f"Not allowed: {', '.join(refused)}. Overrides may set {containers.ALLOWED}, and"
         f" variables may come from Secret {seen.secret_name} alone. Take that out, or have the"
         " operator of the control plane start klutch-bind with --konnector-overrides=All."
     )
+    return conditions.false(own_causes.OVERRIDE_NOT_ALLOWED, message)
 
 
-def removed(space: Space, terms: Terms) -> Part:
+def removed(space: Space, terms: Terms) -> Decision:
     """Return the part that takes the Deployment away."""
     live = space.deployment
     if live is None:
-        return Part()
-    waiting = (_PROGRESSING, "Waiting until the konnector is gone.")
+        return Decision()
+    waiting = conditions.false(_PROGRESSING, "Waiting until the konnector is gone.")
     steps = () if is_deleting(live) else (Task((terms.deletion(DEPLOYMENT, live),), _FAILED),)
-    return Part(tasks=steps, problems=(waiting,))
+    return Decision(tasks=steps, conditions=(waiting,))
 
 
-def availability(live: Manifest) -> Problem | None:
+def availability(live: Manifest) -> Condition | None:
     """Return why a Deployment does not serve in its present form, or None."""
     held = {each.type: each for each in conditions.parse(get_list(live, "status", "conditions"))}
     seen_generation = get_int(live, "status", "observedGeneration") or 0
     if seen_generation < (get_int(live, "metadata", "generation") or 0):
-        return _PROGRESSING, "Waiting for the konnector's Deployment to be noticed."
+        return conditions.false(
+            _PROGRESSING, "Waiting for the konnector's Deployment to be noticed."
+        )
     for found, bad in (("Progressing", conditions.FALSE), ("ReplicaFailure", conditions.TRUE)):
         each = held.get(found)
         if each is not None and each.status == bad:
-            return _FAILED, f"Deployment {name_of(live)}: {each.message or each.reason}"
+            message = f"Deployment {name_of(live)}: {each.message or each.reason}"
+            return conditions.false(_FAILED, message)
     wanted = get_int(live, "spec", "replicas")
     wanted = 1 if wanted is None else wanted
     updated = get_int(live, "status", "updatedReplicas") or 0
@@ -107,7 +114,8 @@ def availability(live: Manifest) -> Problem | None:
     if updated >= wanted and available is not None and available.status == conditions.TRUE:
         return None
     ready = min(updated, get_int(live, "status", "availableReplicas") or 0)
-    return _PROGRESSING, f"{ready} of {wanted} replicas of the konnector are available."
+    message = f"{ready} of {wanted} replicas of the konnector are available."
+    return conditions.false(_PROGRESSING, message)
 
 
 def _stated(seen: Seen, terms: Terms, overrides: Manifest, live: Manifest | None) -> Manifest:

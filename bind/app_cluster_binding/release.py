@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from bind.app_cluster_binding.part import Part
 from bind.app_cluster_binding.seen import Space, Terms
 from reconciler.api.bindings import API_SERVICE_BINDING, Liveness, heartbeat_of, liveness
 from reconciler.api.exports import reports_sync
 from reconciler.core import keys
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Patch, Task, preconditions_of
+from reconciler.core.decision import Decision, Patch, Task, preconditions_of
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -55,10 +54,10 @@ def lives(space: Space, now: datetime) -> bool:
     return liveness(beat, now, timeout=timeout, ahead=_AHEAD) is Liveness.ALIVE
 
 
-def let_go(live: Manifest, how: Parting, terms: Terms) -> Part:
+def let_go(live: Manifest, how: Parting, terms: Terms) -> Decision:
     """Return the next step of letting a binding go. Nothing while its deletion is under way."""
     if is_deleting(live):
-        return Part()
+        return Decision()
     drains = keys.DRAIN in finalizers_of(live)
     if not drains and not how.lives:
         return _delete(live, how, terms)
@@ -66,31 +65,31 @@ def let_go(live: Manifest, how: Parting, terms: Terms) -> Part:
     since = moment(notes.get(keys.DRAINING, ""))
     if since is None or notes.get(keys.DELETION_POLICY) != how.policy:
         marks = {keys.DELETION_POLICY: how.policy, keys.DRAINING: format_time(how.now)}
-        return Part(tasks=(_annotate(live, marks, how.failure, terms),), again=PATIENCE)
+        return Decision(tasks=(_annotate(live, marks, how.failure, terms),), again=PATIENCE)
     # A konnector may write that time, too, and is given no more of it.
     left = PATIENCE - (how.now - since) if since <= how.now + _AHEAD else timedelta()
     if drains or left <= timedelta():
         return _delete(live, how, terms)
-    return Part(again=left)
+    return Decision(again=left)
 
 
-def keep(live: Manifest, failure: Cause, terms: Terms) -> Part:
+def keep(live: Manifest, failure: Cause, terms: Terms) -> Decision:
     """Return what takes it back that a binding was about to be let go."""
     if keys.DRAINING not in annotations_of(live) or is_deleting(live):
-        return Part()
+        return Decision()
     marks = {keys.DELETION_POLICY: None, keys.DRAINING: None}
-    return Part(tasks=(_annotate(live, marks, failure, terms),))
+    return Decision(tasks=(_annotate(live, marks, failure, terms),))
 
 
-def force(live: Manifest, failure: Cause, terms: Terms) -> Part:
+def force(live: Manifest, failure: Cause, terms: Terms) -> Decision:
     """Return what lets a binding go whose konnector does not come back; only our finalizer goes."""
     finalizers = finalizers_of(live)
     if not is_deleting(live) or keys.DRAIN not in finalizers:
-        return Part()
+        return Decision()
     rest = [one for one in finalizers if one != keys.DRAIN]
     metadata: Manifest = {**preconditions_of(live), "finalizers": rest}
     step = Patch(terms.ref(API_SERVICE_BINDING, live), {"metadata": metadata})
-    return Part(tasks=(Task((step,), failure),))
+    return Decision(tasks=(Task((step,), failure),))
 
 
 def is_unconfirmed(export: Manifest, *, lives: bool) -> bool:
@@ -105,5 +104,5 @@ def _annotate(
     return Task((Patch(terms.ref(API_SERVICE_BINDING, live), {"metadata": metadata}),), failure)
 
 
-def _delete(live: Manifest, how: Parting, terms: Terms) -> Part:
-    return Part(tasks=(Task((terms.deletion(API_SERVICE_BINDING, live),), how.failure),))
+def _delete(live: Manifest, how: Parting, terms: Terms) -> Decision:
+    return Decision(tasks=(Task((terms.deletion(API_SERVICE_BINDING, live),), how.failure),))

@@ -11,14 +11,13 @@ from typing import Final
 from bind.app_cluster_binding import causes as own_causes
 from bind.app_cluster_binding import release
 from bind.app_cluster_binding.ownership import is_ours
-from bind.app_cluster_binding.part import Part, joined
 from bind.app_cluster_binding.release import Parting
 from bind.app_cluster_binding.seen import RELEASE, Seen, Space, Terms
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, by_resource
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import conditions, keys, names, reasons
-from reconciler.core.decision import Create, Patch, Step, Task, preconditions_of
+from reconciler.core.decision import NOTHING, Create, Decision, Patch, Step, Task, preconditions_of
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -41,7 +40,7 @@ SETTLED: Final = timedelta(seconds=10)
 _CLAIMS: Final = ("spec", "permissionClaims")
 
 
-def bound(seen: Seen, space: Space, terms: Terms) -> Part:
+def bound(seen: Seen, space: Space, terms: Terms) -> Decision:
     """Return the part that makes and repairs the APIServiceBinding of each listed resource.
 
     Claims are decided once, and by whoever decides first: a binding that says nothing of claims
@@ -50,13 +49,13 @@ def bound(seen: Seen, space: Space, terms: Terms) -> Part:
     """
     live = {name_of(one): one for one in space.bindings}
     offered = templates(seen)
-    return joined(
+    return Decision.merge(
         _bound(seen, terms, resource, live.get(resource.name), offered.get(resource))
         for resource in seen.resources
     )
 
 
-def requested(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part:
+def requested(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
     """Return the part that requests what is listed, offered and not exported yet (F43)."""
     exported = {name_of(one) for one in space.exports}
     live = {name_of(one): one for one in space.requests}
@@ -65,13 +64,13 @@ def requested(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part:
         if resource.name not in exported:
             # Templates of one name in two namespaces share a request: one after the other.
             asked.setdefault(_request_name(seen, template), (resource, template))
-    return joined(
+    return Decision.merge(
         _requested(terms, live.get(name), _request(seen, name, resource, template), now)
         for name, (resource, template) in asked.items()
     )
 
 
-def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part:
+def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
     """Return the part that takes away what is no longer listed: binding, then request and export.
 
     The data in the service namespaces stays: taking a resource out of the list is a release. Who
@@ -94,9 +93,10 @@ def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Part:
         *_deletes(terms, API_SERVICE_EXPORT, free),
     )
     slow = sorted({name_of(one) for one in (*leaving, *held) if lives or is_deleting(one)})
-    problems = ((own_causes.BINDINGS_DRAINING, _slow(seen, slow)),) if slow else ()
-    again = release.RECHECK if slow else None
-    return joined([*parts, Part(tasks=gone, problems=problems, again=again)])
+    if slow:
+        draining = conditions.false(own_causes.BINDINGS_DRAINING, _slow(seen, slow))
+        parts.append(Decision(conditions=(draining,), again=release.RECHECK))
+    return Decision.merge([*parts, Decision(tasks=gone)])
 
 
 def _slow(seen: Seen, names_: list[str]) -> str:
@@ -121,13 +121,13 @@ def _bound(
     resource: GroupResource,
     live: Manifest | None,
     template: Manifest | None,
-) -> Part:
+) -> Decision:
     if template is None:
         message = f"No APIServiceExportTemplate offers {resource.name}."
-        missing = Part(problems=((own_causes.TEMPLATE_NOT_FOUND, message),))
+        missing = own_causes.trouble(own_causes.TEMPLATE_NOT_FOUND, message)
         if live is None:
             return missing
-        return joined([missing, _repaired(seen, terms, live, [])])
+        return Decision.merge([missing, _repaired(seen, terms, live, [])])
     claims = _accepted(seen, template)
     if live is not None:
         return _repaired(seen, terms, live, claims)
@@ -142,12 +142,12 @@ def _bound(
         spec=spec,
     )
     step = Create(API_SERVICE_BINDING, made)
-    return Part(tasks=(Task((step,), own_causes.BINDING_FAILED),))
+    return Decision(tasks=(Task((step,), own_causes.BINDING_FAILED),))
 
 
-def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) -> Part:
+def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) -> Decision:
     if is_deleting(live):
-        return Part(again=release.RECHECK)
+        return Decision(again=release.RECHECK)
     body: dict[str, JSON] = {}
     if not covers(labels_of(live), seen.labels):
         body["metadata"] = {"labels": seen.labels}
@@ -157,7 +157,7 @@ def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) 
     if body and not found[0].tasks:
         metadata = {**get_map(body, "metadata"), **preconditions_of(live)}
         step = Patch(terms.ref(API_SERVICE_BINDING, live), {**body, "metadata": metadata})
-        found.append(Part(tasks=(Task((step,), own_causes.BINDING_FAILED),)))
+        found.append(Decision(tasks=(Task((step,), own_causes.BINDING_FAILED),)))
     ref = get_map(live, "spec", "kubeconfigSecretRef")
     if ref != _secret_ref(seen):
         message = (
@@ -165,8 +165,8 @@ def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) 
             f"{get_text(ref, 'name')} instead of {seen.space_name}/{seen.secret_name}, which"
             " cannot be changed: take it out of apiExports and put it in again."
         )
-        found.append(Part(problems=((own_causes.BINDING_INVALID, message),)))
-    return joined(found)
+        found.append(own_causes.trouble(own_causes.BINDING_INVALID, message))
+    return Decision.merge(found)
 
 
 def _accepted(seen: Seen, template: Manifest) -> list[Manifest]:
@@ -203,11 +203,11 @@ def _request_name(seen: Seen, template: Manifest) -> str:
     return names.export_request(seen.place[1], name_of(template))
 
 
-def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetime) -> Part:
+def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetime) -> Decision:
     if live is None:
         return _making(Create(API_SERVICE_EXPORT_REQUEST, made))
     if is_deleting(live):
-        return Part(again=release.RECHECK)
+        return Decision(again=release.RECHECK)
     phase = get_text(live, "status", "phase")
     replaced = _making(
         terms.deletion(API_SERVICE_EXPORT_REQUEST, live),
@@ -218,16 +218,16 @@ def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetim
     said = "" if ready is None or ready.status != conditions.FALSE else ready.message
     what = f"APIServiceExportRequest {name_of(live)}"
     if phase not in ("Succeeded", "Failed"):
-        waiting = ((own_causes.REQUEST_WAITING, f"{what} waits: {said}"),) if said else ()
-        return Part(problems=waiting)
+        waiting = own_causes.trouble(own_causes.REQUEST_WAITING, f"{what} waits: {said}")
+        return waiting if said else NOTHING
     if _resources_of(live) != _resources_of(made):
         return replaced
     if phase == "Failed":
         reason = get_text(live, "status", "terminalMessage") or said
         # The request is deleted once it is old enough, and then made anew.
-        return Part(problems=((own_causes.REQUEST_REFUSED, f"{what} failed: {reason}"),))
+        return own_causes.trouble(own_causes.REQUEST_REFUSED, f"{what} failed: {reason}")
     left = SETTLED - (now - _since(ready, live, now))
-    return replaced if left <= timedelta() else Part(again=left)
+    return replaced if left <= timedelta() else Decision(again=left)
 
 
 def _since(ready: conditions.Condition | None, live: Manifest, now: datetime) -> datetime:
@@ -235,8 +235,8 @@ def _since(ready: conditions.Condition | None, live: Manifest, now: datetime) ->
     return said or created(live) or now
 
 
-def _making(*steps: Step) -> Part:
-    return Part(tasks=(Task(steps, own_causes.EXPORT_FAILED),))
+def _making(*steps: Step) -> Decision:
+    return Decision(tasks=(Task(steps, own_causes.EXPORT_FAILED),))
 
 
 def _resources_of(request: Manifest) -> list[GroupResource]:

@@ -5,17 +5,17 @@ Steps 2 and 3 of protocol-bind.md C.6.
 
 from collections.abc import Iterator
 
-from bind import bounds
+from bind import bounds, rbac_changes
 from bind.app_cluster_binding import causes as own_causes
-from bind.app_cluster_binding.part import Part
 from bind.app_cluster_binding.seen import Seen, Space, Terms
-from bind.export_request import rbac_changes
 from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api.kubeconfig import content_of
 from reconciler.blueprints import rbac
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys, names, reasons
-from reconciler.core.decision import Create, Patch, Step, Task, preconditions_of
+from reconciler.core.conditions import Condition
+from reconciler.core.decision import Create, Decision, Patch, Step, Task, preconditions_of
 from reconciler.core.manifest import (
     JSON,
     Manifest,
@@ -31,9 +31,39 @@ from reconciler.core.manifest import (
     name_of,
 )
 from reconciler.core.refs import NAMESPACE, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
+from reconciler.kube import kubeconfig
 
 
-def claim(seen: Seen, terms: Terms) -> Part:
+def kubeconfig_problem(seen: Seen, terms: Terms) -> Condition | None:
+    """Return why the app cluster's kubeconfig cannot be used (SecretValid), or None.
+
+    A kubeconfig in a Secret was written by whoever may write that Secret, so it is read as hostile
+    input: nothing in it may run a program or read a file of the konnector's machine.
+    """
+    ref = ("spec", "kubeconfigSecretRef")
+    namespace, name, key = (
+        get_text(seen.app_cluster_binding, *ref, part) for part in ("namespace", "name", "key")
+    )
+    place = f"{namespace}/{name}"
+    if not terms.allow_cross_namespace_secrets and not _is_granted(seen, namespace):
+        # The same whether there is such a Secret or not: that is nobody else's business.
+        message = (
+            f"Kubeconfig secret {place} is in another namespace, which nobody has allowed: annotate"
+            f" it with {keys.ALLOW_APP_CLUSTER_BINDING}={'/'.join(seen.place)}."
+        )
+        return conditions.false(own_causes.SECRET_NOT_GRANTED, message)
+    if seen.source is None:
+        message = f"Kubeconfig secret {place} not found."
+        return conditions.false(reasons.KUBECONFIG_SECRET_NOT_FOUND, message)
+    content = content_of(seen.source, key)
+    fault = content if isinstance(content, str) else _fault(content)
+    if fault:
+        message = f"Kubeconfig secret {place} {fault}"
+        return conditions.false(reasons.KUBECONFIG_SECRET_INVALID, message)
+    return None
+
+
+def claim(seen: Seen, terms: Terms) -> Decision:
     """Return the part that makes the Namespace and its ClusterBinding, which proves whose it is.
 
     Whoever comes second fails at the ClusterBinding and has written nothing into the Namespace.
@@ -50,14 +80,14 @@ def claim(seen: Seen, terms: Terms) -> Part:
     )
     steps.append(Create(CLUSTER_BINDING, made))
     held = conditions.parse(get_list(seen.app_cluster_binding, "status", "conditions"))
-    waiting = (own_causes.KONNECTOR_PROGRESSING, "Waiting for the binding space.")
+    waiting = conditions.false(own_causes.KONNECTOR_PROGRESSING, "Waiting for the binding space.")
     said = conditions.find(held, reasons.KONNECTOR_DEPLOYED) is not None
-    return Part(
-        tasks=(Task(tuple(steps), own_causes.SPACE_FAILED),), problems=() if said else (waiting,)
+    return Decision(
+        tasks=(Task(tuple(steps), own_causes.SPACE_FAILED),), conditions=() if said else (waiting,)
     )
 
 
-def content(seen: Seen, space: Space, terms: Terms) -> Part:
+def content(seen: Seen, space: Space, terms: Terms) -> Decision:
     """Return the part that fills a space which is the AppClusterBinding's own, and repairs it."""
     changes = (
         *_marks(seen, space, terms),
@@ -74,7 +104,7 @@ def content(seen: Seen, space: Space, terms: Terms) -> Part:
         ),
     )
     tasks = tuple(Task(steps, own_causes.SPACE_FAILED) for steps in changes if steps)
-    return Part(tasks=tasks)
+    return Decision(tasks=tasks)
 
 
 def _marks(seen: Seen, space: Space, terms: Terms) -> Iterator[tuple[Step, ...]]:
@@ -127,3 +157,15 @@ def _kubeconfig(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
     metadata: Manifest = {**preconditions_of(live), "labels": seen.labels}
     changed: Manifest = {"metadata": metadata, "data": {**dict.fromkeys(held), **data}}
     return (Patch(terms.ref(SECRET, live), changed),)
+
+
+def _fault(content: bytes) -> str:
+    connection = kubeconfig.from_content(content, name="the app cluster")
+    return connection if isinstance(connection, str) else ""
+
+
+def _is_granted(seen: Seen, namespace: str) -> bool:
+    if namespace == seen.place[0]:
+        return True
+    notes = {} if seen.source is None else annotations_of(seen.source)
+    return notes.get(keys.ALLOW_APP_CLUSTER_BINDING) == "/".join(seen.place)

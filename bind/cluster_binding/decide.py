@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
+from bind import rbac_changes
 from bind.bounds import (
     NONE_COUNTED,
     UNBOUNDED,
@@ -21,7 +22,6 @@ from bind.bounds import (
     pod_security,
     quota,
 )
-from bind.export_request import rbac_changes
 from reconciler.api.bindings import Liveness, heartbeat_of, liveness
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope

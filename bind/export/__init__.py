@@ -1,1 +1,1 @@
-"""APIServiceExports: a kind of service that is offered to one binding space."""
+"""APIServiceExports, the kinds that are offered to a binding space, and the requests for them."""

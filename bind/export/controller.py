@@ -1,18 +1,20 @@
-"""Exports that follow their CRD and template, by their places."""
+"""Requests for exports, and exports that follow their CRD and template, by their places."""
 
 from datetime import datetime, timedelta
 
-from bind.export import decide
-from bind.export.decide import Seen
-from bind.informers import NAME, RESOURCE, Informers
-from reconciler.blueprints.export import Isolation
+from bind.export import decide, requests
+from bind.informers import NAME, RESOURCE, SPACE, WANTED, Informers, index_key
+from reconciler.api.exports import by_resource
+from reconciler.blueprints.export import Isolation, Terms
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
 from reconciler.core.decision import Decision
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import ObjectKey
+from reconciler.kube.cache.store import Store
 
 
-class Exports(ObjectReconciler[ObjectKey, Seen]):
+class Exports(ObjectReconciler[ObjectKey, decide.Seen]):
     """The controller `serviceexport` of protocol-bind.md C.3."""
 
     def __init__(
@@ -30,12 +32,12 @@ class Exports(ObjectReconciler[ObjectKey, Seen]):
         informers.crds.subscribe(NAME, by_name)
         informers.templates.subscribe(RESOURCE, by_name)
 
-    async def look(self, key: ObjectKey) -> tuple[Observed, Seen] | None:
+    async def look(self, key: ObjectKey) -> tuple[Observed, decide.Seen] | None:
         """Return one export and all that concerns it. Raises ClusterErrors."""
         informers, live = self._informers, self._exports.get(*key)
         if live is None:
             return None
-        seen = Seen(
+        seen = decide.Seen(
             informers.cluster.name,
             live,
             crd=await informers.crd(key.name),
@@ -44,6 +46,60 @@ class Exports(ObjectReconciler[ObjectKey, Seen]):
         )
         return observed(self._exports, live), seen
 
-    def decide(self, view: Seen, now: datetime) -> Decision:
+    def decide(self, view: decide.Seen, now: datetime) -> Decision:
         """Return what follows."""
         return decide.decide(view, isolation=self._isolation, grace=self._grace, now=now)
+
+
+class ExportRequests(ObjectReconciler[ObjectKey, requests.Seen]):
+    """The controller `serviceexportrequest` of protocol-bind.md C.2."""
+
+    def __init__(self, informers: Informers, executor: Executor, *, terms: Terms) -> None:
+        self._requests = informers.recent(informers.requests)
+        super().__init__(executor, self._requests)
+        self._informers, self._terms = informers, terms
+
+    def subscribe(self, queue: Queue[ObjectKey]) -> None:
+        """Have the keys enqueued that a change concerns."""
+        informers, asked = self._informers, self._informers.requests
+        by_resource = enqueue_mapped(queue, asked, RESOURCE)
+        asked.subscribe_keys(queue.enqueue)
+        informers.exports.subscribe_keys(enqueue_mapped(queue, asked, WANTED))
+        informers.crds.subscribe(NAME, by_resource)
+        informers.templates.subscribe(RESOURCE, by_resource)
+        informers.app_cluster_bindings.subscribe(SPACE, enqueue_mapped(queue, asked, SPACE))
+
+    async def look(self, key: ObjectKey) -> tuple[Observed, requests.Seen] | None:
+        """Return one request and all that concerns it. Raises ClusterErrors."""
+        request = self._requests.get(*key)
+        if request is None:
+            return None
+        return observed(self._requests, request), await self._look(key.namespace, request)
+
+    def decide(self, view: requests.Seen, now: datetime) -> Decision:
+        """Return what follows."""
+        return requests.decide(view, terms=self._terms, now=now)
+
+    async def _look(self, space: str, request: Manifest) -> requests.Seen:
+        informers = self._informers
+        wanted = requests.resources(request)
+        crds = {name: await informers.crd(name) for name in wanted}
+        exports = {name: informers.exports.get(space, name) for name in wanted}
+        templates = {name: informers.template(name) for name in wanted}
+        return requests.Seen(
+            informers.cluster.name,
+            request,
+            crds=_present(crds),
+            exports=_present(exports),
+            templates=_present(templates),
+            offered=_offered(informers.templates),
+            listed=informers.listed(space),
+        )
+
+
+def _present(found: dict[str, Manifest | None]) -> dict[str, Manifest]:
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _offered(templates: Store) -> list[str]:
+    return sorted(map(index_key, by_resource(templates.all())))

@@ -4,17 +4,23 @@ A Namespace that says it belongs to one brings its key up, too: so those that we
 while nobody looked are found at the start (protocol-bind.md F46).
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from bind.app_cluster_binding.copied_kinds import Copied
 from bind.bounds import Bounds, Countable, countable
-from bind.export.history import granted
 from bind.informers import HOME, NAME, SPACE, TARGET, Informers
+from bind.rbac_changes import granted, noted
 from bind.service_namespace import decide
 from bind.service_namespace.decide import Contents, Home, Removal, Seen
-from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.api.exports import (
+    API_SERVICE_NAMESPACE,
+    kind_of,
+    offered_resource,
+    permission_claims_of,
+    preferred_version,
+    served_versions,
+)
 from reconciler.blueprints.export import Scope
 from reconciler.controller.executor import Executor, Observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
@@ -27,9 +33,10 @@ from reconciler.core.manifest import (
     get_text,
     name_of,
     ref_of,
+    resource_version_of,
     uid_of,
 )
-from reconciler.core.refs import CRD, NAMESPACE, ObjectKey, Ref
+from reconciler.core.refs import CONFIG_MAP, CRD, NAMESPACE, SECRET, Kind, ObjectKey, Ref
 
 
 class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
@@ -47,7 +54,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         super().__init__(executor, informers.recent(informers.service_namespaces))
         self._informers = informers
         self._scope, self._bounds, self._hashing = scope, bounds, hashing
-        self._copied = Copied(informers)
+        self._copied = _Copied(informers)
         # The uids of Namespaces that were seen beside their mapping.
         self._beside: dict[ObjectKey, str] = {}
         self._granted: dict[str, Sequence[str]] = {}  # exports are large, and change seldom
@@ -182,3 +189,61 @@ def known(informers: Informers, home: Home, *, hashing: bool) -> Seen:
         role_binding=informers.role_bindings.get(place, names.BINDER),
         quota=informers.quotas.get(place, names.QUOTA),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _CopiedKinds:
+    """`all` are the kinds to look at; `exported` the resources (`plural.group`) that ever were."""
+
+    all: frozenset[Kind]
+    exported: frozenset[str]
+
+
+class _Copied:
+    """Knows which kinds a konnector may have copied into a service namespace, now or ever.
+
+    Exports and templates come and go while their copies stay, so every namespaced CRD counts, and
+    what any export or template claims. CRDs are read anew only where one changed.
+    """
+
+    def __init__(self, informers: Informers) -> None:
+        self._informers = informers
+        self._stamps: frozenset[tuple[str, str]] = frozenset()
+        self._defined: Mapping[str, Kind] = {}
+
+    async def kinds(self) -> _CopiedKinds:
+        """Return them. Raises ClusterErrors where the CRDs cannot be read."""
+        informers, defined = self._informers, await self._crds()
+        offers = [*informers.exports.all(), *informers.templates.all()]
+        claims = [claim for offer in offers for claim in permission_claims_of(offer)]
+        claimed = {kind.resource: kind for kind in map(_claimed, claims)}
+        known = {one.resource: one for one in (CONFIG_MAP, SECRET)}
+        named = {offered_resource(template).name for template in informers.templates.all()}
+        named |= {name_of(export) for export in informers.exports.all()}
+        role = informers.cluster_roles.get("", names.BINDER)
+        return _CopiedKinds(
+            all=frozenset({**claimed, **known, **defined}.values()),
+            exported=frozenset({*named, *claimed, *known, *noted(role)}),
+        )
+
+    async def _crds(self) -> Mapping[str, Kind]:
+        if self._stamps != _stamps(self._informers.crds.all()):
+            listing = await self._informers.cluster.list(CRD)
+            self._stamps = _stamps(listing.items)
+            self._defined = {one.resource: one for crd in listing.items for one in _kinds(crd)}
+        return self._defined
+
+
+def _stamps(crds: Iterable[Manifest]) -> frozenset[tuple[str, str]]:
+    return frozenset((uid_of(one), resource_version_of(one)) for one in crds)
+
+
+def _kinds(crd: Manifest) -> Iterable[Kind]:
+    version = preferred_version(served_versions(crd))
+    if version and get_text(crd, "spec", "scope") == "Namespaced":
+        yield kind_of(crd, version)
+
+
+def _claimed(claim: Manifest) -> Kind:
+    version = get_text(claim, "version") or "v1"
+    return Kind(get_text(claim, "group"), version, "", get_text(claim, "resource"))

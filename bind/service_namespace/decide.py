@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from bind import rbac_changes
 from bind.bounds import NONE_COUNTED, UNBOUNDED, Bounds, Countable, hard, quota
-from bind.export_request import rbac_changes
 from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.blueprints import rbac, space
 from reconciler.blueprints.export import Scope

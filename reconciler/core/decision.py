@@ -4,7 +4,7 @@ Decisions are made by pure functions and carried out elsewhere, so that each can
 tested. Refuses to know why something was decided, and how a step is sent.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
@@ -116,6 +116,19 @@ class Decision:
     def deletes(self) -> bool:
         """Whether anything is to be deleted."""
         return any(isinstance(step, Delete) for task in self.tasks for step in task.steps)
+
+    @staticmethod
+    def merge(decisions: Iterable["Decision"]) -> "Decision":
+        """Return decisions about different sides of one object as one; all conditions stay."""
+        every = tuple(decisions)
+        return Decision(
+            tasks=tuple(task for each in every for task in each.tasks),
+            conditions=tuple(condition for each in every for condition in each.conditions),
+            fields={name: value for each in every for name, value in each.fields.items()},
+            notes=tuple(note for each in every for note in each.notes),
+            again=min((each.again for each in every if each.again is not None), default=None),
+            sums_up=all(each.sums_up for each in every),
+        )
 
 
 NOTHING: Final = Decision()

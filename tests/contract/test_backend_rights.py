@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bind.export import history
+from bind import rbac_changes
 from bind.settings import Settings
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import (
@@ -221,7 +221,7 @@ async def test_a_withdrawn_service_whose_data_stay(control_plane, namespace):
 async def noted(space: Space) -> None:
     async def is_noted():
         role = await space.at(binder_role(space))
-        return space.offer.name in history.noted(role)
+        return space.offer.name in rbac_changes.noted(role)
 
     await eventually(is_noted)
 

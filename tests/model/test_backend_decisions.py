@@ -9,7 +9,7 @@ import pytest
 
 from bind.cluster_binding import decide as cluster_binding_decide
 from bind.export import decide as export_decide
-from bind.export_request import decide as export_request_decide
+from bind.export import requests
 from bind.service_namespace import decide as service_namespace_decide
 from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.api.exports import (
@@ -80,16 +80,14 @@ class Space:
         crd = await self.get(CRD, name, inside=False)
         made = await self.get(API_SERVICE_EXPORT, name)
         template = next(iter(by_resource(await self.templates()).values()), None)
-        seen = export_request_decide.Seen(
+        seen = requests.Seen(
             self.cluster.name,
             await self.get(kind, name),
             crds={name: crd} if crd else {},
             exports={name: made} if made else {},
             templates={name: template} if template else {},
         )
-        decision = export_request_decide.decide(
-            seen, terms=Terms(self.scope), now=SystemClock().now()
-        )
+        decision = requests.decide(seen, terms=Terms(self.scope), now=SystemClock().now())
         return self.ref(kind, name), seen.request, decision
 
     async def export(self) -> tuple[Ref, Manifest, Decision]:

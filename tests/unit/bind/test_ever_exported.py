@@ -2,7 +2,7 @@
 
 import pytest
 
-from bind.export import history
+from bind import rbac_changes
 from reconciler.blueprints import rbac
 from reconciler.core import keys
 from reconciler.core.decision import Patch
@@ -24,7 +24,7 @@ def test_an_export_grants_itself_and_what_it_claims():
         {"group": "b.example", "resource": "users"},
     ]
     export: Manifest = {"metadata": {"name": "dbs.a.example"}, "spec": {"permissionClaims": claims}}
-    assert history.granted(export) == ["dbs.a.example", "secrets", "users.b.example"]
+    assert rbac_changes.granted(export) == ["dbs.a.example", "secrets", "users.b.example"]
 
 
 NOTED = {
@@ -37,12 +37,12 @@ NOTED = {
 @pytest.mark.parametrize(("before", "now", "after"), NOTED.values(), ids=NOTED)
 def test_what_is_new_is_noted_beside_what_was(before, now, after):
     live = role(before)
-    (step,) = history.note(CLUSTER, live, now)
+    (step,) = rbac_changes.note(CLUSTER, live, now)
     assert isinstance(step, Patch)
     assert get(step.body, "metadata", "annotations") == {keys.EVER_EXPORTED: after}
     assert get(step.body, "metadata", "uid") == "u-1"
     assert get(step.body, "metadata", "resourceVersion") == "7"
-    assert history.noted(role(after)) >= now
+    assert rbac_changes.noted(role(after)) >= now
 
 
 QUIET = {
@@ -55,4 +55,4 @@ QUIET = {
 
 @pytest.mark.parametrize(("live", "now"), QUIET.values(), ids=QUIET)
 def test_nothing_is_written_in_vain(live, now):
-    assert history.note(CLUSTER, live, now) == ()
+    assert rbac_changes.note(CLUSTER, live, now) == ()

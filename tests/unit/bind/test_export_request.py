@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from bind.export_request.decide import Seen, decide, resources
+from bind.export.requests import Seen, decide, resources
 from reconciler.blueprints.export import Terms
 from reconciler.core import reasons
 from reconciler.core.decision import NOTHING, Create, Delete

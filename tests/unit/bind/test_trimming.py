@@ -3,8 +3,8 @@
 from typing import Any
 
 from bind import trimming
-from bind.export_request import decide as export_request_decide
-from bind.export_request.decide import Seen
+from bind.export import requests
+from bind.export.requests import Seen
 from reconciler.blueprints.export import Terms
 from reconciler.core import keys
 from reconciler.core.times import format_time
@@ -38,10 +38,8 @@ def test_of_a_request_what_it_asks_for():
     assert len(str(kept)) < 10_000
     assert kept["status"] == {"phase": "Pending"}
     assert kept["metadata"]["labels"] == {keys.APP_CLUSTER_BINDING_NAME: "shop"}
-    assert export_request_decide.resources(kept)[:2] == ["r0.a.example", "r1.a.example"]
-    decision = export_request_decide.decide(
-        Seen("cp", kept), terms=Terms("Namespaced", "Prefixed"), now=NOW
-    )
+    assert requests.resources(kept)[:2] == ["r0.a.example", "r1.a.example"]
+    decision = requests.decide(Seen("cp", kept), terms=Terms("Namespaced", "Prefixed"), now=NOW)
     (told,) = decision.conditions
     assert (told.type, told.reason) == ("ExportsReady", "TooManyResources")
 
@@ -49,7 +47,7 @@ def test_of_a_request_what_it_asks_for():
 def test_of_a_name_no_more_than_shows_that_it_is_too_long():
     resources = [{"group": HUGE, "resource": HUGE}]
     kept: Any = trimming.request({**WHOLE, "spec": {"resources": resources}})
-    assert len(export_request_decide.resources(kept)[0]) < 600
+    assert len(requests.resources(kept)[0]) < 600
 
 
 def test_of_a_binding_whether_it_says_anything_of_claims():

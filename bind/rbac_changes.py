@@ -1,23 +1,35 @@
-"""What brings RBAC objects to what `blueprints.rbac` states, in the fewest steps. Pure.
+"""Brings RBAC objects to what `blueprints.rbac` states, in the fewest steps. Pure.
 
 Compared are only rules, subjects and roleRef, as sets: labels that somebody put there stay, and
-what the original wrote in another order is no difference. Refuses to know who may have which
-right.
+what the original wrote in another order is no difference.
+
+The role of all konnectors also notes which resources konnectors ever had rights for. A service may
+be withdrawn, with its templates, its exports and the backend's own right to list it, while data of
+it stay in service namespaces. Before one of these goes, this note says that it may hold what nobody
+is shown any more. The role is the one object that the backend writes anyway and that belongs to no
+tenant.
 """
 
+from collections.abc import Sequence, Set
+
+from reconciler.api.exports import permission_claims_of
+from reconciler.core import keys
 from reconciler.core.decision import Create, Patch, Step, deletion, preconditions_of
 from reconciler.core.manifest import (
     Manifest,
+    annotations_of,
     canonical,
     get_list,
     get_map,
     get_maps,
+    get_text,
     is_deleting,
+    name_of,
     ref_of,
     uid_of,
 )
 from reconciler.core.normalize import normalize
-from reconciler.core.refs import Kind
+from reconciler.core.refs import CLUSTER_ROLE, Kind
 
 
 def role(cluster: str, kind: Kind, live: Manifest | None, wanted: Manifest) -> tuple[Step, ...]:
@@ -44,6 +56,27 @@ def belongs_to(live: Manifest, owner: Manifest) -> bool:
     return bool(uid) and any(one.get("uid") == uid for one in owners)
 
 
+def noted(role: Manifest | None) -> frozenset[str]:
+    """Return the resources (`plural.group`, `plural` of the core group) that the role names."""
+    said = annotations_of(role or {}).get(keys.EVER_EXPORTED, "")
+    return frozenset(one.strip() for one in said.split(",")) - {""}
+
+
+def granted(export: Manifest) -> Sequence[str]:
+    """Return the resources to which an export gives rights: its own, and what it claims."""
+    return [name_of(export), *map(_claimed, permission_claims_of(export))]
+
+
+def note(cluster: str, role: Manifest | None, resources: Set[str]) -> tuple[Step, ...]:
+    """Return what adds to a live role's note what is not in it yet; nothing is ever taken away."""
+    before = noted(role)
+    if role is None or is_deleting(role) or resources <= before:
+        return ()
+    notes = {keys.EVER_EXPORTED: ",".join(sorted(before | resources))}
+    body: Manifest = {"metadata": {**preconditions_of(role), "annotations": notes}}
+    return (Patch(ref_of(cluster, CLUSTER_ROLE, role), body),)
+
+
 def _list(
     cluster: str, kind: Kind, live: Manifest | None, wanted: Manifest, *, field: str
 ) -> tuple[Step, ...]:
@@ -68,3 +101,8 @@ def _role_of(binding: Manifest) -> tuple[str, ...]:
 def _typed(manifest: Manifest, like: Manifest) -> Manifest:
     # Items of a list carry no kind of their own.
     return {**manifest, **{key: like[key] for key in ("apiVersion", "kind")}}
+
+
+def _claimed(claim: Manifest) -> str:
+    group, plural = get_text(claim, "group"), get_text(claim, "resource")
+    return f"{plural}.{group}" if group else plural

@@ -1,1 +1,0 @@
-"""APIServiceExportRequests: what an app cluster asks for, and what it is granted."""
