@@ -15,18 +15,9 @@ from typing import Final
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST, API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import build
-from reconciler.core import keys, names
+from reconciler.core import keys, manifest, names
 from reconciler.core.decision import Create, Patch, Step, preconditions_of
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    get_map,
-    is_deleting,
-    labels_of,
-    name_of,
-    ref_of,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import canonical_quantity
 from reconciler.core.refs import CONFIG_MAP, LEASE, NAMESPACE, RESOURCE_QUOTA, SECRET
 from reconciler.core.times import created
@@ -73,14 +64,14 @@ _SETTLED: Final = timedelta(minutes=2)  # since its CRD was made
 
 def is_space(namespace: Manifest, binding: Manifest) -> bool:
     """Tell whether a Namespace is the space of the ClusterBinding in it."""
-    if keys.IDENTITY in annotations_of(namespace):
+    if keys.IDENTITY in manifest.annotations_of(namespace):
         return True
-    labels = labels_of(binding)
+    labels = manifest.labels_of(binding)
     owner = (
         labels.get(keys.APP_CLUSTER_BINDING_NAMESPACE, ""),
         labels.get(keys.APP_CLUSTER_BINDING_NAME, ""),
     )
-    return all(owner) and names.app_cluster_binding_space(*owner) == name_of(namespace)
+    return all(owner) and names.app_cluster_binding_space(*owner) == manifest.name_of(namespace)
 
 
 def pod_security(cluster: str, namespace: Manifest) -> tuple[Step, ...]:
@@ -88,10 +79,12 @@ def pod_security(cluster: str, namespace: Manifest) -> tuple[Step, ...]:
 
     One that says something else got it from an administrator, whose decision it is.
     """
-    if is_deleting(namespace) or keys.POD_SECURITY_ENFORCE in labels_of(namespace):
+    if manifest.is_deleting(namespace) or keys.POD_SECURITY_ENFORCE in manifest.labels_of(
+        namespace
+    ):
         return ()
     metadata: Manifest = {**preconditions_of(namespace), "labels": RESTRICTED}
-    return (Patch(ref_of(cluster, NAMESPACE, namespace), {"metadata": metadata}),)
+    return (Patch(manifest.ref_of(cluster, NAMESPACE, namespace), {"metadata": metadata}),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +125,7 @@ def quota(
     cluster: str, live: Manifest | None, namespace: str, wanted: Mapping[str, int]
 ) -> tuple[Step, ...]:
     """Return what gives a namespace this quota. What somebody else counts there stays."""
-    if not wanted or (live is not None and is_deleting(live)):
+    if not wanted or (live is not None and manifest.is_deleting(live)):
         return ()
     numbers: dict[str, JSON] = {resource: str(number) for resource, number in wanted.items()}
     if live is None:
@@ -142,11 +135,11 @@ def quota(
                 RESOURCE_QUOTA, build(RESOURCE_QUOTA, names.QUOTA, namespace=namespace, spec=spec)
             ),
         )
-    held = get_map(live, "spec", "hard")
+    held = manifest.get_map(live, "spec", "hard")
     if all(_number(held.get(one)) == str(number) for one, number in wanted.items()):
         return ()
     body: Manifest = {"metadata": preconditions_of(live), "spec": {"hard": numbers}}
-    return (Patch(ref_of(cluster, RESOURCE_QUOTA, live), body),)
+    return (Patch(manifest.ref_of(cluster, RESOURCE_QUOTA, live), body),)
 
 
 def _number(quantity: JSON) -> str:

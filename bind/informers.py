@@ -24,31 +24,9 @@ from reconciler.api.exports import (
     by_resource,
     offered_resource,
 )
-from reconciler.core import keys, names
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get_text,
-    is_deleting,
-    labels_of,
-    name_of,
-    namespace_of,
-)
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CRD,
-    DEPLOYMENT,
-    NAMESPACE,
-    RESOURCE_QUOTA,
-    ROLE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE_ACCOUNT,
-    GroupResource,
-    Kind,
-    ObjectKey,
-)
+from reconciler.core import keys, manifest, names, refs
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import GroupResource, Kind, ObjectKey
 from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cache.read_your_writes import ReadYourWrites
 from reconciler.kube.cache.store import Index, Store
@@ -114,16 +92,16 @@ class Informers:
             {SPACE: _space, TARGET: _targets},
             trim=trimming.service_namespace,
         )
-        self.crds = self._view(CRD, {NAME: _name}, metadata_only=True)
+        self.crds = self._view(refs.CRD, {NAME: _name}, metadata_only=True)
         self._crds = Bodies(self.cluster, self.crds)
-        self.namespaces = self._view(NAMESPACE, {NAME: _name, HOME: _home, SPACE: _home_space})
+        self.namespaces = self._view(refs.NAMESPACE, {NAME: _name, HOME: _home, SPACE: _home_space})
 
     def _serve_rights(self, *, quotas: bool) -> None:
         of_role = {NAME: _name, SPACE: _space_of_role}
-        self.cluster_roles = self._view(CLUSTER_ROLE, of_role)
-        self.cluster_role_bindings = self._view(CLUSTER_ROLE_BINDING, of_role)
-        self.role_bindings = self._named(ROLE_BINDING, names.BINDER)
-        self.quotas = self._named(RESOURCE_QUOTA, names.QUOTA, served=quotas)
+        self.cluster_roles = self._view(refs.CLUSTER_ROLE, of_role)
+        self.cluster_role_bindings = self._view(refs.CLUSTER_ROLE_BINDING, of_role)
+        self.role_bindings = self._named(refs.ROLE_BINDING, names.BINDER)
+        self.quotas = self._named(refs.RESOURCE_QUOTA, names.QUOTA, served=quotas)
 
     def _serve_app_cluster_bindings(self) -> None:
         served = self._control_plane_mode
@@ -139,18 +117,18 @@ class Informers:
             served=served,
         )
         self.secrets = self._view(
-            SECRET, {SPACE: _space}, metadata_only=True, trim=trimming.marks, served=served
+            refs.SECRET, {SPACE: _space}, metadata_only=True, trim=trimming.marks, served=served
         )
         self.deployments = self._view(
-            DEPLOYMENT,
+            refs.DEPLOYMENT,
             {SPACE: _space},
             labels=f"{keys.APP}={keys.APP_KONNECTOR}",
             served=served and self.deployments_served,
         )
         connector = names.CONTROL_PLANE_CONNECTOR
-        self.accounts = self._named(SERVICE_ACCOUNT, names.BINDER, served=served)
-        self.roles = self._named(ROLE, connector, served=served)
-        self.connector_bindings = self._named(ROLE_BINDING, connector, served=served)
+        self.accounts = self._named(refs.SERVICE_ACCOUNT, names.BINDER, served=served)
+        self.roles = self._named(refs.ROLE, connector, served=served)
+        self.connector_bindings = self._named(refs.ROLE_BINDING, connector, served=served)
 
     @property
     def informers(self) -> Sequence[Informer]:
@@ -182,7 +160,9 @@ class Informers:
         for one in self.cluster_bindings.by(SPACE, space):
             for owner in _owner(one):
                 live = self.app_cluster_bindings.get(*owner)
-                return frozenset(_bound(live) if live is not None and not is_deleting(live) else ())
+                return frozenset(
+                    _bound(live) if live is not None and not manifest.is_deleting(live) else ()
+                )
         return None
 
     async def crd(self, name: str) -> Manifest | None:
@@ -205,19 +185,19 @@ class Informers:
 
 
 def _name(live: Manifest) -> Iterable[str]:
-    return [name_of(live)]
+    return [manifest.name_of(live)]
 
 
 def _space(live: Manifest) -> Iterable[str]:
-    return [namespace_of(live)]
+    return [manifest.namespace_of(live)]
 
 
 def _wanted(request: Manifest) -> Iterable[ObjectKey]:
-    return [ObjectKey(namespace_of(request), resource) for resource in resources(request)]
+    return [ObjectKey(manifest.namespace_of(request), resource) for resource in resources(request)]
 
 
 def _home(namespace: Manifest) -> Iterable[ObjectKey]:
-    mark = annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE, "")
+    mark = manifest.annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE, "")
     home = service_namespace_decide.home_of(mark)
     return [] if home is None else [ObjectKey(home.space, home.name)]
 
@@ -227,23 +207,29 @@ def _home_space(namespace: Manifest) -> Iterable[str]:
 
 
 def _targets(mapping: Manifest) -> Iterable[str]:
-    first = names.service_namespace(namespace_of(mapping), name_of(mapping))
-    return {first, get_text(mapping, "status", "namespace") or first}
+    first = names.service_namespace(manifest.namespace_of(mapping), manifest.name_of(mapping))
+    return {first, manifest.get_text(mapping, "status", "namespace") or first}
 
 
 def _space_of_role(role: Manifest) -> Iterable[str]:
     prefix = names.space_cluster_role("")
-    name = name_of(role)
+    name = manifest.name_of(role)
     return [name.removeprefix(prefix)] if name.startswith(prefix) else []
 
 
 def _own_space(binding: Manifest) -> Iterable[str]:
-    return [names.app_cluster_binding_space(namespace_of(binding), name_of(binding))]
+    return [
+        names.app_cluster_binding_space(manifest.namespace_of(binding), manifest.name_of(binding))
+    ]
 
 
 def _source(binding: Manifest) -> Iterable[ObjectKey]:
     ref = ("spec", "kubeconfigSecretRef")
-    return [ObjectKey(get_text(binding, *ref, "namespace"), get_text(binding, *ref, "name"))]
+    return [
+        ObjectKey(
+            manifest.get_text(binding, *ref, "namespace"), manifest.get_text(binding, *ref, "name")
+        )
+    ]
 
 
 def index_key(resource: GroupResource) -> str:
@@ -256,7 +242,7 @@ def _bound(binding: Manifest) -> Iterable[str]:
 
 
 def _owner(live: Manifest) -> Iterable[ObjectKey]:
-    labels = labels_of(live)
+    labels = manifest.labels_of(live)
     namespace = labels.get(keys.APP_CLUSTER_BINDING_NAMESPACE)
     name = labels.get(keys.APP_CLUSTER_BINDING_NAME)
     return [ObjectKey(namespace, name)] if namespace and name else []

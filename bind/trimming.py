@@ -7,18 +7,8 @@ What is longer or more than anything sensible is cut, so that it still shows as 
 from collections.abc import Iterable
 from typing import Final
 
-from reconciler.core import keys
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    finalizers_of,
-    get,
-    get_map,
-    get_maps,
-    get_text,
-    labels_of,
-)
+from reconciler.core import keys, manifest
+from reconciler.core.manifest import JSON, Manifest
 
 # One more than a request may name, so that too many are noticed.
 MOST_RESOURCES: Final = 100
@@ -41,27 +31,27 @@ _OF_BINDINGS: Final = (keys.DELETION_POLICY, keys.DRAINING)
 
 def request(live: Manifest) -> Manifest:
     """Return what is read of an APIServiceExportRequest: of `spec` what it asks for."""
-    asked = get_maps(live, "spec", "resources")[: MOST_RESOURCES + 1]
+    asked = manifest.get_maps(live, "spec", "resources")[: MOST_RESOURCES + 1]
     resources: list[JSON] = [
-        {part: get_text(one, part)[:_LONGEST_NAME] for part in ("group", "resource")}
+        {part: manifest.get_text(one, part)[:_LONGEST_NAME] for part in ("group", "resource")}
         for one in asked
     ]
-    return _kept(live, spec={"resources": resources}, status=get_map(live, "status"))
+    return _kept(live, spec={"resources": resources}, status=manifest.get_map(live, "status"))
 
 
 def service_namespace(live: Manifest) -> Manifest:
     """Return what is read of an APIServiceNamespace."""
-    named = get_text(live, "status", "namespace")
+    named = manifest.get_text(live, "status", "namespace")
     return _kept(live, status={"namespace": named} if named else {})
 
 
 def cluster_binding(live: Manifest) -> Manifest:
     """Return what is read of a ClusterBinding."""
-    spec = get_map(live, "spec")
+    spec = manifest.get_map(live, "spec")
     read = {
         part: spec[part] for part in ("kubeconfigSecretRef", "providerPrettyName") if part in spec
     }
-    return _kept(live, spec=read, status=get_map(live, "status"))
+    return _kept(live, spec=read, status=manifest.get_map(live, "status"))
 
 
 def binding(live: Manifest) -> Manifest:
@@ -69,11 +59,11 @@ def binding(live: Manifest) -> Manifest:
 
     Its finalizers are all there: those of others are written again as they are.
     """
-    spec = get_map(live, "spec")
-    read: dict[str, JSON] = {"kubeconfigSecretRef": get(spec, "kubeconfigSecretRef")}
+    spec = manifest.get_map(live, "spec")
+    read: dict[str, JSON] = {"kubeconfigSecretRef": manifest.get(spec, "kubeconfigSecretRef")}
     if "permissionClaims" in spec:
         read["permissionClaims"] = []
-    return _kept(live, notes=_OF_BINDINGS, finalizers=len(finalizers_of(live)), spec=read)
+    return _kept(live, notes=_OF_BINDINGS, finalizers=len(manifest.finalizers_of(live)), spec=read)
 
 
 def marks(live: Manifest) -> Manifest:
@@ -84,15 +74,15 @@ def marks(live: Manifest) -> Manifest:
 def _kept(
     live: Manifest, *, notes: Iterable[str] = (), finalizers: int = _FEW, **parts: Manifest
 ) -> Manifest:
-    held = get_map(live, "metadata")
+    held = manifest.get_map(live, "metadata")
     metadata: dict[str, JSON] = {part: held[part] for part in _IDENTITY if part in held}
-    labels, annotations = labels_of(live), annotations_of(live)
+    labels, annotations = manifest.labels_of(live), manifest.annotations_of(live)
     said: dict[str, JSON] = {
         "labels": {key: labels[key] for key in _LABELS if key in labels},
         "annotations": {
             key: annotations[key][:_LONGEST_NOTE] for key in notes if key in annotations
         },
-        "finalizers": list(finalizers_of(live)[:finalizers]),
+        "finalizers": list(manifest.finalizers_of(live)[:finalizers]),
     }
     metadata |= {part: value for part, value in said.items() if value}
     kept = {part: live[part] for part in ("apiVersion", "kind") if part in live}

@@ -23,17 +23,9 @@ from bind.app_cluster_binding.release import Parting
 from bind.app_cluster_binding.seen import DELETE, RELEASE, Seen, Space, Terms
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
-from reconciler.core import conditions, keys
+from reconciler.core import conditions, keys, manifest
 from reconciler.core.decision import Decision, Note, Patch, Step, Task, preconditions_of
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    finalizers_of,
-    get_list,
-    get_text,
-    is_deleting,
-    name_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Kind
 from reconciler.core.times import format_time, moment
 
@@ -60,7 +52,7 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
 
 
 def _deletes(seen: Seen) -> bool:
-    return annotations_of(seen.app_cluster_binding).get(keys.DELETION_POLICY) == DELETE
+    return manifest.annotations_of(seen.app_cluster_binding).get(keys.DELETION_POLICY) == DELETE
 
 
 def _bindings(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision | None:
@@ -113,7 +105,7 @@ def _offers(seen: Seen, space: Space) -> list[_Held]:
 
 def _running(seen: Seen, space: Space) -> list[_Held]:
     """Return the konnector and its kubeconfig. The ClusterBinding stays: it says whose all is."""
-    copies = [one for one in space.secrets if name_of(one) == seen.secret_name]
+    copies = [one for one in space.secrets if manifest.name_of(one) == seen.secret_name]
     ours: list[_Held] = [(SECRET, one) for one in copies if ownership.is_ours(one, seen)]
     deployment = [] if space.deployment is None else [space.deployment]
     return [*((DEPLOYMENT, one) for one in deployment), *ours]
@@ -125,7 +117,7 @@ def _space(seen: Seen, space: Space, terms: Terms) -> Decision:
     held: list[_Held] = [(NAMESPACE, namespace)]
     if ownership.is_ours(namespace, seen):
         return Decision.merge([_gone(held, terms), _missed(held)])
-    if ownership.was_found(seen, space) and not is_deleting(namespace):
+    if ownership.was_found(seen, space) and not manifest.is_deleting(namespace):
         return own_causes.trouble(own_causes.CLEANUP_WAITING, _unproven(seen))
     metadata: Manifest = {**preconditions_of(namespace), "labels": seen.labels}
     step = Patch(terms.ref(NAMESPACE, namespace), {"metadata": metadata})
@@ -145,7 +137,9 @@ def _unproven(seen: Seen) -> str:
 def _released(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
     """Leave the space behind, marked as released, and tell how to delete it."""
     namespace, steps = space.namespace, list[Step]()
-    if not is_deleting(namespace) and keys.RELEASED not in annotations_of(namespace):
+    if not manifest.is_deleting(namespace) and keys.RELEASED not in manifest.annotations_of(
+        namespace
+    ):
         notes = {keys.RELEASED: format_time(now)}
         metadata: Manifest = {**preconditions_of(namespace), "annotations": notes}
         steps.append(Patch(terms.ref(NAMESPACE, namespace), {"metadata": metadata}))
@@ -161,7 +155,7 @@ def _let_go(
     seen: Seen, terms: Terms, *, before: Sequence[Step] = (), notes: tuple[Note, ...] = ()
 ) -> Decision:
     live = seen.app_cluster_binding
-    rest = [one for one in finalizers_of(live) if one != keys.APP_CLUSTER_BINDING_CLEANUP]
+    rest = [one for one in manifest.finalizers_of(live) if one != keys.APP_CLUSTER_BINDING_CLEANUP]
     metadata: Manifest = {**preconditions_of(live), "finalizers": rest}
     step = Patch(terms.ref(APP_CLUSTER_BINDING, live), {"metadata": metadata})
     # No status goes with it: by then there may be nothing to write it to.
@@ -181,7 +175,7 @@ def _gone(found: Iterable[_Held], terms: Terms) -> Decision:
         tasks=tuple(
             Task((terms.deletion(kind, one),), _FAILED)
             for kind, one in found
-            if not is_deleting(one)
+            if not manifest.is_deleting(one)
         )
     )
 
@@ -194,8 +188,8 @@ def _missed(found: Iterable[_Held]) -> Decision:
 
 
 def _still(kind: Kind, live: Manifest) -> str:
-    what = f"{kind} {name_of(live)} still exists"
-    holds = finalizers_of(live)
+    what = f"{kind} {manifest.name_of(live)} still exists"
+    holds = manifest.finalizers_of(live)
     if kind == NAMESPACE:
         return f"{what}{''.join(f': {why}' for why in _remaining(live))}."
     return f"{what} (finalizers: {', '.join(holds)})." if holds else f"{what}."
@@ -203,7 +197,7 @@ def _still(kind: Kind, live: Manifest) -> str:
 
 def _remaining(namespace: Manifest) -> Iterator[str]:
     """Yield what Kubernetes says of a Namespace that does not go."""
-    for each in conditions.parse(get_list(namespace, "status", "conditions")):
+    for each in conditions.parse(manifest.get_list(namespace, "status", "conditions")):
         if each.type.startswith("Namespace") and each.status == conditions.TRUE:
             yield each.message
 
@@ -230,7 +224,9 @@ def _advice(seen: Seen, now: datetime) -> str:
     if seen.is_forced:
         return "The konnector is not waited for any more: look at what holds these objects."
     space = seen.space
-    beat = get_text(None if space is None else space.cluster_binding, "status", "lastHeartbeatTime")
+    beat = manifest.get_text(
+        None if space is None else space.cluster_binding, "status", "lastHeartbeatTime"
+    )
     # That of a living konnector moves on, and a message should not.
     silent = bool(beat) and space is not None and not release.lives(space, now)
     last = f"The konnector's last heartbeat was at {beat}. " if silent else ""
@@ -241,11 +237,11 @@ def _advice(seen: Seen, now: datetime) -> str:
 
 
 def _is_new(live: Manifest) -> bool:
-    held = conditions.parse(get_list(live, "status", "conditions"))
+    held = conditions.parse(manifest.get_list(live, "status", "conditions"))
     said = conditions.find(held, own_causes.CLEANED_UP)
     return said is None or said.reason != own_causes.CLEANUP_TIMED_OUT.reason
 
 
 def _deadline(seen: Seen, terms: Terms, now: datetime) -> datetime:
-    asked = moment(get_text(seen.app_cluster_binding, "metadata", "deletionTimestamp"))
+    asked = moment(manifest.get_text(seen.app_cluster_binding, "metadata", "deletionTimestamp"))
     return (asked or now) + terms.drain_deadline

@@ -10,18 +10,10 @@ from bind.informers import NAME, OWNER, RESOURCE, SOURCE, SPACE, Informers, inde
 from reconciler.api.bindings import APP_CLUSTER_BINDING
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
-from reconciler.core import names
+from reconciler.core import names, refs
 from reconciler.core.decision import Decision, preconditions_of
 from reconciler.core.manifest import Manifest, get_text, is_deleting, ref_of
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    DEPLOYMENT,
-    SECRET,
-    Kind,
-    ObjectKey,
-    Ref,
-)
+from reconciler.core.refs import Kind, ObjectKey, Ref
 
 _SOURCE: Final = ("spec", "kubeconfigSecretRef")
 _SOON: Final = timedelta(seconds=1)  # where the view lags, and its event is yet to come
@@ -85,7 +77,7 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
         informers = self._informers
         seen = Seen(app_cluster_binding=live)
         source = self._ref(
-            SECRET, get_text(live, *_SOURCE, "namespace"), get_text(live, *_SOURCE, "name")
+            refs.SECRET, get_text(live, *_SOURCE, "namespace"), get_text(live, *_SOURCE, "name")
         )
         return Seen(
             app_cluster_binding=live,
@@ -119,8 +111,8 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
             role_binding=informers.connector_bindings.get(space, names.CONTROL_PLANE_CONNECTOR),
             # Read anew, because views hold no managedFields.
             deployment=known
-            and await informers.cluster.get(self._ref(DEPLOYMENT, space, deployment)),
-            secrets=(await informers.cluster.list(SECRET, namespace=space)).items,
+            and await informers.cluster.get(self._ref(refs.DEPLOYMENT, space, deployment)),
+            secrets=(await informers.cluster.list(refs.SECRET, namespace=space)).items,
             bindings=informers.bindings.inside(space),
             exports=informers.exports.inside(space),
             requests=informers.requests.inside(space),
@@ -131,8 +123,8 @@ class AppClusterBindings(ObjectReconciler[ObjectKey, Seen]):
         """Return what older backends made for it: whatever bears the name."""
         informers, name = self._informers, names.legacy_konnector_cluster_role(*seen.place)
         found = (
-            (CLUSTER_ROLE_BINDING, informers.cluster_role_bindings.get("", name)),
-            (CLUSTER_ROLE, informers.cluster_roles.get("", name)),
+            (refs.CLUSTER_ROLE_BINDING, informers.cluster_role_bindings.get("", name)),
+            (refs.CLUSTER_ROLE, informers.cluster_roles.get("", name)),
         )
         return [(kind, live) for kind, live in found if live is not None]
 

@@ -13,22 +13,11 @@ from bind.app_cluster_binding.seen import Seen, Space, Terms
 from reconciler.blueprints import konnector
 from reconciler.blueprints import overrides as containers
 from reconciler.blueprints.server_defaults import with_defaults
-from reconciler.core import conditions, field_set, keys, reasons
+from reconciler.core import conditions, field_set, keys, manifest, reasons
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import Apply, Decision, Patch, Step, Task, preconditions_of
 from reconciler.core.field_set import created_to_applied
-from reconciler.core.manifest import (
-    Manifest,
-    covers,
-    get,
-    get_int,
-    get_list,
-    get_map,
-    is_deleting,
-    name_of,
-    put,
-    uid_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.normalize import normalize
 from reconciler.core.refs import DEPLOYMENT
 from reconciler.core.server_side_apply import unstated
@@ -42,12 +31,12 @@ def deployed(seen: Seen, space: Space, terms: Terms) -> Decision:
     """Return the part that makes the Deployment as spec.konnector has it, or takes it away."""
     if not seen.deploys:
         return removed(space, terms)
-    overrides = get_map(seen.app_cluster_binding, "spec", "konnector", "overrides")
+    overrides = manifest.get_map(seen.app_cluster_binding, "spec", "konnector", "overrides")
     obstacle = _obstacle(seen, terms, overrides)
     if obstacle is not None:
         return Decision(conditions=(obstacle,))
     live = space.deployment
-    if live is not None and is_deleting(live):
+    if live is not None and manifest.is_deleting(live):
         return own_causes.trouble(_PROGRESSING, "Waiting until the former konnector is gone.")
     stated = _stated(seen, terms, overrides, live)
     if live is not None and _is_as(live, stated):
@@ -90,30 +79,35 @@ def removed(space: Space, terms: Terms) -> Decision:
     if live is None:
         return Decision()
     waiting = conditions.false(_PROGRESSING, "Waiting until the konnector is gone.")
-    steps = () if is_deleting(live) else (Task((terms.deletion(DEPLOYMENT, live),), _FAILED),)
+    steps = (
+        () if manifest.is_deleting(live) else (Task((terms.deletion(DEPLOYMENT, live),), _FAILED),)
+    )
     return Decision(tasks=steps, conditions=(waiting,))
 
 
 def availability(live: Manifest) -> Condition | None:
     """Return why a Deployment does not serve in its present form, or None."""
-    held = {each.type: each for each in conditions.parse(get_list(live, "status", "conditions"))}
-    seen_generation = get_int(live, "status", "observedGeneration") or 0
-    if seen_generation < (get_int(live, "metadata", "generation") or 0):
+    held = {
+        each.type: each
+        for each in conditions.parse(manifest.get_list(live, "status", "conditions"))
+    }
+    seen_generation = manifest.get_int(live, "status", "observedGeneration") or 0
+    if seen_generation < (manifest.get_int(live, "metadata", "generation") or 0):
         return conditions.false(
             _PROGRESSING, "Waiting for the konnector's Deployment to be noticed."
         )
     for found, bad in (("Progressing", conditions.FALSE), ("ReplicaFailure", conditions.TRUE)):
         each = held.get(found)
         if each is not None and each.status == bad:
-            message = f"Deployment {name_of(live)}: {each.message or each.reason}"
+            message = f"Deployment {manifest.name_of(live)}: {each.message or each.reason}"
             return conditions.false(_FAILED, message)
-    wanted = get_int(live, "spec", "replicas")
+    wanted = manifest.get_int(live, "spec", "replicas")
     wanted = 1 if wanted is None else wanted
-    updated = get_int(live, "status", "updatedReplicas") or 0
+    updated = manifest.get_int(live, "status", "updatedReplicas") or 0
     available = held.get("Available")
     if updated >= wanted and available is not None and available.status == conditions.TRUE:
         return None
-    ready = min(updated, get_int(live, "status", "availableReplicas") or 0)
+    ready = min(updated, manifest.get_int(live, "status", "availableReplicas") or 0)
     message = f"{ready} of {wanted} replicas of the konnector are available."
     return conditions.false(_PROGRESSING, message)
 
@@ -121,7 +115,7 @@ def availability(live: Manifest) -> Condition | None:
 def _stated(seen: Seen, terms: Terms, overrides: Manifest, live: Manifest | None) -> Manifest:
     namespace, name = seen.place
     home = konnector.SpaceKonnector(namespace, name, seen.space_name, seen.secret_name)
-    scaled = None if live is None else get_int(live, "spec", "replicas")
+    scaled = None if live is None else manifest.get_int(live, "spec", "replicas")
     return konnector.space_deployment(
         home,
         image=terms.konnector_image,
@@ -134,7 +128,7 @@ def _stated(seen: Seen, terms: Terms, overrides: Manifest, live: Manifest | None
 def _is_as(live: Manifest, stated: Manifest) -> bool:
     complete = with_defaults(stated)
     written = field_set.owned(live, keys.MANAGER_BACKEND)
-    return covers(normalize(live), normalize(stated)) and not unstated(
+    return manifest.covers(normalize(live), normalize(stated)) and not unstated(
         written, live=live, stated=complete
     )
 
@@ -151,10 +145,10 @@ def _apply(stated: Manifest, live: Manifest | None, terms: Terms) -> tuple[Step,
         live, manager=keys.MANAGER_BACKEND, from_managers=(keys.MANAGER_ORIGINAL_BACKEND,)
     )
     if moved is None:
-        metadata = {**get_map(stated, "metadata"), **preconditions_of(live)}
-        return (Apply(DEPLOYMENT, put(stated, metadata, "metadata")),)
-    fields: Manifest = {**preconditions_of(live), "managedFields": get(moved[-1], "value")}
+        metadata = {**manifest.get_map(stated, "metadata"), **preconditions_of(live)}
+        return (Apply(DEPLOYMENT, manifest.put(stated, metadata, "metadata")),)
+    fields: Manifest = {**preconditions_of(live), "managedFields": manifest.get(moved[-1], "value")}
     return (
         Patch(terms.ref(DEPLOYMENT, live), {"metadata": fields}),
-        Apply(DEPLOYMENT, put(stated, uid_of(live), "metadata", "uid")),
+        Apply(DEPLOYMENT, manifest.put(stated, manifest.uid_of(live), "metadata", "uid")),
     )

@@ -6,16 +6,9 @@ from datetime import timedelta
 from typing import Final
 
 from reconciler.api.bindings import listed_resources
-from reconciler.core import keys, names
+from reconciler.core import keys, manifest, names
 from reconciler.core.decision import Delete, deletion
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get_bool,
-    get_text,
-    name_of,
-    namespace_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Kind, Ref
 
 DELETE: Final = "Delete"
@@ -65,7 +58,9 @@ class Seen:
     @property
     def place(self) -> tuple[str, str]:
         """Namespace and name of the AppClusterBinding."""
-        return namespace_of(self.app_cluster_binding), name_of(self.app_cluster_binding)
+        return manifest.namespace_of(self.app_cluster_binding), manifest.name_of(
+            self.app_cluster_binding
+        )
 
     @property
     def space_name(self) -> str:
@@ -85,7 +80,7 @@ class Seen:
     @property
     def deploys(self) -> bool:
         """Whether the backend runs the konnector."""
-        return get_bool(self.app_cluster_binding, "spec", "konnector", "deploy")
+        return manifest.get_bool(self.app_cluster_binding, "spec", "konnector", "deploy")
 
     @property
     def secret_name(self) -> str:
@@ -96,17 +91,17 @@ class Seen:
         """
         held = None if self.space is None else self.space.cluster_binding
         ref = ("spec", "kubeconfigSecretRef", "name")
-        return get_text(held, *ref) or get_text(self.app_cluster_binding, *ref)
+        return manifest.get_text(held, *ref) or manifest.get_text(self.app_cluster_binding, *ref)
 
     @property
     def is_forced(self) -> bool:
         """Whether somebody said not to wait for the konnector."""
-        return annotations_of(self.app_cluster_binding).get(keys.FORCE_CLEANUP) == "true"
+        return manifest.annotations_of(self.app_cluster_binding).get(keys.FORCE_CLEANUP) == "true"
 
     @property
     def is_retired(self) -> bool:
         """Whether klutchctl has let go of everything here, so that nothing is missed."""
-        released = annotations_of(self.app_cluster_binding).get(keys.RELEASED, "")
+        released = manifest.annotations_of(self.app_cluster_binding).get(keys.RELEASED, "")
         return bool(released) and not self.resources and not self.deploys
 
 
@@ -128,7 +123,7 @@ class Terms:
 
     def ref(self, kind: Kind, live: Manifest) -> Ref:
         """Return the identity of an object that was looked at."""
-        return Ref(self.control_plane, kind, namespace_of(live), name_of(live))
+        return Ref(self.control_plane, kind, manifest.namespace_of(live), manifest.name_of(live))
 
     def deletion(self, kind: Kind, live: Manifest) -> Delete:
         """Return the delete of exactly the object that was looked at."""

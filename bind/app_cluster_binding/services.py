@@ -16,21 +16,9 @@ from bind.app_cluster_binding.seen import RELEASE, Seen, Space, Terms
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, by_resource
 from reconciler.blueprints.objects import Marks, build
-from reconciler.core import conditions, keys, names, reasons
+from reconciler.core import conditions, keys, manifest, names, reasons
 from reconciler.core.decision import NOTHING, Create, Decision, Patch, Step, Task, preconditions_of
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    covers,
-    get_list,
-    get_map,
-    get_maps,
-    get_text,
-    is_deleting,
-    labels_of,
-    name_of,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import GroupResource, Kind
 from reconciler.core.times import created, moment
 
@@ -47,7 +35,7 @@ def bound(seen: Seen, space: Space, terms: Terms) -> Decision:
     gets all that its template offers, where the annotation accept-claims allows that. What the
     template offers later, or wider, is only offered (F22, F32).
     """
-    live = {name_of(one): one for one in space.bindings}
+    live = {manifest.name_of(one): one for one in space.bindings}
     offered = templates(seen)
     return Decision.merge(
         _bound(seen, terms, resource, live.get(resource.name), offered.get(resource))
@@ -57,8 +45,8 @@ def bound(seen: Seen, space: Space, terms: Terms) -> Decision:
 
 def requested(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
     """Return the part that requests what is listed, offered and not exported yet (F43)."""
-    exported = {name_of(one) for one in space.exports}
-    live = {name_of(one): one for one in space.requests}
+    exported = {manifest.name_of(one) for one in space.exports}
+    live = {manifest.name_of(one): one for one in space.requests}
     asked: dict[str, tuple[GroupResource, Manifest]] = {}
     for resource, template in sorted(templates(seen).items(), key=lambda pair: pair[0]):
         if resource.name not in exported:
@@ -79,20 +67,22 @@ def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
     lives = release.lives(space, now) and not seen.is_forced
     listed = {resource.name for resource in seen.resources}
     how = Parting(policy=RELEASE, lives=lives, failure=own_causes.BINDING_FAILED, now=now)
-    leaving = [o for o in space.bindings if is_ours(o, seen) and name_of(o) not in listed]
+    leaving = [o for o in space.bindings if is_ours(o, seen) and manifest.name_of(o) not in listed]
     parts = [release.let_go(one, how, terms) for one in leaving]
     if seen.is_forced:
         parts += [release.force(one, own_causes.BINDING_FAILED, terms) for one in leaving]
-    waiting = set() if seen.is_forced else {name_of(one) for one in leaving}
-    exports = [one for one in space.exports if name_of(one) not in listed]
+    waiting = set() if seen.is_forced else {manifest.name_of(one) for one in leaving}
+    exports = [one for one in space.exports if manifest.name_of(one) not in listed]
     held = [one for one in exports if release.is_unconfirmed(one, lives=lives)]
-    free = [one for one in exports if one not in held and name_of(one) not in waiting]
+    free = [one for one in exports if one not in held and manifest.name_of(one) not in waiting]
     requests = [one for one in space.requests if is_ours(one, seen) and not _is_asked(seen, one)]
     gone = (
         *_deletes(terms, API_SERVICE_EXPORT_REQUEST, requests),
         *_deletes(terms, API_SERVICE_EXPORT, free),
     )
-    slow = sorted({name_of(one) for one in (*leaving, *held) if lives or is_deleting(one)})
+    slow = sorted(
+        {manifest.name_of(one) for one in (*leaving, *held) if lives or manifest.is_deleting(one)}
+    )
     if slow:
         draining = conditions.false(own_causes.BINDINGS_DRAINING, _slow(seen, slow))
         parts.append(Decision(conditions=(draining,), again=release.RECHECK))
@@ -146,23 +136,24 @@ def _bound(
 
 
 def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) -> Decision:
-    if is_deleting(live):
+    if manifest.is_deleting(live):
         return Decision(again=release.RECHECK)
     body: dict[str, JSON] = {}
-    if not covers(labels_of(live), seen.labels):
+    if not manifest.covers(manifest.labels_of(live), seen.labels):
         body["metadata"] = {"labels": seen.labels}
-    if claims and "permissionClaims" not in get_map(live, "spec"):
+    if claims and "permissionClaims" not in manifest.get_map(live, "spec"):
         body["spec"] = {"permissionClaims": claims}
     found = [release.keep(live, own_causes.BINDING_FAILED, terms)]
     if body and not found[0].tasks:
-        metadata = {**get_map(body, "metadata"), **preconditions_of(live)}
+        metadata = {**manifest.get_map(body, "metadata"), **preconditions_of(live)}
         step = Patch(terms.ref(API_SERVICE_BINDING, live), {**body, "metadata": metadata})
         found.append(Decision(tasks=(Task((step,), own_causes.BINDING_FAILED),)))
-    ref = get_map(live, "spec", "kubeconfigSecretRef")
+    ref = manifest.get_map(live, "spec", "kubeconfigSecretRef")
     if ref != _secret_ref(seen):
+        other = f"{manifest.get_text(ref, 'namespace')}/{manifest.get_text(ref, 'name')}"
         message = (
-            f"APIServiceBinding {name_of(live)} refers to Secret {get_text(ref, 'namespace')}/"
-            f"{get_text(ref, 'name')} instead of {seen.space_name}/{seen.secret_name}, which"
+            f"APIServiceBinding {manifest.name_of(live)} refers to Secret {other}"
+            f" instead of {seen.space_name}/{seen.secret_name}, which"
             " cannot be changed: take it out of apiExports and put it in again."
         )
         found.append(own_causes.trouble(own_causes.BINDING_INVALID, message))
@@ -170,24 +161,24 @@ def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) 
 
 
 def _accepted(seen: Seen, template: Manifest) -> list[Manifest]:
-    accept = annotations_of(seen.app_cluster_binding).get(keys.ACCEPT_CLAIMS)
+    accept = manifest.annotations_of(seen.app_cluster_binding).get(keys.ACCEPT_CLAIMS)
     if accept != keys.ACCEPT_CLAIMS_TEMPLATE:
         return []
-    return [{**claim, "state": "Accepted"} for claim in get_maps(template, *_CLAIMS)]
+    return [{**claim, "state": "Accepted"} for claim in manifest.get_maps(template, *_CLAIMS)]
 
 
 def _secret_ref(seen: Seen) -> Manifest:
-    ref = get_map(seen.app_cluster_binding, "spec", "kubeconfigSecretRef")
+    ref = manifest.get_map(seen.app_cluster_binding, "spec", "kubeconfigSecretRef")
     return {
         "name": seen.secret_name,
-        "key": get_text(ref, "key"),
+        "key": manifest.get_text(ref, "key"),
         "namespace": seen.space_name,
     }
 
 
 def _request(seen: Seen, name: str, resource: GroupResource, template: Manifest) -> Manifest:
     item: dict[str, JSON] = {**resource.wire}
-    claims = get_maps(template, *_CLAIMS)
+    claims = manifest.get_maps(template, *_CLAIMS)
     if claims:
         item["permissionClaims"] = claims
     return build(
@@ -200,30 +191,30 @@ def _request(seen: Seen, name: str, resource: GroupResource, template: Manifest)
 
 
 def _request_name(seen: Seen, template: Manifest) -> str:
-    return names.export_request(seen.place[1], name_of(template))
+    return names.export_request(seen.place[1], manifest.name_of(template))
 
 
 def _requested(terms: Terms, live: Manifest | None, made: Manifest, now: datetime) -> Decision:
     if live is None:
         return _making(Create(API_SERVICE_EXPORT_REQUEST, made))
-    if is_deleting(live):
+    if manifest.is_deleting(live):
         return Decision(again=release.RECHECK)
-    phase = get_text(live, "status", "phase")
+    phase = manifest.get_text(live, "status", "phase")
     replaced = _making(
         terms.deletion(API_SERVICE_EXPORT_REQUEST, live),
         Create(API_SERVICE_EXPORT_REQUEST, made),
     )
-    held = conditions.parse(get_list(live, "status", "conditions"))
+    held = conditions.parse(manifest.get_list(live, "status", "conditions"))
     ready = conditions.find(held, reasons.EXPORTS_READY)
     said = "" if ready is None or ready.status != conditions.FALSE else ready.message
-    what = f"APIServiceExportRequest {name_of(live)}"
+    what = f"APIServiceExportRequest {manifest.name_of(live)}"
     if phase not in ("Succeeded", "Failed"):
         waiting = own_causes.trouble(own_causes.REQUEST_WAITING, f"{what} waits: {said}")
         return waiting if said else NOTHING
     if _resources_of(live) != _resources_of(made):
         return replaced
     if phase == "Failed":
-        reason = get_text(live, "status", "terminalMessage") or said
+        reason = manifest.get_text(live, "status", "terminalMessage") or said
         # The request is deleted once it is old enough, and then made anew.
         return own_causes.trouble(own_causes.REQUEST_REFUSED, f"{what} failed: {reason}")
     left = SETTLED - (now - _since(ready, live, now))
@@ -241,8 +232,8 @@ def _making(*steps: Step) -> Decision:
 
 def _resources_of(request: Manifest) -> list[GroupResource]:
     return [
-        GroupResource(get_text(one, "group"), get_text(one, "resource"))
-        for one in get_maps(request, "spec", "resources")
+        GroupResource(manifest.get_text(one, "group"), manifest.get_text(one, "resource"))
+        for one in manifest.get_maps(request, "spec", "resources")
     ]
 
 
@@ -252,12 +243,12 @@ def _is_asked(seen: Seen, request: Manifest) -> bool:
     if len(asked) != 1 or asked[0] not in seen.resources:
         return False
     template = offered.get(asked[0])
-    return template is None or _request_name(seen, template) == name_of(request)
+    return template is None or _request_name(seen, template) == manifest.name_of(request)
 
 
 def _deletes(terms: Terms, kind: Kind, found: Iterable[Manifest]) -> tuple[Task, ...]:
     return tuple(
         Task((terms.deletion(kind, one),), own_causes.EXPORT_FAILED)
         for one in found
-        if not is_deleting(one)
+        if not manifest.is_deleting(one)
     )

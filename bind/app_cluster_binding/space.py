@@ -13,23 +13,9 @@ from reconciler.api.kubeconfig import content_of
 from reconciler.blueprints import rbac
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import conditions, keys, names, reasons
+from reconciler.core import conditions, keys, manifest, names, reasons
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import Create, Decision, Patch, Step, Task, preconditions_of
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    covers,
-    get,
-    get_bool,
-    get_list,
-    get_map,
-    get_text,
-    is_deleting,
-    labels_of,
-    name_of,
-)
 from reconciler.core.refs import NAMESPACE, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
 from reconciler.kube import kubeconfig
 
@@ -42,7 +28,8 @@ def kubeconfig_problem(seen: Seen, terms: Terms) -> Condition | None:
     """
     ref = ("spec", "kubeconfigSecretRef")
     namespace, name, key = (
-        get_text(seen.app_cluster_binding, *ref, part) for part in ("namespace", "name", "key")
+        manifest.get_text(seen.app_cluster_binding, *ref, part)
+        for part in ("namespace", "name", "key")
     )
     place = f"{namespace}/{name}"
     if not terms.allow_cross_namespace_secrets and not _is_granted(seen, namespace):
@@ -79,7 +66,7 @@ def claim(seen: Seen, terms: Terms) -> Decision:
         marks=Marks(seen.labels),
     )
     steps.append(Create(CLUSTER_BINDING, made))
-    held = conditions.parse(get_list(seen.app_cluster_binding, "status", "conditions"))
+    held = conditions.parse(manifest.get_list(seen.app_cluster_binding, "status", "conditions"))
     waiting = conditions.false(own_causes.KONNECTOR_PROGRESSING, "Waiting for the binding space.")
     said = conditions.find(held, reasons.KONNECTOR_DEPLOYED) is not None
     return Decision(
@@ -109,12 +96,12 @@ def content(seen: Seen, space: Space, terms: Terms) -> Decision:
 
 def _marks(seen: Seen, space: Space, terms: Terms) -> Iterator[tuple[Step, ...]]:
     live = space.cluster_binding
-    if live is not None and not covers(labels_of(live), seen.labels):
-        metadata: Manifest = {**preconditions_of(live), "labels": seen.labels}
+    if live is not None and not manifest.covers(manifest.labels_of(live), seen.labels):
+        metadata: manifest.Manifest = {**preconditions_of(live), "labels": seen.labels}
         yield (Patch(terms.ref(CLUSTER_BINDING, live), {"metadata": metadata}),)
     namespace = space.namespace
-    retired = keys.RELEASED in annotations_of(seen.app_cluster_binding)
-    if keys.RELEASED in annotations_of(namespace) and not retired:
+    retired = keys.RELEASED in manifest.annotations_of(seen.app_cluster_binding)
+    if keys.RELEASED in manifest.annotations_of(namespace) and not retired:
         metadata = {**preconditions_of(namespace), "annotations": {keys.RELEASED: None}}
         yield (Patch(terms.ref(NAMESPACE, namespace), {"metadata": metadata}),)
 
@@ -130,32 +117,35 @@ def _kubeconfig(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
     """Mirror the referenced key and nothing else. The type of a Secret cannot be changed."""
     source = seen.source
     assert source is not None  # it is valid
-    ref = get_map(seen.app_cluster_binding, "spec", "kubeconfigSecretRef")
-    if (get_text(ref, "namespace"), get_text(ref, "name")) == (seen.space_name, seen.secret_name):
+    ref = manifest.get_map(seen.app_cluster_binding, "spec", "kubeconfigSecretRef")
+    if (manifest.get_text(ref, "namespace"), manifest.get_text(ref, "name")) == (
+        seen.space_name,
+        seen.secret_name,
+    ):
         return ()
-    key = get_text(ref, "key")
-    data: dict[str, JSON] = {key: get(source, "data", key)}
+    key = manifest.get_text(ref, "key")
+    data: dict[str, manifest.JSON] = {key: manifest.get(source, "data", key)}
     made = build(
         SECRET,
         seen.secret_name,
         namespace=seen.space_name,
         marks=Marks(seen.labels),
-        type=get_text(source, "type"),
+        type=manifest.get_text(source, "type"),
         data=data,
     )
-    live = next((one for one in space.secrets if name_of(one) == seen.secret_name), None)
+    live = next((one for one in space.secrets if manifest.name_of(one) == seen.secret_name), None)
     if live is None:
         return (Create(SECRET, made),)
-    if is_deleting(live):
+    if manifest.is_deleting(live):
         return ()
-    held = get_map(live, "data")
-    same_type = get_text(live, "type") == get_text(source, "type")
-    if not same_type or (get_bool(live, "immutable") and held != data):
+    held = manifest.get_map(live, "data")
+    same_type = manifest.get_text(live, "type") == manifest.get_text(source, "type")
+    if not same_type or (manifest.get_bool(live, "immutable") and held != data):
         return (terms.deletion(SECRET, live), Create(SECRET, made))
-    if held == data and covers(labels_of(live), seen.labels):
+    if held == data and manifest.covers(manifest.labels_of(live), seen.labels):
         return ()
-    metadata: Manifest = {**preconditions_of(live), "labels": seen.labels}
-    changed: Manifest = {"metadata": metadata, "data": {**dict.fromkeys(held), **data}}
+    metadata: manifest.Manifest = {**preconditions_of(live), "labels": seen.labels}
+    changed: manifest.Manifest = {"metadata": metadata, "data": {**dict.fromkeys(held), **data}}
     return (Patch(terms.ref(SECRET, live), changed),)
 
 
@@ -167,5 +157,5 @@ def _fault(content: bytes) -> str:
 def _is_granted(seen: Seen, namespace: str) -> bool:
     if namespace == seen.place[0]:
         return True
-    notes = {} if seen.source is None else annotations_of(seen.source)
+    notes = {} if seen.source is None else manifest.annotations_of(seen.source)
     return notes.get(keys.ALLOW_APP_CLUSTER_BINDING) == "/".join(seen.place)

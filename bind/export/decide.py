@@ -19,7 +19,7 @@ from typing import Final
 from reconciler.api.exports import API_SERVICE_EXPORT, permission_claims_of
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Isolation, Unexportable
-from reconciler.core import conditions, keys, reasons
+from reconciler.core import conditions, keys, manifest, reasons
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import (
     NOTHING,
@@ -30,18 +30,7 @@ from reconciler.core.decision import (
     deletion,
     preconditions_of,
 )
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    canonical,
-    get_list,
-    get_map,
-    get_text,
-    is_deleting,
-    name_of,
-    ref_of,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import normalize_claim
 from reconciler.core.times import format_duration, moment
 
@@ -72,7 +61,7 @@ def decide(seen: Seen, *, isolation: Isolation, grace: timedelta, now: datetime)
     restart does not begin anew. Its Ready is for konnectors to sum up: the original's backend
     never does.
     """
-    if is_deleting(seen.export):
+    if manifest.is_deleting(seen.export):
         return NOTHING
     if seen.crd is None:
         return _missing(seen, grace, now)
@@ -82,7 +71,7 @@ def decide(seen: Seen, *, isolation: Isolation, grace: timedelta, now: datetime)
         synced = target
     else:
         synced = conditions.true(reasons.PROVIDER_IN_SYNC)
-        change = _difference(get_map(seen.export, "spec"), target, isolation)
+        change = _difference(manifest.get_map(seen.export, "spec"), target, isolation)
         spec_hash = exports_of.source_hash(target) if change else ""
     tasks, notes = _written(seen, change, spec_hash)
     told = (synced, *_offered(seen))
@@ -91,10 +80,10 @@ def decide(seen: Seen, *, isolation: Isolation, grace: timedelta, now: datetime)
 
 
 def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
-    name = name_of(seen.export)
+    name = manifest.name_of(seen.export)
     if seen.unsure:
         return Decision(again=_UNSURE, sums_up=False)
-    told = conditions.parse(get_list(seen.export, "status", "conditions"))
+    told = conditions.parse(manifest.get_list(seen.export, "status", "conditions"))
     last = conditions.find(told, reasons.PROVIDER_IN_SYNC)
     cause = reasons.PROVIDER_CRD_NOT_FOUND
     since = None
@@ -117,7 +106,7 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
 
 def _target(export: Manifest, crd: Manifest) -> Manifest | Condition:
     """Return what of the spec follows from the CRD, or why the export cannot follow it."""
-    scope = get_text(export, "spec", "informerScope")  # immutable
+    scope = manifest.get_text(export, "spec", "informerScope")  # immutable
     if problem := exports_of.scope_problem(crd, scope):
         return conditions.false(reasons.PROVIDER_CRD_INVALID, problem)
     spec = exports_of.exported(crd)
@@ -131,8 +120,10 @@ def _difference(live: Manifest, target: Manifest, isolation: Isolation) -> dict[
     change = {key: value for key, value in target.items() if live.get(key) != value}
     if "names" in change:
         # A merge patch leaves a name that it does not take away.
-        gone = dict.fromkeys(get_map(live, "names").keys() - get_map(target, "names").keys())
-        change["names"] = {**gone, **get_map(target, "names")}
+        gone = dict.fromkeys(
+            manifest.get_map(live, "names").keys() - manifest.get_map(target, "names").keys()
+        )
+        change["names"] = {**gone, **manifest.get_map(target, "names")}
     held = live.get("clusterScopedIsolation")
     if target.get("scope") == "Cluster" and held is None:
         change["clusterScopedIsolation"] = isolation
@@ -157,13 +148,13 @@ def _carries(seen: Seen) -> dict[str, JSON]:
     """
     if seen.template is None:
         return {}
-    wanted = annotations_of(seen.template).get(keys.CARRIES)
-    held = annotations_of(seen.export).get(keys.CARRIES)
+    wanted = manifest.annotations_of(seen.template).get(keys.CARRIES)
+    held = manifest.annotations_of(seen.export).get(keys.CARRIES)
     return {} if wanted == held else {keys.CARRIES: wanted}
 
 
 def _alike(claims: Iterable[Manifest]) -> frozenset[bytes]:
-    return frozenset(canonical(normalize_claim(one)) for one in claims)
+    return frozenset(manifest.canonical(normalize_claim(one)) for one in claims)
 
 
 def _written(
@@ -182,27 +173,27 @@ def _written(
     if offer is not None:
         spec["permissionClaims"] = list(offer) or None
         notes.append(Note("OfferChanged", _sentence(offer)))
-    ref = ref_of(seen.cluster, API_SERVICE_EXPORT, seen.export)
+    ref = manifest.ref_of(seen.cluster, API_SERVICE_EXPORT, seen.export)
     step = Patch(ref, {"metadata": metadata, **({"spec": spec} if spec else {})})
     return (Task((step,), reasons.EXPORT_UPDATE_FAILED),), tuple(notes)
 
 
 def _sentence(offer: Sequence[Manifest]) -> str:
-    claimed = sorted({get_text(one, "resource") for one in offer})
+    claimed = sorted({manifest.get_text(one, "resource") for one in offer})
     what = f"claims {', '.join(claimed)}" if claimed else "claims nothing"
     return f"The template now {what}; what an app cluster has not accepted has no effect there"
 
 
 def _offered(seen: Seen) -> Sequence[Condition]:
     """Tell of a template that is gone; a condition of ours, so not before there is something."""
-    told = conditions.parse(get_list(seen.export, "status", "conditions"))
+    told = conditions.parse(manifest.get_list(seen.export, "status", "conditions"))
     if seen.template is not None:
         was_told = conditions.find(told, reasons.OFFERED) is not None
         return [conditions.true(reasons.OFFERED)] if was_told else []
     if seen.unsure:
         return []
     message = (
-        f"No APIServiceExportTemplate offers {name_of(seen.export)} any more; "
+        f"No APIServiceExportTemplate offers {manifest.name_of(seen.export)} any more; "
         "this export and its claims stay as they are"
     )
     return [conditions.false(reasons.OFFER_WITHDRAWN, message)]

@@ -18,18 +18,10 @@ from reconciler.api.exports import (
 )
 from reconciler.blueprints import export as exports_of
 from reconciler.blueprints.export import Terms, Unexportable
-from reconciler.core import conditions, reasons
+from reconciler.core import conditions, manifest, reasons
 from reconciler.core.conditions import Condition
 from reconciler.core.decision import NOTHING, Create, Decision, Task, deletion
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    get_list,
-    get_maps,
-    get_text,
-    is_deleting,
-    namespace_of,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.times import created
 
 # Since the creation of the request: then it fails, and then it goes, whatever the answer.
@@ -63,9 +55,12 @@ def resources(request: Manifest) -> Sequence[str]:
 
     With a dot at the end for the core group, whose resources have no CRD (C.2).
     """
-    wanted = get_maps(request, "spec", "resources")
+    wanted = manifest.get_maps(request, "spec", "resources")
     return list(
-        dict.fromkeys(f"{get_text(one, 'resource')}.{get_text(one, 'group')}" for one in wanted)
+        dict.fromkeys(
+            f"{manifest.get_text(one, 'resource')}.{manifest.get_text(one, 'group')}"
+            for one in wanted
+        )
     )
 
 
@@ -76,10 +71,10 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
     it fails or goes.
     """
     request = seen.request
-    if is_deleting(request):
+    if manifest.is_deleting(request):
         return NOTHING
     age = max(now - (created(request) or now), timedelta())
-    if (get_text(request, "status", "phase") or _PENDING) != _PENDING:
+    if (manifest.get_text(request, "status", "phase") or _PENDING) != _PENDING:
         return _answered(seen, age)
     steps = list[Create]()
     if len(resources(request)) > MOST_RESOURCES:
@@ -128,7 +123,7 @@ def _export(seen: Seen, name: str, terms: Terms) -> Create | Condition | None:
     if crd is None:
         message = f"CustomResourceDefinition {name} in the service provider cluster not found"
         return conditions.false(reasons.CRD_NOT_FOUND, message)
-    if live is not None and not is_deleting(live):
+    if live is not None and not manifest.is_deleting(live):
         return None  # whoever made it: neither its claims nor its spec are compared here
     if live is not None:
         message = f"APIServiceExport {name} is being deleted; it is made anew when it is gone"
@@ -148,7 +143,7 @@ def _new_export(seen: Seen, crd: Manifest, template: Manifest, terms: Terms) -> 
     spec = exports_of.exported(crd)
     if isinstance(spec, Unexportable):
         return conditions.false(reasons.CRD_INVALID, spec.why)
-    space, claims = namespace_of(seen.request), permission_claims_of(template)
+    space, claims = manifest.namespace_of(seen.request), permission_claims_of(template)
     return Create(API_SERVICE_EXPORT, exports_of.new_export(space, spec, claims, terms=terms))
 
 
@@ -159,7 +154,7 @@ def _not_offered(name: str, offered: Sequence[str]) -> str:
 
 def _refusal(seen: Seen) -> Condition | None:
     """Return what the last try to create an export came to, if it came to nothing."""
-    told = conditions.parse(get_list(seen.request, "status", "conditions"))
+    told = conditions.parse(manifest.get_list(seen.request, "status", "conditions"))
     last = conditions.find(told, reasons.EXPORTS_READY)
     cause = reasons.EXPORT_CREATE_FAILED
     if last is None or (last.status, last.reason) != (conditions.FALSE, cause.reason):

@@ -24,19 +24,11 @@ from reconciler.api.exports import (
 from reconciler.blueprints.export import Scope
 from reconciler.controller.executor import Executor, Observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue, enqueue_mapped
-from reconciler.core import keys, names
+from reconciler.core import keys, manifest, names, refs
 from reconciler.core.decision import Decision
 from reconciler.core.errors import Forbidden, NotServed
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get_text,
-    name_of,
-    ref_of,
-    resource_version_of,
-    uid_of,
-)
-from reconciler.core.refs import CONFIG_MAP, CRD, NAMESPACE, SECRET, Kind, ObjectKey, Ref
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind, ObjectKey, Ref
 
 
 class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
@@ -83,17 +75,17 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
         if leaving is not None and not seen.unsure:
             seen = replace(seen, removal=await self._removal(seen.home))
             if seen.removal is not None and decide.needs_search(seen):
-                contents = await self._contents(name_of(leaving))
+                contents = await self._contents(manifest.name_of(leaving))
                 # The search takes long enough for a konnector to bring its mapping back.
                 mapping = await self._mapping(seen.home)
                 removal = replace(seen.removal, contents=contents, mapping=mapping)
                 seen = replace(seen, removal=removal)
         cluster = self._informers.cluster.name
         if seen.mapping is not None:
-            ref = ref_of(cluster, API_SERVICE_NAMESPACE, seen.mapping)
+            ref = manifest.ref_of(cluster, API_SERVICE_NAMESPACE, seen.mapping)
             return Observed(ref, seen.mapping), seen
         if leaving is not None:
-            return Observed(ref_of(cluster, NAMESPACE, leaving), leaving), seen
+            return Observed(manifest.ref_of(cluster, refs.NAMESPACE, leaving), leaving), seen
         return None
 
     def decide(self, view: Seen, now: datetime) -> Decision:
@@ -103,11 +95,11 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
     def _witnessed(self, key: ObjectKey, seen: Seen, leaving: Manifest | None) -> bool:
         """Note a Namespace beside its mapping; tell whether one that is left was noted."""
         if leaving is not None:
-            return self._beside.get(key) == uid_of(leaving)
+            return self._beside.get(key) == manifest.uid_of(leaving)
         if seen.mapping is None:
             self._beside.pop(key, None)
         elif (beside := decide.target(seen)) is not None:
-            self._beside[key] = uid_of(beside)
+            self._beside[key] = manifest.uid_of(beside)
         return False
 
     def _grants(self, space: str) -> Sequence[str]:
@@ -122,7 +114,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
     async def _removal(self, home: Home) -> Removal | None:
         """Return what has to be known beyond doubt before data go, or None where it is not."""
         cluster = self._informers.cluster
-        crd = Ref(cluster.name, CRD, "", API_SERVICE_NAMESPACE.resource)
+        crd = Ref(cluster.name, refs.CRD, "", API_SERVICE_NAMESPACE.resource)
         try:
             return Removal(
                 mapping=await self._mapping(home),
@@ -150,7 +142,7 @@ class ServiceNamespaces(ObjectReconciler[ObjectKey, Seen]):
                 if kind.resource in kinds.exported:
                     hidden = kind.resource
                 continue
-            if any(keys.RELEASED in annotations_of(one) for one in listing.items):
+            if any(keys.RELEASED in manifest.annotations_of(one) for one in listing.items):
                 return Contents(released=True)
         return Contents(released=False, hidden=hidden)
 
@@ -165,7 +157,7 @@ def counted(informers: Informers, resources: Iterable[str], now: datetime) -> Co
 def known(informers: Informers, home: Home, *, hashing: bool) -> Seen:
     """Return what the views tell about one app namespace, but for `counted`."""
     mapping = informers.recent(informers.service_namespaces).get(home.space, home.name)
-    named = get_text(mapping, "status", "namespace")
+    named = manifest.get_text(mapping, "status", "namespace")
     elsewhere = named if named and named != home.target else ""
     space = informers.namespaces.get("", home.space)
     ours = informers.namespaces.by(HOME, ObjectKey(home.space, home.name))
@@ -217,9 +209,9 @@ class _Copied:
         offers = [*informers.exports.all(), *informers.templates.all()]
         claims = [claim for offer in offers for claim in permission_claims_of(offer)]
         claimed = {kind.resource: kind for kind in map(_claimed, claims)}
-        known = {one.resource: one for one in (CONFIG_MAP, SECRET)}
+        known = {one.resource: one for one in (refs.CONFIG_MAP, refs.SECRET)}
         named = {offered_resource(template).name for template in informers.templates.all()}
-        named |= {name_of(export) for export in informers.exports.all()}
+        named |= {manifest.name_of(export) for export in informers.exports.all()}
         role = informers.cluster_roles.get("", names.BINDER)
         return _CopiedKinds(
             all=frozenset({**claimed, **known, **defined}.values()),
@@ -228,22 +220,24 @@ class _Copied:
 
     async def _crds(self) -> Mapping[str, Kind]:
         if self._stamps != _stamps(self._informers.crds.all()):
-            listing = await self._informers.cluster.list(CRD)
+            listing = await self._informers.cluster.list(refs.CRD)
             self._stamps = _stamps(listing.items)
             self._defined = {one.resource: one for crd in listing.items for one in _kinds(crd)}
         return self._defined
 
 
 def _stamps(crds: Iterable[Manifest]) -> frozenset[tuple[str, str]]:
-    return frozenset((uid_of(one), resource_version_of(one)) for one in crds)
+    return frozenset((manifest.uid_of(one), manifest.resource_version_of(one)) for one in crds)
 
 
 def _kinds(crd: Manifest) -> Iterable[Kind]:
     version = preferred_version(served_versions(crd))
-    if version and get_text(crd, "spec", "scope") == "Namespaced":
+    if version and manifest.get_text(crd, "spec", "scope") == "Namespaced":
         yield kind_of(crd, version)
 
 
 def _claimed(claim: Manifest) -> Kind:
-    version = get_text(claim, "version") or "v1"
-    return Kind(get_text(claim, "group"), version, "", get_text(claim, "resource"))
+    version = manifest.get_text(claim, "version") or "v1"
+    return Kind(
+        manifest.get_text(claim, "group"), version, "", manifest.get_text(claim, "resource")
+    )

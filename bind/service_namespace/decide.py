@@ -20,7 +20,7 @@ from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.blueprints import rbac, space
 from reconciler.blueprints.export import Scope
 from reconciler.blueprints.objects import Marks
-from reconciler.core import keys, names, reasons
+from reconciler.core import keys, manifest, names, reasons
 from reconciler.core.conditions import Cause
 from reconciler.core.decision import (
     NOTHING,
@@ -33,16 +33,7 @@ from reconciler.core.decision import (
     deletion,
     preconditions_of,
 )
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    get_text,
-    is_deleting,
-    name_of,
-    ref_of,
-    uid_of,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import NAMESPACE, ROLE_BINDING
 from reconciler.core.times import created, format_time, moment
 
@@ -142,8 +133,11 @@ def chosen(seen: Seen) -> str:
     """Return the name of the service namespace: the status counts only where it is ours (F6)."""
     for live in (seen.elsewhere, seen.namespace, seen.hashed):
         if live is not None and _is_ours(live, seen.home):
-            return name_of(live)
-    told, own = get_text(seen.mapping, "status", "namespace"), hashed_name(seen.home, seen.space)
+            return manifest.name_of(live)
+    told, own = (
+        manifest.get_text(seen.mapping, "status", "namespace"),
+        hashed_name(seen.home, seen.space),
+    )
     # One that was deleted is made again where it was, whatever new ones are called by now.
     return own if own and (told == own or (seen.hashing and not told)) else seen.home.target
 
@@ -151,18 +145,18 @@ def chosen(seen: Seen) -> str:
 def target(seen: Seen) -> Manifest | None:
     """Return the Namespace of the `chosen` name, whoever's it is."""
     known, name = (seen.namespace, seen.elsewhere, seen.hashed), chosen(seen)
-    return next((one for one in known if one is not None and name_of(one) == name), None)
+    return next((one for one in known if one is not None and manifest.name_of(one) == name), None)
 
 
 def hashed_name(home: Home, space_: Manifest | None) -> str:
     """Return the hashed name of a service namespace; "" while its space is not there."""
-    return "" if space_ is None else home.hashed(uid_of(space_))
+    return "" if space_ is None else home.hashed(manifest.uid_of(space_))
 
 
 def is_hashed(live: Manifest, home: Home) -> bool:
     """Tell whether it is ours under its hashed name, also when its space is gone."""
-    return _is_ours(live, home) and name_of(live) == home.hashed(
-        annotations_of(live).get(keys.SPACE_UID, "")
+    return _is_ours(live, home) and manifest.name_of(live) == home.hashed(
+        manifest.annotations_of(live).get(keys.SPACE_UID, "")
     )
 
 
@@ -175,9 +169,9 @@ def leaving(seen: Seen) -> Manifest | None:
     if seen.mapping is not None:
         return None
     plain, hashed = seen.namespace, seen.hashed
-    if plain is not None and not is_deleting(plain) and _is_ours(plain, seen.home):
+    if plain is not None and not manifest.is_deleting(plain) and _is_ours(plain, seen.home):
         return plain
-    if hashed is not None and not is_deleting(hashed) and is_hashed(hashed, seen.home):
+    if hashed is not None and not manifest.is_deleting(hashed) and is_hashed(hashed, seen.home):
         return hashed
     return None
 
@@ -192,7 +186,7 @@ def needs_search(seen: Seen) -> bool:
 
 def obstacle(seen: Seen) -> tuple[Cause, str] | None:
     """Return why an app namespace cannot have its service namespace, if it cannot."""
-    if seen.mapping is None or is_deleting(seen.mapping):
+    if seen.mapping is None or manifest.is_deleting(seen.mapping):
         return None
     app, name, live = seen.home.name, chosen(seen), target(seen)
     if live is not None and not _is_ours(live, seen.home):
@@ -225,7 +219,7 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     live = target(seen)
     if live is None:
         return _made(seen, scope, now)
-    if is_deleting(live):
+    if manifest.is_deleting(live):
         return NOTHING
     if steps := _rights(seen, scope):
         return Decision(tasks=(Task(steps),))
@@ -236,12 +230,12 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
 
 def _marked(seen: Seen, live: Manifest) -> tuple[Task, ...]:
     """Return what marks a Namespace that another backend made: a copy of it is known by that."""
-    told = get_text(seen.mapping, "status", "namespace") == name_of(live)
-    born = get_text(live, "metadata", "creationTimestamp")
-    if not told or not born or keys.MADE_AT in annotations_of(live):
+    told = manifest.get_text(seen.mapping, "status", "namespace") == manifest.name_of(live)
+    born = manifest.get_text(live, "metadata", "creationTimestamp")
+    if not told or not born or keys.MADE_AT in manifest.annotations_of(live):
         return ()
     metadata: Manifest = {**preconditions_of(live), "annotations": {keys.MADE_AT: born}}
-    return (Task((Patch(ref_of(seen.cluster, NAMESPACE, live), {"metadata": metadata}),)),)
+    return (Task((Patch(manifest.ref_of(seen.cluster, NAMESPACE, live), {"metadata": metadata}),)),)
 
 
 def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
@@ -249,7 +243,7 @@ def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
 
     A backend that may not write quotas still serves it.
     """
-    if get_text(seen.mapping, "status", "namespace") != chosen(seen):
+    if manifest.get_text(seen.mapping, "status", "namespace") != chosen(seen):
         return ()
     wanted = hard(bounds.in_service_namespace, seen.counted)
     steps = quota(seen.cluster, seen.quota, chosen(seen), wanted)
@@ -257,23 +251,23 @@ def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:
 
 
 def _is_ours(namespace: Manifest, home: Home) -> bool:
-    return annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE) == home.mark
+    return manifest.annotations_of(namespace).get(keys.API_SERVICE_NAMESPACE) == home.mark
 
 
 def _made(seen: Seen, scope: Scope, now: datetime) -> Decision:
     # What is made for a space that goes would stay behind.
-    if seen.space is None or is_deleting(seen.space) or _is_leaving(seen.mapping):
+    if seen.space is None or manifest.is_deleting(seen.space) or _is_leaving(seen.mapping):
         return NOTHING
     name = chosen(seen)
     notes = {keys.API_SERVICE_NAMESPACE: seen.home.mark, keys.MADE_AT: format_time(now)}
     if name != seen.home.target:
-        notes[keys.SPACE_UID] = uid_of(seen.space)
+        notes[keys.SPACE_UID] = manifest.uid_of(seen.space)
     made = Create(NAMESPACE, space.namespace(name, marks=Marks(annotations=notes)))
     return Decision(tasks=(Task((made, *_rights(seen, scope))),))
 
 
 def _is_leaving(mapping: Manifest | None) -> bool:
-    return mapping is not None and is_deleting(mapping)
+    return mapping is not None and manifest.is_deleting(mapping)
 
 
 def _rights(seen: Seen, scope: Scope) -> tuple[Step, ...]:
@@ -305,9 +299,9 @@ def _without_mapping(seen: Seen, now: datetime) -> Decision:
 
 def _doubt(live: Manifest, removal: Removal) -> tuple[str, str] | None:
     """Return the reason and the message of the Event where it need not have lost its mapping."""
-    name, crd = name_of(live), removal.crd
+    name, crd = manifest.name_of(live), removal.crd
     kind = API_SERVICE_NAMESPACE.resource
-    if crd is None or is_deleting(crd):
+    if crd is None or manifest.is_deleting(crd):
         return "CustomResourceDefinitionGone", (
             f"Namespace {name} is kept: CustomResourceDefinition {kind} is gone, and all "
             "APIServiceNamespaces with it"
@@ -328,9 +322,9 @@ def _doubt(live: Manifest, removal: Removal) -> tuple[str, str] | None:
 
 def _unmarked(seen: Seen, live: Manifest) -> tuple[str, str] | None:
     """Return the reason and the message of the Event where nobody can tell if it is a copy."""
-    if seen.witnessed or keys.MADE_AT in annotations_of(live):
+    if seen.witnessed or keys.MADE_AT in manifest.annotations_of(live):
         return None
-    name = name_of(live)
+    name = manifest.name_of(live)
     return "NamespaceUnmarked", (
         f"Namespace {name} is kept: it has no APIServiceNamespace and no annotation {keys.MADE_AT},"
         " so it may come from a backup. If nobody needs its data: `kubectl delete namespace"
@@ -340,7 +334,7 @@ def _unmarked(seen: Seen, live: Manifest) -> tuple[str, str] | None:
 
 def _kept_for(live: Manifest, contents: Contents | None) -> tuple[str, str] | None:
     """Return the reason and the message of the Event where what is in it keeps it."""
-    name = name_of(live)
+    name = manifest.name_of(live)
     if contents is None or contents.hidden:
         what = "what is in it" if contents is None else contents.hidden
         return "ContentsUnknown", (
@@ -357,5 +351,8 @@ def _kept_for(live: Manifest, contents: Contents | None) -> tuple[str, str] | No
 
 
 def _is_restored(namespace: Manifest) -> bool:
-    said, born = moment(annotations_of(namespace).get(keys.MADE_AT, "")), created(namespace)
+    said, born = (
+        moment(manifest.annotations_of(namespace).get(keys.MADE_AT, "")),
+        created(namespace),
+    )
     return said is not None and born is not None and born - said > _SKEW
