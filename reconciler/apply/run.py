@@ -14,9 +14,8 @@ from reconciler.apply.cluster import Job
 from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.apply.lock import Lock
 from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
-from reconciler.apply.shared_list_reader import SharedListReader
 from reconciler.apply.step_runner import StepOptions
-from reconciler.apply.waits import Readiness
+from reconciler.apply.waits import Readiness, SharedListReader
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core.errors import KlutchError, Locked
@@ -24,7 +23,7 @@ from reconciler.core.live import Live, Unavailable
 from reconciler.fleet.compile import units_by_cluster
 from reconciler.fleet.values import Access, Fleet, UnitKey
 from reconciler.health import Location, board
-from reconciler.observe import Clusters, Pace, observe, removed_clusters
+from reconciler.observe import Clusters, Pace, observe, read_scope
 from reconciler.planning.changes import Change, Plan
 
 _AT_ONCE: Final = 256  # clusters: most of them wait for a peer
@@ -272,7 +271,7 @@ class _Run:
         """Reach a cluster and its control plane, and give the cluster's connections back."""
         known = self._fleet.clusters.get(name)
         if known is None:
-            leaver = removed_clusters.removed_clusters(self._fleet, live.control_planes)[name]
+            leaver = read_scope.removed_clusters(self._fleet, live.control_planes)[name]
             assert not isinstance(leaver, Unavailable), name
             access: Access = leaver.access
         else:

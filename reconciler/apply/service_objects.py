@@ -1,15 +1,17 @@
 """Finds the objects of a service: instances in an app cluster, copies on the control plane.
 
-Finds them in whichever version the cluster serves, and counts, frees, releases and deletes them.
-Decides nothing about when.
+Finds them in whichever version the cluster serves, and counts, frees, releases and deletes them,
+with the Secrets that the service brought into the app cluster. Decides nothing about when.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import (
     API_SERVICE_EXPORT,
     API_SERVICE_EXPORT_TEMPLATE,
@@ -24,20 +26,15 @@ from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.apply.patches import Stale
 from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core import keys, names
-from reconciler.core.errors import NotServed
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    finalizers_of,
-    get_text,
-    name_of,
-    namespace_of,
-    uid_of,
-)
-from reconciler.core.refs import CRD, Kind, Ref
+from reconciler.core import manifest as m
+from reconciler.core.errors import Forbidden, NotServed
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import CRD, SECRET, Kind, Ref
+from reconciler.fleet.wanted import Placement
 from reconciler.kube.requests import Propagation
 
 _AT_ONCE: Final = 8
+_ANY: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +58,19 @@ async def served(writer: ClusterWriter, name: str) -> Service | None:
     version = preferred_version(served_versions(crd))
     if not version:
         raise NotServed("the CRD serves no version", ref=ref, verb="list")
-    return Service(kind_of(crd, version), ref, uid_of(crd))
+    return Service(kind_of(crd, version), ref, m.uid_of(crd))
 
 
 async def count(writer: ClusterWriter, name: str) -> int:
     """Return how many objects of a service there are now, of all namespaces."""
     service = await served(writer, name)
-    if service is None:
-        return 0
-    page = await writer.cluster.first_page(service.kind, limit=1, metadata_only=True)
-    if page.more and page.remaining is None:
-        return len((await writer.cluster.list(service.kind, metadata_only=True)).items)
-    return len(page.items) + (page.remaining or 0)
+    return 0 if service is None else await writer.cluster.count(service.kind)
 
 
 async def service_namespaces(plane: ClusterWriter, space: str) -> Mapping[str, str]:
     """Return the service namespaces of a space by the app namespaces that they stand for."""
     found = await plane.cluster.list(API_SERVICE_NAMESPACE, namespace=space)
-    pairs = ((name_of(item), get_text(item, "status", "namespace")) for item in found.items)
+    pairs = ((m.name_of(item), m.get_text(item, "status", "namespace")) for item in found.items)
     return {name: namespace for name, namespace in pairs if namespace}
 
 
@@ -93,7 +85,7 @@ async def copies(plane: ClusterWriter, name: str, space: str) -> Sequence[tuple[
         return [
             (kind, item)
             for item in everything.items
-            if annotations_of(item).get(keys.CLUSTER_NAMESPACE) == space
+            if m.annotations_of(item).get(keys.CLUSTER_NAMESPACE) == space
         ]
     namespaces = sorted(set((await service_namespaces(plane, space)).values()))
     found = [
@@ -103,26 +95,24 @@ async def copies(plane: ClusterWriter, name: str, space: str) -> Sequence[tuple[
     return [(kind, item) for listing in found for item in listing.items]
 
 
-async def release_copies(plane: ClusterWriter, name: str, space: str, *, now: datetime) -> int:
-    """Unbind the copies of one app cluster and mark them as released; return how many.
+async def release_copies(plane: ClusterWriter, name: str, space: str, *, now: datetime) -> None:
+    """Unbind the copies of one app cluster and mark them as released.
 
     A konnector deletes bound copies whose twin is gone, and adopts unbound ones (mapping.md 9).
     """
     bound = [
-        Ref(plane.cluster.name, kind, namespace_of(one), name_of(one))
+        Ref(plane.cluster.name, kind, m.namespace_of(one), m.name_of(one))
         for kind, one in await copies(plane, name, space)
-        if keys.BOUND in annotations_of(one)
+        if keys.BOUND in m.annotations_of(one)
     ]
     await _each(bound, lambda ref: plane.change(ref, patches.unbind(now)))
-    return len(bound)
 
 
-async def free_instances(app: ClusterWriter, name: str) -> int:
-    """Take the konnector's finalizer off all instances; return how many had it."""
-    bound = [ref for ref, one in await _instances(app, name) if keys.SYNCER in finalizers_of(one)]
+async def free_instances(app: ClusterWriter, name: str) -> None:
+    """Take the konnector's finalizer off all instances."""
+    bound = [ref for ref, one in await _instances(app, name) if keys.SYNCER in m.finalizers_of(one)]
     free = patches.without_finalizer(keys.SYNCER)
     await _each(bound, lambda ref: app.change(ref, free))
-    return len(bound)
 
 
 async def delete_instances(app: ClusterWriter, name: str, at_most: int | None) -> None:
@@ -141,13 +131,13 @@ async def delete_instances(app: ClusterWriter, name: str, at_most: int | None) -
         except Stale:
             return
 
-    uids = {ref: uid_of(one) for ref, one in found}
+    uids = {ref: m.uid_of(one) for ref, one in found}
     await _each(uids, lambda ref: delete(ref, uids[ref]))
 
 
 async def finalizers(app: ClusterWriter, name: str) -> Sequence[str]:
     """Return what holds instances of a service back from going."""
-    return sorted({held for _, one in await _instances(app, name) for held in finalizers_of(one)})
+    return sorted({held for _, one in await _instances(app, name) for held in m.finalizers_of(one)})
 
 
 async def what_is_left(plane: ClusterWriter, app: ClusterWriter, space: str) -> str:
@@ -162,10 +152,11 @@ async def what_is_left(plane: ClusterWriter, app: ClusterWriter, space: str) -> 
     selector = ("spec", "APIServiceSelector")
     known = {
         names.resource_name(
-            get_text(item, *selector, "resource"), get_text(item, *selector, "group")
+            m.get_text(item, *selector, "resource"),
+            m.get_text(item, *selector, "group"),
         )
         for item in offered.items
-    } | set(map(name_of, exported.items))
+    } | set(map(m.name_of, exported.items))
     known = known.union(*map(released_kinds, mapped.items))
     for name in sorted(known):
         if found := await copies(plane, name, space):
@@ -175,13 +166,43 @@ async def what_is_left(plane: ClusterWriter, app: ClusterWriter, space: str) -> 
     return ""
 
 
+async def delete_copied_secrets(
+    app: ClusterWriter, plane: ClusterWriter, placement: Placement
+) -> str:
+    """Delete the Secrets that the provider owns and no other live binding claims (mapping.md 9).
+
+    Returns a sentence about those that may not be looked for, or "". Looks only into namespaces
+    that hold, or held, instances.
+    """
+    claims = [
+        claim for binding in await _bindings(app, plane, placement) for claim in _down(binding)
+    ]
+    unread = []
+    for namespace in sorted(await service_namespaces(plane, placement.space)):
+        try:
+            found = await app.cluster.list(SECRET, namespace=namespace, metadata_only=True)
+        except Forbidden:
+            unread.append(namespace)
+            continue
+        for secret in found.items:
+            if _is_copy(secret) and not _is_claimed(claims, namespace, m.name_of(secret)):
+                await _remove(app, namespace, secret)
+    if not unread:
+        return ""
+    places = ", ".join(unread)
+    return f"no right to list Secrets in {places}: copies that came down may be left there"
+
+
 async def _instances(app: ClusterWriter, name: str) -> list[tuple[Ref, Manifest]]:
     service = await served(app, name)
     if service is None:
         return []
     found = await app.cluster.list(service.kind, metadata_only=True)
     return [
-        (Ref(app.cluster.name, service.kind, namespace_of(item), name_of(item)), item)
+        (
+            Ref(app.cluster.name, service.kind, m.namespace_of(item), m.name_of(item)),
+            item,
+        )
         for item in found.items
     ]
 
@@ -195,3 +216,52 @@ async def _each(refs: Iterable[Ref], do: Callable[[Ref], Awaitable[object]]) -> 
             await do(ref)
 
     await gather_or_cancel(one(ref) for ref in sorted(refs))
+
+
+async def _bindings(
+    app: ClusterWriter, plane: ClusterWriter, placement: Placement
+) -> list[Manifest]:
+    """Return the live bindings of an app cluster: there, or in its space (mapping.md 8)."""
+    place = "" if placement.bindings_cluster_scoped else names.KLUTCH_NAMESPACE
+    found: list[Manifest] = []
+    for writer, namespace in ((app, place), (plane, placement.space)):
+        # A cluster without the CRD of bindings has none.
+        with suppress(NotServed):
+            found += (await writer.cluster.list(API_SERVICE_BINDING, namespace=namespace)).items
+    return found
+
+
+async def _remove(app: ClusterWriter, namespace: str, secret: Manifest) -> None:
+    ref = Ref(app.cluster.name, SECRET, namespace, m.name_of(secret))
+    try:
+        await app.delete(ref, uid=m.uid_of(secret), propagation=Propagation.BACKGROUND)
+    except Stale:  # deleted and created again by another: that one is not ours
+        return
+
+
+def _is_copy(secret: Manifest) -> bool:
+    return m.annotations_of(secret).get(keys.RESOURCE_OWNER) == keys.OWNER_PROVIDER
+
+
+def _down(binding: Manifest) -> Iterator[Manifest]:
+    """Yield the accepted claims by which Secrets of the provider come down."""
+    for claim in m.get_maps(binding, "spec", "permissionClaims"):
+        secrets = (m.get_text(claim, "group"), m.get_text(claim, "resource")) == (
+            "",
+            "secrets",
+        )
+        down = m.get_text(claim, "selector", "owner") in ("", keys.OWNER_PROVIDER)
+        if secrets and down and m.get_text(claim, "state") == "Accepted":
+            yield claim
+
+
+def _is_claimed(claims: Sequence[Manifest], namespace: str, name: str) -> bool:
+    return any(
+        _selects(m.get_texts(claim, "selector", "namespaces"), namespace)
+        and _selects(m.get_texts(claim, "selector", "names"), name)
+        for claim in claims
+    )
+
+
+def _selects(listed: Sequence[str], name: str) -> bool:
+    return not listed or _ANY in listed or name in listed

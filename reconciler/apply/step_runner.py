@@ -17,7 +17,7 @@ from reconciler.api.bindings import (
     liveness,
 )
 from reconciler.api.exports import connected_of, reports_end_of_sync
-from reconciler.apply import copied_secrets, kubeconfig_secrets, patches, service_objects
+from reconciler.apply import kubeconfig_secrets, patches, service_objects
 from reconciler.apply.cluster_writer import Clusters, ClusterWriter
 from reconciler.apply.object_writer import create
 from reconciler.apply.waits import Unconfirmed
@@ -206,7 +206,9 @@ class StepRunner:
         await self._removed(step, uid=service.uid, propagation=Propagation.BACKGROUND)
 
     async def _delete_copied(self, step: Step) -> str:
-        return await copied_secrets.delete(self._at(step), self._plane, self._placement)
+        return await service_objects.delete_copied_secrets(
+            self._at(step), self._plane, self._placement
+        )
 
     async def _unlist(self, step: Step) -> None:
         shorter = patches.unlist(step.ref, self._name, uid=self.change.uid)

@@ -1,9 +1,10 @@
 """Waits for exports and bindings of a backend, and for units that become Ready."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
@@ -11,11 +12,15 @@ from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.apply.outcomes import NotReady
 from reconciler.controller.fence import WriteFence
 from reconciler.core import conditions
-from reconciler.core.manifest import Manifest, get_list, get_text, name_of
-from reconciler.core.refs import Kind
+from reconciler.core.errors import Missing
+from reconciler.core.manifest import Manifest, get_list, get_text, name_of, namespace_of
+from reconciler.core.refs import Kind, Ref
 from reconciler.fleet.values import UnitKey
 from reconciler.health import Location, health_of
-from reconciler.kube.cluster import Reader
+from reconciler.kube.cluster import Cluster, ClusterWrapper, Listing, Reader
+from reconciler.kube.requests import ACCEPT_METADATA, ListQuery, Request
+
+_ByPlace: TypeAlias = Mapping[str, Mapping[str, Manifest]]  # namespace, name
 
 _FAILED: Final = "Failed"
 _PERIOD: Final = 0.25  # seconds from one list of a kind to the next
@@ -144,6 +149,52 @@ class Readiness:
             for unit, health in sorted(found.items())
             if not health.ready
         ]
+
+
+class SharedListReader(ClusterWrapper):
+    """Answers for single namespaces and objects out of lists of the whole cluster, read once.
+
+    Many clusters of one control plane wait at the same time. To learn what changed, ask the
+    cluster itself. Needs the right to list what it is asked for in all namespaces, as a plan does.
+    Raises the ClusterErrors of the lists, to all who asked. Other lists are left to the cluster.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self._lists: dict[tuple[Kind, bool], asyncio.Task[tuple[_ByPlace, str]]] = {}
+
+    async def send(self, request: Request) -> Manifest:
+        """Answer a read of one object from the list; other calls are the cluster's."""
+        ref = request.ref
+        if request.verb != "get" or not ref.name:
+            return await self.inner.send(request)
+        objects, _ = await self._list_once(ref.kind, request.accept == ACCEPT_METADATA)
+        found = objects.get(ref.namespace, {}).get(ref.name)
+        if found is None:
+            raise Missing("it was not in the list", ref=ref, verb=request.verb)
+        return found
+
+    async def pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:
+        """Yield the objects of a namespace at once; other lists as the cluster does."""
+        if not ref.namespace or query.labels or query.fields:
+            async for page in self.inner.pages(ref, query):
+                yield page
+            return
+        objects, version = await self._list_once(ref.kind, query.metadata_only)
+        yield Listing(tuple(objects.get(ref.namespace, {}).values()), version)
+
+    async def _list_once(self, kind: Kind, metadata_only: bool) -> tuple[_ByPlace, str]:
+        key = kind, metadata_only
+        if key not in self._lists:
+            self._lists[key] = asyncio.ensure_future(self._list(kind, metadata_only))
+        return await asyncio.shield(self._lists[key])
+
+    async def _list(self, kind: Kind, metadata_only: bool) -> tuple[_ByPlace, str]:
+        listing = await self.inner.list(kind, metadata_only=metadata_only)
+        objects: dict[str, dict[str, Manifest]] = defaultdict(dict)
+        for listed in listing.items:
+            objects[namespace_of(listed)][name_of(listed)] = listed
+        return objects, listing.resource_version
 
 
 def _answer_to(request: Manifest | None) -> str:

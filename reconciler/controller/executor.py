@@ -63,18 +63,8 @@ class Recorder(Protocol):
         ...
 
 
-def any_step(step: Step) -> bool:
-    """Allow every step."""
-    del step
-    return True
-
-
 class Executor:
-    """Writes to clusters, by their names, while the fence is open.
-
-    `manager` is the field manager. `allow` tells whether a step may be sent; a task ends before one
-    that may not, without an error.
-    """
+    """Writes to clusters, by their names, while the fence is open, as field manager `manager`."""
 
     def __init__(
         self,
@@ -84,10 +74,9 @@ class Executor:
         manager: str,
         recorder: Recorder,
         now: Callable[[], datetime],
-        allow: Callable[[Step], bool] = any_step,
     ) -> None:
         self.clusters, self.fence, self.manager = clusters, fence, manager
-        self.recorder, self.now, self.allow = recorder, now, allow
+        self.recorder, self.now = recorder, now
 
     async def execute(
         self,
@@ -143,12 +132,9 @@ class _Execution:
             self.live = self.about.live
 
     async def attempt(self, task: Task) -> None:
-        """Do the steps in order, up to the first that fails or may not be sent."""
+        """Do the steps in order, up to the first that fails."""
         try:
             for step in task.steps:
-                if not self.executor.allow(step):
-                    self._leave(task)
-                    return
                 await self._send(step)
         except KlutchError as error:
             self.errors.append(error)

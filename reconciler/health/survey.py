@@ -22,8 +22,8 @@ from reconciler.health.live_units import LiveUnits, Location
 from reconciler.health.verdict import State, UnitHealth, awaits_definition, judge
 from reconciler.kube.cluster import Reader
 from reconciler.observe import Clusters, Pace, observe
+from reconciler.observe.read_scope import RemovedCluster, removed_clusters
 from reconciler.observe.reading import Incomplete, together
-from reconciler.observe.removed_clusters import RemovedCluster, removed_clusters
 from reconciler.observe.visits import Visit, Visits
 
 _DEFAULTS: Final = Pace()

@@ -155,6 +155,13 @@ class Reader(Port):
             remaining=get_int(answer, "metadata", "remainingItemCount"),
         )
 
+    async def count(self, kind: Kind) -> int:
+        """Return how many objects of a kind there are now, in all namespaces."""
+        page = await self.first_page(kind, limit=1, metadata_only=True)
+        if page.more and page.remaining is None:  # the server does not count
+            return len((await self.list(kind, metadata_only=True)).items)
+        return len(page.items) + (page.remaining or 0)
+
     async def kind(self, group: str, version: str, plural: str) -> Kind:
         """Return the kind that is served as this resource. Raises NotServed."""
         request = requests.resources(self.name, Kind(group, version, plural, plural))

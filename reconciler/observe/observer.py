@@ -10,7 +10,7 @@ from reconciler.core.live import ClusterState, Live, Questions, Unavailable, con
 from reconciler.core.refs import NAMESPACE, Kind, Ref
 from reconciler.fleet.values import AppCluster, Fleet, Mode
 from reconciler.observe import read_scope, reads, unavailable
-from reconciler.observe.removed_clusters import RemovedCluster, removed_clusters
+from reconciler.observe.read_scope import RemovedCluster, removed_clusters
 from reconciler.observe.visits import Clusters, Pace, Visit, Visits
 
 _DEFAULTS: Final = Pace()

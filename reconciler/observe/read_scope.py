@@ -1,13 +1,17 @@
-"""Decides how much of the clusters is read: parts of a control plane, and for a snapshot.
+"""Decides which clusters are read, and how much of them: parts, or all that a snapshot holds.
 
-Pure. A control plane holds as much for each of hundreds of clusters. What is decided about one of
-them looks at its binding space, at what else may be that, and at what is there for all clusters.
+Pure. App clusters that no document names any more are found by our labels, with the way to them
+(mapping.md 1, 9). A control plane holds as much for each of hundreds of clusters. What is decided
+about one of them looks at its binding space, at what else may be that, and at what is there for
+all clusters.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.core import keys, names
 from reconciler.core.live import (
@@ -18,11 +22,11 @@ from reconciler.core.live import (
     control_plane_ref_name,
     instances,
 )
-from reconciler.core.manifest import Manifest, labels_of, name_of, namespace_of
-from reconciler.core.refs import CRD, SECRET, Kind, Ref
+from reconciler.core.manifest import Manifest, annotations_of, labels_of, name_of, namespace_of
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
 from reconciler.fleet.documents import base_model
-from reconciler.fleet.values import AppCluster, Fleet, Mode
-from reconciler.observe.removed_clusters import RemovedCluster, removed_clusters
+from reconciler.fleet.values import Access, AppCluster, Fleet, Mode, PruneMode
+from reconciler.observe import unavailable
 from reconciler.planning import placement
 from reconciler.planning.index import Index
 
@@ -30,7 +34,47 @@ from reconciler.planning.index import Index
 # more of them than clusters where bindings lead to several spaces, real ones or not.
 MANY_SPACES: Final = 16
 _MANY: Final = 8
+_CARRIERS: Final = (NAMESPACE, APP_CLUSTER_BINDING)
 _NAMESPACE: Final = base_model.Form(base_model.NAME.pattern, base_model.NAME.what, most=63)
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedCluster:
+    """A cluster that was removed, the control plane that still knows it, and the way to it."""
+
+    name: str
+    control_plane: str
+    access: Access
+
+
+def removed_clusters(
+    fleet: Fleet, control_planes: Mapping[str, ClusterState | Unavailable]
+) -> Mapping[str, RemovedCluster | Unavailable]:
+    """Return the clusters that left, by name; Unavailable where there is no one way to reach them.
+
+    A cluster that is released left long ago. With pruning off there are none.
+    """
+    if fleet.guards.mode is PruneMode.OFF:
+        return {}
+    found: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for plane, live in control_planes.items():
+        if isinstance(live, ClusterState):
+            for name, access in _marked(fleet, live):
+                found[name].add((plane, access))
+    return {name: _removed(name, sorted(found[name])) for name in sorted(found)}
+
+
+def access_of(text: str) -> Access | None:
+    """Read the annotation `access` (mapping.md 1), or None where it is not of that form."""
+    form, _, rest = text.partition("/")
+    if text == "in-cluster":
+        return Access(in_cluster=True)
+    if form == "context" and rest:
+        return Access(context=rest)
+    name, _, key = rest.partition("/")
+    if form == "secret" and name and key and "/" not in key:
+        return Access(secret=(name, key))
+    return None
 
 
 def in_part(fleet: Fleet, chosen: Sequence[AppCluster]) -> Mapping[str, Sequence[AppCluster]]:
@@ -132,3 +176,25 @@ def _bodies(fleet: Fleet, live: Live) -> Iterator[Ref]:
 
 def _names(seen: ClusterState, kind: Kind) -> set[str]:
     return set(map(name_of, seen.objects.get(kind, ())))
+
+
+def _marked(fleet: Fleet, live: ClusterState) -> set[tuple[str, str]]:
+    """Return (cluster, access) of every space and AppClusterBinding that lost its document."""
+    return {
+        (name, annotations_of(carrier).get(keys.ACCESS, ""))
+        for kind in _CARRIERS
+        for carrier in live.objects.get(kind, ())
+        if labels_of(carrier).get(keys.FLEET) == fleet.name
+        and (name := labels_of(carrier).get(keys.CLUSTER, ""))
+        and name not in fleet.clusters
+        and keys.RELEASED not in annotations_of(carrier)
+    }
+
+
+def _removed(name: str, ways: list[tuple[str, str]]) -> RemovedCluster | Unavailable:
+    """Spaces without the annotation say nothing; all others must agree."""
+    known = [(plane, access) for plane, text in ways if (access := access_of(text)) is not None]
+    texts = sorted({text for _, text in ways})
+    if not known or len({(access, access.secret and plane) for plane, access in known}) > 1:
+        return unavailable.contradictory(texts)
+    return RemovedCluster(name, *known[0])

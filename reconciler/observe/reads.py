@@ -250,11 +250,7 @@ async def _count(reading: Reading, kind: Kind) -> int:
     ref = Ref(cluster.name, kind, "", "")
     if not kind.version:
         raise NotServed("the CRD serves no version", ref=ref, verb="list")
-    page = await reading.one(ref, lambda: cluster.first_page(kind, limit=1, metadata_only=True))
-    if page.more and page.remaining is None:  # the server does not count
-        every = await reading.one(ref, lambda: cluster.list(kind, metadata_only=True))
-        return len(every.items)
-    return len(page.items) + (page.remaining or 0)
+    return await reading.one(ref, lambda: cluster.count(kind))
 
 
 async def _export_body(reading: Reading, ref: Ref) -> Manifest | None:

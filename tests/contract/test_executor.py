@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reconciler.controller.executor import Executor, Observed, any_step
+from reconciler.controller.executor import Executor, Observed
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.core import conditions, reasons
 from reconciler.core.conditions import Cause
@@ -32,8 +32,7 @@ from reconciler.core.manifest import (
 from reconciler.core.refs import CONFIG_MAP, Kind, Ref
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.cues import BEFORE
-from tests.support.faults import Meanwhile, conflict, forbidden, lost, on
-from tests.support.faulty import FaultyCluster
+from tests.support.faults import FaultyCluster, Meanwhile, conflict, forbidden, lost, on
 
 MANAGER = "tests"
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -70,7 +69,7 @@ class Scene:
         self.live = await self.real.create(manifest, CLUSTER_BINDING, manager=MANAGER)
         return self
 
-    async def execute(self, *tasks, allow=any_step, **more):
+    async def execute(self, *tasks, **more):
         more = {"conditions": (conditions.true("Stored"),)} | more
         clusters = {self.real.name: self.cluster}
         executor = Executor(
@@ -79,7 +78,6 @@ class Scene:
             manager=MANAGER,
             recorder=self,
             now=lambda: NOW,
-            allow=allow,
         )
         decision = Decision(tasks=tasks, **more)
         return await executor.execute(decision, Observed(self.ref, self.live))
@@ -321,19 +319,6 @@ async def test_an_object_that_is_deleted_by_the_decision_gets_no_status(scene):
     delete = Delete(scene.ref, uid_of(scene.live), resource_version_of(scene.live))
     await scene.execute(Task((delete,)))
     assert await scene.now() is None
-
-
-async def test_a_task_ends_before_a_step_that_is_not_allowed_and_nothing_is_said_of_it(scene):
-    steps = scene.create("a"), scene.create("b"), scene.create("never")
-    await scene.execute(
-        Task(steps, FAILED),
-        Task((scene.create("c"),)),
-        allow=lambda step: step is not steps[1],
-        fields={"konnectorVersion": "v1.5.0"},
-    )
-    assert await scene.names() == {"a", "c"}
-    assert await scene.told() is None
-    assert get_text(await scene.now(), "status", "konnectorVersion") == ""
 
 
 async def test_a_closed_fence_lets_nothing_be_written(scene, control_plane):

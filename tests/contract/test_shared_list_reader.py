@@ -4,8 +4,8 @@ import asyncio
 import uuid
 
 import pytest
-
 from reconciler.apply.shared_list_reader import SharedListReader
+
 from reconciler.core.errors import NotServed
 from reconciler.core.manifest import name_of, namespace_of
 from reconciler.core.refs import LEASE, NAMESPACE, Kind, Ref

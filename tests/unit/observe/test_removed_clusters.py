@@ -11,7 +11,7 @@ from reconciler.core.live import Address, ClusterState, Unavailable
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, Kind
 from reconciler.fleet.values import Access, Guards, PruneMode
-from reconciler.observe.removed_clusters import RemovedCluster, access_of, removed_clusters
+from reconciler.observe.read_scope import RemovedCluster, access_of, removed_clusters
 from tests.support import fleets
 
 FLEET = replace(fleets.fleet(), name="acme")
