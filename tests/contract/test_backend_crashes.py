@@ -18,7 +18,7 @@ import pytest_asyncio
 from reconciler.blueprints.objects import build
 from reconciler.core.errors import ClusterError
 from reconciler.core.refs import NAMESPACE, Ref
-from tests.support.apply_runs import Deeds, remove
+from tests.support.apply_runs import remove
 from tests.support.backend_runs import (
     comes_to,
     dies_after_every_write,
@@ -28,7 +28,7 @@ from tests.support.backend_runs import (
 from tests.support.backend_states import HOSTILE, found, refs_of
 from tests.support.backend_stories import STORIES, tenancy
 from tests.support.cues import AFTER, BEFORE
-from tests.support.faults import Crash, Faults, conflict, survives
+from tests.support.faults import Crash, Faults, conflict, deeds, survives
 from tests.support.offers import CREDENTIALS, offered
 
 pytestmark = pytest.mark.timeout(1800)
@@ -93,12 +93,12 @@ async def with_one_death(told, tell):
 async def dies_once(tenant, told, write, moment):
     """Tell the story with one death; return whether it has so many writes."""
     faults, died = Faults(), ""
-    deeds = Deeds(of=tenant.word)
-    faults.add(deeds.nth(write), Crash(), at=moment)
+    of_tenant = deeds(of=tenant.word)
+    faults.add(of_tenant.nth(write), Crash(), at=moment)
     for act, end in zip(*told, strict=True):
         await act.deed(tenant)
         if died or not await survives(comes_to(tenant, end, faults=faults)):
-            at = [call for call in faults.calls if deeds.matches(call)][-1]
+            at = [call for call in faults.calls if of_tenant.matches(call)][-1]
             died = f"{moment.value} write {write}: {at.verb} {at.ref.object}"
             await comes_to(tenant, end, died)
     assert await writes_of_a_start(tenant) == [], died
@@ -132,7 +132,7 @@ async def test_it_ends_as_if_nobody_else_had_written(told, tell):
     async with tell() as tenant:
         for act, end in zip(*told, strict=True):
             faults = Faults()
-            faults.add(Deeds(), Storm(2))
+            faults.add(deeds(), Storm(2))
             hostile = asyncio.create_task(annotate_all(tenant))
             try:
                 await act.deed(tenant)

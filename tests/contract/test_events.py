@@ -17,8 +17,7 @@ from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.cues import AFTER
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
-from tests.support.faults import forbidden, lost, on, unreachable
-from tests.support.faulty import FaultyCluster
+from tests.support.faults import FaultyCluster, forbidden, lost, on, unreachable
 
 MANAGER = "tests"
 SOURCE = Source("klutchctl.dev/tests", "tests-1")

@@ -24,7 +24,6 @@ from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from reconciler.kube.cache import informer as informers
 from tests.support import churn
-from tests.support.apply_runs import Deeds
 from tests.support.bound_scenes import (
     ACCEPTED,
     Scene,
@@ -36,10 +35,10 @@ from tests.support.bound_scenes import (
     until,
 )
 from tests.support.clusters import LiveCluster
-from tests.support.cues import AFTER, BEFORE, Moment
+from tests.support.cues import AFTER, BEFORE, Cue, Moment
 from tests.support.fault_proxy import FaultProxy
-from tests.support.faults import Crash, Faults
-from tests.support.http_faults import Cut, Effect, Requests, answer, on
+from tests.support.faults import Crash, Faults, deeds
+from tests.support.http_faults import Cut, Effect, Request, answer, on
 from tests.support.konnector_faults import becomes_alike, restless
 from tests.support.konnector_ways import account, fronting, with_token
 from tests.support.losses import confirm
@@ -127,7 +126,7 @@ class Story:
             await plane.merge_patch(ref, data, manager="provider")
 
 
-def faults_of_writes(dice: random.Random) -> Iterator[tuple[Requests, Effect, Moment]]:
+def faults_of_writes(dice: random.Random) -> Iterator[tuple[Cue[Request], Effect, Moment]]:
     """Yield refusals, conflicts, and answers that are lost, for the next writes."""
     for method in ("POST", "PATCH", "DELETE"):
         code = dice.choice((409, 429, 500, 503))
@@ -155,7 +154,7 @@ async def disturb(proxy: FaultProxy, dice: random.Random, seconds: float) -> Non
 def deaths(dice: random.Random):
     def faults() -> Faults:
         made = Faults()
-        made.add(Deeds().nth(dice.randint(*_DEATHS)), Crash(), at=dice.choice((BEFORE, AFTER)))
+        made.add(deeds().nth(dice.randint(*_DEATHS)), Crash(), at=dice.choice((BEFORE, AFTER)))
         return made
 
     return faults

@@ -24,7 +24,6 @@ from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, get_text, name_of, ref_of
 from reconciler.core.refs import SECRET, Ref
 from reconciler.core.times import parse_time
-from tests.support.apply_runs import Deeds
 from tests.support.bound_scenes import (
     ACCEPTED,
     Scene,
@@ -43,6 +42,7 @@ from tests.support.faults import (
     Faults,
     broken,
     conflict,
+    deeds,
     missing,
     on,
     survives,
@@ -152,7 +152,7 @@ async def dies_until(scene: Scene, goal: Goal) -> int:
 
     for died in range(80):
         faults = Faults()
-        faults.add(Deeds().nth(2), Crash())
+        faults.add(deeds().nth(2), Crash())
         if await survives(comes_to(faults)):
             return died
     raise AssertionError("it has not come to its end after 80 writes")

@@ -25,8 +25,7 @@ from tests.support.cues import AFTER
 from tests.support.cues import Gate as Held
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
-from tests.support.faults import lost, on
-from tests.support.faulty import FaultyCluster
+from tests.support.faults import FaultyCluster, lost, on
 from tests.support.tcp_proxy import STALLED, TcpProxy
 
 # Roomy enough for a busy machine; renewals are a hundred times as often as they have to be.

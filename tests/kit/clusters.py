@@ -63,10 +63,10 @@ def _events(number: int, written: Written) -> list[Any]:
 async def model_clusters(folder: Path) -> AsyncIterator[tuple[LiveCluster, LiveCluster, Wires]]:
     """Yield a control plane and an app cluster with their CRDs, and how they are reached.
 
-    `folder` gets the kubeconfig that leads to both.
+    `folder` gets the kubeconfig that leads to both, and to a second app cluster.
     """
     wires, kubeconfig = Wires(), folder / "kubeconfig"
-    kubeconfig.write_text(json.dumps(_kubeconfig("control-plane", "app-1")))
+    kubeconfig.write_text(json.dumps(_kubeconfig("control-plane", "app-1", "app-2")))
     with virtual_time.virtual_time(), wires.plugged():
         async with (
             live_model(wires, "control-plane", Role.CONTROL_PLANE, kubeconfig) as plane,

@@ -23,12 +23,12 @@ from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.values import Mode
 from reconciler.kube.requests import Propagation
 from reconciler.planning.changes import Action
-from tests.support.apply_runs import WHATEVER, Deeds, Runs, inhabit, remove, staged, wipe
+from tests.support.apply_runs import WHATEVER, Runs, inhabit, remove, staged, wipe
 from tests.support.applying import CLAIMS, Fleet, Scene
 from tests.support.cues import AFTER, BEFORE
 from tests.support.end_states import differences, end_state
 from tests.support.eventually import eventually
-from tests.support.faults import Crash, Faults, is_write, survives
+from tests.support.faults import Crash, Faults, deeds, is_write, survives
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -171,7 +171,7 @@ class _Telling:
             for place in range(_MANY_WRITES):
                 await eventually(self._nothing_blocks)
                 faults = Faults()
-                faults.add(Deeds().nth(1), Crash(), at=AFTER)
+                faults.add(deeds().nth(1), Crash(), at=AFTER)
                 survived = await survives(self._runs.run(faults))
                 # Where a konnector writes meanwhile, a run may leave something to the next.
                 if survived and not await self._runs.todo():

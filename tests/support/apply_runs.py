@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -20,20 +20,18 @@ from reconciler.core.manifest import (
     name_of,
     namespace_of,
 )
-from reconciler.fleet.values import Access, Mode
 from reconciler.fleet.values import Fleet as FleetValue
+from reconciler.fleet.values import Mode
 from reconciler.kube import registry
-from reconciler.kube.registry import Reached, Surroundings
-from reconciler.kube.requests import Preconditions, Propagation, Request
+from reconciler.kube.registry import Surroundings
+from reconciler.kube.requests import Preconditions, Propagation
 from reconciler.observe import Clusters, Pace
 from reconciler.planning.changes import Action, Change, Plan
 from tests.support.applying import Fleet, Scene
 from tests.support.bound_scenes import new
 from tests.support.clusters import LiveCluster
-from tests.support.cues import Cue
 from tests.support.eventually import eventually
-from tests.support.faults import Faults, is_write
-from tests.support.faulty import FaultyCluster
+from tests.support.faults import Faults, FaultyClusters
 from tests.support.observing import established
 from tests.support.offers import offered
 from tests.support.removal import remove_for_good
@@ -41,39 +39,7 @@ from tests.support.removal import remove_for_good
 WHATEVER = Preconditions(uid=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deeds(Cue[Request]):
-    """All that a program writes, but for its lock; with `of`, where a name has this word in it."""
-
-    of: str = ""
-
-    def matches(self, call: Request) -> bool:
-        named = self.of in f"{call.ref.namespace} {call.ref.name}"
-        return is_write(call) and call.ref.kind not in (refs.LEASE, refs.EVENT) and named
-
-
 _MANY_RUNS = 5
-
-
-class FaultyClusters:
-    """The way to real clusters that fail on cue, all by the same faults."""
-
-    def __init__(self, real: Clusters, faults: Faults) -> None:
-        self._real, self._faults = real, faults
-
-    async def control_plane(self, name: str) -> Reached:
-        return self._faulty(await self._real.control_plane(name))
-
-    async def app_cluster(self, name: str, access: Access, *, control_plane: str) -> Reached:
-        found = await self._real.app_cluster(name, access, control_plane=control_plane)
-        return self._faulty(found)
-
-    async def close(self, name: str) -> None:
-        await self._real.close(name)
-
-    def _faulty(self, reached: Reached) -> Reached:
-        # The lock is renewed by way of the faults, too.
-        return replace(reached, cluster=FaultyCluster(reached.cluster, self._faults), again=None)
 
 
 @dataclass
@@ -107,8 +73,9 @@ class Runs:
         break_lock: bool = True,
         force: bool = False,
         wait: bool = False,
+        approved: Plan | None = None,
     ) -> Report:
-        """Plan and apply. Raises SimulatedCrash where the faults say so."""
+        """Apply a plan, usually a new one. Raises SimulatedCrash where the faults say so."""
         self._count += 1
         self.heard.clear()
         options = Options(
@@ -123,7 +90,7 @@ class Runs:
         async with self._clusters(faults or Faults()) as (fleet, clusters):
             return await applying.apply(
                 fleet,
-                await _plan(fleet, clusters),
+                approved or await _plan(fleet, clusters),
                 clusters,
                 options=options,
                 fence=fence or WriteFence(),

@@ -223,10 +223,23 @@ class Scene:
     def _in_space(self, kind: Kind) -> Ref:
         return Ref(self.plane.name, kind, self.space, self.offer.name)
 
+    def of(self, ref: Ref) -> LiveCluster:
+        """Return the cluster of an object, which klutchctl may call `shop`."""
+        return self.app if ref.cluster in (self.app.name, "shop") else self.plane
+
     async def at(self, ref: Ref) -> Manifest | None:
         """Return an object of either cluster."""
-        live = self.app if ref.cluster == self.app.name else self.plane
-        return await live.cluster.get(ref)
+        return await self.of(ref).cluster.get(ref)
+
+    async def is_gone(self, ref: Ref) -> bool:
+        """Tell whether an object of either cluster is not there any more."""
+        return await self.at(ref) is None
+
+    async def meddle(self, ref: Ref, patch: Manifest, subresource: str = "") -> None:
+        """Let another writer patch an object of either cluster."""
+        await self.of(ref).cluster.merge_patch(
+            ref, patch, manager="someone", subresource=subresource
+        )
 
     def marks(self) -> list[Any]:
         """Return where both audit logs are."""

@@ -15,8 +15,7 @@ from reconciler.controller.elections import Term
 from reconciler.core import names
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
-from tests.support.faults import Faults
-from tests.support.faulty import FaultyCluster
+from tests.support.faults import Faults, FaultyCluster
 from tests.support.managed import working
 from tests.support.settled import settled
 

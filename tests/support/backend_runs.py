@@ -6,7 +6,6 @@ from typing import Final
 from reconciler.controller.elections import Term
 from reconciler.core.manifest import is_deleting, name_of, namespace_of
 from reconciler.core.refs import NAMESPACE, SERVICE_ACCOUNT
-from tests.support.apply_runs import Deeds
 from tests.support.backend import AGENT, backend
 from tests.support.backend_states import end_state, found
 from tests.support.backend_stories import Act, Tenant
@@ -14,7 +13,7 @@ from tests.support.clusters import Write
 from tests.support.cues import AFTER
 from tests.support.end_states import differences
 from tests.support.eventually import eventually
-from tests.support.faults import Crash, Faults, survives
+from tests.support.faults import Crash, Faults, deeds, survives
 from tests.support.settled import settled
 
 State = dict[str, str]
@@ -68,7 +67,7 @@ async def dies_after_every_write(tenant: Tenant, end: State) -> int:
     for place in range(_MANY_WRITES):
         faults = Faults()
         # Others may have left what every backend tries to mend first.
-        faults.add(Deeds(of=tenant.word).nth(1), Crash(), at=AFTER)
+        faults.add(deeds(of=tenant.word).nth(1), Crash(), at=AFTER)
         if await survives(comes_to(tenant, end, "a death after every write", faults=faults)):
             return place
     raise AssertionError(f"it has not come to its end after {_MANY_WRITES} writes")

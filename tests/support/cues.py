@@ -6,10 +6,10 @@ neither Kubernetes nor HTTP.
 
 import asyncio
 import sys
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, Generic, Self, TypeVar
+from typing import Final, Generic, TypeVar
 
 C = TypeVar("C")  # what happens: a call, a request
 P = TypeVar("P")  # a point in the course of it
@@ -29,36 +29,41 @@ BEFORE: Final = Moment.BEFORE
 AFTER: Final = Moment.AFTER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cue(ABC, Generic[C]):
+@dataclass(frozen=True, slots=True)
+class Cue(Generic[C]):
     """Which calls, and which of these in turn: all of them, unless `nth` and the like say so."""
 
+    matches: Callable[[C], bool]
     turns: range = _EVERY
 
-    @abstractmethod
-    def matches(self, call: C) -> bool:
-        """Return whether this is one of the calls; turns are counted elsewhere."""
-
-    def nth(self, turn: int) -> Self:
+    def nth(self, turn: int) -> "Cue[C]":
         """Return the cue for one matching call only. The first is 1."""
         return replace(self, turns=range(turn, turn + 1))
 
-    def first(self, count: int) -> Self:
+    def first(self, count: int) -> "Cue[C]":
         """Return the cue for the first `count` matching calls."""
         return replace(self, turns=range(1, count + 1))
 
-    def since(self, turn: int) -> Self:
+    def since(self, turn: int) -> "Cue[C]":
         """Return the cue for one matching call and all later ones."""
         return replace(self, turns=range(turn, sys.maxsize))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rule(Generic[C, P, E]):
-    """On this cue, at this point, these effects, in order."""
+    """On this cue, at this point, these effects, in order; `turn` counts the calls that matched."""
 
     cue: Cue[C]
     at: P
     effects: tuple[E, ...]
+    turn: int = 0
+
+    def is_due(self, call: C) -> bool:
+        """Count the call if it matches, and tell whether it is this rule's turn."""
+        if not self.cue.matches(call):
+            return False
+        self.turn += 1
+        return self.turn in self.cue.turns
 
 
 class Rules(Generic[C, P, E]):
@@ -67,32 +72,23 @@ class Rules(Generic[C, P, E]):
     def __init__(self, *, usually: P) -> None:
         self._usually = usually
         self._rules: list[Rule[C, P, E]] = []
-        self._turns: list[int] = []
 
     def add(self, cue: Cue[C], *effects: E, at: P | None = None) -> None:
         """Add a rule; without `at` it acts at the usual point."""
         self._rules.append(Rule(cue, self._usually if at is None else at, effects))
-        self._turns.append(0)
 
     def clear(self) -> None:
         """Forget all rules. Calls under way keep those that they met."""
         self._rules.clear()
-        self._turns.clear()
 
     def due(self, call: C) -> list[Rule[C, P, E]]:
         """Count the call, and return the rules whose turn it is."""
-        due = []
-        for index, rule in enumerate(self._rules):
-            if rule.cue.matches(call):
-                self._turns[index] += 1
-                if self._turns[index] in rule.cue.turns:
-                    due.append(rule)
-        return due
+        return [rule for rule in self._rules if rule.is_due(call)]
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """An effect: real time passes. For the time-outs of callers."""
+    """An effect: time passes."""
 
     seconds: float
 

@@ -6,7 +6,7 @@ They are read as kustomize does, as far as they use it.
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -203,24 +203,13 @@ def aggregated(made: Iterable[Manifest]) -> frozenset[Right]:
     return rights_of(rule for one in marked for rule in get_maps(one, "rules"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Watches(Cue[Request]):
-    """Matches nothing, and keeps the paths that were watched."""
-
-    paths: set[str] = field(default_factory=set)
-
-    def matches(self, call: Request) -> bool:
-        if "watch=1" in call.query.split("&"):
-            self.paths.add(call.path)
-        return False
-
-
 class Hearing:
     """Hears through a proxy what an account asks of an API server."""
 
     def __init__(self, proxy: FaultProxy) -> None:
-        self._proxy, self._watches = proxy, _Watches()
-        proxy.add(self._watches)
+        self._proxy = proxy
+        self._watched: set[str] = set()  # paths
+        proxy.add(Cue(self._notes))
 
     def used(self) -> frozenset[Right]:
         """Return the rights that were asked for and had."""
@@ -234,6 +223,12 @@ class Hearing:
         last = {(one.method, one.path): one.status for one in self._proxy.log if one.status}
         return {request for request, status in last.items() if status == 403}
 
+    def _notes(self, call: Request) -> bool:
+        """Note what is watched, which is nothing to fail."""
+        if "watch=1" in call.query.split("&"):
+            self._watched.add(call.path)
+        return False
+
     def _rights(self) -> Iterator[Right]:
         for one in self._proxy.log:
             if _DISCOVERY.fullmatch(one.path):
@@ -242,7 +237,7 @@ class Hearing:
                 yield _right(one.method, one.path)
             if (one.method, one.status) == ("PATCH", 201):  # an apply to what was not there
                 yield _right("POST", one.path)
-        for path in self._watches.paths:
+        for path in self._watched:
             yield _right("GET", path)._replace(verb="watch")
 
 

@@ -1,4 +1,4 @@
-"""What may go wrong with the calls to clusters, as rules that a test adds and clears.
+"""Clusters that fail on cue: each stands before a real one, and makes nothing up.
 
     faults = Faults()
     plane = FaultyCluster(real, faults)
@@ -9,22 +9,23 @@
 Several clusters may share one `Faults`, as one process shares its death.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, TypeAlias, TypeVar
 
-from reconciler.core.errors import (
-    ClusterError,
-    Conflict,
-    Expired,
-    Forbidden,
-    Missing,
-    Unauthorized,
-    Unreachable,
-)
-from reconciler.core.refs import Kind
-from reconciler.kube.requests import Request, Verb
-from tests.support.cues import BEFORE, Cue, Moment, Rule, Rules
+from reconciler.core.errors import ClusterError, Conflict, Forbidden, Missing, Unreachable
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import EVENT, LEASE, Kind, Ref
+from reconciler.fleet.values import Access
+from reconciler.kube import requests
+from reconciler.kube.cluster import EVERYTHING, Cluster, ClusterWrapper, Listing, WatchEvent
+from reconciler.kube.registry import Reached
+from reconciler.kube.requests import ListQuery, Request, Verb
+from reconciler.observe import Clusters
+from tests.support.cues import AFTER, BEFORE, Cue, Moment, Rule, Rules
+
+T = TypeVar("T")
 
 WRITES: Final[tuple[Verb, ...]] = ("create", "apply", "patch", "delete")
 
@@ -52,34 +53,7 @@ class Effect(Protocol):
     async def perform(self, call: Request, /) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Calls(Cue[Request]):
-    """Calls by what they are about; None means any."""
-
-    verbs: tuple[Verb, ...]
-    cluster: str | None
-    kind: Kind | None
-    namespace: str | None
-    name: str | None
-    subresource: str | None
-
-    def matches(self, call: Request) -> bool:
-        ref = call.ref
-        wanted = (
-            (self.cluster, ref.cluster),
-            (self.kind, ref.kind),
-            (self.namespace, ref.namespace),
-            (self.name, ref.name),
-            (self.subresource, call.subresource),
-        )
-        return (not self.verbs or call.verb in self.verbs) and all(
-            want is None or want == have for want, have in wanted
-        )
-
-
-class _Writes(Cue[Request]):
-    def matches(self, call: Request) -> bool:
-        return is_write(call)
+_Due: TypeAlias = Sequence[Rule[Request, Point, Effect]]
 
 
 def on(
@@ -89,21 +63,40 @@ def on(
     namespace: str | None = None,
     name: str | None = None,
     subresource: str | None = None,
-) -> Calls:
-    """Return the cue for these calls, dry runs included; without verbs, for calls of any verb."""
-    return Calls(
-        verbs=verbs,
-        cluster=cluster,
-        kind=kind,
-        namespace=namespace,
-        name=name,
-        subresource=subresource,
-    )
+) -> Cue[Request]:
+    """Return the cue for calls by what they are about; without verbs, for calls of any verb."""
+
+    def matches(call: Request) -> bool:
+        ref = call.ref
+        pairs = (
+            (cluster, ref.cluster),
+            (kind, ref.kind),
+            (namespace, ref.namespace),
+            (name, ref.name),
+            (subresource, call.subresource),
+        )
+        asked = not verbs or call.verb in verbs
+        return asked and all(wanted is None or wanted == value for wanted, value in pairs)
+
+    return Cue(matches)
 
 
 def writes() -> Cue[Request]:
     """Return the cue for all that may change the world, in any cluster."""
-    return _Writes()
+    return Cue(is_write)
+
+
+def deeds(of: str = "") -> Cue[Request]:
+    """Return the cue for all writes but those of locks and Events.
+
+    With `of`, where a name has this word in it.
+    """
+
+    def matches(call: Request) -> bool:
+        named = of in f"{call.ref.namespace} {call.ref.name}"
+        return is_write(call) and call.ref.kind not in (LEASE, EVENT) and named
+
+    return Cue(matches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +142,6 @@ def broken(status: int = 500) -> Fail:
     return Fail(Unreachable, f"HTTP {status}", status, "InternalError", in_doubt=True)
 
 
-def unauthorized() -> Fail:
-    """401."""
-    return Fail(Unauthorized, "Unauthorized", 401, "Unauthorized")
-
-
 def forbidden() -> Fail:
     """403."""
     return Fail(Forbidden, "the user may not do this", 403, "Forbidden")
@@ -169,11 +157,6 @@ def missing() -> Fail:
     return Fail(Missing, "not found", 404, "NotFound")
 
 
-def expired() -> Fail:
-    """410."""
-    return Fail(Expired, "too old resource version", 410, "Expired")
-
-
 def unreachable() -> Fail:
     """No connection: the request did not leave."""
     return Fail(Unreachable, "no connection")
@@ -182,13 +165,6 @@ def unreachable() -> Fail:
 def lost() -> Fail:
     """No answer: BEFORE, the request was lost; AFTER, the answer. The caller cannot tell."""
     return Fail(Unreachable, "the connection was cut before the answer", in_doubt=True)
-
-
-class End:
-    """End a watch quietly between two events, as servers do. Only at `Events`."""
-
-    async def perform(self, _call: Request, /) -> None:
-        raise StopAsyncIteration
 
 
 class Crash:
@@ -217,33 +193,26 @@ class Faults(Rules[Request, Point, Effect]):
         """Die at this write, counted from now on over all clusters that share the faults."""
         self.add(writes().nth(write), Crash(), at=at)
 
-    def enter(self, call: Request) -> Sequence[Rule[Request, Point, Effect]]:
+    def enter(self, call: Request) -> _Due:
         """Record a call and return what will befall it. Raises SimulatedCrash for the dead."""
         self.still_alive()
         self.calls.append(call)
         return self.due(call)
 
-    async def pass_point(
-        self, point: Point, call: Request, due: Sequence[Rule[Request, Point, Effect]]
-    ) -> None:
+    async def pass_point(self, point: Point, call: Request, due: _Due) -> None:
         """Perform what is due at this point. Whoever else died meanwhile, this call dies too."""
-        for rule in due:
-            if rule.at == point:
-                for effect in rule.effects:
-                    await self._perform(effect, call)
+        try:
+            for rule in due:
+                for effect in rule.effects if rule.at == point else ():
+                    await effect.perform(call)
+        except SimulatedCrash:
+            self._dead = True
         self.still_alive()
 
     def still_alive(self) -> None:
         """Raise SimulatedCrash where the process died."""
         if self._dead:
             raise SimulatedCrash
-
-    async def _perform(self, effect: Effect, call: Request) -> None:
-        try:
-            await effect.perform(call)
-        except SimulatedCrash:
-            self._dead = True
-            raise
 
 
 async def survives(work: Awaitable[object]) -> bool:
@@ -257,3 +226,90 @@ async def survives(work: Awaitable[object]) -> bool:
     except* SimulatedCrash:
         alive = False
     return alive
+
+
+class FaultyCluster(ClusterWrapper):
+    """A `Cluster` with faults; its own ones, unless some are shared with other clusters."""
+
+    def __init__(self, real: Cluster, faults: Faults | None = None) -> None:
+        super().__init__(real)
+        self.faults = faults or Faults()
+
+    async def send(self, request: Request) -> Manifest:
+        return await self._passed(request, lambda: self.inner.send(request))
+
+    async def pages(self, ref: Ref, query: ListQuery) -> AsyncGenerator[Listing]:
+        pages = self.inner.pages(ref, query)
+        yield await self._passed(requests.list_page(ref, query), lambda: anext(pages))
+        async for page in pages:
+            yield page
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        ref: Ref,
+        query: ListQuery = EVERYTHING,
+        *,
+        resource_version: str,
+        read_timeout: float | None = None,
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        request = requests.watch(ref, query, resource_version=resource_version)
+        due = self.faults.enter(request)
+        await self.faults.pass_point(BEFORE, request, due)
+        async with self.inner.watch(
+            ref, query, resource_version=resource_version, read_timeout=read_timeout
+        ) as events:
+            await self.faults.pass_point(AFTER, request, due)
+            yield _Stream(events, self.faults, request, due)
+
+    async def _passed(self, request: Request, real: Callable[[], Awaitable[T]]) -> T:
+        due = self.faults.enter(request)
+        await self.faults.pass_point(BEFORE, request, due)
+        try:
+            answer = await real()
+        except ClusterError:  # a refusal is an answer too, and can be late or lost
+            await self.faults.pass_point(AFTER, request, due)
+            raise
+        await self.faults.pass_point(AFTER, request, due)
+        return answer
+
+
+class _Stream:
+    """The events of one watch, with what is due between them."""
+
+    def __init__(
+        self, events: AsyncIterator[WatchEvent], faults: Faults, request: Request, due: _Due
+    ) -> None:
+        self._events, self._faults, self._request, self._due = events, faults, request, due
+        self._passed = 0
+
+    def __aiter__(self) -> AsyncIterator[WatchEvent]:
+        return self
+
+    async def __anext__(self) -> WatchEvent:
+        await self._faults.pass_point(Events(self._passed), self._request, self._due)
+        event = await anext(self._events)
+        self._passed += 1
+        self._faults.still_alive()
+        return event
+
+
+class FaultyClusters:
+    """The way to real clusters that fail on cue, all by the same faults."""
+
+    def __init__(self, real: Clusters, faults: Faults) -> None:
+        self._real, self._faults = real, faults
+
+    async def control_plane(self, name: str) -> Reached:
+        return self._faulty(await self._real.control_plane(name))
+
+    async def app_cluster(self, name: str, access: Access, *, control_plane: str) -> Reached:
+        found = await self._real.app_cluster(name, access, control_plane=control_plane)
+        return self._faulty(found)
+
+    async def close(self, name: str) -> None:
+        await self._real.close(name)
+
+    def _faulty(self, reached: Reached) -> Reached:
+        # The lock is renewed by way of the faults, too.
+        return replace(reached, cluster=FaultyCluster(reached.cluster, self._faults), again=None)

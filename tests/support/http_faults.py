@@ -56,25 +56,18 @@ class Body:
 Point: TypeAlias = Moment | Body
 
 
-@dataclass(frozen=True, slots=True)
-class Requests(Cue[Request]):
-    """Requests by what they ask for; "" means any. `path` and `query` are searched for."""
+def on(method: str = "", path: str = "", *, query: str = "") -> Cue[Request]:
+    """Return the cue for these requests; `path` and `query` are regular expressions.
 
-    method: str
-    path: str
-    query: str
+    "" means any. `path` and `query` are searched for.
+    """
+    asked = re.compile(path), re.compile(query)
 
-    def matches(self, call: Request) -> bool:
-        return (
-            self.method in ("", call.method)
-            and re.search(self.path, call.path) is not None
-            and re.search(self.query, call.query) is not None
-        )
+    def matches(call: Request) -> bool:
+        found = all(map(re.Pattern.search, asked, (call.path, call.query)))
+        return method in ("", call.method) and found
 
-
-def on(method: str = "", path: str = "", *, query: str = "") -> Requests:
-    """Return the cue for these requests; `path` and `query` are regular expressions."""
-    return Requests(method=method, path=path, query=query)
+    return Cue(matches)
 
 
 class Reply:

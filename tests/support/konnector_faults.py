@@ -27,8 +27,7 @@ from reconciler.kube.connection import Connection
 from tests.support.bound_scenes import Scene, conditions
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
-from tests.support.faults import Faults, survives
-from tests.support.faulty import FaultyCluster
+from tests.support.faults import Faults, FaultyCluster, survives
 from tests.support.konnector import konnector
 
 _LONG: Final = 180.0  # seconds; failures in a row make long pauses

@@ -145,14 +145,15 @@ async def may_read(way: Connection, kind: Kind, namespace: str = "") -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lists(Cue[Request]):
-    """Matches nothing, and keeps the paths of what was listed, and of what was watched."""
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The paths of what was listed through a proxy, and of what was watched."""
 
     listed: list[str] = field(default_factory=list)
     watched: list[str] = field(default_factory=list)
 
-    def matches(self, call: Request) -> bool:
+    def notes(self, call: Request) -> bool:
+        """Note a request, which is none to fail."""
         asked = call.query.split("&")
         if "watch=1" in asked:
             self.watched.append(call.path)
@@ -166,7 +167,7 @@ async def a_way(live: LiveCluster) -> AsyncIterator[tuple[FaultProxy, Lists]]:
     """Open another way to an API server, for whoever has a credential of its own."""
     async with fronting(live) as proxy:
         lists = Lists()
-        proxy.add(lists)
+        proxy.add(Cue(lists.notes))
         yield proxy, lists
 
 
@@ -191,8 +192,8 @@ async def listened(scene: Scene, *claims: Manifest) -> AsyncIterator[Listened]:
         scene.backend(),
         konnector(to_app.connection) as made,
     ):
-        to_plane.add(of_plane)
-        to_app.add(of_app)
+        to_plane.add(Cue(of_plane.notes))
+        to_app.add(Cue(of_app.notes))
         led = replace(scene.plane, connection=to_plane.connection)
         await replace(scene, plane=led).make_space()
         await scene.request()

@@ -11,7 +11,7 @@ import yaml
 
 from reconciler.core import names
 from reconciler.core.errors import NotServed, Unreachable
-from reconciler.core.live import ClusterState, Live
+from reconciler.core.live import ClusterState, Live, Unavailable
 from reconciler.core.manifest import (
     Manifest,
     get_maps,
@@ -30,9 +30,10 @@ from reconciler.kube import registry
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.registry import Surroundings
 from reconciler.kube.requests import Preconditions, Propagation
-from reconciler.observe import Pace, observe
+from reconciler.observe import observe
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
+from tests.support.faults import Faults, FaultyClusters
 from tests.support.wire_objects import MANAGER
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.canary-of-a-token.c2lnbmF0dXJl"
@@ -106,19 +107,24 @@ def context(live: LiveCluster, name: str, **changes: Any) -> bytes:
     ).encode()
 
 
-async def seen_by(fleet: Fleet, *kubeconfigs: Path, pace: Pace | None = None) -> Live:
-    async with registry.of(fleet, around(*kubeconfigs)) as clusters:
-        return await observe(fleet, clusters, credentials=True, pace=pace or Pace())
+async def seen_by(
+    fleet: Fleet, *kubeconfigs: Path, faults: Faults | None = None, **how: Any
+) -> Live:
+    """Observe a fleet, with credentials; `how` goes to `observe`."""
+    async with registry.of(fleet, around(*kubeconfigs)) as real:
+        clusters = FaultyClusters(real, faults or Faults())
+        return await observe(fleet, clusters, credentials=True, **how)
 
 
 def the_plane(live: Live) -> ClusterState:
-    verdict = live.control_planes["eu"]
-    assert isinstance(verdict, ClusterState), verdict
-    return verdict
+    return _state(live.control_planes["eu"])
 
 
 def the_app(live: Live) -> ClusterState:
-    verdict = live.clusters["shop"]
+    return _state(live.clusters["shop"])
+
+
+def _state(verdict: ClusterState | Unavailable) -> ClusterState:
     assert isinstance(verdict, ClusterState), verdict
     return verdict
 

@@ -22,8 +22,7 @@ from reconciler.kube.client import KubeCluster
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
-from tests.support.faults import Faults
-from tests.support.faulty import FaultyCluster
+from tests.support.faults import Faults, FaultyCluster
 from tests.support.postgresql import Server
 
 SERVICES: Final = Path(__file__).parents[2] / "fleet-example" / "services"

@@ -19,10 +19,9 @@ from postgresql_operator.wire import BACKUP, BINDING, POSTGRESQL, RESTORE, ROTAT
 from reconciler.core.manifest import annotations_of, get_text
 from reconciler.core.refs import SECRET
 from tests.support import operated
-from tests.support.apply_runs import Deeds
 from tests.support.cues import AFTER, BEFORE
 from tests.support.eventually import eventually
-from tests.support.faults import Faults, SimulatedCrash, survives, writes
+from tests.support.faults import Faults, SimulatedCrash, deeds, survives, writes
 from tests.support.operated import operating
 
 MANY = 60
@@ -58,10 +57,10 @@ class Effect:
 
 async def dies_until(place, goal, monkeypatch):
     """Let operators work that die after 1, 2, 3… deeds; return how many died before the goal."""
-    for deeds in range(1, MANY):
-        death, faults = Death(deeds), Faults()
+    for count in range(1, MANY):
+        death, faults = Death(count), Faults()
         faults.add(writes(), Effect(death.check), at=BEFORE)
-        faults.add(Deeds(), Effect(death.deed), at=AFTER)
+        faults.add(deeds(), Effect(death.deed), at=AFTER)
 
         async def dying(*given, death=death):
             death.check()
@@ -79,7 +78,7 @@ async def dies_until(place, goal, monkeypatch):
                 await eventually(reached, within=LONG)
 
         if await survives(lives()):
-            return deeds - 1
+            return count - 1
     raise AssertionError(f"it has not come to its end after {MANY} deaths")
 
 

@@ -1,4 +1,4 @@
-"""What `observe` sees of real clusters."""
+"""What `observe` sees of clusters."""
 
 import uuid
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
-from reconciler.api.kubeconfig import facts_of, service_account_facts_of
-from reconciler.core import keys, livefile, manifest, names, refs
+from reconciler.api.kubeconfig import facts_of
+from reconciler.core import livefile, manifest, names, refs
 from reconciler.core.live import (
     ClusterState,
     Live,
@@ -25,7 +25,6 @@ from reconciler.observe import answer, observe
 from tests.support.clusters import LiveCluster
 from tests.support.observing import (
     BIND,
-    TOKEN,
     Hand,
     around,
     b64,
@@ -96,27 +95,6 @@ async def test_a_bound_cluster_is_seen_on_both_sides(
     assert [w for w in in_app.live.audit.writes_since(marks[1]) if w.verb != "delete"] == []
 
 
-async def test_our_managed_fields_are_kept_and_others_are_not(
-    fleet: Fleet, control_plane: LiveCluster, namespace: str, on_plane: Hand
-) -> None:
-    spec = {"kubeconfigSecretRef": {"name": "kubeconfig", "key": "kubeconfig"}}
-    spec["providerPrettyName"] = "Shop"  # type: ignore[assignment]
-    await on_plane.create(CLUSTER_BINDING, "cluster", namespace=namespace, spec=spec)
-    stated: manifest.Manifest = {
-        "apiVersion": CLUSTER_BINDING.api_version,
-        "kind": CLUSTER_BINDING.kind,
-        "metadata": {"name": "cluster", "namespace": namespace, "labels": {keys.FLEET: "a"}},
-    }
-    await control_plane.cluster.apply(stated, CLUSTER_BINDING, manager=keys.MANAGER_CLI, force=True)
-
-    live = await seen_by(fleet, control_plane.kubeconfig)
-
-    binding = named(the_plane(live).objects[CLUSTER_BINDING], namespace)["cluster"]
-    entries = manifest.get_maps(binding, "metadata", "managedFields")
-    assert [manifest.get_text(entry, "manager") for entry in entries] == [keys.MANAGER_CLI]
-    assert "time" not in entries[0]
-
-
 async def test_a_secret_of_another_name_is_read_where_a_binding_refers_to_it(
     fleet: Fleet, control_plane: LiveCluster, namespace: str, on_plane: Hand
 ) -> None:
@@ -138,35 +116,6 @@ async def test_a_secret_of_another_name_is_read_where_a_binding_refers_to_it(
     assert set(named(the_plane(live).objects[refs.SECRET], namespace)) == {"own", far}
 
 
-async def test_a_filled_service_account_token_has_the_digests_of_its_kubeconfig(
-    fleet: Fleet, control_plane: LiveCluster, namespace: str, on_plane: Hand
-) -> None:
-    await WireObjects(control_plane.name, control_plane.cluster, namespace).create(CLUSTER_BINDING)
-    data = {"token": b64(TOKEN), "ca.crt": b64("a certificate")}
-    await on_plane.create(refs.SERVICE_ACCOUNT, names.BINDER, namespace=namespace)
-    await on_plane.create(
-        refs.SECRET,
-        names.BINDER,
-        namespace=namespace,
-        type="kubernetes.io/service-account-token",
-        metadata={"annotations": {keys.SERVICE_ACCOUNT_NAME: names.BINDER}},
-        data=data,
-    )
-    config = {"kubeconfig": b64(kubeconfig(namespace))}
-    await on_plane.create(refs.SECRET, names.KUBECONFIG, namespace=namespace, data=config)
-
-    live = await seen_by(fleet, control_plane.kubeconfig)
-
-    secrets = named(the_plane(live).objects[refs.SECRET], namespace)
-    account = service_account_facts_of(secrets[names.BINDER])
-    facts = facts_of(secrets[names.KUBECONFIG])
-    assert account is not None
-    assert facts is not None
-    assert account.ca_digest
-    # The token controller may have put a token of its own in the place of the one made by hand.
-    assert len(account.token_digest) == len(facts.token_digest) == 32
-
-
 @pytest.mark.parametrize(
     ("mode", "planes"), [(Mode.DIRECT, ["eu"]), (Mode.APP_CLUSTER_BINDING, ["eu", "idle"])]
 )
@@ -185,8 +134,7 @@ async def test_only_what_is_chosen_is_read(
         clusters={"other": other, **fleet.clusters},
     )
 
-    async with registry.of(fleet, around(control_plane.kubeconfig)) as clusters:
-        live = await observe(fleet, clusters, only={"shop"}, credentials=True)
+    live = await seen_by(fleet, control_plane.kubeconfig, only={"shop"})
 
     assert sorted(live.control_planes) == planes
     assert list(live.clusters) == ["shop"]

@@ -1,0 +1,209 @@
+"""What an apply makes of a fleet and its clusters, with backend and konnector at work."""
+
+import pytest
+
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.apply import Status, WriteFence, service_objects
+from reconciler.apply.cluster_writer import ClusterWriter
+from reconciler.apply.outcomes import GOOD
+from reconciler.blueprints.objects import Marks, build
+from reconciler.core import keys, manifest, names
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import SECRET, Ref
+from reconciler.fleet.values import Mode
+from reconciler.fleet.wanted import Placement
+from tests.support.apply_runs import Runs, inhabit, remove, staged
+from tests.support.eventually import eventually
+from tests.support.faults import Faults, deeds
+from tests.support.offers import offered
+
+
+@pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
+async def scene(request, control_plane, app_cluster, namespace, tmp_path):
+    where = {"namespace": namespace, "mode": request.param, "folder": tmp_path}
+    async with staged(control_plane, app_cluster, **where) as scene:
+        yield scene
+
+
+@pytest.fixture
+def runs(scene):
+    return Runs(scene)
+
+
+def became(report):
+    return {(one.status, one.change.action.value) for one in report.outcomes}
+
+
+async def done(runs):
+    """Apply, and return the lines that were done, which are all."""
+    report = await runs.run()
+    assert {one.status for one in report.outcomes} <= GOOD, report.outcomes
+    assert await runs.todo() == []
+    return {(one.change.action.value, one.change.ref.kind.kind) for one in report.outcomes}
+
+
+async def claims_of(scene):
+    return manifest.get_maps(await scene.at(scene.binding), "spec", "permissionClaims")
+
+
+async def test_a_fleet_becomes_bindings_and_a_second_apply_writes_nothing(scene, runs):
+    async with scene.peers():
+        first = await runs.run(wait=True)
+        assert {one.status for one in first.outcomes} == {Status.DONE}
+        assert first.ready == 1
+        assert [manifest.get(claim, "state") for claim in await claims_of(scene)] == ["Accepted"]
+        faults = Faults()
+        second = await runs.run(faults, wait=True)
+        assert (second.outcomes, second.ready) == ((), 1)
+        assert [call for call in faults.calls if deeds().matches(call)] == []
+
+
+async def test_drift_is_repaired_and_a_field_that_left_the_files_goes(scene, runs):
+    async with scene.peers():
+        await runs.finish()
+        await scene.meddle(scene.binding, {"spec": {"permissionClaims": []}})
+        assert await done(runs) == {("update", "APIServiceBinding")}
+        assert len(await claims_of(scene)) == 1
+        scene.fleet.claims = "  claims: []\n"
+        await done(runs)
+        assert await claims_of(scene) == []
+
+
+async def test_a_removed_binding_is_released_and_bound_again_without_a_delete(scene, runs):
+    async with scene.peers():
+        await runs.finish()
+        claim, copy = await inhabit(scene)
+        before = [manifest.uid_of(await scene.at(ref)) for ref in (claim, copy)]
+        scene.fleet.bound = False
+        assert "release" in {action for action, _ in await done(runs)}
+        assert await scene.at(scene.binding) is await scene.at(scene.export) is None
+        marks = manifest.annotations_of(await scene.at(copy))
+        assert (keys.BOUND in marks, keys.RELEASED in marks) == (False, True)
+        assert manifest.finalizers_of(await scene.at(claim)) == []
+        assert keys.LEAVING not in manifest.annotations_of(await scene.at(scene.home_of_units))
+        assert await scene.at(scene.crd) is not None
+        scene.fleet.bound = True
+        await runs.run(wait=True)
+
+        async def is_bound_again():
+            return keys.SYNCER in manifest.finalizers_of(await scene.at(claim))
+
+        await eventually(is_bound_again)
+        assert [manifest.uid_of(await scene.at(ref)) for ref in (claim, copy)] == before
+        assert await runs.todo() == []
+
+
+async def test_deleting_happens_only_within_the_guards(scene, runs):
+    scene.fleet.policy = "Delete"
+    async with scene.peers():
+        await runs.finish()
+        claim, copy = await inhabit(scene)
+        scene.fleet.bound = False
+        assert (Status.HELD, "delete") in (held := became(await runs.run()))
+        assert Status.DONE not in {status for status, _ in held}
+        scene.fleet.prune += ", keepIfInUse: false"
+        approved = await runs.plan()
+        another, _ = await inhabit(scene, "made-since")
+        stale = await runs.run(approved=approved)
+        told = [one.message for one in stale.outcomes if one.status is Status.STALE]
+        assert "instances to delete: 1 when it was approved, 2 now; plan again" in told
+        for ref in (claim, another):
+            assert not manifest.is_deleting(await scene.at(ref))
+        assert "delete" in {action for action, _ in await done(runs)}
+        for ref in (scene.binding, scene.export, scene.crd, copy):
+            assert await scene.at(ref) is None
+
+
+async def test_a_cluster_that_leaves_the_fleet_is_released(scene, runs):
+    async with scene.peers():
+        await runs.finish()
+        claim, copy = await inhabit(scene)
+        scene.fleet.listed = False
+        assert {action for action, _ in await done(runs)} == {"release"}
+        assert keys.RELEASED in manifest.annotations_of(await scene.at(scene.home_of_units))
+        assert await scene.at(claim) is not None
+        assert keys.BOUND not in manifest.annotations_of(await scene.at(copy))
+
+
+async def test_a_space_stays_with_what_was_released_of_a_service_that_nobody_offers(scene, runs):
+    scene.fleet.prune += ", onClusterLeave: Delete"
+    clusters = scene.plane.cluster, scene.app.cluster
+    async with (
+        offered(*clusters, namespace=scene.app_namespace, template=False) as other,
+        scene.peers(),
+    ):
+        await runs.finish()
+        claim, copy = await inhabit(scene)
+        kept = other.instance("kept", namespace=scene.service_namespace, spec={})
+        await scene.plane.cluster.create(kept, other.kind, manager="provider")
+        mapping = Ref(scene.plane.name, API_SERVICE_NAMESPACE, scene.space, scene.app_namespace)
+        await scene.meddle(
+            mapping, {"metadata": {"annotations": {keys.RELEASED_KINDS: other.name}}}
+        )
+        await remove(scene.app, claim)
+        await eventually(lambda: scene.is_gone(copy))
+        scene.fleet.listed = False
+        (line,) = [one for one in (await runs.run()).outcomes if one.status is not Status.DONE]
+        assert f"1 {other.name} are left on the control plane" in line.message
+        assert await scene.at(scene.home_of_units) is not None
+
+
+async def test_a_tripped_budget_holds_what_leaves_and_lets_the_rest_go_on(scene, runs):
+    async with scene.peers():
+        await runs.finish()
+        scene.fleet.prune = "maxDeletes: 0, allowEmpty: true"
+        scene.fleet.bound = False
+        held = became(await runs.run())
+        assert (Status.HELD, "release") in held
+        assert Status.DONE not in {status for status, _ in held}
+        assert await scene.at(scene.binding) is not None
+
+
+async def test_a_plan_is_applied_exactly_as_it_was_approved_or_refused(scene, runs):
+    async with scene.peers():
+        await runs.finish()
+        scene.fleet.claims = "  claims: []\n"
+        approved = await runs.plan()
+        await scene.meddle(scene.binding, {"metadata": {"annotations": {"someone": "was here"}}})
+        (claim,) = await claims_of(scene)
+        narrowed: Manifest = manifest.put(claim, ["one"], "selector", "names")
+        await scene.meddle(scene.binding, {"spec": {"permissionClaims": [narrowed]}})
+        faults = Faults()
+        assert (Status.STALE, "update") in became(await runs.run(faults, approved=approved))
+        writes = [call for call in faults.calls if deeds().matches(call)]
+        assert API_SERVICE_BINDING not in {call.ref.kind for call in writes}
+        assert ("update", "APIServiceBinding") in await done(runs)
+
+
+async def test_only_secrets_that_no_live_binding_claims_go_with_a_service(scene, in_app, on_plane):
+    """Those that came down with it, in namespaces that have instances."""
+    selector = {"owner": "Provider", "names": ["claimed"]}
+    claim = {"group": "", "resource": "secrets", "state": "Accepted", "selector": selector}
+    secret = {"name": "kubeconfig", "key": "kubeconfig", "namespace": names.KLUTCH_NAMESPACE}
+    spec = {"kubeconfigSecretRef": secret, "permissionClaims": [claim | {"version": "v1"}]}
+    space = place = scene.app_namespace
+    if scene.fleet.mode is Mode.DIRECT:
+        bind = names.KLUTCH_NAMESPACE
+        await in_app.create(API_SERVICE_BINDING, "x.example", namespace=bind, spec=spec)
+    else:
+        await on_plane.create(API_SERVICE_BINDING, "x.example", namespace=space, spec=spec)
+    await on_plane.create(API_SERVICE_NAMESPACE, place, namespace=space, spec={})
+    mapping = Ref(scene.plane.name, API_SERVICE_NAMESPACE, space, place)
+    await scene.meddle(mapping, {"status": {"namespace": f"{space}-{place}"}}, "status")
+    owners = {
+        "claimed": keys.OWNER_PROVIDER,
+        "left": keys.OWNER_PROVIDER,
+        "of-the-app": keys.OWNER_CONSUMER,
+    }
+    for name, owner in owners.items():
+        marks = Marks(annotations={keys.RESOURCE_OWNER: owner})
+        made = build(SECRET, name, namespace=place, marks=marks)
+        await scene.app.cluster.create(made, SECRET, manager="tests")
+    app, plane = (ClusterWriter(live.cluster, WriteFence()) for live in (scene.app, scene.plane))
+    placement = Placement(
+        space=space, kubeconfig_namespace="", kubeconfig_name="", consumer_secret="", identity=""
+    )
+    assert await service_objects.delete_copied_secrets(app, plane, placement) == ""
+    rest = await scene.app.cluster.list(SECRET, namespace=place)
+    assert sorted(map(manifest.name_of, rest.items)) == ["claimed", "of-the-app"]

@@ -1,0 +1,315 @@
+"""What goes wrong around an apply: it harms nobody else, is told as it is, and ends well later."""
+
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import API_SERVICE_EXPORT
+from reconciler.apply import Status
+from reconciler.apply.outcomes import GOOD
+from reconciler.core import field_set, keys, names
+from reconciler.core.manifest import annotations_of, is_deleting, strip_server_fields
+from reconciler.core.refs import CRD, LEASE, Ref
+from reconciler.core.times import format_time
+from reconciler.fleet.values import Mode
+from tests.support.apply_runs import Runs, inhabit, remove, staged
+from tests.support.applying import Scene
+from tests.support.backend import backend
+from tests.support.cues import AFTER, BEFORE
+from tests.support.eventually import eventually
+from tests.support.faults import Faults, deeds, forbidden, lost, on, unreachable, writes
+
+
+@pytest.fixture
+async def scene(control_plane, app_cluster, namespace, tmp_path):
+    where = {"namespace": namespace, "mode": Mode.DIRECT, "folder": tmp_path}
+    async with staged(control_plane, app_cluster, **where) as scene:
+        yield scene
+
+
+@pytest.fixture
+def runs(scene):
+    return Runs(scene)
+
+
+@asynccontextmanager
+async def bound(runs):
+    """Apply the fleet, with an instance of its service, and let the peers work."""
+    async with runs.scene.peers():
+        await runs.finish()
+        await inhabit(runs.scene)
+        yield
+
+
+def faulty(cue, effect, **how):
+    faults = Faults()
+    faults.add(cue, effect, **how)
+    return faults
+
+
+def told(report):
+    return {(one.status, one.change.action.value): one.message for one in report.outcomes}
+
+
+def not_done(report):
+    return [(one.status, one.message) for one in report.outcomes if one.status not in GOOD]
+
+
+@dataclass
+class Once:
+    """An effect on each object and verb once, so that the next try finds things as they are."""
+
+    effect: Any
+    met: set[Any] = field(default_factory=set)
+
+    async def perform(self, call):
+        if (call.verb, call.ref) not in self.met:
+            self.met.add((call.verb, call.ref))
+            await self.effect.perform(call)
+
+
+@dataclass
+class Meddling:
+    """Another writer writes to what is about to be written."""
+
+    scene: Scene
+
+    async def perform(self, call):
+        if call.verb != "create":
+            noise = {"metadata": {"annotations": {"someone": "was here"}}}
+            await self.scene.meddle(call.ref, noise)
+
+
+@dataclass
+class MadeAgain:
+    """Another deletes what is about to be written, and makes it again."""
+
+    scene: Scene
+
+    async def perform(self, call):
+        live = self.scene.of(call.ref)
+        held = await live.cluster.get(call.ref)
+        assert held is not None
+        await remove(live, call.ref)
+        # The konnector lets go of it first.
+        await eventually(lambda: self.scene.is_gone(call.ref))
+        made = strip_server_fields(held, keep_status=False)
+        await live.cluster.create(made, call.ref.kind, manager="someone")
+
+
+TROUBLES = {
+    "no connection": (lambda _: unreachable(), BEFORE),
+    "the request was lost": (lambda _: lost(), BEFORE),
+    "the answer was lost": (lambda _: lost(), AFTER),
+    "another writer was faster": (Meddling, BEFORE),
+}
+
+
+@pytest.mark.parametrize(("effect", "at"), TROUBLES.values(), ids=TROUBLES)
+async def test_trouble_at_every_write_is_overcome_within_the_run(effect, at, scene, runs):
+    async def all_is_done():
+        assert not_done(await runs.run(faulty(writes(), Once(effect(scene)), at=at))) == []
+
+    async with scene.peers():
+        await all_is_done()
+        assert await runs.todo() == []
+        claim, copy = await inhabit(scene)
+        scene.fleet.claims = "  claims: []\n"
+        await all_is_done()
+        scene.fleet.bound = False
+        await all_is_done()
+        assert await runs.todo() == []
+        assert keys.RELEASED in annotations_of(await scene.at(copy))
+        assert await scene.at(claim) is not None
+
+
+async def test_what_was_deleted_and_made_again_meanwhile_is_not_touched(scene, runs):
+    async with bound(runs):
+        scene.fleet.claims = "  claims: []\n"
+        report = await runs.run(faulty(deeds().nth(1), MadeAgain(scene)))
+        assert told(report).keys() == {(Status.STALE, "update")}
+        assert keys.MANAGER_CLI not in field_set.managers_of(await scene.at(scene.binding))
+        await runs.finish()
+
+
+async def test_a_missing_right_fails_its_own_line_and_the_next_run_goes_on(scene, runs):
+    async with scene.peers():
+        report = await runs.run(faulty(on("create", kind=API_SERVICE_BINDING), forbidden()))
+        ((status, message),) = not_done(report)
+        assert status is Status.FAILED
+        assert "may not" in message
+        await runs.finish()
+        assert await scene.at(scene.binding) is not None
+
+
+async def test_what_may_not_be_deleted_is_still_ours_and_planned_again(scene, runs):
+    async with bound(runs):
+        scene.fleet.bound = False
+        faults = faulty(on("delete", kind=API_SERVICE_EXPORT), forbidden())
+        for _ in range(2):
+            assert told(await runs.run(faults)).keys() == {(Status.FAILED, "release")}
+            assert len(await runs.todo()) == 1
+        await runs.finish()
+        assert await scene.at(scene.export) is None
+
+
+async def is_told(runs, *words):
+    """Run, and tell what becomes of the one line; before that, a run may wait for the konnector."""
+    (message,) = told(await runs.run()).values()
+    assert [word for word in words if word not in message] == [], message
+    return True
+
+
+HELD = {"an export, released": ("Release", False), "instances, deleted": ("Delete", True)}
+
+
+@pytest.mark.parametrize(("policy", "instances"), HELD.values(), ids=HELD)
+async def test_what_a_finalizer_holds_is_told_and_planned_until_it_is_gone(
+    policy, instances, scene, runs
+):
+    scene.fleet.policy, scene.fleet.prune = policy, f"{scene.fleet.prune}, keepIfInUse: false"
+    claim = Ref(scene.app.name, scene.offer.kind, scene.app_namespace, "db")
+    ref, others = (claim, [keys.SYNCER]) if instances else (scene.export, [])
+    words = ["1 databases"] if instances else []
+    async with bound(runs):
+        await scene.meddle(ref, {"metadata": {"finalizers": ["example.com/hold", *others]}})
+        scene.fleet.bound = False
+        runs.wait_seconds = 3
+        for _ in range(2):
+            await eventually(lambda: is_told(runs, "example.com/hold", *words))
+        # The binding carries the deletion of what is left.
+        assert await scene.is_gone(scene.binding) is not instances
+        await scene.meddle(ref, {"metadata": {"finalizers": None}})
+        runs.wait_seconds = 60
+        await runs.finish()
+        assert await scene.is_gone(scene.binding)
+        assert await scene.is_gone(scene.export)
+        assert await scene.is_gone(scene.crd) is instances
+
+
+@dataclass
+class Inhabited:
+    """A developer makes an instance while the lines of a run are done."""
+
+    runs: Runs
+    done: bool = False
+
+    async def perform(self, call):
+        if "applying" in self.runs.heard and not self.done:
+            self.done = True
+            await inhabit(self.runs.scene)
+
+
+async def test_an_instance_that_is_made_while_its_empty_service_is_deleted_stays(scene, runs):
+    scene.fleet.policy = "Delete"
+    async with scene.peers():
+        await runs.finish()
+        scene.fleet.bound = False
+        reads = on("get", kind=CRD, name=scene.offer.name)
+        (message,) = told(await runs.run(faulty(reads, Inhabited(runs)))).values()
+        assert "1 databases" in message
+        assert "nothing is deleted" in message
+        claim = Ref(scene.app.name, scene.offer.kind, scene.app_namespace, "db")
+        assert not is_deleting(await scene.at(claim))
+        assert await scene.at(scene.binding) is not None
+        assert {one.held for one in (await runs.plan()).changes if one.leaves} == {("in-use",)}
+
+
+async def test_a_backend_that_never_answers_is_told_and_the_next_run_goes_on(scene, runs):
+    runs.wait_seconds = 1
+    (message,) = [one for status, one in not_done(await runs.run())]
+    assert "the backend has made no export" in message
+    runs.wait_seconds = 60
+    async with scene.peers():
+        await runs.finish()
+    assert await scene.at(scene.binding) is not None
+
+
+@pytest.mark.parametrize("force", [False, True], ids=["it comes back", "forced"])
+async def test_a_dead_konnector_stops_a_release_before_anything_is_let_go(force, scene, runs):
+    async with backend(scene.plane.connection):
+        async with scene.konnector():
+            await runs.finish()
+            _, copy = await inhabit(scene)
+        beat = Ref(scene.plane.name, CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
+        status = {"lastHeartbeatTime": format_time(datetime.now(UTC) - timedelta(minutes=11))}
+        await scene.meddle(beat, {"status": status}, "status")
+        scene.fleet.bound = False
+        for _ in range(2):
+            (message,) = told(await runs.run()).values()
+            assert "sync stop not confirmed: the konnector does not answer" in message
+            assert await scene.at(scene.export) is not None
+            assert keys.BOUND in annotations_of(await scene.at(copy))
+        if force:
+            assert not_done(await runs.run(force=True)) == []
+        else:
+            async with scene.konnector():  # which ends its sync while a run looks
+                await runs.finish()
+        assert await runs.todo() == []
+        assert keys.RELEASED in annotations_of(await scene.at(copy))
+
+
+MALL = """---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Cluster
+metadata: {{name: mall}}
+spec:
+  access: {{kubeconfigContext: app-2}}
+  controlPlane: {plane}
+"""
+SECOND_PLANE = """---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: ControlPlane
+metadata: {name: us}
+spec:
+  access: {kubeconfigContext: us}
+"""
+
+
+def with_mall(scene, *, plane, more=""):
+    """Put another app cluster into the fleet."""
+    scene.fleet.extra = MALL.format(plane=plane) + more
+    scene.fleet.clusters = "names: [shop, mall]"
+
+
+def statuses_of(report, cluster):
+    return {one.status for one in report.outcomes if one.change.cluster == cluster}
+
+
+async def test_a_cluster_that_fails_does_not_hold_another(scene, runs, second_app_cluster):
+    with_mall(scene, plane="eu")
+    faults = Faults()
+    for verb in ("create", "apply", "patch", "delete"):
+        faults.add(on(verb, cluster="shop"), forbidden())
+    async with scene.peers():
+        report = await runs.run(faults)
+    assert statuses_of(report, "mall") == {Status.DONE}
+    assert Status.FAILED in statuses_of(report, "shop")
+    bound = replace(scene.binding, cluster=second_app_cluster.name)
+    assert await second_app_cluster.cluster.get(bound) is not None
+
+
+@pytest.mark.parametrize("why", [unreachable, forbidden], ids=["away", "forbidden"])
+async def test_a_control_plane_without_lock_stops_only_what_is_behind_it(
+    scene, runs, second_app_cluster, tmp_path, why
+):
+    known = json.loads(scene.kubeconfig.read_text())
+    plane = next(one for one in known["contexts"] if one["name"] == scene.plane.context)
+    known["contexts"].append({"name": "us", "context": plane["context"]})
+    scene.kubeconfig = tmp_path / "kubeconfig"
+    scene.kubeconfig.write_text(json.dumps(known))
+    with_mall(scene, plane="us", more=SECOND_PLANE)
+    mark = second_app_cluster.audit.mark()
+    async with scene.peers():
+        faults = faulty(on("get", cluster="control-plane/us", kind=LEASE), why())
+        report = await runs.run(faults)
+    assert statuses_of(report, "shop") == {Status.DONE}
+    assert statuses_of(report, "mall") == {Status.FAILED}
+    messages = {message.partition(":")[0] for _, message in not_done(report)}
+    assert messages == {"without the lock of its control plane nothing is done"}
+    assert second_app_cluster.audit.writes_since(mark) == []

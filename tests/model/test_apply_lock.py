@@ -1,0 +1,128 @@
+"""The lock of an apply: one run at a time, and none that lost it writes on."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from reconciler.apply import Status, WriteFence
+from reconciler.apply.outcomes import GOOD
+from reconciler.blueprints.objects import build
+from reconciler.core import names
+from reconciler.core.errors import Forbidden, Locked
+from reconciler.core.manifest import get_text
+from reconciler.core.refs import EVENT, LEASE, NAMESPACE, Ref
+from reconciler.fleet.values import Mode
+from tests.support.apply_runs import Runs, staged
+from tests.support.eventually import eventually
+from tests.support.faults import Faults, Meanwhile, deeds, forbidden, on
+
+
+@pytest.fixture
+async def scene(control_plane, app_cluster, namespace, tmp_path):
+    where = {"namespace": namespace, "mode": Mode.DIRECT, "folder": tmp_path}
+    async with staged(control_plane, app_cluster, **where) as scene:
+        yield scene
+
+
+@pytest.fixture
+def runs(scene):
+    return Runs(scene)
+
+
+def faulty(cue, effect):
+    faults = Faults()
+    faults.add(cue, effect)
+    return faults
+
+
+def undone(report):
+    return [one for one in report.outcomes if one.status not in GOOD]
+
+
+def lease_of(scene):
+    return Ref(scene.plane.name, LEASE, names.KLUTCH_NAMESPACE, names.lock_lease(scene.fleet.name))
+
+
+async def hold(scene, *, renewed=timedelta(0)):
+    """Let another run hold the lock, which it renewed so long ago."""
+    time = (datetime.now(UTC) - renewed).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    times = {"leaseDurationSeconds": 15, "acquireTime": time, "renewTime": time}
+    ref = lease_of(scene)
+    if await scene.is_gone(Ref(scene.plane.name, NAMESPACE, "", ref.namespace)):
+        own = build(NAMESPACE, ref.namespace)
+        await scene.plane.cluster.create(own, NAMESPACE, manager="tests")
+    spec = {"holderIdentity": "another", **times}
+    made = build(LEASE, ref.name, namespace=ref.namespace, spec=spec)
+    await scene.plane.cluster.apply(made, LEASE, manager="another", force=True)
+
+
+async def holder(scene):
+    return get_text(await scene.at(lease_of(scene)), "spec", "holderIdentity")
+
+
+async def test_a_run_that_meets_a_living_one_writes_nothing_and_names_it(scene, runs):
+    await hold(scene)
+    faults, held = Faults(), datetime.now(UTC)
+    runs.now = lambda: held  # however long the plan takes before
+    with pytest.raises(Locked, match=r"another, for \d s\. ") as caught:
+        await runs.run(faults, break_lock=False)
+    assert (caught.value.holder, faults.count_writes()) == ("another", 0)
+    assert await holder(scene) == "another"
+
+
+async def test_the_lock_of_a_dead_run_is_taken_over_and_given_back(scene, runs):
+    await hold(scene, renewed=timedelta(seconds=20))
+    async with scene.peers():
+        assert undone(await runs.run(break_lock=False)) == []
+    assert await holder(scene) == ""
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "nobody can be told"])
+async def test_a_broken_lock_is_recorded_where_that_is_possible(recorded, scene, runs):
+    await hold(scene)
+    events = on("create", kind=EVENT)
+    faults = Faults() if recorded else faulty(events, forbidden())
+    async with scene.peers():
+        assert undone(await runs.run(faults, break_lock=True)) == []
+    events = await scene.plane.cluster.list(EVENT, namespace=names.KLUTCH_NAMESPACE)
+    notes = [one["note"] for one in events.items if one["regarding"]["kind"] == LEASE.kind]
+    assert notes == ["run-1 took the lock over from another"] * recorded
+    assert await holder(scene) == ""
+
+
+async def test_a_run_that_is_cut_off_while_it_takes_the_lock_gives_it_back(scene, runs):
+    async def cut_off():
+        raise asyncio.CancelledError
+
+    await hold(scene)
+    with pytest.raises(asyncio.CancelledError):
+        await runs.run(faulty(on("create", kind=EVENT), Meanwhile(cut_off)), break_lock=True)
+    assert await holder(scene) == ""
+
+
+async def test_a_run_that_lost_the_lock_starts_no_further_write(scene, runs):
+    fence = WriteFence()
+
+    async def is_stolen():
+        """Another run takes the lock, and this one gets time to notice."""
+        await hold(scene)
+        await eventually(lambda: fence.closed)
+
+    await hold(scene, renewed=timedelta(seconds=20))
+    faults = faulty(deeds().nth(3), Meanwhile(is_stolen))
+    async with scene.peers():
+        report = await runs.run(faults, fence=fence)
+    assert report.lock_lost
+    assert "another run took the lock over" in report.ended
+    done = [one for one in report.outcomes if one.status is Status.DONE]
+    rest = [one for one in report.outcomes if one.status is not Status.DONE]
+    assert len(done) == len([c for c in faults.calls if deeds().matches(c)]) == 3
+    assert {one.status for one in rest} == {Status.INTERRUPTED}
+    assert await holder(scene) == "another"
+
+
+async def test_a_fleet_without_any_lock_is_not_applied(scene, runs):
+    async with scene.peers():
+        with pytest.raises(Forbidden):
+            await runs.run(faulty(on("get", kind=LEASE), forbidden()))
