@@ -55,8 +55,8 @@ class Developer:
             said = conditions.parse(get_list(live, "status", "conditions"))
             found = conditions.find(said, "Ready")
             status = "" if found is None else found.status
-            told = ", ".join(f"{one.type} {one.status} ({one.reason})" for one in said)
-            assert status == conditions.TRUE, f"{ref} says {told or 'nothing'}"
+            output = ", ".join(f"{one.type} {one.status} ({one.reason})" for one in said)
+            assert status == conditions.TRUE, f"{ref} says {output or 'nothing'}"
             return True
 
         await eventually(ready, within=_PATIENCE)
@@ -94,8 +94,8 @@ class Developer:
     async def _claim(self, kind: Kind, name: str, spec: Mapping[str, str | int]) -> None:
         made = build(kind, name, namespace=TEAM, spec=dict(spec))
         await self._cluster.apply(made, kind, manager="dev", force=True)
-        told = ", ".join(f"{key}: {value}" for key, value in spec.items())
-        print(f"   {kind} {TEAM}/{name} in {self._cluster.name}: {told}", flush=True)
+        output = ", ".join(f"{key}: {value}" for key, value in spec.items())
+        print(f"   {kind} {TEAM}/{name} in {self._cluster.name}: {output}", flush=True)
 
 
 async def ask(credentials: Mapping[str, str], *statements: str) -> list[str]:

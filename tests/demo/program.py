@@ -190,8 +190,8 @@ def look_around(place: Place) -> None:
 
 def typed(*words: str) -> str:
     """Return a command as one types it: it finds the sandbox where this run was told to have it."""
-    told = f"{_STATE}={shlex.quote(os.environ[_STATE])} " if _STATE in os.environ else ""
-    return f"{told}{shlex.join(words)}"
+    printed = f"{_STATE}={shlex.quote(os.environ[_STATE])} " if _STATE in os.environ else ""
+    return f"{printed}{shlex.join(words)}"
 
 
 def ending() -> str:

@@ -37,13 +37,13 @@ def test_units_are_those_of_the_readme(fleet):
         r"^\| (\S+-eu-\d) \|(.*)\|$", (EXAMPLE / "README.md").read_text(), re.MULTILINE
     )
     resources = ("postgresqlinstances", "servicebindings", "backups", "restores")
-    told = {
+    table = {
         (cluster, resource, binding.strip())
         for cluster, cells in rows
         for resource, binding in zip(resources, cells.split("|"), strict=True)
         if binding.strip()
     }
-    assert told == {(key.cluster, key.resource, unit.binding) for key, unit in fleet.units.items()}
+    assert table == {(key.cluster, key.resource, unit.binding) for key, unit in fleet.units.items()}
 
 
 def test_secrets_come_down_for_service_bindings_only(fleet):

@@ -1,9 +1,7 @@
 """The Job of fleet-example: what Argo CD and Flux make of it, as far as that needs neither."""
 
 import asyncio
-import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,19 +12,15 @@ import yaml
 
 from klutchctl import repository
 from klutchctl.exit_codes import ExitCode
-from klutchctl.sandbox.control_planes import Program
 from reconciler.core.manifest import Manifest, get_list, get_maps, get_text, name_of
-from reconciler.core.refs import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT, Kind, Ref
+from reconciler.core.refs import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT, Kind
 from reconciler.fleet.values import Mode
 from reconciler.source import folder
 from tests.support.apply_runs import staged
-from tests.support.eventually import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "fleet-example"
 JOB = Kind("batch", "v1", "Job", "jobs")
-POD = Kind("", "v1", "Pod", "pods")
 KINDS = {kind.kind: kind for kind in (CONFIG_MAP, JOB, NAMESPACE, SERVICE_ACCOUNT)}
-PATIENCE = 90.0  # seconds: a Job's controller pauses 10 s before it tries again
 
 
 def documents(name: str) -> list[Any]:
@@ -87,6 +81,18 @@ def test_argo_cd_and_flux_are_led_to_the_kustomization():
     assert application["spec"]["source"]["targetRevision"] == source["spec"]["ref"]["branch"]
 
 
+def test_a_held_lock_is_tried_again_for_ever_and_what_a_person_has_to_see_ends_the_job():
+    policy = get_maps(manifests("x")["Job"], "spec", "podFailurePolicy", "rules")
+    actions = {
+        code: get_text(rule, "action")
+        for rule in policy
+        for code in get_list(rule, "onExitCodes", "values")
+    }
+    person = (ExitCode.INVALID, ExitCode.DENIED, ExitCode.HELD_BACK, ExitCode.USAGE)
+    # What else fails is tried again, and counted.
+    assert actions == {ExitCode.LOCKED: "Ignore"} | dict.fromkeys(person, "FailJob")
+
+
 async def test_a_real_api_server_takes_all_of_it(control_plane, namespace):
     for kind, manifest in manifests(namespace).items():
         # Server-side apply refuses a field that the kind does not have.
@@ -141,68 +147,3 @@ async def test_the_command_of_the_job_applies_what_is_mounted(
         out, _ = await process.communicate()
         assert process.returncode == 0, out.decode()
         assert await scene.at(scene.binding) is not None
-
-
-@pytest.fixture
-def job_controller(control_plane, programs, tmp_path):
-    """Run the one controller that a sandbox does without."""
-    access = yaml.safe_load(control_plane.kubeconfig.read_text())
-    file = tmp_path / "kubeconfig"
-    file.write_text(yaml.safe_dump(access | {"current-context": control_plane.context}))
-    arguments = (
-        f"--kubeconfig={file}",
-        "--controllers=job-controller",
-        "--leader-elect=false",
-        "--secure-port=0",
-    )
-    log = (tmp_path / "controller.log").open("wb")
-    with (
-        log,
-        subprocess.Popen(
-            [str(programs[Program.CONTROLLER_MANAGER]), *arguments],
-            env={"PATH": os.environ["PATH"]},
-            stdout=log,
-            stderr=log,
-        ) as process,
-    ):
-        yield
-        process.send_signal(signal.SIGKILL)
-
-
-async def test_a_held_lock_is_tried_again_for_ever_and_a_guard_ends_the_job(
-    control_plane, namespace, job_controller
-):
-    """Pods are ended here as a kubelet would, since no node runs them."""
-    cluster, made = control_plane.cluster, manifests(namespace)
-    for kind in ("Namespace", "ServiceAccount", "Job"):
-        await cluster.apply(made[kind], KINDS[kind], manager="tests", force=True)
-    ref = Ref(cluster.name, JOB, namespace, name_of(made["Job"]))
-    ended = set()
-
-    async def end_next(code):
-        async def started():
-            pods = map(name_of, (await cluster.list(POD, namespace=namespace)).items)
-            return next((one for one in pods if one not in ended), "")
-
-        name: str = await eventually(started, within=PATIENCE)
-        ended.add(name)
-        state = {"terminated": {"exitCode": code.value}}
-        status = {"name": "klutchctl", "ready": False, "restartCount": 0, "state": state}
-        told = {"image": "x", "imageID": "x"}
-        patch = {"status": {"phase": "Failed", "containerStatuses": [status | told]}}
-        pod = Ref(cluster.name, POD, namespace, name)
-        await cluster.merge_patch(pod, patch, manager="tests", subresource="status")
-
-    async def failed():
-        conditions = get_maps(await cluster.get(ref) or {}, "status", "conditions")
-        return next((get_text(one, "reason") for one in conditions if one["type"] == "Failed"), "")
-
-    await end_next(ExitCode.LOCKED)
-    await end_next(ExitCode.HELD_BACK)
-    assert await eventually(failed, within=PATIENCE) == "PodFailurePolicy"
-    job = await cluster.get(ref)
-    assert job is not None
-    status = job["status"]
-    assert isinstance(status, dict)
-    # Only what ended the Job is counted against its limit.
-    assert status["failed"] == 1

@@ -43,24 +43,24 @@ def stub(tmp_path):
 
 
 def test_who_holds_the_lock_is_waited_for(stub):
-    code, calls, told = stub([8, 8, 0])
-    assert (code, told) == (0, "")
+    code, calls, output = stub([8, 8, 0])
+    assert (code, output) == (0, "")
     assert calls == ["apply fleet.plan --repository . --wait -o text -o junit=apply.xml"] * 3
 
 
 def test_nobody_is_waited_for_for_ever(stub):
-    code, calls, told = stub([8] * 9, LOCK_TRIES="3")
+    code, calls, output = stub([8] * 9, LOCK_TRIES="3")
     assert (code, len(calls)) == (8, 3)
-    assert "holds the lock" in told
+    assert "holds the lock" in output
 
 
 @pytest.mark.parametrize("first", [one for one in ExitCode if one not in (0, 8)])
 def test_nothing_else_is_tried_again(stub, first):
-    code, calls, told = stub([first.value, 0])
+    code, calls, output = stub([first.value, 0])
     assert (code, len(calls)) == (first, 1)
-    assert told.count("\n") == 1
+    assert output.count("\n") == 1
     if first is ExitCode.STALE:
-        assert "it plans anew" in told
+        assert "it plans anew" in output
 
 
 COMMENTS = {
@@ -140,7 +140,7 @@ def test_t20_the_name_of_another_token_of_github(tmp_path):
 
 
 @pytest.mark.parametrize("answer", [302, 403, 500])
-def test_a_comment_that_is_refused_is_told_in_a_sentence(forge, answer):
+def test_a_comment_that_is_refused_is_reported_in_a_sentence(forge, answer):
     api, comment, _, _ = forge
     api.answer = answer
     done = comment("### Plan\n")

@@ -88,14 +88,14 @@ class GitHub:
         """Run all steps up to the first that fails, and then those that run always."""
         text = (self.repository.work / PIPELINES[0]).read_text()
         jobs = yaml.safe_load(text)["jobs"]
-        failed, told = 0, ""
+        failed, output = 0, ""
         for step in jobs[job]["steps"]:
             if "run" not in step or (failed and "always()" not in step.get("if", "")):
                 continue
             environ = self._environ({**jobs[job].get("env", {}), **step.get("env", {})})
             code, out = await shell(step["run"], self.repository.work, environ)
-            failed, told = failed or code, told + out
-        return failed, told
+            failed, output = failed or code, output + out
+        return failed, output
 
     def _environ(self, stated: dict[str, str]) -> dict[str, str]:
         known = {
@@ -198,8 +198,8 @@ async def test_a_change_is_reviewed_planned_approved_and_applied(
         runner = system(repository, forge, kubeconfig, temporary)
         repository.check_out()
         async with scene.peers():
-            code, told = await runner.run("review")
-            assert code == 0, told
+            code, output = await runner.run("review")
+            assert code == 0, output
             assert scene.offer.name in forge.comments[0]["body"]
             assert "Changed against" in forge.comments[0]["body"]
             assert json.loads((repository.work / "validate.sarif").read_text())["version"]
@@ -207,18 +207,18 @@ async def test_a_change_is_reviewed_planned_approved_and_applied(
 
             repository.git("merge", "--quiet", "topic")
             repository.check_out()
-            code, told = await runner.run("plan")
-            assert code == 0, told
+            code, output = await runner.run("plan")
+            assert code == 0, output
             assert system is not GitHub or runner.has_changes()
             assert await scene.at(scene.binding) is None
-            code, told = await runner.run("apply")
-            assert code == 0, told
+            code, output = await runner.run("apply")
+            assert code == 0, output
             assert await scene.at(scene.binding) is not None
             report = ET.parse(repository.work / "apply.xml").getroot()
             assert report.tag == "testsuites"
 
-            code, told = await runner.run("plan")
-            assert code == 0, told
+            code, output = await runner.run("plan")
+            assert code == 0, output
             assert system is not GitHub or not runner.has_changes()
 
 
@@ -234,7 +234,7 @@ async def test_a_request_that_is_not_valid_fails_before_any_cluster_is_reached(
         repository.git("checkout", "--quiet", "main")
         repository.check_out()
         runner = system(repository, forge, "not a kubeconfig", tmp_path)
-        code, told = await runner.run("review")
+        code, output = await runner.run("review")
         assert code == ExitCode.INVALID
-        assert "fleet.yaml" in told
+        assert "fleet.yaml" in output
         assert not [one for one in forge.comments if "Plan" in one["body"]]

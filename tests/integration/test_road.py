@@ -6,15 +6,12 @@ of deaths are lived through.
 """
 
 import asyncio
-import json
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -23,21 +20,18 @@ from typing import Any
 import psycopg
 import pytest
 
-from klutchctl.exit_codes import ExitCode
-from klutchctl.sandbox import lifecycle, processes
+from klutchctl.sandbox import processes
 from klutchctl.sandbox.layout import named
 from klutchctl.settings import Settings
-from reconciler.api.bindings import CLUSTER_BINDING, heartbeat_of
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of, get_text, is_deleting, name_of
 from reconciler.core.refs import SECRET, Kind, Ref
-from reconciler.core.times import format_time
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.demo import developer
 from tests.demo.developer import BINDING, INSTANCE, Developer
-from tests.demo.place import DIRECT, FLEET, OTHER, SHOP, TEAM, Place, home_of, space_of
-from tests.demo.telling import KLUTCHCTL, klutchctl
+from tests.demo.place import DIRECT, FLEET, OTHER, SHOP, TEAM, Place, home_of
+from tests.demo.telling import klutchctl
 from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.timeout(900)
@@ -88,15 +82,6 @@ class Road:
             if one.identity in marks:
                 with suppress(ProcessLookupError):
                     os.kill(one.pid, signal.SIGKILL)
-
-    def unplug_the_control_plane(self) -> None:
-        """Kill the API server of the control plane; `repair` starts it again."""
-        state = lifecycle.load(self.place.layout)
-        assert state is not None
-        mark = f"--etcd-prefix=/{state.members[0].id}"
-        for one in processes.observe(self.place.layout):
-            if mark in one.arguments:
-                os.kill(one.pid, signal.SIGKILL)
 
     async def databases(self) -> int:
         """Return how many databases there are for instances."""
@@ -170,23 +155,6 @@ async def test_equal_names_in_two_app_clusters_are_two_databases(road: Road) -> 
     assert await developer.ask(mine, "SELECT n FROM t") == ["1"]
 
 
-async def test_status_tells_whose_konnector_is_silent_and_what_cannot_be_read(road: Road) -> None:
-    well = await eventually(lambda: all_ready(road), within=LONG)
-
-    road.kill(f"konnector-{SHOP}")
-    await age_the_heartbeat(road, SHOP)
-    silent = {SHOP: {("Unknown", "HeartbeatTooOld")}}
-    assert await states(road) == (ExitCode.UNHEALTHY, well | silent)
-    await road.serve()
-    await eventually(lambda: all_ready(road), within=LONG)
-
-    road.unplug_the_control_plane()
-    unknown = {one: {("Unknown", "NotRead")} for one in well}
-    assert await states(road) == (ExitCode.FAILED, unknown)
-    await road.repair()
-    assert await eventually(lambda: all_ready(road), within=LONG) == well
-
-
 async def test_credentials_that_are_rotated_on_the_control_plane_arrive(road: Road) -> None:
     one, before = await provided(road.shop, "rotated")
     ref = Ref(road.plane.name, MANAGED, home_of(SHOP), "rotated")
@@ -219,17 +187,6 @@ async def test_the_operators_own_kinds_go_without_crossplane(road: Road, tmp_pat
     assert {name_of(one) for one in found} == {"direct"}, "parts of other services came down"
 
 
-async def test_crossplane_is_restarted_in_between(road: Road) -> None:
-    road.kill("crossplane")
-    one = Developer(road.shop, "patient")
-    await one.claim_a_database()
-    copy = Ref(road.plane.name, INSTANCE, home_of(SHOP), "patient")
-    await eventually(lambda: road.plane.get(copy))
-    await road.repair()
-    await one.is_ready(INSTANCE)
-    assert await developer.ask(await one.credentials(), "SELECT 1") == ["1"]
-
-
 async def test_a_database_goes_only_after_its_policy_allows_it(road: Road) -> None:
     credentials = await Developer(road.shop, LEAVING).credentials()
     count = await road.databases()
@@ -240,12 +197,12 @@ async def test_a_database_goes_only_after_its_policy_allows_it(road: Road) -> No
         await eventually(partial(goes_by, road, policy or "WhenUnbound"), within=LONG)
     await delete(road.shop, INSTANCE, LEAVING)
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         claim = await road.shop.get(Ref(road.shop.name, INSTANCE, TEAM, LEAVING))
         copy = await road.plane.get(Ref(road.plane.name, INSTANCE, home_of(SHOP), LEAVING))
         return claim is not None and copy is not None and is_deleting(claim) and is_deleting(copy)
 
-    await eventually(is_told, within=LONG)
+    await eventually(is_reported, within=LONG)
     assert await developer.ask(credentials, "SELECT 1") == ["1"]
     await delete(road.shop, BINDING, LEAVING)
     await eventually(lambda: gone(road.shop, INSTANCE, LEAVING), within=LONG)
@@ -329,38 +286,6 @@ class Story:
 async def goes_by(road: Road, policy: str) -> bool:
     made = Ref(road.plane.name, developer.OPERATORS_INSTANCE, home_of(SHOP), LEAVING)
     return get_text(await road.plane.get(made), "spec", "deletionPolicy") == policy
-
-
-async def age_the_heartbeat(road: Road, context: str) -> None:
-    """Let the last heartbeat of an app cluster be as old as if nobody had sent one since."""
-    space = Ref(road.plane.name, CLUSTER_BINDING, space_of(context), "cluster")
-    live = await road.plane.get(space)
-    beat = heartbeat_of(live)
-    assert beat is not None
-    old = beat.time - beat.timeout - timedelta(seconds=1)
-    body: Manifest = {"status": {"lastHeartbeatTime": format_time(old)}}
-    await road.plane.merge_patch(space, body, manager="tests", subresource="status")
-
-
-async def states(road: Road) -> tuple[int, dict[str, set[tuple[str, str]]]]:
-    """Return what `klutchctl status` tells, states and reasons by cluster, and its exit code."""
-    process = await asyncio.create_subprocess_exec(
-        *(KLUTCHCTL, "status", FLEET, "-o", "json", *road.place.reach), stdout=subprocess.PIPE
-    )
-    out, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, {
-        cluster["name"]: {(unit["state"], unit["reason"]) for unit in cluster["units"]}
-        for cluster in json.loads(out)["clusters"]
-    }
-
-
-async def all_ready(road: Road) -> dict[str, set[tuple[str, str]]]:
-    """Return what is told of a fleet that is well, by cluster."""
-    code, told = await states(road)
-    assert code == ExitCode.SUCCESS, told
-    assert {SHOP, OTHER} <= told.keys()
-    return told
 
 
 async def has(road: Road, databases: int) -> bool:

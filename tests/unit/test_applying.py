@@ -50,8 +50,8 @@ def asked(answer: bytes | signal.Signals) -> tuple[int, str]:
     ) as program:
         os.close(end)
         assert program.stdout is not None
-        told = program.stdout.read(len("Apply this? "))
-        assert told == b"Apply this? "
+        output = program.stdout.read(len("Apply this? "))
+        assert output == b"Apply this? "
         if isinstance(answer, bytes):
             os.write(terminal, answer)
         else:
@@ -66,9 +66,9 @@ def test_an_answer_is_read() -> None:
 
 
 def test_the_first_interrupt_ends_the_question() -> None:
-    status, told = asked(signal.SIGINT)
+    status, output = asked(signal.SIGINT)
     assert status != 0
-    assert told == ""
+    assert output == ""
 
 
 def test_an_interrupt_right_after_the_question_ends_it() -> None:

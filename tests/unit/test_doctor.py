@@ -94,7 +94,7 @@ def test_the_printed_rights_are_those_of_the_chosen_clusters(
 
 
 @pytest.mark.parametrize("side", Side)
-def test_the_printed_rights_tell_for_which_clusters_they_are(side, capsys):
+def test_the_printed_rights_report_for_which_clusters_they_are(side, capsys):
     asked = ["doctor", str(EXAMPLE), "--print", f"{side}-rights"]
     assert main.run(["-l", "team=team-a", *asked]) == 0
     narrow = capsys.readouterr().out

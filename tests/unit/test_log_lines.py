@@ -39,12 +39,12 @@ def test_a_line_of_json():
     }
 
 
-def test_a_field_cannot_take_the_place_of_what_is_always_told():
+def test_a_field_cannot_take_the_place_of_what_is_always_reported():
     assert json.loads(Json().format(record(level="info")))["level"] == "warning"
 
 
-def test_an_exception_is_told_by_its_type_alone():
+def test_an_exception_is_reported_by_its_type_alone():
     error = ValueError("a secret")
-    told = record(exc_info=(type(error), error, None))
-    assert "a secret" not in Text().format(told) + Json().format(told)
-    assert json.loads(Json().format(told))["error"] == "ValueError"
+    output = record(exc_info=(type(error), error, None))
+    assert "a secret" not in Text().format(output) + Json().format(output)
+    assert json.loads(Json().format(output))["error"] == "ValueError"

@@ -96,47 +96,10 @@ def test_options_narrow_the_clusters(capsys, options, want):
     assert found == set(want.split())
 
 
-NONE_LEFT = {
-    "labels of no cluster": (
-        ["-l", "env=dev"],
-        3,
-        "--selector: matches no cluster of 3. Their labels: env=prod, env=staging",
-    ),
-    "labels of another cluster than is named": (
-        ["-l", "team=team-a", "--cluster", "analytics-eu-1"],
-        3,
-        "--selector: matches no cluster of 1. Their labels: env=prod",
-    ),
-    "no selector": (["-l", "env>1"], 64, "'env>1' is no condition on a label"),
-    "an empty selector": (["-l", ""], 64, "an empty part is no condition"),
-}
-
-
-@pytest.mark.parametrize(("options", "code", "says"), NONE_LEFT.values(), ids=NONE_LEFT.keys())
-def test_a_choice_that_leaves_no_cluster_says_what_there_is(capsys, options, code, says):
-    status, answer = run(capsys, str(EXAMPLE), *options)
-    assert (status, answer.out) == (code, "")
-    assert says in answer.err
-
-
 def test_the_same_files_elsewhere_give_the_same_bytes(capsys, tmp_path):
     shutil.copytree(EXAMPLE, tmp_path / "copy")
     first, second = (run(capsys, str(path))[1].out for path in (EXAMPLE, tmp_path / "copy"))
     assert first == second
-
-
-WRONG = {
-    "an unknown cluster": (["--cluster", "shpo"], "", 3, "no such cluster: shpo"),
-    "an unknown format": (["-o", "toml"], "", 64, "toml"),
-    "an unknown key": ([], "---\nkind: Cluster\nmetadata: {nme: x}\n", 3, "fleet.yaml:2"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "more", "code", "says"), WRONG.values(), ids=WRONG.keys())
-def test_what_is_wrong_is_told_and_nothing_printed(capsys, repository, arguments, more, code, says):
-    status, answer = run(capsys, repository(more=more), *arguments)
-    assert (status, answer.out) == (code, "")
-    assert says in answer.err
 
 
 # YAML

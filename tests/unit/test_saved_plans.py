@@ -51,28 +51,6 @@ def test_formats(capsys, file, options, output):
     assert capsys.readouterr().out == output
 
 
-REFUSED = {
-    "not a plan": (b"{}", 3, "{file}: not a plan. `klutchctl plan --out FILE` writes one"),
-    "an edited plan": (
-        json.dumps({**json.loads(planfile.dump(PLAN)), "fleet": "b"}).encode(),
-        3,
-        "{file}: the plan was changed after it was written",
-    ),
-    "no file": (None, 1, "No such file or directory: {file}"),
-}
-
-
-@pytest.mark.parametrize(("content", "code", "says"), REFUSED.values(), ids=REFUSED.keys())
-def test_refused(capsys, tmp_path, content, code, says):
-    file = tmp_path / "plan.json"
-    if content is not None:
-        file.write_bytes(content)
-    assert main.run(["show", str(file)]) == code
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"Error: {says.format(file=file)}")
-    assert captured.out == ""
-
-
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     monkeypatch.chdir(tmp_path)
@@ -199,12 +177,3 @@ def test_it_has_to_be_what_the_plan_was_made_from(planned, capsys):
     shutil.copytree(planned.folder, other, ignore=shutil.ignore_patterns(".git"))
     (other / "bindings" / "db.yaml").write_text(BINDING.replace("name: db", "name: x"))
     assert applied("--repository", str(other)) == 7
-
-
-WITHOUT = {"a folder": ["repo"], "following": ["repo", "--watch"]}
-
-
-@pytest.mark.parametrize("target", WITHOUT.values(), ids=WITHOUT.keys())
-def test_only_a_saved_plan_has_one(planned, capsys, target):
-    assert main.run(["apply", *target, "--repository", "."]) == 64
-    assert "--repository" in capsys.readouterr().err

@@ -1,10 +1,9 @@
-"""The exit code of `klutchctl status`, and what it refuses."""
+"""The exit code of `klutchctl status`."""
 
 from datetime import UTC, datetime
 
 import pytest
 
-from klutchctl import main
 from klutchctl.commands.status import exit_code
 from reconciler.fleet.values import UnitKey
 from reconciler.health.board import Board, BoundUnit, ClusterHealth
@@ -56,17 +55,3 @@ def test_the_exit_code(clusters, unread, code, lenient):
     board = Board("acme", "", datetime(2026, 11, 21, tzinfo=UTC), clusters, unread)
     assert exit_code(board, allow_unreachable=False) == code
     assert exit_code(board, allow_unreachable=True) == lenient
-
-
-REFUSED = {
-    "an unknown format": ["-o", "xml"],
-    "a document that never ends": ["--watch", "-o", "json"],
-    "a file that never ends": ["--watch", "-o", "text=here"],
-    "two formats at once": ["--watch", "-o", "text", "-o", "jsonl=here"],
-}
-
-
-@pytest.mark.parametrize("arguments", REFUSED.values(), ids=REFUSED.keys())
-def test_what_makes_no_sense_is_a_usage_error(arguments, capsys):
-    assert main.run(["status", *arguments]) == 64
-    assert capsys.readouterr().out == ""

@@ -81,7 +81,6 @@ def test_chdir(repo, capsys):
     write(repo)
     assert main.run(["--chdir", "repo", "validate"]) == 0
     assert capsys.readouterr().out == SUMMARY
-    assert main.run(["--chdir", "nowhere", "validate"]) == 64
 
 
 def test_no_fleet_at_all(repo, capsys):
@@ -130,7 +129,6 @@ def test_several_formats_at_once(repo, capsys):
         "counts": {"controlPlanes": 1, "clusters": 1, "templates": 1, "bindings": 1, "units": 1},
         "problems": [],
     }
-    assert main.run(["validate", "repo", "-o", "xml"]) == 64
 
 
 def test_validate_contacts_nothing_and_loads_no_client(repo):
@@ -171,7 +169,6 @@ def test_schema(repo, capsys):
     Path("s.json").write_text("{}")
     assert main.run(["schema", "--check", "s.json"]) == 3
     assert "`klutchctl schema s.json` writes it" in capsys.readouterr().err
-    assert main.run(["schema", "--check"]) == 64
 
 
 CODES = {

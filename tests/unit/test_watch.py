@@ -1,10 +1,9 @@
-"""`apply --watch`: its options, and what it tells people."""
+"""`apply --watch`: what it tells people."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from klutchctl import main
 from klutchctl.commands.watch import Speaker, address
 from klutchctl.render import progress
 from reconciler.apply import Outcome, Report, Status
@@ -14,30 +13,6 @@ from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
 from reconciler.watch import Task, Trigger
 from tests.support import fleets
-
-REFUSED = {
-    "a saved plan": (["saved.plan", "--watch"], "not a saved plan"),
-    "wait": (["--watch", "--wait"], "--wait cannot be given with --watch"),
-    "dangers": (["--watch", "--force", "--break-lock"], "--break-lock, --force cannot be given"),
-    "formats": (["--watch", "-o", "json"], "-o cannot be given with --watch"),
-    "a ref alone": (["--ref", "main"], "--git, --ref and --listen need --watch"),
-    "a URL with a password": (
-        ["--watch", "--git", "https://me:hunter2canary@git.example.com/fleet.git"],
-        "it holds a password",
-    ),
-    "no port": (["--watch", "--listen", "localhost"], "'localhost' is not ADDR:PORT"),
-    "no address": (["--watch", "--listen", ":9090"], "':9090' is not ADDR:PORT"),
-    "no such port": (["--watch", "--listen", "localhost:65536"], "is not ADDR:PORT"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "says"), REFUSED.values(), ids=REFUSED.keys())
-def test_options_that_make_no_sense(arguments, says, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "saved.plan").write_text("{}")
-    assert main.run(["apply", *arguments]) == 64
-    assert says in " ".join(capsys.readouterr().err.split())
-
 
 ADDRESSES = {"127.0.0.1:9090": ("127.0.0.1", 9090), "[::1]:0": ("::1", 0), None: None}
 
@@ -61,14 +36,14 @@ TRIPPED = Held("max-deletes", "3 units \x1b[2J would be released", ("shop",))
 
 
 def test_a_round_in_words():
-    told = report(
+    output = report(
         Status.DONE,
         Status.FAILED,
         Status.FAILED,
         held=[TRIPPED],
         unseen=[UnseenCluster("cafe", "connect timeout")],
     )
-    assert progress.round_ended(ALL, told, 1.24, now=NOW).splitlines() == [
+    assert progress.round_ended(ALL, output, 1.24, now=NOW).splitlines() == [
         "2026-11-20T09:30:00+00:00 a look at everything (1.2 s). Applied: 1 done, 2 failed.",
         "  held: max-deletes: 3 units \\x1b[2J would be released",
         "  not read: cafe: connect timeout",
@@ -88,14 +63,14 @@ STORIES = {
 
 
 @pytest.mark.parametrize(("rounds", "want"), STORIES.values(), ids=STORIES.keys())
-def test_what_is_told_of_rounds(rounds, want, capsys):
+def test_what_is_reported_of_rounds(rounds, want, capsys):
     speaker = Speaker()
     for one in rounds:
         speaker.ended(ALL, one, 1.0)
     assert capsys.readouterr().out.count("a look at everything") == want
 
 
-def test_a_source_is_told_when_it_is_another_one(capsys):
+def test_a_source_is_reported_when_it_is_another_one(capsys):
     speaker, fleet = Speaker(), fleets.fleet()
     speaker.read(fleet, (Problem(Origin("a.yaml", 1, 1), "odd", "is odd"),))
     speaker.read(fleet, None)
@@ -115,7 +90,7 @@ def test_a_source_is_told_when_it_is_another_one(capsys):
     ]
 
 
-def test_a_lock_is_told_once_for_each_holder(capsys):
+def test_a_lock_is_reported_once_for_each_holder(capsys):
     speaker = Speaker()
     for holder, age in (("a", 1), ("a", 2), ("b", 1)):
         speaker.failed(ALL, Locked("eu", holder, timedelta(seconds=age)), 0.1)

@@ -38,7 +38,7 @@ def test_description(action, reason, unit, what):
     assert found.what == what
 
 
-def test_a_blocked_place_is_told_by_its_reason():
+def test_a_blocked_place_is_reported_by_its_reason():
     place = Ref("shop", NAMESPACE, "", "")
     blocked = replace(CHANGE, ref=place, action=Action.BLOCKED, reason="Namespace x is foreign")
     assert plan_rows.row(blocked).what == "Namespace x is foreign"

@@ -70,7 +70,7 @@ def test_what_changed_is_a_line(before, now, said):
     assert status.changes(before, now) == line
 
 
-def test_events_of_a_change_tell_the_counts_too_and_nothing_is_silent():
+def test_events_of_a_change_report_the_counts_too_and_nothing_is_silent():
     pairs = list(status.changed(after(), WAS))
     lines = [json.loads(line) for line in status.events(WAS, only=pairs).splitlines()]
     assert [line["event"] for line in lines] == ["unit", "summary"]

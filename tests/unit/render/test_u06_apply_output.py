@@ -43,9 +43,9 @@ def test_each_step_stays_on_a_terminal_too():
         shown.stage("writing")
         for one in REPORT.outcomes:
             shown.outcome(one)
-    told = stream.getvalue()
+    output = stream.getvalue()
     for name in ("went-well", "was-so", "broke"):
-        assert f"Secret {name}" in told
+        assert f"Secret {name}" in output
 
 
 def test_each_step_is_a_line_of_a_log():

@@ -318,7 +318,7 @@ def test_needs_on_one_file_system_add_up(tmp_path):
         files.require({tmp_path / "a": (part, "A"), tmp_path / "b": (part, "B")})
 
 
-def test_a_disk_that_fills_up_is_told_as_such(tmp_path):
+def test_a_disk_that_fills_up_is_reported_as_such(tmp_path):
     with (
         pytest.raises(HostError, match=rf"no space left for {tmp_path}.*XDG_STATE_HOME"),
         files.full_disk_explained(tmp_path, variable="XDG_STATE_HOME"),

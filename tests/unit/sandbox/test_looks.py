@@ -67,7 +67,7 @@ def test_last_words_of_a_long_log_and_of_none(tmp_path):
     assert list(startup.last_words(tmp_path / "absent")) == []
 
 
-def test_lines_tell_start_end_and_now_and_then_how_far():
+def test_lines_report_start_end_and_now_and_then_how_far():
     stream, now = io.StringIO(), iter([0.0, 4.0, 12.0, 15.0, 20.0])
     with Lines(stream, clock=lambda: next(now)).step("building") as update:
         update("1 of 3")

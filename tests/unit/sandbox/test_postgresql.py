@@ -54,7 +54,7 @@ def test_that_on_path_is_first_and_its_link_is_followed(machine):
     assert found(machine, machine / "links") == real
 
 
-def test_that_there_is_none_is_told_before_anything_is_built(machine, monkeypatch, capsys):
+def test_that_there_is_none_is_reported_before_anything_is_built(machine, monkeypatch, capsys):
     monkeypatch.setenv("PATH", os.defpath)
     for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(variable, str(machine / variable))
@@ -76,7 +76,7 @@ def test_what_is_not_whole_or_does_not_work_gives_way(machine):
     assert found(machine) == working
 
 
-def test_without_any_the_way_out_is_told_and_what_was_refused(machine):
+def test_without_any_the_way_out_is_reported_and_what_was_refused(machine):
     install(machine / "packaged" / "17" / "bin", programs=("postgres",))
     with pytest.raises(HostError, match=r"17/bin has no initdb, pg_dump, pg_restore") as caught:
         found(machine)
@@ -84,7 +84,7 @@ def test_without_any_the_way_out_is_told_and_what_was_refused(machine):
         assert remedy in caught.value.hint
 
 
-def test_root_on_a_machine_without_other_users_is_told(machine, monkeypatch):
+def test_root_on_a_machine_without_other_users_is_reported(machine, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(HostError, match=r"refuses to run as root.*ordinary user"):
         found(machine)

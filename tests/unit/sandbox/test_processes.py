@@ -242,7 +242,7 @@ async def test_a_marked_process_is_found_by_its_sandbox_and_knows_its_folder(lay
     assert processes.observe(other) == ()
 
 
-async def test_marked_processes_of_one_command_are_told_apart(layouts):
+async def test_marked_processes_of_one_command_are_reported_apart(layouts):
     ours, _ = layouts
     pair = [marked(ours, name, SLEEPS) for name in ("a", "b")]
     for server in pair:

@@ -97,7 +97,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("old", "new", "says"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_told_with_its_place(folder, old, new, says):
+def test_a_mistake_is_reported_with_its_place(folder, old, new, says):
     assert old in WHOLE
     with pytest.raises(InvalidRepository) as caught:
         write(folder, WHOLE.replace(old, new, 1))
@@ -139,7 +139,7 @@ def test_which_fleet_is_meant(here):
     assert suite.folder_of(None).resolve() == here / "services"
 
 
-def test_without_any_fleet_the_way_out_is_told(here, monkeypatch):
+def test_without_any_fleet_the_way_out_is_reported(here, monkeypatch):
     monkeypatch.setattr(suite, "_EXAMPLE", here / "absent")
     with pytest.raises(ConfigError, match=r"--services: .*Name one with --fleet"):
         suite.folder_of(None)

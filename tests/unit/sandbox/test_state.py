@@ -1,6 +1,7 @@
 """Which clusters a sandbox has: adding, refusing to lose, new ports, the file."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from klutchctl.sandbox import state
 from klutchctl.sandbox.state import Component, Member, Role, Services, State, Wanted
-from reconciler.core.errors import HostError
+from reconciler.core.errors import ConfigError, HostError
+from tests.support.worlds import fleet_of
 
 CP = Member("control-plane", Role.CONTROL_PLANE, 20003)
 APP = Member("app-1", Role.APP_CLUSTER, 20004)
@@ -168,3 +170,50 @@ def test_unusable_services_are_named_with_a_way_out(old, new):
     assert old in content
     with pytest.raises(HostError, match=r"state\.json is not a sandbox's state.*down --delete"):
         state.parse(content.replace(old, new), source="state.json", removal=REMOVAL)
+
+
+FLEET = """
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Fleet
+metadata: {name: acme}
+"""
+PLANE = """
+---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: ControlPlane
+metadata: {name: eu}
+spec: {access: {kubeconfigContext: cp-eu}, mode: Direct}
+"""
+SHOP = """
+---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Cluster
+metadata: {name: shop}
+spec: {access: {kubeconfigContext: shop-1}, controlPlane: eu}
+"""
+
+
+def test_clusters_and_their_roles():
+    assert state.of_fleet(fleet_of(fleet=FLEET + SHOP + PLANE)) == (
+        Wanted("cp-eu", Role.CONTROL_PLANE),
+        Wanted("shop-1", Role.APP_CLUSTER),
+    )
+
+
+PROBLEMS = {
+    "another way of access": (
+        FLEET + PLANE.replace("kubeconfigContext: cp-eu", "inCluster: true"),
+        "fleet.yaml:9:18: eu is not reached by a kubeconfig context",
+    ),
+    "one context twice": (
+        FLEET + PLANE + SHOP.replace("shop-1", "cp-eu"),
+        "the context 'cp-eu' is that of eu already",
+    ),
+    "no control plane": (FLEET, "the fleet has no ControlPlane document"),
+}
+
+
+@pytest.mark.parametrize(("text", "says"), PROBLEMS.values(), ids=PROBLEMS.keys())
+def test_where_a_sandbox_cannot_stand_in(text, says):
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        state.of_fleet(fleet_of(fleet=text))

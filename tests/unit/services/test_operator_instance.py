@@ -119,7 +119,7 @@ def test_an_event_names_the_database_that_stays():
     assert DATABASE in note.message
 
 
-def test_it_is_told_once_that_it_is_ready():
+def test_it_is_reported_once_that_it_is_ready():
     assert [note.reason for note in decide(seen(new())).decision.notes] == ["Provisioned"]
     assert decide(seen(instance(), exists=True)).decision.notes == ()
 
