@@ -324,6 +324,13 @@ BACKEND: Final = (
         "requests go that others made",
         (_BIND,),
     ),
+    _guard(
+        "half-made-service-namespace",
+        "bind",
+        r"steps := _rights\(seen, scope\)",
+        "a backend that dies after a service namespace leaves it without its rights",
+        "tests/model/test_backend_crashes.py",
+    ),
 )
 _PLANNING: Final = "tests/unit/planning"
 PLANNING: Final = (

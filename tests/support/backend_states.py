@@ -73,6 +73,8 @@ async def found(cluster: Cluster, word: str) -> Found:
         for kind, listing in zip(_KINDS, listings, strict=True)
         for one in listing.items
         if word in f"{namespace_of(one)} {name_of(one)}"
+        # A control plane adds one to each new namespace, sooner or later.
+        and (kind, name_of(one)) != (SERVICE_ACCOUNT, "default")
     ]
 
 

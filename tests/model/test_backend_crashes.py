@@ -1,0 +1,174 @@
+"""Whatever disturbs the backend, its tenants end as if nothing had.
+
+A story is what befalls a tenant: it asks for exports, binds, is deleted. Usually one tenant goes
+through it while each backend dies after its first write; `make soak` begins anew for every write,
+dies once before and once after it, and lets the next backend do all the rest.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import TypeAlias
+
+import pytest
+import pytest_asyncio
+
+from reconciler.core.errors import ClusterError
+from tests.kit.stories import (
+    dies_after_every_write,
+    dies_once_at_every_write,
+    disturbed,
+)
+from tests.support.backend import AGENT, backend
+from tests.support.backend_states import HOSTILE, end_state, found, refs_of
+from tests.support.backend_stories import STORIES, Act, Tenant, tenancy
+from tests.support.clusters import LiveCluster, Write
+from tests.support.end_states import differences
+from tests.support.eventually import eventually
+from tests.support.faults import Faults, deeds, survives
+from tests.support.offers import CREDENTIALS, offered
+from tests.support.settled import settled
+
+CONFIG = {"group": "", "resource": "configmaps", "version": "v1"}
+State: TypeAlias = dict[str, str]
+Tell: TypeAlias = Callable[[], AbstractAsyncContextManager[Tenant]]
+Story: TypeAlias = Sequence[Act]
+
+
+@pytest_asyncio.fixture
+async def tell(control_plane: LiveCluster, namespace: str) -> AsyncIterator[Tell]:
+    """Return a new tenant of the same two services at each call."""
+    plane, numbers = control_plane.cluster, itertools.count()
+    claims = [CREDENTIALS, CONFIG]
+    async with (
+        offered(plane, namespace=namespace) as one,
+        offered(plane, namespace=namespace, claims=claims) as other,
+    ):
+        yield lambda: tenancy(control_plane, (one, other), f"w{next(numbers):03d}")
+
+
+@pytest.fixture(params=[*STORIES.values()], ids=[*STORIES])
+def story(request: pytest.FixtureRequest) -> Story:
+    acts: Story = request.param
+    return acts
+
+
+@pytest_asyncio.fixture
+async def ends(story: Story, tell: Tell) -> list[State]:
+    """Return how each act ends where nothing disturbs."""
+    ends = list[State]()
+    async with tell() as tenant:
+        async with backend(tenant.plane.connection, clock=tenant.clock) as made:
+            for act in story:
+                await act.deed(tenant)
+                await eventually(partial(act.goal, tenant))
+                await settled(made)
+                ends.append(await end_state(tenant.plane.cluster, tenant.word))
+        assert await writes_of_a_start(tenant) == []
+    return ends
+
+
+async def comes_to(
+    tenant: Tenant, end: State, faults: Faults, title: str = "", *, in_peace: bool = True
+) -> None:
+    """Let a backend work until the tenant is in that state, and nothing is left to do.
+
+    Where it is not left in peace, there is always something to look at. Raises SimulatedCrash
+    where the faults say so.
+    """
+    async with backend(tenant.plane.connection, clock=tenant.clock, faults=faults) as made:
+
+        async def alike() -> bool:
+            faults.still_alive()
+            if in_peace and made.metrics.activity.queued():
+                return False
+            other = differences(end, await end_state(tenant.plane.cluster, tenant.word))
+            assert not other, "\n".join((title, *other))
+            return not in_peace or not made.metrics.activity.queued()
+
+        await eventually(alike, within=180)
+
+
+async def writes_of_a_start(tenant: Tenant) -> list[Write]:
+    """Return what a new backend writes about the tenant until it is idle, Events aside."""
+    mark = tenant.plane.audit.mark()
+    async with backend(tenant.plane.connection, clock=tenant.clock) as made:
+        await settled(made)
+    writes = tenant.plane.audit.writes_since(mark)
+    return [one for one in writes if one.agent == AGENT and one.resource != "events"]
+
+
+async def test_it_ends_as_if_nobody_had_died(
+    story: Story, ends: list[State], tell: Tell, pytestconfig: pytest.Config
+) -> None:
+    if pytestconfig.getoption("--hypothesis-profile") == "soak":
+        await dies_once_at_every_write(partial(with_one_death, story, ends, tell), deeds())
+        return
+    async with tell() as tenant:
+        for act, end in zip(story, ends, strict=True):
+            await act.deed(tenant)
+            # Others may have left what every backend tries to mend first.
+            live = partial(comes_to, tenant, end)
+            assert await dies_after_every_write(live, deeds(of=tenant.word)) > 0
+        assert await writes_of_a_start(tenant) == []
+
+
+async def with_one_death(
+    story: Story, ends: list[State], tell: Tell, faults: Faults, title: str
+) -> bool:
+    """Tell the story with one death; return whether there was one."""
+    died = False
+    async with tell() as tenant:
+        for act, end in zip(story, ends, strict=True):
+            await act.deed(tenant)
+            if not await survives(comes_to(tenant, end, Faults() if died else faults, title)):
+                died = True
+                await comes_to(tenant, end, Faults(), title)
+        assert await writes_of_a_start(tenant) == [], title
+    return died
+
+
+async def annotate_all(tenant: Tenant) -> None:
+    """Write to all objects of a tenant, again and again."""
+    cluster = tenant.plane.cluster
+    for turn in itertools.count():
+        for ref in refs_of(cluster.name, await found(cluster, tenant.word)):
+            body = {"metadata": {"annotations": {HOSTILE: str(turn)}}}
+            with contextlib.suppress(ClusterError):  # what was there is gone
+                await cluster.merge_patch(ref, body, manager="hostile")
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("disturbance", ["too many requests", "silence"])
+async def test_it_comes_to_its_ends_though_its_writes_are_disturbed(
+    story: Story, tell: Tell, disturbance: str
+) -> None:
+    """Not quite as if nothing had: a condition that was ever False stays, and is True."""
+    async with tell() as tenant:
+        for act in story:
+            faults = disturbed(deeds(), disturbance)
+            await act.deed(tenant)
+            way = tenant.plane.connection
+            async with backend(way, clock=tenant.clock, faults=faults) as made:
+                await eventually(partial(act.goal, tenant), within=180)
+                await settled(made)
+        assert await writes_of_a_start(tenant) == []
+
+
+async def test_it_ends_as_if_nobody_else_had_written(
+    story: Story, ends: list[State], tell: Tell
+) -> None:
+    async with tell() as tenant:
+        for act, end in zip(story, ends, strict=True):
+            faults = disturbed(deeds(), "conflicts")
+            hostile = asyncio.create_task(annotate_all(tenant))
+            try:
+                await act.deed(tenant)
+                await comes_to(tenant, end, faults, "conflicts", in_peace=False)
+            finally:
+                hostile.cancel()
+                await asyncio.gather(hostile, return_exceptions=True)
+        assert await writes_of_a_start(tenant) == []
