@@ -23,17 +23,16 @@ from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.values import Mode
 from reconciler.kube.requests import Propagation
 from reconciler.planning.changes import Action
+from tests.kit.stories import dies_after_every_write, dies_once_at_every_write
 from tests.support.apply_runs import WHATEVER, Runs, inhabit, remove, staged, wipe
 from tests.support.applying import CLAIMS, Fleet, Scene
-from tests.support.cues import AFTER, BEFORE
 from tests.support.end_states import differences, end_state
 from tests.support.eventually import eventually
-from tests.support.faults import Crash, Faults, deeds, is_write, survives
+from tests.support.faults import Faults, deeds, survives
 
 pytestmark = pytest.mark.timeout(1800)
 
 _BUDGET = "maxDeletes: 100, maxDeletePercent: 100, allowEmpty: true"
-_MANY_WRITES = 60
 
 
 def settled(fleet: Fleet) -> None:
@@ -168,33 +167,30 @@ class _Telling:
     async def with_a_death_after_every_write(self) -> None:
         end = await self._undisturbed()
         async with self._begun():
-            for place in range(_MANY_WRITES):
-                await eventually(self._nothing_blocks)
-                faults = Faults()
-                faults.add(deeds().nth(1), Crash(), at=AFTER)
-                survived = await survives(self._runs.run(faults))
-                # Where a konnector writes meanwhile, a run may leave something to the next.
-                if survived and not await self._runs.todo():
-                    assert place > 0, "the story has no writes"
-                    break
-            else:
-                raise AssertionError(f"it has not come to its end after {_MANY_WRITES} writes")
+            assert await dies_after_every_write(self._finishes, deeds()) > 0
             await self._comes_to(end, "a death after every write")
+
+    async def _finishes(self, faults: Faults) -> None:
+        await eventually(self._nothing_blocks)
+        await self._runs.run(faults)
+        # Where a konnector writes meanwhile, a run may leave something to the next.
+        while await self._runs.todo():
+            await eventually(self._nothing_blocks)
+            await self._runs.run(faults)
 
     async def with_one_death(self) -> None:
         end = await self._undisturbed()
-        for moment in (BEFORE, AFTER):
-            for write in itertools.count(1):
-                async with self._begun():
-                    faults = Faults()
-                    faults.crash_at(write, moment)
-                    if await survives(self._runs.run(faults)):
-                        break
-                    at = [call for call in faults.calls if is_write(call)][-1]
-                    await eventually(self._nothing_blocks)
-                    await self._runs.finish()
-                    where = f"{moment.value} write {write}: {at.verb} {at.ref.object}"
-                    await self._comes_to(end, where)
+
+        async def retell(faults: Faults, title: str) -> bool:
+            async with self._begun():
+                if await survives(self._runs.run(faults)):
+                    return False
+                await eventually(self._nothing_blocks)
+                await self._runs.finish()
+                await self._comes_to(end, title)
+                return True
+
+        await dies_once_at_every_write(retell, deeds())
 
     @asynccontextmanager
     async def _begun(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:

@@ -189,10 +189,6 @@ class Faults(Rules[Request, Point, Effect]):
         """Return how many calls could change the world: the kill points are 1 to this."""
         return sum(is_write(call) for call in self.calls)
 
-    def crash_at(self, write: int, at: Moment) -> None:
-        """Die at this write, counted from now on over all clusters that share the faults."""
-        self.add(writes().nth(write), Crash(), at=at)
-
     def enter(self, call: Request) -> _Due:
         """Record a call and return what will befall it. Raises SimulatedCrash for the dead."""
         self.still_alive()
