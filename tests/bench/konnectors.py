@@ -219,7 +219,12 @@ class _Bench:
             seconds = load.stories["restart-0"].copied - began
             await _settled(process)
             cpu, memory = _cpu(process), process.memory_info().rss
-        again = await self._calls(_OF_CLAIMS, reads=False) - calls - 3
+            restarted = await self._calls(_OF_CLAIMS, reads=False)
+            await load.make(["restart-1"])
+            await load.until(lambda story: bool(story.copied), ["restart-1"])
+            await _settled(process)
+            new = await self._calls(_OF_CLAIMS, reads=False) - restarted - 1  # which made it
+        again = restarted - calls - new
         print(f"\nrestart with {IDLE} objects ({cpu:.2f} s of CPU time)")
         _line("start to syncing", f"{seconds:.2f} s", seconds, _RESTART)
         _line("writes but of what is new", str(again), again, 0)

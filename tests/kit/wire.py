@@ -33,6 +33,8 @@ class Wires:
     """The models that can be reached, by the URL of their server."""
 
     models: dict[str, ApiModel] = field(default_factory=dict)
+    calls: list[tuple[str, str]] = field(default_factory=list)  # URLs and targets
+    watches: list[tuple[str, str]] = field(default_factory=list)  # those that are open
 
     @contextlib.contextmanager
     def plugged(self) -> Iterator[None]:
@@ -71,6 +73,7 @@ class ModelTransport:
 
     async def send(self, request: Request, *, auth: Auth, within: float | None) -> Answer:
         await asyncio.sleep(0)  # others may come first, as on a network
+        self.wires.calls.append((self.server, request.target))
         return _answer(self._model().answer(self._call(request)))
 
     @contextlib.asynccontextmanager
@@ -98,6 +101,9 @@ class ModelTransport:
         with contextlib.ExitStack() as following:
             following.callback(model.store.follow(follow))
             following.callback(self._streams.remove, lines)
+            watch = (self.server, request.target)
+            self.wires.watches.append(watch)
+            following.callback(self.wires.watches.remove, watch)
             chunks = self._chunks(lines, lambda: watched.is_over, watched.bookmark)
             async with contextlib.aclosing(chunks):
                 yield None, chunks

@@ -32,6 +32,11 @@ async def models(
 
 
 @pytest.fixture
+def wires(models: tuple[LiveCluster, LiveCluster, Wires]) -> Wires:
+    return models[2]
+
+
+@pytest.fixture
 def control_plane(models: tuple[LiveCluster, LiveCluster, Wires]) -> LiveCluster:
     return models[0]
 

@@ -1,7 +1,4 @@
-"""Permission claims between two real API servers: what goes which way, and what follows it.
-
-Each server is asked with the rights that the backend gives from the claims of the export.
-"""
+"""Permission claims: what goes which way, and what follows it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Claims between two API servers: what each side gets, and with how many writes."""
+"""Claims and their copies: what each side gets, and with how many writes."""
 
 from typing import Any
 
@@ -17,7 +17,6 @@ from tests.support.konnector_scenes import (
     event,
     redefine,
     refusal,
-    sides,
     story,
     working,
 )
@@ -217,22 +216,6 @@ async def test_an_instance_stays_as_long_as_its_copy(scene: Scene) -> None:
         await told.there.hold()
         await until(told.here.gone)
         assert await told.there.gone()
-
-
-async def test_a_copy_is_kept_whose_instance_went_while_nobody_looked(scene: Scene) -> None:
-    """D.5: the finalizer was taken away by hand while no konnector ran (T3)."""
-    async with scene.backend():
-        async with working(scene) as told:
-            await scene.bound()
-            await told.settle()
-        here, there = sides(scene)
-        await here.patch({"metadata": {"finalizers": None}})
-        await here.delete()
-        assert await here.gone()
-        assert not await there.gone()
-        async with working(scene) as told:
-            await until(lambda: losses.says(scene, "InstancesInSync", "Orphaned"))
-            assert await told.writes() == ["patch there orders"]
 
 
 def narrow(version: dict[str, Any]) -> None:

@@ -160,8 +160,16 @@ PERMISSION_CLAIMS: Final = (
         "konnector",
         r"_is_of_another_space\(seen, copy\)",
         "a provider collects what another one brought",
-        "tests/contract/test_konnector_namesakes.py",
+        "tests/model/test_konnector_namesakes.py",
         then=r"return \w+\.LEAVE",
+    ),
+    Mutation(
+        "rules-for-ever",
+        "konnector",
+        r"            self\._rules = tuple\(rules\)\n            self\._informers",
+        "            self._informers",
+        "a permission claim that is narrowed or rejected is followed as before",
+        (f"{_MODEL}claims_live.py",),
     ),
     Mutation(
         "deleted-by-developer",
@@ -221,6 +229,38 @@ NAMESPACES: Final = (
     ),
 )
 EXPORTS: Final = (
+    Mutation(
+        "late-for-ever",
+        "konnector",
+        r"late = self\._tools\.clock\.monotonic\(\) - self\._began > LATE",
+        "late = False",
+        "nothing says that a control plane never answered",
+        (f"{_MODEL}waiting.py",),
+    ),
+    Mutation(
+        "copy-without-space",
+        "konnector",
+        r"return self\.kind\.namespaced or self\.claim_of\(copy\) == claim",
+        "return True",
+        "an object of another app cluster's space counts as a copy",
+        (f"{_MODEL}two_app_clusters.py",),
+    ),
+    Mutation(
+        "accepted-by-anybody",
+        "konnector",
+        r"if _CONSUMER in \(rule\.owner, owner\) and not _is_kept\(seen, origin\):",
+        "if True:",
+        "Secrets go up that a permission claim without an owner does not name",
+        (f"{_MODEL}canaries.py",),
+    ),
+    Mutation(
+        "alone-in-a-crowd",
+        "konnector",
+        r"return decide\.alone\(place, self\._times\)",
+        "return place in self._times",
+        "of many copies that are lost at once, some are made again",
+        (f"{_MODEL}losses.py",),
+    ),
     _guard(
         "connected-for-ever",
         "konnector",

@@ -1,18 +1,23 @@
 """Claimed objects between real clusters: what is offered and accepted, and both ends of a way."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT_TEMPLATE, API_SERVICE_NAMESPACE
+from reconciler.blueprints import space as spaces
+from reconciler.blueprints.objects import build
 from reconciler.controller.elections import Term
-from reconciler.core import keys
+from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of, ref_of
-from reconciler.core.refs import Kind, Ref
+from reconciler.core.refs import NAMESPACE, SECRET, Kind, Ref
 from tests.support.bound_scenes import BIND, MANAGER, Scene, b64, conditions, read, remove, until
 from tests.support.clusters import LiveCluster, Write
 from tests.support.konnector import AGENT
+
+SYSTEM: Final = ("kube-system", "kube-public", names.KLUTCH_NAMESPACE)
 
 
 def claim(resource: str, owner: str = "", *, group: str = "", **more: Any) -> Manifest:
@@ -47,6 +52,40 @@ def ends(scene: Scene) -> tuple["End", "End"]:
         End(scene.plane, scene.service_namespace, "provider"),
         End(scene.app, scene.app_namespace, "developer"),
     )
+
+
+def elsewhere(scene: Scene, app_namespace: str) -> Scene:
+    """Return the same space, seen from another app namespace."""
+    return replace(scene, app_namespace=app_namespace)
+
+
+@contextlib.asynccontextmanager
+async def quiet_in(scene: Scene) -> AsyncIterator[Scene]:
+    """Make an app namespace in which nobody uses the service; yield the scene seen from there."""
+    quiet = elsewhere(scene, f"{scene.app_namespace}-quiet")
+    made = spaces.namespace(quiet.app_namespace)
+    await scene.app.cluster.create(made, NAMESPACE, manager="tests")
+    try:
+        yield quiet
+    finally:
+        await remove(scene.app, NAMESPACE, "", quiet.app_namespace)
+        for name in (quiet.app_namespace, *SYSTEM):
+            await remove(scene.plane, NAMESPACE, "", elsewhere(scene, name).service_namespace)
+
+
+async def provided(scene: Scene, app_namespace: str) -> tuple["End", "End"]:
+    """Let the provider map an app namespace; return its end and the app cluster's."""
+    made = build(API_SERVICE_NAMESPACE, app_namespace, namespace=scene.space, spec={})
+    await scene.plane.cluster.create(made, API_SERVICE_NAMESPACE, manager="provider")
+    await until(lambda: mapping_of(scene, app_namespace))
+    return ends(elsewhere(scene, app_namespace))
+
+
+async def crossed(scene: Scene, name: str) -> None:
+    """Wait until what was made just now has been looked at: something else has arrived."""
+    there, here = ends(scene)
+    await there.make(SECRET, name, **data("one"))
+    await until(lambda: here.holds(SECRET, name, "one"))
 
 
 async def mapped(scene: Scene) -> bool:
@@ -102,6 +141,10 @@ class End:
         }
         return await self.live.cluster.create(made, kind, manager=self.writer)
 
+    async def make_all(self, kind: Kind, bodies: Mapping[str, Manifest]) -> None:
+        for name, body in bodies.items():
+            await self.make(kind, name, **body)
+
     async def read(self, kind: Kind, name: str) -> Any:
         return await read(self.live, kind, self.namespace, name)
 
@@ -154,14 +197,12 @@ def is_idle(made: Term) -> bool:
     return not made.metrics.activity.queued(soon=0)
 
 
-def watches(metrics: str, resource: str, scope: str) -> int:
-    """Return how many watches of a resource an API server has, as its metrics tell.
-
-    `scope` is `namespace` or `cluster`.
-    """
-    wanted = (f'resource="{resource}"', 'verb="WATCH"', f'scope="{scope}"')
-    return sum(
-        int(float(line.rpartition(" ")[2]))
-        for line in metrics.splitlines()
-        if line.startswith("apiserver_longrunning_requests{") and all(one in line for one in wanted)
-    )
+_REFLECTED: Final = {
+    "annotations": {"reflector.v1.k8s.emberstack.com/reflection-auto-enabled": "true"}
+}
+# What an attacker would bring, by name.
+EVIL: Final[dict[str, Any]] = {
+    "cacerts": data("evil"),
+    "sh.helm.release.v1.web.v1": {"type": "helm.sh/release.v1", **data("evil")},
+    "reflected": {"metadata": _REFLECTED, **data("evil")},
+}

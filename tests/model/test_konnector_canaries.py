@@ -1,7 +1,7 @@
-"""No Secret crosses between two real API servers unless an accepted claim lets it (safety.md 0).
+"""No Secret crosses between two clusters unless an accepted claim lets it (safety.md 0).
 
 Claims, objects and what claims mean are those of the law in `tests/properties`; here they meet
-real watches, caches, writes, logs and Events. Each round has claims and objects of its own.
+watches, caches, writes, logs and Events. Each round has claims and objects of its own.
 """
 
 import asyncio

@@ -3,16 +3,15 @@
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
 from reconciler.blueprints.objects import build
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, CRD, SECRET, Kind
+from tests.kit.wire import Wires
 from tests.support.bound_scenes import Scene, remove, served, until
 from tests.support.clusters import LiveCluster
-from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import konnector
 from tests.support.konnector_claims import (
     End,
@@ -21,13 +20,10 @@ from tests.support.konnector_claims import (
     claim,
     data,
     degraded,
-    offer,
-    watches,
 )
-from tests.support.konnector_scenes import equals
 from tests.support.observing import established
 from tests.support.offers import MANAGER, offered
-from tests.support.raw import http_session
+from tests.support.settled import settled
 
 SECRETS = claim("secrets", "Provider", names=["creds", "key"])
 MAPS = claim("configmaps", "Provider")
@@ -105,13 +101,16 @@ async def works(there: End, here: End, text: str) -> None:
     await until(lambda: here.holds(SECRET, "creds", text))
 
 
+async def is_well(scene: Scene) -> bool:
+    return not await degraded(scene)
+
+
 async def test_a_kind_that_is_served_nowhere_harms_its_claim_only(
     scene: Scene, voucher: Kind
 ) -> None:
     """H18: it is told, the others go on, and it is followed as soon as both serve it; H19."""
-    clock = ForwardClock()
     claimed = claim("vouchers", "Provider", group=voucher.group)
-    async with scene.backend(), konnector(scene.app.connection, clock=clock):
+    async with scene.backend(), konnector(scene.app.connection):
         there, here = await bound(scene, SECRETS, claimed)
         await there.make(SECRET, "creds", **data("zero"))
         await works(there, here, "one")
@@ -124,78 +123,41 @@ async def test_a_kind_that_is_served_nowhere_harms_its_claim_only(
 
         await serve(scene.app, voucher)
 
-        async def arrived(name: str, spec: object) -> bool:
-            clock.put_forward(timedelta(seconds=30))
-            live = await here.read(voucher, name)
+        async def arrived(spec: object) -> bool:
+            live = await here.read(voucher, "v1")
             return live is not None and live["spec"] == spec
 
-        async def well() -> bool:
-            clock.put_forward(timedelta(seconds=30))
-            return not await degraded(scene)
-
-        await until(lambda: arrived("v1", {"value": 1, "code": "abc"}))
-        await until(well)
+        await until(lambda: arrived({"value": 1, "code": "abc"}))
+        await until(lambda: is_well(scene))
         # The original asks for updates of custom resources that no API server accepts.
         await there.patch(voucher, "v1", spec={"value": 2, "code": None})
-        await until(lambda: arrived("v1", {"value": 2}))
+        await until(lambda: arrived({"value": 2}))
         await here.patch(voucher, "v1", spec={"value": 3})
-        await until(lambda: arrived("v1", {"value": 2}))
+        await until(lambda: arrived({"value": 2}))
         await there.delete(voucher, "v1")
         await until(lambda: here.lacks(voucher, "v1"))
 
 
-async def test_a_kind_that_was_not_offered_stays_forbidden_and_alone(scene: Scene) -> None:
-    """The rights come from what the export claims, whatever a binding accepts."""
-    clock = ForwardClock()
-    async with scene.backend(), konnector(scene.app.connection, clock=clock):
-        there, here = await bound(scene, SECRETS, MAPS, offers=[SECRETS])
-        await there.make(SECRET, "creds", **data("zero"))
-        await there.make(CONFIG_MAP, "settings", **data("one", "ConfigMap"))
-        await works(there, here, "one")
-
-        async def told() -> str:
-            clock.put_forward(timedelta(minutes=1))
-            return await degraded(scene)
-
-        assert "configmaps" in await until(told)
-        await works(there, here, "two")
-        assert await here.lacks(CONFIG_MAP, "settings")
-
-        async def well() -> bool:
-            return not await told()
-
-        await offer(scene, SECRETS, MAPS)
-        await until(lambda: here.holds(CONFIG_MAP, "settings", "one"))
-        await until(well)
-
-
 async def test_two_exports_that_claim_the_same_share_one_watch(
-    scene: Scene, namespace: str
+    scene: Scene, namespace: str, wires: Wires
 ) -> None:
     """H29: of Secrets there is one watch for each service namespace, and one set of writes."""
     plane, app = scene.plane, scene.app
 
-    async def as_before() -> bool:
-        """Others of the server's watches end at times, and begin anew."""
-        return await equals(watched(), before)
-
-    async def watched() -> tuple[int, int]:
-        found = []
-        for live, scope in ((plane, "namespace"), (app, "cluster")):
-            async with http_session(live.connection) as session, session.get("/metrics") as reply:
-                found.append(watches(await reply.text(), "secrets", scope))
-        return found[0], found[1]
+    def watched() -> tuple[int, int]:
+        found = [way for way, to in wires.watches if to.partition("?")[0].endswith("/secrets")]
+        return found.count(plane.connection.server), found.count(app.connection.server)
 
     everything = claim("secrets", "Provider")
     async with (
         offered(plane.cluster, app.cluster, namespace=namespace) as more,
         scene.backend(),
-        konnector(app.connection),
+        konnector(app.connection) as made,
     ):
         there, here = await bound(scene, everything)
         await there.make(SECRET, "creds", **data("one"))
         await until(lambda: here.holds(SECRET, "creds", "one"))
-        before, mark = await watched(), here.mark()
+        before, mark = watched(), here.mark()
         assert min(before) > 0
 
         other = replace(scene, offer=more)
@@ -204,7 +166,8 @@ async def test_two_exports_that_claim_the_same_share_one_watch(
         await until(lambda: served(app, more.kind))
         await other.create_instance("second")
         await until(lambda: other.copy("second"))
-        await until(as_before)
+        await settled(made)
+        assert watched() == before
         await works(there, here, "two")
         await there.make(SECRET, "later", **data("one"))
         await until(lambda: here.holds(SECRET, "later", "one"))
@@ -212,7 +175,8 @@ async def test_two_exports_that_claim_the_same_share_one_watch(
         # The claim of one binding goes; that of the other is followed as before.
         await accept(scene)
         await works(there, here, "three")
-        await until(as_before)
+        await settled(made)
+        assert watched() == before
         secrets = [one for one in here.writes_since(mark) if one.resource == "secrets"]
         assert sorted(one.verb for one in secrets) == ["create", "patch", "patch"]
         await other.unbind()

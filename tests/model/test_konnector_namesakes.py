@@ -28,7 +28,7 @@ from reconciler.core.manifest import (
     uid_of,
 )
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
-from tests.support import http_faults
+from tests.kit.wire import Wires
 from tests.support.bound_scenes import (
     ACCEPTED,
     BIND,
@@ -45,16 +45,16 @@ from tests.support.bound_scenes import (
     until,
 )
 from tests.support.clusters import LiveCluster
-from tests.support.eventually import eventually
 from tests.support.faults import Faults, on, unreachable
 from tests.support.forward_clock import ForwardClock
 from tests.support.konnector import USUAL, konnector
-from tests.support.konnector_claims import is_idle
 from tests.support.konnector_faults import mortal
-from tests.support.konnector_ways import Kubeconfigs, a_way, put
+from tests.support.konnector_ways import Kubeconfigs, put
 from tests.support.offers import offered
 from tests.support.removal import remove_for_good
+from tests.support.settled import settled
 
+ANOTHER_WAY = "https://another-way.example:6443"
 FOREIGN = "ForeignCustomResourceDefinition"
 HEARTBEAT = ("status", "lastHeartbeatTime")
 
@@ -132,70 +132,72 @@ async def has_phase(scene: Scene, phase: str) -> bool:
     return get_text(await scene.instance(), "status", "phase") == phase
 
 
-async def test_two_secrets_of_one_space_share_a_provider(scene: Scene, namespace: str) -> None:
+async def test_two_secrets_of_one_space_share_a_provider(
+    scene: Scene, namespace: str, wires: Wires
+) -> None:
     """Two providers of one space would tell the opposite of each other for ever."""
-    plane, app, own = scene.plane.cluster, scene.app.cluster, f"{scene.secret}-own"
+    plane, app = scene.plane.cluster, scene.app.cluster
+    wires.models[ANOTHER_WAY] = wires.models[scene.plane.connection.server]
     async with (
         offered(plane, app, namespace=namespace) as offer,
-        a_way(scene.plane) as (way, lists),
         scene.backend(),
         konnector(scene.app.connection) as made,
     ):
         await scene.bound(ACCEPTED)
         second = replace(scene, offer=offer)
         await second.request()
-        await app.create(build(SECRET, own, namespace=BIND), SECRET, manager="operator")
-        another = Kubeconfigs(scene).by(way.connection, await scene.token())
-        await put(scene.app, BIND, own, another)
-        await second.bind(ACCEPTED, secret=own)
+        await second.bind(ACCEPTED, secret=await another_secret(scene))
         for one in (scene, second):
             await until(lambda: says(one.export(), "Ready"))  # noqa: B023
-        await eventually(lambda: is_idle(made))  # to ask for rest lists as well
+        await settled(made)
         before = [resource_version_of(await one.export()) for one in (scene, second)]
         for one, name in ((scene, "mine"), (second, "theirs"), (scene, "more")):
             await one.create_instance(name)
             await until(lambda: one.copy(name))  # noqa: B023
         assert [resource_version_of(await one.export()) for one in (scene, second)] == before
-        # It is read by one of them, and watched by the way that was proved last.
-        assert "apiserviceexports" not in " ".join(map(str, lists.listed))
+        of_exports = f"/{scene.space}/apiserviceexports?"
+        [(way, _)] = [watch for watch in wires.watches if of_exports in watch[1]]
+        assert way == ANOTHER_WAY  # the one that was proved last
         await second.unbind()
         await until(lambda: gone(second.binding()))
-        await remove(scene.app, SECRET, BIND, own)
 
 
 async def test_a_secret_that_never_worked_holds_up_no_other_of_its_space(
-    scene: Scene, namespace: str
+    scene: Scene, namespace: str, wires: Wires
 ) -> None:
     """When it works in the end, its binding goes to the provider that is there."""
-    plane, app, own = scene.plane.cluster, scene.app.cluster, f"{scene.secret}-own"
+    plane, app = scene.plane.cluster, scene.app.cluster
     async with (
         offered(plane, app, namespace=namespace) as offer,
-        a_way(scene.plane) as (way, _),
         scene.backend(),
         konnector(scene.app.connection),
     ):
-        way.add(http_faults.on(), http_faults.answer(401))
         await scene.make_space()
         await scene.request()
-        kubeconfigs = Kubeconfigs(scene)
-        await app.create(build(SECRET, own, namespace=BIND), SECRET, manager="operator")
-        await put(scene.app, BIND, own, kubeconfigs.by(way.connection, await scene.token()))
-        await scene.bind(ACCEPTED, secret=own)
+        await scene.bind(ACCEPTED, secret=await another_secret(scene))
         await until(lambda: says(scene.binding(), "Connected", "False", "Pending"))
         second = replace(scene, offer=offer)
         await second.request()
         await second.bind(ACCEPTED)
         await until(lambda: says(second.export(), "Ready"))
-        way.rules.clear()
+        wires.models[ANOTHER_WAY] = wires.models[scene.plane.connection.server]
         await until(lambda: says(scene.export(), "Ready"))
-        asked = len(way.log)
+        asked = [way for way, _ in wires.calls].count(ANOTHER_WAY)
         for one in (scene, second):
             await one.create_instance("orders")
             await until(one.copy)
-        assert len(way.log) == asked
+        assert [way for way, _ in wires.calls].count(ANOTHER_WAY) == asked
         await second.unbind()
         await until(lambda: gone(second.binding()))
-        await remove(scene.app, SECRET, BIND, own)
+
+
+async def another_secret(scene: Scene) -> str:
+    """Make a second Secret with a kubeconfig of the space, which leads another way."""
+    name, way = f"{scene.secret}-own", replace(scene.plane.connection, server=ANOTHER_WAY)
+    made = build(SECRET, name, namespace=BIND)
+    await scene.app.cluster.create(made, SECRET, manager="operator")
+    await put(scene.app, BIND, name, Kubeconfigs(scene).by(way, await scene.token()))
+    return name
 
 
 @asynccontextmanager

@@ -1,0 +1,104 @@
+"""What API servers refuse a konnector: kinds that it has no right to, and what webhooks judge."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Final
+
+from reconciler.blueprints.objects import build
+from reconciler.core.errors import ClusterError
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import CONFIG_MAP, SECRET, Kind
+from tests.support.bound_scenes import Scene, remove, until
+from tests.support.forward_clock import ForwardClock
+from tests.support.konnector import konnector
+from tests.support.konnector_claims import bound, claim, data, degraded, offer
+from tests.support.konnector_scenes import equals, event, refusal
+
+SECRETS = claim("secrets", "Provider")
+MAPS = claim("configmaps", "Provider")
+WEBHOOKS: Final = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+    namespaced=False,
+)
+
+
+async def test_a_kind_that_was_not_offered_stays_forbidden_and_alone(scene: Scene) -> None:
+    """The rights come from what the export claims, whatever a binding accepts."""
+    clock = ForwardClock()
+    async with scene.backend(), konnector(scene.app.connection, clock=clock):
+        there, here = await bound(scene, SECRETS, MAPS, offers=[SECRETS])
+        await there.make(SECRET, "creds", **data("zero"))
+
+        async def comes_down(text: str) -> None:
+            await there.patch(SECRET, "creds", **data(text))
+            await until(lambda: here.holds(SECRET, "creds", text))
+
+        await there.make(CONFIG_MAP, "settings", **data("one", "ConfigMap"))
+        await comes_down("one")
+
+        async def told() -> str:
+            clock.put_forward(timedelta(minutes=1))
+            return await degraded(scene)
+
+        assert "configmaps" in await until(told)
+        await comes_down("two")
+        assert await here.lacks(CONFIG_MAP, "settings")
+
+        async def well() -> bool:
+            return not await told()
+
+        await offer(scene, SECRETS, MAPS)
+        await until(lambda: here.holds(CONFIG_MAP, "settings", "one"))
+        await until(well)
+
+
+@asynccontextmanager
+async def failing_webhook(scene: Scene) -> AsyncIterator[None]:
+    """Let the control plane ask a webhook about instances that nobody serves."""
+    kind, live = scene.offer.kind, scene.plane.cluster
+    rule: Manifest = {
+        "apiGroups": [kind.group],
+        "apiVersions": ["*"],
+        "resources": [kind.plural],
+        "operations": ["CREATE"],
+    }
+    webhook: Manifest = {
+        "name": f"judge.{kind.group}",
+        "clientConfig": {"url": "https://127.0.0.1:1/judge"},
+        "rules": [rule],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    made = build(WEBHOOKS, kind.group, webhooks=[webhook])
+    await live.create(made, WEBHOOKS, manager="provider")
+
+    async def asked() -> bool:
+        probe = scene.offer.instance("probe", namespace=scene.space, spec={})
+        try:
+            await live.create(probe, kind, manager="tests", dry_run=True)
+        except ClusterError:
+            return True
+        return False
+
+    try:
+        await until(asked)
+        yield
+    finally:
+        await remove(scene.plane, WEBHOOKS, "", kind.group)
+
+
+async def test_a_failure_of_the_control_plane_itself_is_told_until_it_is_over(scene: Scene) -> None:
+    """H17: to an API server, a webhook that cannot be asked is a failure of its own."""
+    async with scene.backend(), konnector(scene.app.connection):
+        await scene.bound()
+        async with failing_webhook(scene):
+            await scene.create_instance(size="1Gi")
+            told = await until(lambda: event(scene, "orders", "SyncDenied"))
+            assert "failed calling webhook" in told["note"]
+            assert f"{scene.app_namespace}/orders" in await until(lambda: refusal(scene))
+        await until(scene.copy)
+        await until(lambda: equals(refusal(scene), ""))

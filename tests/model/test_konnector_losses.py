@@ -1,0 +1,329 @@
+"""T3, T11, T16: origins and copies that are lost, and deletions that come many at once.
+
+What is only absent deletes nothing, a lost copy is not made again, until a person confirms it.
+"""
+
+import asyncio
+from functools import partial
+from typing import Any, Final
+
+import pytest
+
+from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.exports import API_SERVICE_NAMESPACE
+from reconciler.core import keys
+from reconciler.core.manifest import annotations_of, uid_of
+from reconciler.core.refs import NAMESPACE, SECRET, Ref
+from tests.support.bound_scenes import BIND, Scene, conditions, has, remove, secret, until
+from tests.support.konnector import AGENT, konnector
+from tests.support.konnector_claims import bound, claim, data
+from tests.support.losses import (
+    Many,
+    all_names,
+    confirm,
+    deletes_since,
+    measured,
+    note,
+    says,
+    told_of,
+    withdraw,
+)
+from tests.support.settled import settled
+
+ORPHANED: Final = ("InstancesInSync", "Orphaned")
+HELD: Final = ("RecreationAllowed", "RecreationHeld")
+MASS: Final = ("DeletesAllowed", "MassDeletion")
+
+
+def creates(scene: Scene, mark: int) -> list[str]:
+    """Return the copies that konnectors asked to be made."""
+    found = scene.plane.audit.writes_since(mark, namespace=scene.service_namespace)
+    return [one.name for one in found if one.verb == "create" and AGENT in one.agent]
+
+
+async def orphaned(many: Many, *names: str) -> bool:
+    return await many.orphans() == sorted(names)
+
+
+async def lacks(many: Many, *names: str) -> bool:
+    return not set(names) & set(await many.there())
+
+
+@pytest.mark.parametrize("absent", [1, 6])
+async def test_claims_absent_after_a_restart_delete_nothing(scene: Scene, absent: int) -> None:
+    """One that comes back is an orphan no more."""
+    many = Many(scene, 13)
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await bound(scene)
+            await many.make("orders")
+        lost = many.names[:absent]
+        for name in lost:
+            await many.lose_instance(name)
+        mark = scene.plane.audit.mark()
+        async with konnector(scene.app.connection) as made:
+            await until(lambda: says(scene, *ORPHANED))
+            await settled(made)
+            assert await many.orphans() == lost
+            assert measured(made, "klutch_orphaned_copies", resource=scene.offer.name) == absent
+            await scene.create_instance(lost[0], size="2Gi")
+            await until(lambda: orphaned(many, *lost[1:]))
+            assert deletes_since(scene.plane, mark) == []
+            await confirm(scene, keys.CONFIRM_ORPHANS, scene.offer.name)
+            await until(lambda: lacks(many, *lost[1:]))
+            await until(lambda: says(scene, "InstancesInSync", ""))
+            assert len(deletes_since(scene.plane, mark)) == absent - 1
+
+
+async def test_a_confirmation_means_what_was_an_orphan_when_it_came(scene: Scene) -> None:
+    """Also after a restart, also in mid-watch; once given again, it means the rest, too."""
+    many = Many(scene, 4)
+    first, second, third, fourth = many.names
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await bound(scene)
+            await many.make("orders")
+            await many.lose_instance(first)
+            await until(lambda: orphaned(many, first))
+        await confirm(scene, keys.CONFIRM_ORPHANS, f"others.example,{scene.offer.name}")
+        await many.lose_instance(second)
+        async with konnector(scene.app.connection):
+            await until(lambda: lacks(many, first))
+            await until(lambda: orphaned(many, second))
+            await many.lose_instance(third)
+            await until(lambda: orphaned(many, second, third))
+        async with konnector(scene.app.connection) as made:
+            await many.lose_instance(fourth)
+            await until(lambda: orphaned(many, second, third, fourth))
+            await settled(made)
+            assert await many.there() == [second, third, fourth, "orders"]
+            await asyncio.sleep(2)  # marks tell whole seconds
+            await withdraw(scene, keys.CONFIRM_ORPHANS)
+            await confirm(scene, keys.CONFIRM_ORPHANS, f"others.example,{scene.offer.name}")
+            await until(lambda: lacks(many, second, third, fourth))
+
+
+@pytest.mark.parametrize("running", [False, True])
+async def test_secrets_that_the_consumer_owned_are_kept(scene: Scene, running: bool) -> None:
+    wanted = [f"c{one}" for one in range(4)]
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            there, here = await bound(scene, claim("secrets", "Consumer"))
+            for name in wanted:
+                await here.make(SECRET, name, **data("one"))
+            await until(lambda: has_all(there, wanted))
+            mark = scene.plane.audit.mark()
+            if running:
+                for name in wanted[:3]:
+                    await here.delete(SECRET, name)
+                await until(lambda: marked(there, *wanted[:3]))
+        if not running:
+            for name in wanted[:3]:
+                await here.delete(SECRET, name)
+        async with konnector(scene.app.connection) as made:
+            await until(lambda: marked(there, *wanted[:3]))
+            await until(lambda: says(scene, *ORPHANED))
+            await settled(made)
+            assert measured(made, "klutch_orphaned_copies", resource="secrets") == 3
+            assert await has_all(there, wanted)
+            assert deletes_since(scene.plane, mark) == []
+            await here.make(SECRET, "c0", **data("two"))
+            await until(lambda: there.holds(SECRET, "c0", "two"))
+            await until(lambda: marked(there, *wanted[1:3]))
+            await confirm(scene, keys.CONFIRM_ORPHANS, "secrets")
+            await until(lambda: has_all(there, ["c0", "c3"]))
+
+
+async def has_all(there, wanted) -> bool:
+    found = await all_names(there.live, SECRET, there.namespace)
+    return bool(found == wanted)
+
+
+async def marked(there, *names: str) -> bool:
+    found = (await there.live.cluster.list(SECRET, namespace=there.namespace)).items
+    held = [one["metadata"]["name"] for one in found if keys.ORPHANED in annotations_of(one)]
+    return bool(sorted(held) == sorted(names))
+
+
+async def test_an_app_namespace_that_is_absent_keeps_its_service_namespace(scene: Scene) -> None:
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await bound(scene)
+        many = Many(scene, 0)
+        await many.lose_instance("orders")
+        await remove(scene.app, NAMESPACE, "", scene.app_namespace)
+        await until(lambda: is_gone(scene))
+        mark = scene.plane.audit.mark()
+        async with konnector(scene.app.connection) as made:
+            await until(lambda: orphaned(many, "orders"))
+            await until(lambda: mapping_is_marked(scene))
+            await settled(made)
+            assert deletes_since(scene.plane, mark) == []
+            # The copies first: with their namespace they would go unconfirmed.
+            resource = API_SERVICE_NAMESPACE.resource
+            await confirm(scene, keys.CONFIRM_ORPHANS, resource)
+            await settled(made)
+            assert deletes_since(scene.plane, mark) == []
+            await confirm(scene, keys.CONFIRM_ORPHANS, f"{resource},{scene.offer.name}")
+            await until(lambda: lacks(many, "orders"))
+            await until(lambda: unmapped(scene))
+
+
+async def is_gone(scene: Scene) -> bool:
+    return await scene.in_app(NAMESPACE, scene.app_namespace, "") is None
+
+
+async def mapping_is_marked(scene: Scene) -> bool:
+    live = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
+    return keys.ORPHANED in annotations_of(live or {"metadata": {}})
+
+
+async def unmapped(scene: Scene) -> bool:
+    return await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace) is None
+
+
+async def test_one_that_is_deleted_alone_before_our_eyes_is_made_again(scene: Scene) -> None:
+    """G 44; a second one, so soon after, is part of a larger loss."""
+    many = Many(scene, 3)
+    async with scene.backend(), konnector(scene.app.connection) as made:
+        await bound(scene)
+        await many.make("orders")
+        before = uid_of(await scene.copy("db00"))
+        await many.lose_copy("db00")
+        await until(lambda: is_another(scene, "db00", before))
+        await many.lose_copy("db01")
+        await until(lambda: told_of(scene, "db01", "RecreationHeld"))
+        await settled(made)
+        assert await many.there() == ["db00", "db02", "orders"]
+        await confirm(scene, keys.CONFIRM_RECREATE)  # a time, as before: all, for an hour
+        await until(lambda: many.are_there("orders"))
+
+
+async def test_of_many_that_are_lost_before_our_eyes_not_even_the_first_is_made_again(
+    scene: Scene,
+) -> None:
+    many = Many(scene, 7)
+    async with scene.backend(), konnector(scene.app.connection) as made:
+        await bound(scene)
+        await many.make("orders")
+        mark = scene.plane.audit.mark()
+        for name in many.names:
+            await many.lose_copy(name)
+        for name in many.names:
+            await until(partial(told_of, scene, name, "RecreationHeld"))
+        await settled(made)
+        assert creates(scene, mark) == []
+        assert await many.there() == ["orders"]
+
+
+async def is_another(scene: Scene, name: str, uid: str) -> bool:
+    live = await scene.copy(name)
+    return live is not None and uid_of(live) != uid
+
+
+async def test_a_binding_may_ask_for_new_services_always(scene: Scene) -> None:
+    many = Many(scene, 3)
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await bound(scene)
+            await many.make("orders")
+        for name in many.names:
+            await many.lose_copy(name)
+        async with konnector(scene.app.connection):
+            await until(lambda: says(scene, *HELD))
+            ref = Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
+            await note(scene.app, ref, keys.RECREATE, keys.RECREATE_ALWAYS)
+            await until(lambda: many.are_there("orders"))
+
+
+async def test_credentials_stay_where_copies_were_lost(scene: Scene) -> None:
+    """Applications run on them, and a new claim still gets its copy."""
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await bound(scene, claim("secrets", "Provider"))
+            made = secret("creds", scene.service_namespace)
+            await scene.plane.cluster.create(made, SECRET, manager="provider")
+            await until(lambda: has_credentials(scene))
+        await Many(scene, 0).lose_copy("orders")
+        await remove(scene.plane, SECRET, scene.service_namespace, "creds")
+        async with konnector(scene.app.connection) as running:
+            await until(lambda: says(scene, *HELD))
+            await scene.create_instance("new", size="1Gi")
+            await until(lambda: scene.copy("new"))
+            await settled(running)
+            assert await has_credentials(scene)
+            await confirm(scene, keys.CONFIRM_RECREATE, "all")
+            await until(lambda: scene.copy())
+            await until(lambda: has_credentials(scene, wanted=False))
+
+
+async def has_credentials(scene: Scene, *, wanted: bool = True) -> bool:
+    return (await scene.in_app(SECRET, "creds", scene.app_namespace) is not None) is wanted
+
+
+async def test_a_space_that_was_made_anew_is_recorded_once_that_is_confirmed(scene: Scene) -> None:
+    """The Secret in the app cluster remembers the space; a person's word lets it be another."""
+    stranger = "00000000-0000-0000-0000-000000000000"
+    ref = Ref(scene.app.name, SECRET, BIND, scene.secret)
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await bound(scene)
+            space = await scene.on_plane(NAMESPACE, scene.space, "")
+            await until(lambda: remembers(scene, uid_of(space)))
+        await note(scene.app, ref, keys.SPACE_UID, stranger)
+        await Many(scene, 0).lose_copy("orders")
+        async with konnector(scene.app.connection):
+            await until(lambda: says(scene, "RecreationAllowed", "SpaceChanged"))
+            await until(lambda: told_of(scene, "orders", "RecreationHeld"))
+            assert await scene.copy() is None
+            assert await remembers(scene, stranger)
+            await withdraw(scene, keys.CONFIRM_RECREATE)
+            await confirm(scene, keys.CONFIRM_RECREATE)
+            await until(lambda: scene.copy())
+            await until(lambda: remembers(scene, uid_of(space)))
+
+
+async def remembers(scene: Scene, uid: str) -> bool:
+    live: Any = await scene.in_app(SECRET, scene.secret)
+    return annotations_of(live).get(keys.SPACE_UID) == uid
+
+
+async def test_many_that_are_deleted_at_once_are_held_and_nothing_else_is(scene: Scene) -> None:
+    """Five are few, and go; of the rest nothing goes, also not after a restart."""
+    many = Many(scene, 12)
+    async with scene.backend():
+        async with konnector(scene.app.connection):
+            await bound(scene)
+            await many.make("orders")
+        for name in many.names:
+            await remove(scene.app, many.kind, scene.app_namespace, name)
+        mark = scene.plane.audit.mark()
+        for _ in range(2):
+            async with konnector(scene.app.connection) as made:
+                await until(lambda: says(scene, *MASS))
+                await scene.patch_instance({"spec": {"size": "3Gi"}})
+                await until(lambda: has(scene.copy(), "3Gi", "spec", "size"))
+                await settled(made)
+                assert deletes_since(scene.plane, mark) == []
+        async with konnector(scene.app.connection):
+            await scene.patch_instance({"spec": {"size": "4Gi"}})
+            await until(lambda: has(scene.copy(), "4Gi", "spec", "size"))
+            await confirm(scene, keys.CONFIRM_MASS_DELETE)
+            await until(lambda: only_orders(many))
+
+
+async def only_orders(many: Many) -> bool:
+    return await many.there() == ["orders"]
+
+
+async def test_deletions_that_come_one_after_the_other_are_seen_as_one(scene: Scene) -> None:
+    many = Many(scene, 8)
+    async with scene.backend(), konnector(scene.app.connection) as made:
+        await bound(scene)
+        await many.make("orders")
+        removals = (remove(scene.app, many.kind, scene.app_namespace, one) for one in many.names)
+        await asyncio.gather(*removals)
+        await until(lambda: says(scene, *MASS))
+        await settled(made)
+        assert len(await many.there()) >= 1 + len(many.names) - 5
+        assert "Ready" in conditions(await scene.binding())
