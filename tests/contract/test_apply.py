@@ -1,17 +1,23 @@
-"""The process of `klutchctl apply` on real clusters: questions, signals, pipes, its end."""
+"""The process of `klutchctl apply` on real clusters: questions, signals, pipes, and its lock."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import pytest
 
+from reconciler.apply.lock import Lock
+from reconciler.controller.fence import WriteFence
 from reconciler.core import names
 from reconciler.core.manifest import get_text
-from reconciler.core.refs import LEASE, Ref
+from reconciler.core.refs import CONFIG_MAP, LEASE, Ref
 from reconciler.fleet.values import Mode
+from reconciler.kube.client import KubeCluster
+from reconciler.kube.limits import Limits
 from tests.support.apply_runs import staged
 from tests.support.applying import KLUTCHCTL
 from tests.support.eventually import eventually
@@ -156,3 +162,22 @@ async def test_an_interrupted_apply_tells_what_it_did_and_gives_the_lock_back(
     async with scene.peers():
         await scene.apply("--wait")
     assert await scene.lines() == []
+
+
+def lock_of(cluster, holder):
+    return Lock(cluster, "busy-fleet", holder=holder, now=lambda: datetime.now(UTC))
+
+
+async def test_a_lock_does_not_wait_behind_the_work_that_it_guards(control_plane, namespace):
+    async with lock_of(control_plane.cluster, "before").held(WriteFence(), break_it=False):
+        pass  # the lease exists from now on
+    slow = Limits(qps=0.001, burst=1, concurrency=1)
+    async with KubeCluster(control_plane.connection, limits=slow) as busy, asyncio.timeout(60):
+        anything = Ref(busy.name, CONFIG_MAP, namespace, "anything")
+        await busy.get(anything)
+        waiting = asyncio.ensure_future(busy.get(anything))
+        async with lock_of(busy, "busy").held(WriteFence(), break_it=False):
+            assert not waiting.done()
+        waiting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await waiting

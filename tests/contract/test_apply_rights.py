@@ -11,13 +11,13 @@ from klutchctl import repository
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, names, refs
 from reconciler.core.errors import Forbidden
-from reconciler.core.manifest import Manifest, annotations_of, get_list, get_text
+from reconciler.core.manifest import annotations_of, get_list, get_text
 from reconciler.doctor import rights
 from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.values import Mode
 from reconciler.kube.client import KubeCluster
 from tests.support.apply_runs import inhabit, remove, staged
-from tests.support.applying import Fleet, Scene
+from tests.support.applying import Scene
 from tests.support.clusters import AuditLog, LiveCluster
 from tests.support.eventually import eventually
 from tests.support.offers import offered
@@ -27,18 +27,7 @@ BIND = names.KLUTCH_NAMESPACE
 REVIEWS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
 
 
-@dataclass
-class Deploying(Fleet):
-    """The files of a fleet that brings the konnector into its app cluster."""
-
-    image: str = "registry.example.com/konnector:1"
-    rbac: str = "Full"
-
-    def write(self) -> None:
-        super().write()
-        file = self.folder / "fleet.yaml"
-        own = f"konnector: {{deploy: true, image: {self.image}, rbac: {self.rbac}}}"
-        file.write_text(file.read_text().replace("app-1}\n", f"app-1}}\n  {own}\n"))
+KONNECTOR = "deploy: true, image: registry.example.com/konnector:1, rbac: Full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +52,9 @@ class Held:
 
 
 CASES = {
-    "direct": (Mode.DIRECT, Fleet),
-    "konnector": (Mode.DIRECT, Deploying),
-    "acb": (Mode.APP_CLUSTER_BINDING, Fleet),
+    "direct": (Mode.DIRECT, ""),
+    "konnector": (Mode.DIRECT, KONNECTOR),
+    "acb": (Mode.APP_CLUSTER_BINDING, ""),
 }
 
 
@@ -101,13 +90,13 @@ async def holding(scene: Scene, folder: Path) -> AsyncIterator[Held]:
 
 @pytest.fixture(params=[*CASES.values()], ids=[*CASES])
 async def scene(request, control_plane, app_cluster, namespace, tmp_path):
-    mode, described = request.param
+    mode, konnector = request.param
     folder = tmp_path / "fleet"
     folder.mkdir()
     made = staged(control_plane, app_cluster, namespace=namespace, mode=mode, folder=folder)
     async with made as scene:
         # A name of digits alone would be a number in YAML.
-        scene.fleet = described(folder, f"f{scene.fleet.name}", mode, scene.offer.group)
+        scene.fleet.name, scene.fleet.konnector = f"f{scene.fleet.name}", konnector
         yield scene
         for kind, name in (
             (refs.DEPLOYMENT, names.KONNECTOR),
@@ -131,9 +120,7 @@ async def test_a_fleet_is_bound_repaired_released_and_bound_again(scene, tmp_pat
             assert [w for w in live.audit.writes_since(mark) if w.agent == "klutchctl"] == []
         claim, copy = await inhabit(scene)
 
-        live = scene.app if scene.fleet.mode is Mode.DIRECT else scene.plane
-        drift: Manifest = {"spec": {"permissionClaims": []}}
-        await live.cluster.merge_patch(scene.binding, drift, manager="someone")
+        await scene.meddle(scene.binding, {"spec": {"permissionClaims": []}})
         await scene.apply()
         assert len(get_list(await scene.at(scene.binding), "spec", "permissionClaims")) == 1
 
@@ -152,8 +139,7 @@ async def test_a_fleet_is_bound_repaired_released_and_bound_again(scene, tmp_pat
 async def test_a_konnector_gets_another_image_and_fewer_rights(scene, tmp_path):
     async with holding(scene, tmp_path) as held, scene.peers():
         await scene.apply()
-        scene.fleet.image = "registry.example.com/konnector:2"
-        scene.fleet.rbac = "Minimal"
+        scene.fleet.konnector = KONNECTOR.replace(":1", ":2").replace("Full", "Minimal")
         run = await scene.apply()
         assert {("done", "update", one) for one in ("ClusterRole", "Deployment")} == {*run.statuses}
         assert await scene.lines() == []
@@ -169,30 +155,6 @@ async def test_a_cluster_leaves(scene, tmp_path):
         run = await scene.apply()
         assert {one[:2] for one in run.statuses} <= {("done", "release"), ("done", "update")}
         assert keys.RELEASED in annotations_of(await scene.at(scene.home_of_units))
-        assert await scene.lines() == []
-        assert held.refused() == []
-
-
-@only("direct", "acb", soak=["direct"])
-async def test_a_service_is_deleted_and_secrets_out_of_reach_are_the_konnectors(scene, tmp_path):
-    scene.fleet.policy = "Delete"
-    scene.fleet.prune += ", keepIfInUse: false, onClusterLeave: Delete"
-    async with holding(scene, tmp_path) as held, scene.peers():
-        await scene.apply("--wait")
-        _, copy = await inhabit(scene)
-        origin = build(refs.SECRET, "credentials", namespace=scene.service_namespace)
-        await scene.plane.cluster.create(origin, refs.SECRET, manager="provider")
-        down = refs.Ref(scene.app.name, refs.SECRET, scene.app_namespace, "credentials")
-        await eventually(lambda: scene.at(down))
-        scene.fleet.bound = False
-        run = await scene.apply()
-        (line,) = [one for one in run.report["outcomes"] if one["action"] == "delete"]
-        assert line["status"] == "done", run.stdout
-        assert f"no right to list Secrets in {scene.app_namespace}" in line["message"]
-        for ref in (scene.binding, scene.export, scene.crd, copy):
-            assert await scene.at(ref) is None, ref
-        # Only a binding that says so itself is undone by the konnector, with what came down.
-        assert (await scene.at(down) is None) is (scene.fleet.mode is Mode.DIRECT)
         assert await scene.lines() == []
         assert held.refused() == []
 
@@ -213,22 +175,44 @@ async def may_list_secrets(scene: Scene) -> AsyncIterator[None]:
     yield
 
 
+async def a_service_is_deleted(scene):
+    """Delete a service with what came down; return the line, the copy, and the Secret below."""
+    await scene.apply("--wait")
+    _, copy = await inhabit(scene)
+    origin = build(refs.SECRET, "credentials", namespace=scene.service_namespace)
+    await scene.plane.cluster.create(origin, refs.SECRET, manager="provider")
+    down = refs.Ref(scene.app.name, refs.SECRET, scene.app_namespace, "credentials")
+    await eventually(lambda: scene.at(down))
+    scene.fleet.bound = False
+    run = await scene.apply()
+    (line,) = [one for one in run.report["outcomes"] if one["action"] == "delete"]
+    assert line["status"] == "done", run.stdout
+    return line, copy, down
+
+
+@only("direct", "acb", soak=["direct"])
+async def test_a_service_is_deleted_and_secrets_out_of_reach_are_the_konnectors(scene, tmp_path):
+    scene.fleet.policy = "Delete"
+    scene.fleet.prune += ", keepIfInUse: false, onClusterLeave: Delete"
+    async with holding(scene, tmp_path) as held, scene.peers():
+        line, copy, down = await a_service_is_deleted(scene)
+        assert f"no right to list Secrets in {scene.app_namespace}" in line["message"]
+        for ref in (scene.binding, scene.export, scene.crd, copy):
+            assert await scene.is_gone(ref), ref
+        # Only a binding that says so itself is undone by the konnector, with what came down.
+        assert await scene.is_gone(down) is (scene.fleet.mode is Mode.DIRECT)
+        assert await scene.lines() == []
+        assert held.refused() == []
+
+
 @only("direct")
 async def test_a_right_to_list_secrets_where_instances_are_lets_them_go_too(scene, tmp_path):
     scene.fleet.policy = "Delete"
     scene.fleet.prune += ", keepIfInUse: false, onClusterLeave: Delete"
     async with holding(scene, tmp_path), scene.peers(), may_list_secrets(scene):
-        await scene.apply("--wait")
-        await inhabit(scene)
-        origin = build(refs.SECRET, "credentials", namespace=scene.service_namespace)
-        await scene.plane.cluster.create(origin, refs.SECRET, manager="provider")
-        down = refs.Ref(scene.app.name, refs.SECRET, scene.app_namespace, "credentials")
-        await eventually(lambda: scene.at(down))
-        scene.fleet.bound = False
-        run = await scene.apply()
-        (line,) = [one for one in run.report["outcomes"] if one["action"] == "delete"]
-        assert (line["status"], line["message"]) == ("done", "")
-        assert await scene.at(down) is None
+        line, _, down = await a_service_is_deleted(scene)
+        assert line["message"] == ""
+        assert await scene.is_gone(down)
 
 
 @only("direct")
@@ -278,11 +262,7 @@ async def test_a_space_stays_where_a_service_that_no_file_names_may_not_be_looke
         await scene.apply("--wait")
         claim, copy = await inhabit(scene)
         await remove(scene.app, claim)
-
-        async def gone():
-            return await scene.at(copy) is None
-
-        await eventually(gone)
+        await eventually(lambda: scene.is_gone(copy))
         scene.fleet.listed = False
         run = await scene.apply(code=5)
         (line,) = [one for one in run.report["outcomes"] if one["status"] != "done"]

@@ -16,43 +16,17 @@ from reconciler.core.errors import Forbidden
 from reconciler.core.refs import CLUSTER_ROLE, CRD, NAMESPACE, SECRET, SERVICE_ACCOUNT, Kind, Ref
 from reconciler.doctor.rights import Side, Task
 from reconciler.fleet.load import load
-from reconciler.fleet.values import Fleet
+from reconciler.fleet.values import Fleet, Mode
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.requests import Preconditions, Propagation
 from reconciler.source import folder
 from tests.support import programs
+from tests.support.applying import Fleet as Files
 from tests.support.bound_units import ByHand, new_unit
 from tests.support.eventually import eventually
 from tests.support.observing import BIND, kubeconfig
 from tests.support.role_holders import as_holder, role_holder
 from tests.support.role_holders import kubeconfig as kubeconfig_of
-
-V1 = "apiVersion: fleet.klutchctl.dev/v1alpha1"
-FLEET = f"""\
-{V1}
-kind: Fleet
-metadata: {{name: NAME}}
-spec:
-  policies: {{default: Allow}}
-  konnector: {{image: registry.example.com/konnector:1}}
----
-{V1}
-kind: ControlPlane
-metadata: {{name: eu}}
-spec: {{access: {{kubeconfigContext: control-plane}}, mode: MODE}}
----
-{V1}
-kind: Cluster
-metadata: {{name: shop}}
-spec: {{access: {{kubeconfigContext: app-1}}, controlPlane: eu, konnector: {{deploy: true}}}}
----
-{V1}
-kind: Binding
-metadata: {{name: orders-db}}
-spec:
-  resources: [{{group: GROUP, resource: databases}}]
-  clusters: {{names: [shop]}}
-"""
 
 
 @dataclass
@@ -60,6 +34,7 @@ class Scene:
     """A fleet, its clusters, and the same clusters as who has only the role of a task."""
 
     path: Path
+    files: Files
     fleet: Fleet
     by_hand: ByHand
     admin: Path
@@ -75,13 +50,16 @@ class Scene:
         return done.returncode, done.stdout, done.stderr
 
 
-@pytest.fixture(params=["Direct", "AppClusterBinding"])
+KONNECTOR = "deploy: true, image: registry.example.com/konnector:1"
+
+
+@pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
 async def scene(request, namespace, on_plane, in_app, tmp_path):
     unit, name = new_unit(), namespace.removeprefix("test-")
-    text = FLEET.replace("NAME", name).replace("MODE", request.param)
     path = tmp_path / "fleet"
     path.mkdir()
-    (path / "fleet.yaml").write_text(text.replace("GROUP", unit.group))
+    files = Files(path, name, request.param, unit.group, claims="", konnector=KONNECTOR)
+    files.write()
     fleet, problems = load(folder.read(path, check_owner=False))
     assert fleet is not None, problems
     plane, app = on_plane.live, in_app.live
@@ -92,6 +70,7 @@ async def scene(request, namespace, on_plane, in_app, tmp_path):
         }
         yield Scene(
             path,
+            files,
             fleet,
             ByHand(names.direct_space(name, "shop"), on_plane, in_app),
             plane.kubeconfig,
@@ -131,7 +110,7 @@ async def test_so_do_a_snapshot_and_status_and_none_of_them_tries_to_write(scene
         assert [one for one in audit.writes_since(mark) if one.user == user] == []
 
 
-@pytest.mark.parametrize("scene", ["Direct"], indirect=True)
+@pytest.mark.parametrize("scene", [Mode.DIRECT], indirect=True)
 async def test_a_release_counts_instances_with_the_role(scene):
     """The questions that a plan asks beyond the usual reads."""
     hand, unit = scene.by_hand, scene.unit
@@ -145,10 +124,8 @@ async def test_a_release_counts_instances_with_the_role(scene):
     await hand.install(unit)
     kind = Kind(unit.group, "v1", unit.resource.title(), unit.resource)
     await hand.app.create(kind, "orders", namespace=BIND)
-    text = (scene.path / "fleet.yaml").read_text()
-    (scene.path / "fleet.yaml").write_text(
-        text[: text.rindex("---")].replace("spec:\n", "spec:\n  prune: {allowEmpty: true}\n", 1)
-    )
+    scene.files.bound = False
+    scene.files.write()
     code, out, _ = await scene.run("plan", "-o", "json")
     plan = json.loads(out)
     assert plan["unseen"] == []

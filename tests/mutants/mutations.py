@@ -527,11 +527,10 @@ OBSERVE: Final = (
         then="raise Incomplete",
     ),
     _guard(
-        "seen-behind-unseen",
+        "unserved-is-empty",
         "reconciler/observe",
         r"kind\.group not in _OURS",
         "a kind of others that is not served counts as empty",
-        "tests/unit/observe",
         _OBSERVE + "_unseen.py",
     ),
     Mutation(
@@ -548,7 +547,7 @@ OBSERVE: Final = (
         r"\s+and keys\.RELEASED not in annotations_of\(carrier\)",
         "",
         "a cluster that was released leaves again",
-        ("tests/unit/observe", _OBSERVE + "_unseen.py"),
+        ("tests/unit/observe",),
     ),
 )
 ALL: Final = (

@@ -47,9 +47,10 @@ spec:
 _CLUSTER = """---
 apiVersion: fleet.klutchctl.dev/v1alpha1
 kind: Cluster
-metadata: {name: shop}
+metadata: {{name: shop}}
 spec:
-  access: {kubeconfigContext: app-1}
+  access: {{kubeconfigContext: app-1}}
+  konnector: {{{konnector}}}
   controlPlane: eu
 """
 _BINDING = """---
@@ -100,12 +101,13 @@ class Fleet:
     bound: bool = True
     listed: bool = True
     clusters: str = "names: [shop]"
+    konnector: str = ""
     extra: str = ""
 
     def write(self) -> None:
         """Write fleet.yaml."""
         text = _FLEET.format(fleet=self.name, prune=self.prune, mode=self.mode.value)
-        text += _CLUSTER if self.listed else ""
+        text += _CLUSTER.format(konnector=self.konnector) if self.listed else ""
         if self.bound and self.listed:
             text += _BINDING.format(
                 name=self.binding,

@@ -1,10 +1,12 @@
 """T6: what one app cluster answers costs the others nothing, and never the lock."""
 
 import gc
+import json
 import resource
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,21 +22,19 @@ from tests.support.observing import around
 
 REASONS = {
     "48 MiB of brackets": "answered more than 16 MiB to one call",
-    "200 MiB of items": "answered more than 16 MiB to one call",
     "15 MiB of items": "answered more values than are read at once",
     "2 million levels": "answered more values than are read at once",
     "a gzip bomb": "answered more than 16 MiB to one call",
-    "gzip of nothing": "answered with more than one compressed text",
-    "a deflate bomb": "answered in a compression that was not asked for",
     "a byte a second": "answered with less than 256 bytes a second",
 }
+LOOKS = 3
 
 
 class Timed(registry.Registry):
-    """Clusters that note when each was read, and how long the event loop stood still."""
+    """Clusters that note when each was read."""
 
-    def __init__(self, *given: object) -> None:
-        super().__init__(*given)  # type: ignore[arg-type]
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self.done: dict[str, float] = {}
 
     async def close(self, name: str) -> None:
@@ -56,35 +56,45 @@ async def look(fleet: Fleet, *kubeconfigs: Path) -> tuple[dict[str, object], flo
 async def test_a_flood_of_one_cluster_holds_up_no_other(
     fleet: Fleet, control_plane: LiveCluster, lie: str, tmp_path: Path
 ) -> None:
-    one = fleet.clusters["shop"]
+    one, way = fleet.clusters["shop"], control_plane.kubeconfig
     honest = {f"honest-{n}": replace(one, name=f"honest-{n}") for n in range(9)}
     liar_there = replace(one, name="a-liar", access=Access(context="liar"))
     fleet = replace(fleet, clusters=honest)
-    await look(fleet, control_plane.kubeconfig)  # what is loaded once is loaded
+    lied_to = replace(fleet, clusters={"a-liar": liar_there, **honest})
+    await look(fleet, way)  # what is loaded once is loaded
     gc.collect()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     with liar.lying(lie, tmp_path) as url:
         file = tmp_path / "liar"
-        file.write_text(liar.kubeconfig(url, "liar"))
-        lied_to = replace(fleet, clusters={"a-liar": liar_there, **honest})
-        looks = []
-        for _ in range(3):
-            _, alone = await look(fleet, control_plane.kubeconfig)
-            looks.append((*await look(lied_to, file, control_plane.kubeconfig), alone))
-
-    for verdicts, _, _ in looks:
-        verdict = verdicts.pop("a-liar")
-        assert isinstance(verdict, Unavailable)
-        assert REASONS[lie] in verdict.reason
-        assert all(isinstance(one, ClusterState) for one in verdicts.values())
-    # One of three, each beside its own: other programs take the processor now and then.
-    assert any(beside < 1.1 * alone + 0.5 for _, beside, alone in looks), looks
+        file.write_text(json.dumps(liar.kubeconfig(url, "liar")))
+        # One of some, each beside its own: other programs take the processor now and then.
+        for _ in range(LOOKS):
+            _, alone = await look(fleet, way)
+            verdicts, beside = await look(lied_to, file, way)
+            verdict = verdicts.pop("a-liar")
+            assert isinstance(verdict, Unavailable)
+            assert REASONS[lie] in verdict.reason
+            assert all(isinstance(one, ClusterState) for one in verdicts.values())
+            if beside < 1.1 * alone + 0.5:
+                break
+        else:
+            raise AssertionError((beside, alone))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 200 * 1024  # KiB
 
 
-@pytest.mark.parametrize("lie", ["48 MiB of brackets", "15 MiB of items", "a byte a second"])
+LIAR = """---
+apiVersion: fleet.klutchctl.dev/v1alpha1
+kind: Cluster
+metadata: {name: liar}
+spec:
+  access: {kubeconfigContext: liar}
+  controlPlane: eu
+"""
+
+
+@pytest.mark.parametrize("lie", ["48 MiB of brackets", "a byte a second"])
 async def test_a_flood_under_the_lock_costs_neither_the_lock_nor_the_others(
     control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str, lie: str, tmp_path: Path
 ) -> None:
@@ -95,18 +105,11 @@ async def test_a_flood_under_the_lock_costs_neither_the_lock_nor_the_others(
         with liar.lying(lie, tmp_path) as url:
             document = yaml.safe_load(control_plane.kubeconfig.read_text())
             for entries in ("clusters", "users", "contexts"):
-                document[entries] += yaml.safe_load(liar.kubeconfig(url, "liar"))[entries]
+                document[entries] += liar.kubeconfig(url, "liar")[entries]
             scene.kubeconfig = tmp_path / "kubeconfig"
             scene.kubeconfig.write_text(yaml.safe_dump(document))
             scene.fleet.clusters = "names: [shop, liar]"
-            scene.fleet.extra = """---
-apiVersion: fleet.klutchctl.dev/v1alpha1
-kind: Cluster
-metadata: {name: liar}
-spec:
-  access: {kubeconfigContext: liar}
-  controlPlane: eu
-"""
+            scene.fleet.extra = LIAR
             run = await scene.apply(code=None)
     assert run.code not in (0, 1), run.stderr
     assert {status for status, _, _ in run.statuses} <= {"done", "noop"}, run.statuses

@@ -1,19 +1,25 @@
-"""Of which control planes a part is read, which spaces are in it, and what a snapshot reads."""
+"""Which clusters are read, of which control planes a part, and what a snapshot reads."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.api.kubeconfig import KubeconfigFacts, as_value
 from reconciler.core import keys, names
 from reconciler.core.live import Address, ClusterState, Live, Questions, Unavailable, instances
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import CRD, NAMESPACE, SECRET, Ref
-from reconciler.fleet.values import Mode
+from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
+from reconciler.fleet.values import Access, Guards, Mode, PruneMode
 from reconciler.observe import read_scope
-from reconciler.observe.read_scope import follow_up_reads
+from reconciler.observe.read_scope import (
+    RemovedCluster,
+    access_of,
+    follow_up_reads,
+    removed_clusters,
+)
 from tests.support import fleets
 
 DIRECT, OTHER = fleets.control_plane("eu"), fleets.control_plane("us")
@@ -119,15 +125,12 @@ def test_spaces(namespaces, live, want):
     assert read_scope.spaces(FLEET, "shop", namespaces, live) == want
 
 
-SMALL = fleets.fleet()
-
-
 def named(*names: str) -> tuple[Manifest, ...]:
     return tuple({"metadata": {"name": name, "namespace": "s"}} for name in names)
 
 
 def test_every_bound_service_is_counted_and_the_export_of_every_unit_is_read() -> None:
-    labels = {keys.FLEET: SMALL.name, keys.CLUSTER: "old"}
+    labels = {keys.FLEET: ACME.name, keys.CLUSTER: "old"}
     left: Manifest = {"metadata": {"labels": labels, "annotations": {keys.ACCESS: "context/old"}}}
     plane = ClusterState(
         "u",
@@ -146,7 +149,7 @@ def test_every_bound_service_is_counted_and_the_export_of_every_unit_is_read() -
         },
     )
 
-    asked = follow_up_reads(SMALL, Live({"eu": plane}, {"shop": app}, {"old": app}))
+    asked = follow_up_reads(ACME, Live({"eu": plane}, {"shop": app}, {"old": app}))
 
     databases, queues = (instances("shop.example", name) for name in ("databases", "queues"))
     assert asked == Questions(
@@ -161,4 +164,94 @@ def test_every_bound_service_is_counted_and_the_export_of_every_unit_is_read() -
 
 def test_nothing_is_asked_of_what_is_unseen() -> None:
     lost = Unavailable("no connection")
-    assert follow_up_reads(SMALL, Live({"eu": lost}, {"shop": lost})) == Questions()
+    assert follow_up_reads(ACME, Live({"eu": lost}, {"shop": lost})) == Questions()
+
+
+# App clusters that no document names any more, and the way to them
+
+ACME = fleets.fleet()
+ACCESSES: Mapping[str, tuple[str, Access | None]] = {
+    "a context": ("context/eu-1", Access(context="eu-1")),
+    "a context with slashes": ("context/arn:aws:eks/a/b", Access(context="arn:aws:eks/a/b")),
+    "a key of a Secret": ("secret/shop/config", Access(secret=("shop", "config"))),
+    "in the cluster": ("in-cluster", Access(in_cluster=True)),
+    "nothing": ("", None),
+    "no context": ("context/", None),
+    "no key": ("secret/shop", None),
+    "an empty key": ("secret/shop/", None),
+    "a path": ("secret/shop/../x", None),
+    "something else": ("ssh://shop", None),
+}
+
+
+@pytest.mark.parametrize(("text", "access"), ACCESSES.values(), ids=ACCESSES.keys())
+def test_access(text: str, access: Access | None) -> None:
+    assert access_of(text) == access
+    assert access is None or str(access) == text
+
+
+def left(cluster: str, access: str = "context/x", fleet: str = "acme", **more: str) -> Manifest:
+    labels = {keys.FLEET: fleet, keys.CLUSTER: cluster}
+    return {"metadata": {"labels": labels, "annotations": {keys.ACCESS: access, **more}}}
+
+
+def plane(*spaces: Manifest, kind: Kind = NAMESPACE) -> ClusterState:
+    return ClusterState("u", Address("https://x", ""), {kind: spaces})
+
+
+UNTOLD = "nothing says how to reach it"
+CONTRADICTORY = "it cannot be told how to reach it"
+FOUND: Mapping[
+    str, tuple[Mapping[str, ClusterState | Unavailable], RemovedCluster | str | None]
+] = {
+    "a space without a document": (
+        {"eu": plane(left("old"))},
+        RemovedCluster("old", "eu", Access(context="x")),
+    ),
+    "an AppClusterBinding without a document": (
+        {"eu": plane(left("old"), kind=APP_CLUSTER_BINDING)},
+        RemovedCluster("old", "eu", Access(context="x")),
+    ),
+    "a cluster that is in the files": ({"eu": plane(left("shop"))}, None),
+    "a space of another fleet": ({"eu": plane(left("old", fleet="other"))}, None),
+    "a space of no cluster": ({"eu": plane(left(""))}, None),
+    "a space that was released": (
+        {"eu": plane(left("old", **{keys.RELEASED: "2026-06-01T12:00:00Z"}))},
+        None,
+    ),
+    "an unseen control plane tells nothing": ({"eu": Unavailable("no connection")}, None),
+    "no annotation": ({"eu": plane(left("old", access=""))}, UNTOLD),
+    "an annotation beside none": (
+        {"eu": plane(left("old", access=""), left("old"))},
+        RemovedCluster("old", "eu", Access(context="x")),
+    ),
+    "two that agree": (
+        {"eu": plane(left("old")), "us": plane(left("old"))},
+        RemovedCluster("old", "eu", Access(context="x")),
+    ),
+    "two that do not": ({"eu": plane(left("old"), left("old", "in-cluster"))}, CONTRADICTORY),
+    "one Secret's name on two control planes": (
+        {"eu": plane(left("old", "secret/a/b")), "us": plane(left("old", "secret/a/b"))},
+        CONTRADICTORY,
+    ),
+    "garbage": ({"eu": plane(left("old", "ssh://x"))}, CONTRADICTORY),
+}
+
+
+@pytest.mark.parametrize(("planes", "found"), FOUND.values(), ids=FOUND.keys())
+def test_who_left(
+    planes: Mapping[str, ClusterState | Unavailable], found: RemovedCluster | str | None
+) -> None:
+    gone = removed_clusters(ACME, planes)
+    if isinstance(found, str):
+        verdict = gone["old"]
+        assert isinstance(verdict, Unavailable)
+        assert found in verdict.reason
+        assert verdict.remedy
+    else:
+        assert gone == ({} if found is None else {"old": found})
+
+
+def test_nobody_is_looked_for_without_pruning() -> None:
+    fleet = replace(ACME, guards=Guards(mode=PruneMode.OFF))
+    assert removed_clusters(fleet, {"eu": plane(left("old"))}) == {}
