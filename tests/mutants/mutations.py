@@ -550,7 +550,26 @@ OBSERVE: Final = (
         ("tests/unit/observe",),
     ),
 )
+COMMANDS: Final = (
+    Mutation(
+        "silent-is-healthy",
+        "reconciler/health",
+        r"case Liveness\.SILENT:",
+        "case Liveness.SILENT if False:",
+        "`status` calls a unit healthy whose konnector is dead",
+        ("tests/unit/health",),
+    ),
+    Mutation(
+        "status-of-others",
+        "klutchctl/sandbox",
+        r"return handle\.status\(\) == psutil\.STATUS_ZOMBIE",
+        "return handle.status() == psutil.STATUS_ZOMBIE and handle.wait(timeout=0) != -1",
+        "`sandbox down` takes the status of what others wait for",
+        ("tests/unit/sandbox/test_processes.py",),
+    ),
+)
 ALL: Final = (
+    *COMMANDS,
     *APPLY,
     *OBSERVE,
     *CLAIMS,
