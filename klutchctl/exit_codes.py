@@ -14,39 +14,24 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Where several hold, the first of this list wins: 64, 3, 4, 7, 8, 6, 1, 5, 9, 2, 0."""
+    """Where several hold, the first in this order wins."""
 
-    SUCCESS = 0
-    FAILED = 1  # unexpected error, I/O, every cluster unreachable
-    CHANGES = 2  # success, and there are changes; only with --detailed-exitcode
+    TERMINATED = 143
+    INTERRUPTED = 130
+    USAGE = 64
     INVALID = 3  # what a person wrote is wrong; nothing was contacted
     DENIED = 4  # by policy
-    PARTIAL = 5  # some clusters done, some not
-    HELD_BACK = 6  # needs approval, or a guard tripped
     STALE = 7  # the plan does not match what is there
     LOCKED = 8  # by another run
+    HELD_BACK = 6  # needs approval, or a guard tripped
+    FAILED = 1  # unexpected error, I/O, every cluster unreachable
+    PARTIAL = 5  # some clusters done, some not
     UNHEALTHY = 9  # applied, but not healthy in time
-    USAGE = 64
-    INTERRUPTED = 130
-    TERMINATED = 143
+    CHANGES = 2  # success, and there are changes; only with --detailed-exitcode
+    SUCCESS = 0
 
 
-PRECEDENCE: Final = (
-    ExitCode.TERMINATED,
-    ExitCode.INTERRUPTED,
-    ExitCode.USAGE,
-    ExitCode.INVALID,
-    ExitCode.DENIED,
-    ExitCode.STALE,
-    ExitCode.LOCKED,
-    ExitCode.HELD_BACK,
-    ExitCode.FAILED,
-    ExitCode.PARTIAL,
-    ExitCode.UNHEALTHY,
-    ExitCode.CHANGES,
-    ExitCode.SUCCESS,
-)
-
+PRECEDENCE: Final = tuple(ExitCode)
 # The files say so themselves: what is meant is no failure.
 _MEANT: Final = frozenset({"report", "suspended"})
 

@@ -1,6 +1,5 @@
 """Files that survive a crash whole: the old one or the new one. Locks between runs, full disks."""
 
-import contextlib
 import errno
 import os
 import shutil
@@ -23,34 +22,33 @@ HINT: Final = "Make room there, or choose another place with {variable}, and run
 
 def write(path: Path, content: bytes) -> None:
     """Replace the file at `path`; only the owner may read it. The folder must exist."""
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
+    with _draft(path, content) as draft:
         os.replace(draft, path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
 
 
 def write_new(path: Path, content: bytes) -> None:
     """Write a file that is there whole or not at all. Raises ConfigError where there is one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with _draft(path, content) as draft:
+        draft.chmod(0o644)
+        try:
+            os.link(draft, path)  # unlike a rename, it replaces nothing
+        except FileExistsError:
+            raise ConfigError("is there already", where=str(path)) from None
+
+
+@contextmanager
+def _draft(path: Path, content: bytes) -> Iterator[Path]:
+    """Give the block a file beside `path` with this content; it is gone in the end."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(draft, 0o644)
-        os.link(draft, path)  # unlike a rename, it replaces nothing
-    except FileExistsError:
-        raise ConfigError("is there already", where=str(path)) from None
+        yield Path(name)
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            Path(draft).unlink()
+        Path(name).unlink(missing_ok=True)
 
 
 def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:

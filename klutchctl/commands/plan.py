@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from reconciler.core.errors import ConfigError
-    from reconciler.core.live import Live
     from reconciler.fleet.review import Review
     from reconciler.fleet.values import Access, Fleet
     from reconciler.kube.registry import Reached, Registry
@@ -65,6 +64,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
 
     from klutchctl import files, repository
     from klutchctl.exit_codes import exit_code
+    from reconciler.core import livefile
     from reconciler.planning import planfile, planner
 
     settings = of(context)
@@ -74,7 +74,8 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option
     if snapshot is None:
         planned, seconds = uvloop.run(_planned(subject, settings, chosen, credentials=credentials))
     else:
-        planned = planner.plan(subject.fleet, _from_file(snapshot), only=chosen)
+        live = livefile.parse(snapshot.read_bytes(), str(snapshot))
+        planned = planner.plan(subject.fleet, live, only=chosen)
     if out is not None:
         planned = planfile.identified(replace(planned, repository=str(path.resolve())))
     _print(planned, wanted, color=settings.color, seconds=seconds, against=subject.against())
@@ -204,12 +205,6 @@ def _subject(path: Path, ref: str | None, base: str | None, *, check_owner: bool
         return _Subject(repository.fleet_in(path, ref=ref, check_owner=check_owner), None)
     review = repository.review_in(path, base=base, ref=ref, check_owner=check_owner)
     return _Subject(review.fleet, review)
-
-
-def _from_file(path: Path) -> "Live":
-    from reconciler.core import livefile
-
-    return livefile.parse(path.read_bytes(), str(path))
 
 
 async def _planned(

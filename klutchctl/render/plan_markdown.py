@@ -58,7 +58,7 @@ def render(plan: Plan, *, against: Against | None = None) -> str:
 
 def _head(plan: Plan) -> str:
     read, missing = plan_rows.reading(plan, None)
-    revision = f" at {_code(plan_rows.revision(plan))}" if plan.revision else ""
+    revision = f" at {_code(plan_rows.short_commit(plan.revision))}" if plan.revision else ""
     unread = ", the others are **unknown**" if missing else ""
     return (
         f"### Plan {_code(plan.id[: plan_rows.ID_SHOWN])} for fleet {_code(plan.fleet)}{revision}\n"

@@ -49,17 +49,6 @@ _EDIT_SYMBOLS: Final[Mapping[Effect, str]] = {
 _ALWAYS_COUNTED: Final = frozenset(
     {Action.CREATE, Action.UPDATE, Action.REPLACE, Action.RELEASE, Action.DELETE, Action.NOOP}
 )
-_COUNTED: Final = (
-    Action.CREATE,
-    Action.UPDATE,
-    Action.REPLACE,
-    Action.ADOPT,
-    Action.RELEASE,
-    Action.DELETE,
-    Action.NOOP,
-    Action.BLOCKED,
-    Action.UNKNOWN,
-)
 # Their reason says what they come to, not the object that stands for the unit.
 _EXPLAINED_BY_REASON: Final = frozenset(
     {Action.REPLACE, Action.RELEASE, Action.BLOCKED, Action.UNKNOWN}
@@ -200,13 +189,8 @@ def notes(plan: Plan) -> tuple[str, ...]:
 
 def heading(plan: Plan) -> str:
     """Return fleet and revision, such as `Fleet acme @ 4c1e9d2`."""
-    at = f" @ {revision(plan)}" if plan.revision else ""
+    at = f" @ {short_commit(plan.revision)}" if plan.revision else ""
     return f"Fleet {visible(plan.fleet)}{at}"
-
-
-def revision(plan: Plan) -> str:
-    """Return the commit of the files as people quote it."""
-    return short_commit(plan.revision)
 
 
 def short_commit(revision: str) -> str:
@@ -233,7 +217,7 @@ def summary(plan: Plan) -> str:
     counts = Counter(change.action for change in plan.changes)
     words = [
         f"{counts[action]} {'unchanged' if action is Action.NOOP else action.value}"
-        for action in _COUNTED
+        for action in SYMBOLS
         if counts[action] or action in _ALWAYS_COUNTED
     ]
     if plan.unseen:

@@ -6,9 +6,8 @@ Of the document, a new minor version adds fields, a major breaks.
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from klutchctl.render import plan_rows, terminal
 from klutchctl.render.plan_formats import named_lines
@@ -40,6 +39,9 @@ _GAP: Final = "  "
 _LEAVING: Final = "(left the files)"
 _WHY_LEAVING: Final = "no document names it any more; see `klutchctl plan`"
 
+# The cells of a line, and the state that colours it; None for a cluster in which nothing is bound.
+_Row: TypeAlias = tuple[tuple[str, ...], State | None]
+
 
 def text(board: Board, *, color: bool = False) -> str:
     """Return the board as text that ends in a newline."""
@@ -55,18 +57,6 @@ def text(board: Board, *, color: bool = False) -> str:
     return terminal.paragraphs(blocks)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One line of the table. `state` None: a cluster in which nothing is bound."""
-
-    cluster: str
-    binding: str
-    resource: str
-    state: State | None
-    age: str
-    why: str
-
-
 def _rows(board: Board) -> Iterator[_Row]:
     """Yield a row for every unit, and for every cluster that has none."""
     for cluster in board.clusters:
@@ -74,7 +64,7 @@ def _rows(board: Board) -> Iterator[_Row]:
         if not cluster.units:
             why = cluster.message or "nothing is bound here"
             since = age(cluster.since, board.time)
-            yield _Row(visible(cluster.name), "", "", cluster.state, since, visible(why))
+            yield _row(cluster, "", "", cluster.state, since, why)
 
 
 def _unit_row(cluster: ClusterHealth, unit: BoundUnit, now: datetime) -> _Row:
@@ -82,14 +72,18 @@ def _unit_row(cluster: ClusterHealth, unit: BoundUnit, now: datetime) -> _Row:
     before = f"was {health.last_known}" if health.last_known else ""
     reason = f"{health.reason}: {health.message}" if health.reason else ""
     leaving = _WHY_LEAVING if unit.leaving else ""
-    return _Row(
-        cluster=visible(cluster.name),
-        binding=_LEAVING if unit.leaving else visible(unit.binding),
-        resource=visible(health.unit.name),
-        state=health.state,
-        age=_age(health, now),
-        why=visible("; ".join(part for part in (before, reason, leaving) if part)),
-    )
+    binding = _LEAVING if unit.leaving else unit.binding
+    why = "; ".join(part for part in (before, reason, leaving) if part)
+    return _row(cluster, binding, health.unit.name, health.state, _age(health, now), why)
+
+
+def _row(
+    cluster: ClusterHealth, binding: str, resource: str, state: State | None, since: str, why: str
+) -> _Row:
+    # Without the word a state cannot be searched for, and without the symbol not be skimmed.
+    shown = f"{_SYMBOLS[state]} {state}" if state is not None else "  -"
+    cells = (cluster.name, binding or "-", resource or "-", shown, since or "-", why)
+    return tuple(map(visible, cells)), state
 
 
 def _age(health: UnitHealth, now: datetime) -> str:
@@ -109,15 +103,9 @@ def age(since: datetime | None, now: datetime) -> str:
 
 
 def _table(rows: Sequence[_Row], *, color: bool) -> list[str]:
-    lines = [(_HEADER, None), *((_cells(row), row.state) for row in rows)]
+    lines = [(_HEADER, None), *rows]
     widths = [max(len(cells[column]) for cells, _ in lines) for column in range(len(_HEADER) - 1)]
     return [_line(cells, widths, state, color=color) for cells, state in lines]
-
-
-def _cells(row: _Row) -> tuple[str, ...]:
-    # Without the word a state cannot be searched for, and without the symbol not be skimmed.
-    state = f"{_SYMBOLS[row.state]} {row.state}" if row.state is not None else "  -"
-    return (row.cluster, row.binding or "-", row.resource or "-", state, row.age or "-", row.why)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], state: State | None, *, color: bool) -> str:

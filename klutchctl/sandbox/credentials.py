@@ -147,15 +147,13 @@ def ensure_etcd(folder: Path, *, removal: str) -> None:
 
     Raises HostError if only some are: new ones would not fit what runs or is stored with them.
     """
-    if folder.exists():
-        _require(folder, _OF_ETCD, removal)
-        return
-    now = datetime.now(UTC)
-    own = authority("klutchctl sandbox etcd", now=now)
-    contents = {"ca.crt": own.certificate_pem}
-    contents |= _named("server", issue(own, "etcd", use=Use.PEER, now=now))
-    client = issue(own, "kube-apiserver", use=Use.CLIENT, now=now)
-    files.write_folder(folder, contents | _named("client", client))
+    if _lacks(folder, _OF_ETCD, removal):
+        now = datetime.now(UTC)
+        own = authority("klutchctl sandbox etcd", now=now)
+        contents = {"ca.crt": own.certificate_pem}
+        contents |= _named("server", issue(own, "etcd", use=Use.PEER, now=now))
+        client = issue(own, "kube-apiserver", use=Use.CLIENT, now=now)
+        files.write_folder(folder, contents | _named("client", client))
 
 
 def ensure_cluster(folder: Path, *, context: str, removal: str) -> None:
@@ -163,8 +161,7 @@ def ensure_cluster(folder: Path, *, context: str, removal: str) -> None:
 
     Raises HostError if only some are, as `ensure_etcd` does.
     """
-    if folder.exists():
-        _require(folder, _OF_CLUSTER, removal)
+    if not _lacks(folder, _OF_CLUSTER, removal):
         return
     now = datetime.now(UTC)
     # X.509 allows a common name of 64 characters; the name of the authority is for people only.
@@ -188,23 +185,24 @@ def ensure_component(folder: Path, *, removal: str) -> None:
 
     With the file names of a Secret of type kubernetes.io/tls. Raises HostError as `ensure_etcd`.
     """
-    if folder.exists():
-        _require(folder, _OF_COMPONENT, removal)
-        return
-    now = datetime.now(UTC)
-    own = authority("klutchctl sandbox services", now=now)
-    both = issue(own, "services", use=Use.PEER, now=now)
-    contents = {"ca.crt": own.certificate_pem} | _named("tls", both)
-    files.write_folder(folder, contents)
+    if _lacks(folder, _OF_COMPONENT, removal):
+        now = datetime.now(UTC)
+        own = authority("klutchctl sandbox services", now=now)
+        both = issue(own, "services", use=Use.PEER, now=now)
+        files.write_folder(folder, {"ca.crt": own.certificate_pem} | _named("tls", both))
 
 
-def _require(folder: Path, names: Sequence[str], removal: str) -> None:
+def _lacks(folder: Path, names: Sequence[str], removal: str) -> bool:
+    """Tell whether all these files are absent. Raises HostError where only some are there."""
+    if not folder.exists():
+        return True
     lost = next((name for name in names if not (folder / name).is_file()), None)
     if lost is not None:
         raise HostError(
             f"{folder / lost} is lost",
             hint=f"Put it back, or start afresh: {removal}",
         )
+    return False
 
 
 def _named(stem: str, pair: KeyPair) -> dict[str, bytes]:

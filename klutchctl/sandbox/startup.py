@@ -81,7 +81,9 @@ def ensure_running(
         for server in absent:
             _start(server, programs)
         pending = [_Pending(server, fresh=server in absent) for server in stage]
-        while pending := [p for p in pending if not _is_ready(p.server, observed)]:
+        while pending := [
+            p for p in pending if not is_ready(p.server, processes.running(p.server, observed))
+        ]:
             observed = processes.observe(layout)
             pending = [_waited(p, observed, programs) for p in pending]
             time.sleep(_POLL)
@@ -93,15 +95,9 @@ def is_ready(server: Server, process: Observed | None) -> bool:
     return answers(server.probe, started=started, timeout=PROBE_TIMEOUT)
 
 
-def _is_ready(server: Server, observed: Sequence[Observed]) -> bool:
-    return is_ready(server, processes.running(server, observed))
-
-
 def _start(server: Server, programs: Mapping[str, Path]) -> None:
-    if server.launch is None:
-        processes.start(server, programs[server.program])
-    else:
-        processes.start(server, server.launch.executable)
+    launch = server.launch
+    processes.start(server, launch.executable if launch else programs[server.program])
 
 
 def _waited(

@@ -102,11 +102,6 @@ class Release:
     etcd: str
     recipe: Recipe
 
-    @property
-    def id(self) -> str:
-        """The name of a build's result."""
-        return self.recipe.id
-
 
 def of(module: Path = MODULE) -> Release:
     """Return the release of the control plane that the Go module in `module` builds."""

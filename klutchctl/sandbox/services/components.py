@@ -69,10 +69,20 @@ def outlines(layout: Layout, services: Services) -> tuple[Server, ...]:
 
     In the order in which they can start.
     """
-    components = [one for one in _ORDER if one in services.components]
+    ports = services.ports
+    probes: Mapping[Component, Probe] = {
+        Component.CROSSPLANE: HttpProbe(ports.get(_HEALTH, 0), "/readyz"),
+        Component.PROVIDER_KUBERNETES: HttpProbe(ports.get(_PROVIDER, 0), "/readyz"),
+        Component.POSTGRESQL: PostgresqlProbe(ports.get(_POSTGRESQL, 0)),
+    }
+    settled = LifeProbe(_PROGRAM_SETTLED)
     return (
-        *(_outline(layout, one, services.ports) for one in components),
-        *(_program_outline(layout, name) for name in services.programs),
+        *(
+            _outline(layout, one, (ports[purpose] for purpose in _PURPOSES[one]), probes[one])
+            for one in _ORDER
+            if one in services.components
+        ),
+        *(_outline(layout, name, (), settled) for name in services.programs),
     )
 
 
@@ -129,25 +139,7 @@ def postgresql_port(services: Services) -> int:
     return services.ports[_POSTGRESQL]
 
 
-def _outline(layout: Layout, component: Component, ports: Mapping[str, int]) -> Server:
-    probes: Mapping[Component, Probe] = {
-        Component.CROSSPLANE: HttpProbe(ports.get(_HEALTH, 0), "/readyz"),
-        Component.PROVIDER_KUBERNETES: HttpProbe(ports.get(_PROVIDER, 0), "/readyz"),
-        Component.POSTGRESQL: PostgresqlProbe(ports.get(_POSTGRESQL, 0)),
-    }
-    return Server(
-        name=component,
-        program=component,
-        cluster_id="",
-        arguments=(),
-        identity=identity(layout, component),
-        log=layout.logs / f"{component}.log",
-        ports=tuple(ports[purpose] for purpose in _PURPOSES[component]),
-        probe=probes[component],
-    )
-
-
-def _program_outline(layout: Layout, name: str) -> Server:
+def _outline(layout: Layout, name: str, ports: Iterable[int], probe: Probe) -> Server:
     return Server(
         name=name,
         program=name,
@@ -155,8 +147,8 @@ def _program_outline(layout: Layout, name: str) -> Server:
         arguments=(),
         identity=identity(layout, name),
         log=layout.logs / f"{name}.log",
-        ports=(),
-        probe=LifeProbe(_PROGRAM_SETTLED),
+        ports=tuple(ports),
+        probe=probe,
     )
 
 

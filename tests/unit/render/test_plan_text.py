@@ -71,7 +71,7 @@ REVISIONS = {
 
 @pytest.mark.parametrize(("revision", "shown"), REVISIONS.values(), ids=REVISIONS.keys())
 def test_revision(revision, shown):
-    assert plan_rows.revision(replace(PLAN, revision=revision)) == shown
+    assert plan_rows.short_commit(revision) == shown
 
 
 def unseen(count):

@@ -283,10 +283,10 @@ def test_the_entry_is_another_when_sources_versions_or_flags_change(tmp_path):
     module = tmp_path / "module"
     shutil.copytree(release.MODULE, module)
     original = release.of(module)
-    assert original.id == ENTRY
-    assert original.id.startswith("v1.36.3-")
+    assert original.recipe.id == ENTRY
+    assert original.recipe.id.startswith("v1.36.3-")
     (module / "etcd" / "main.go").write_text("package main\n")
-    assert release.of(module).id != original.id
+    assert release.of(module).recipe.id != original.recipe.id
 
 
 def test_too_little_room_for_a_build_names_the_folder_that_stays(workshop):
