@@ -38,7 +38,7 @@ SEEDS ?= 20
 
 # All tests with all their cases, more random stories, and longer ones.
 soak: $(STAMP)
-	SEEDS=$(SEEDS) CHURN_SECONDS=600 IDLE_SECONDS=600 $(PYTEST) \
+	SEEDS=$(SEEDS) CHURN_SECONDS=600 $(PYTEST) \
 	  --hypothesis-profile=soak --timeout=0 $(ARGS)
 
 # Defects of the product, one at a time, that the tests have to notice.

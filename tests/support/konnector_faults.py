@@ -1,13 +1,13 @@
-"""A konnector that dies on cue, and what both sides of its sync must come to."""
+"""A konnector that dies on cue, a story of claims, and what both sides must come to."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, Final, TypeAlias
 from unittest import mock
 
 from konnector import program
-from reconciler.api.bindings import CLUSTER_BINDING
+from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.controller.clock import Clock
 from reconciler.controller.elections import Term
 from reconciler.core import keys, names
@@ -20,15 +20,25 @@ from reconciler.core.manifest import (
     get_text,
     is_deleting,
     name_of,
+    ref_of,
 )
-from reconciler.core.refs import SECRET, Kind
+from reconciler.core.refs import SECRET, Kind, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
-from tests.support.bound_scenes import Scene, conditions
+from tests.support.bound_scenes import (
+    ACCEPTED,
+    Scene,
+    b64,
+    conditions,
+    remove,
+    says,
+    secret,
+)
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, FaultyCluster, survives
 from tests.support.konnector import konnector
+from tests.support.losses import note
 
 _LONG: Final = 180.0  # seconds; failures in a row make long pauses
 
@@ -129,3 +139,73 @@ async def troubles(scene: Scene) -> list[str]:
 async def _held(live: LiveCluster, kind: Kind, namespace: str) -> dict[str, Any]:
     found = await live.cluster.list(kind, namespace=namespace)
     return {name_of(one): one for one in found.items}
+
+
+CLAIMS = [f"claim-{number}" for number in range(4)]
+
+
+async def begins(scene: Scene) -> None:
+    """Bind, and make claims."""
+    await scene.make_space()
+    await scene.request()
+    binding = await scene.bind(ACCEPTED)
+    # A konnector that dies has not seen whether a copy was deleted alone.
+    ref = ref_of(scene.app.name, API_SERVICE_BINDING, binding)
+    await note(scene.app, ref, keys.RECREATE, keys.RECREATE_ALWAYS)
+
+
+async def goes_on(scene: Scene) -> None:
+    """Claims come, as soon as there is their kind."""
+    for name in CLAIMS:
+        await scene.create_instance(name, size="1Gi")
+
+
+async def is_served(scene: Scene) -> None:
+    """Let the provider answer: statuses, and a Secret for one claim."""
+    plane = scene.plane.cluster
+    for name in CLAIMS:
+        ref = Ref("", scene.offer.kind, scene.service_namespace, name)
+        status = {"status": {"phase": f"Ready {name}"}}
+        await plane.merge_patch(ref, status, manager="provider", subresource="status")
+    made = secret("creds", scene.service_namespace)
+    await plane.create(made, SECRET, manager="provider")
+
+
+async def changes(scene: Scene) -> None:
+    """Let a field go, a claim, and a copy; and change a Secret."""
+    app, plane = scene.app.cluster, scene.plane.cluster
+    first, second, third, _ = (Ref("", scene.offer.kind, scene.app_namespace, n) for n in CLAIMS)
+    await app.merge_patch(first, {"spec": {"size": None, "tier": "b"}}, manager="developer")
+    await remove(scene.app, scene.offer.kind, scene.app_namespace, second.name)
+    await remove(scene.plane, scene.offer.kind, scene.service_namespace, third.name)
+    ref = Ref("", SECRET, scene.service_namespace, "creds")
+    await plane.merge_patch(ref, {"data": {"password": b64("new")}}, manager="provider")
+
+
+async def all_there(scene: Scene) -> bool:
+    return await alike(scene) and await says(scene.export(), "Ready")
+
+
+async def served_alike(scene: Scene) -> bool:
+    brought = await scene.in_app(SECRET, "creds", scene.app_namespace)
+    return brought is not None and await alike(scene)
+
+
+async def changed_alike(scene: Scene) -> bool:
+    brought = await scene.in_app(SECRET, "creds", scene.app_namespace)
+    assert get_text(brought, "data", "password") == b64("new")
+    assert await scene.instance(CLAIMS[1]) is None
+    return await alike(scene)
+
+
+async def bound_alike(scene: Scene) -> bool:
+    return await says(scene.export(), "Ready")
+
+
+Goal: TypeAlias = Callable[[Scene], Awaitable[bool]]
+STORY: tuple[tuple[Callable[[Scene], Awaitable[None]], Goal], ...] = (
+    (begins, bound_alike),
+    (goes_on, all_there),
+    (is_served, served_alike),
+    (changes, changed_alike),
+)
