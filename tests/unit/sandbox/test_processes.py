@@ -129,31 +129,6 @@ async def test_what_ignores_the_request_is_killed(layouts, etcd):
     assert processes.observe(ours) == ()
 
 
-SAYS_BYE = """
-import signal
-import sys
-
-def end(*ignored):
-    print('bye', flush=True)
-    sys.exit()
-
-signal.signal(signal.SIGTERM, end)
-print('up', flush=True)
-signal.pause()
-"""
-
-
-async def test_what_somebody_paused_goes_on_to_end_by_itself(layouts, etcd):
-    ours, _ = layouts
-    server = stand_in(ours, "a", SAYS_BYE)
-    processes.start(server, etcd)
-    await says_up(server)
-    (paused,) = processes.observe(ours)
-    os.kill(paused.pid, signal.SIGSTOP)
-    processes.stop([paused], grace=60)
-    assert server.log.read_text().split() == ["up", "bye"]
-
-
 async def test_resume_wakes_what_is_paused_and_passes_over_what_is_gone(layouts, etcd):
     ours, _ = layouts
     server = stand_in(ours, "a", SLEEPS)

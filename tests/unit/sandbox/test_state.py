@@ -82,45 +82,6 @@ def test_ids_are_safe_file_names_and_differ_where_contexts_differ(names):
         assert len(each) <= 60
 
 
-UNUSABLE = {
-    "half a file": (state.dump(ONE)[:40], "not a sandbox's state"),
-    "another JSON": (b"[]", "not a sandbox's state"),
-    "a missing field": (b'{"version": 1}', "not a sandbox's state"),
-    "not text": (b"\xff\xfe", "not a sandbox's state"),
-    "nested too deeply": (b"[" * 100_000, "not a sandbox's state"),
-    "a newer format": (json.dumps({"version": 3}).encode(), "has the format 3"),
-}
-
-
-@pytest.mark.parametrize(("content", "problem"), UNUSABLE.values(), ids=UNUSABLE.keys())
-def test_an_unusable_file_is_named_with_a_way_out(content, problem):
-    with pytest.raises(HostError, match=problem) as caught:
-        state.parse(content, source="/somewhere/state.json", removal=REMOVAL)
-    assert "/somewhere/state.json" in str(caught.value)
-    assert "--name" in caught.value.hint
-
-
-NO_PORTS = {
-    "infinite": b"1e999",
-    "not a number": b"NaN",
-    "too large": b"65536",
-    "any free port": b"0",
-    "negative": b"-1",
-    "a fraction": b"20001.5",
-    "text": b'"20001"',
-    "a truth value": b"true",
-    "nothing": b"null",
-}
-
-
-@pytest.mark.parametrize("port", NO_PORTS.values(), ids=NO_PORTS.keys())
-@pytest.mark.parametrize("known", ONE.ports)
-def test_a_port_that_is_none_makes_the_file_unusable(known, port):
-    content = state.dump(ONE).replace(str(known).encode(), port)
-    with pytest.raises(HostError, match=r"state\.json is not a sandbox's state.*down --delete"):
-        state.parse(content, source="state.json", removal=REMOVAL)
-
-
 SERVED = Services("/fleet/services", (Component.POSTGRESQL,), ("operator",), {"postgresql": 20005})
 WITH_SERVICES = State(20001, 20002, (CP, APP), SERVED)
 
@@ -156,20 +117,44 @@ def test_ports_of_services_are_ports_of_the_sandbox_and_can_be_replaced():
     assert moved.ports[:4] == WITH_SERVICES.ports[:4]
 
 
-BAD_SERVICES = {
-    "an unknown component": (b"postgresql", b"oracle"),
+PLAIN, SERVING = state.dump(ONE), state.dump(WITH_SERVICES)
+UNUSABLE = {
+    # what replaces which part of a file, or the whole of it
+    "half a file": (PLAIN[40:], b""),
+    "another JSON": (PLAIN, b"[]"),
+    "a missing field": (PLAIN, b'{"version": 1}'),
+    "not text": (PLAIN, b"\xff\xfe"),
+    "nested too deeply": (PLAIN, b"[" * 100_000),
+    "an infinite port": (b"20001", b"1e999"),
+    "one that is not a number": (b"20002", b"NaN"),
+    "one that is too large": (b"20003", b"65536"),
+    "any free port": (b"20004", b"0"),
+    "a negative port": (b"20001", b"-1"),
+    "a fraction": (b"20002", b"20001.5"),
+    "text for a port": (b"20003", b'"20001"'),
+    "a truth value": (b"20004", b"true"),
+    "no port": (b"20001", b"null"),
+    "an unknown component": (b'"postgresql"\n', b'"oracle"\n'),
     "a folder that is none": (b'"/fleet/services"', b"7"),
-    "ports that are none": (b"20005", b"-1"),
+    "ports of services that are none": (b"20005", b"-1"),
     "programs that are none": (b'"operator"', b"[]"),
 }
 
 
-@pytest.mark.parametrize(("old", "new"), BAD_SERVICES.values(), ids=BAD_SERVICES.keys())
-def test_unusable_services_are_named_with_a_way_out(old, new):
-    content = state.dump(WITH_SERVICES)
-    assert old in content
-    with pytest.raises(HostError, match=r"state\.json is not a sandbox's state.*down --delete"):
-        state.parse(content.replace(old, new), source="state.json", removal=REMOVAL)
+@pytest.mark.parametrize(("old", "new"), UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_an_unusable_file_is_named_with_a_way_out(old, new):
+    whole = PLAIN if old in PLAIN else SERVING
+    assert old in whole
+    with pytest.raises(
+        HostError, match=r"^/some/state\.json is not .*state.*down --delete"
+    ) as caught:
+        state.parse(whole.replace(old, new), source="/some/state.json", removal=REMOVAL)
+    assert "--name" in caught.value.hint
+
+
+def test_a_newer_format_is_called_one():
+    with pytest.raises(HostError, match=r"has the format 3.*--name"):
+        state.parse(b'{"version": 3}', source="/some/state.json", removal=REMOVAL)
 
 
 FLEET = """
