@@ -28,9 +28,8 @@ from reconciler.core import keys, manifest, names, refs
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Kind, ObjectKey
 from reconciler.kube.cache.informer import Informer
-from reconciler.kube.cache.read_your_writes import ReadYourWrites
+from reconciler.kube.cache.read_your_writes import Bodies, ReadYourWrites
 from reconciler.kube.cache.store import Index, Store
-from reconciler.kube.cache.whole_objects import Bodies
 from reconciler.kube.cluster import Cluster
 
 # Names of indexes. Where a value is a place, it is an ObjectKey.

@@ -18,10 +18,9 @@ from reconciler.blueprints.export import Terms
 from reconciler.controller import program
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
-from reconciler.controller.elections import Term
 from reconciler.controller.executor import Executor
 from reconciler.controller.lease import Again, holder_here
-from reconciler.controller.program import Runtime
+from reconciler.controller.program import Runtime, Term
 from reconciler.controller.reconciler import ObjectReconciler
 from reconciler.core import keys, names
 from reconciler.core.errors import NotServed

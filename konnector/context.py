@@ -9,8 +9,8 @@ from reconciler.controller.clock import Clock
 from reconciler.controller.executor import Executor
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.program import Runtime
+from reconciler.kube.cache.read_your_writes import Bodies
 from reconciler.kube.cache.store import Store
-from reconciler.kube.cache.whole_objects import Bodies
 from reconciler.kube.cluster import Cluster
 
 # Opens a way with the kubeconfig in a Secret; `name` is what the cluster is called. It is not

@@ -24,18 +24,17 @@ from konnector.views.single_object import SingleObjectInformers
 from reconciler.controller import health_server, program
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
-from reconciler.controller.elections import Term
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.lease import Again
 from reconciler.controller.manager import Worker
-from reconciler.controller.program import Runtime
+from reconciler.controller.program import Runtime, Term
 from reconciler.controller.tasks import unless
 from reconciler.core import keys
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind
 from reconciler.kube import kubeconfig
 from reconciler.kube.cache.informer import Informer
-from reconciler.kube.cache.whole_objects import Bodies
+from reconciler.kube.cache.read_your_writes import Bodies
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.limits import Limits, of_app_cluster

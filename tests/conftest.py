@@ -66,7 +66,7 @@ def _take_ports_of_our_own() -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Show a failure with the log of the programs in it, each record with its fields."""
-    from reconciler.controller.log_lines import Text
+    from reconciler.controller.process import Text
 
     logged = session.config.pluginmanager.get_plugin("logging-plugin")
     if logged is not None:

@@ -17,7 +17,7 @@ from konnector.views import deletions
 from konnector.views.deletions import Deletions
 from konnector.views.service import NAME, InformerSpec
 from reconciler.controller.controller import Controller
-from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core.decision import Apply, Decision, Delete, Note
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import (

@@ -10,7 +10,7 @@ from konnector.provider.sync_context import Link
 from konnector.views import service
 from konnector.views.service import InformerSpec, ServiceInformers
 from reconciler.controller.informers import InformerSet
-from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core.manifest import Manifest, name_of
 from reconciler.core.refs import ObjectKey
 from reconciler.kube.cache.informer import Informer

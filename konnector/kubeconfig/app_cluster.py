@@ -20,7 +20,7 @@ from konnector.views.single_object import SingleObjectInformers
 from reconciler.api.kubeconfig import content_of
 from reconciler.controller.clock import Clock
 from reconciler.controller.controller import Controller
-from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import names
 from reconciler.core.errors import ClusterError, ConfigError
 from reconciler.core.refs import SECRET, ObjectKey, Ref

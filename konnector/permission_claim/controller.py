@@ -19,7 +19,7 @@ from konnector.provider.sync_context import Link, is_refusal
 from konnector.sides import APP_CLUSTER
 from konnector.views.service import NAME, InformerSpec
 from reconciler.controller.controller import Controller
-from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Delete, Note
 from reconciler.core.errors import ClusterError

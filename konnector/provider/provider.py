@@ -22,7 +22,7 @@ from konnector.views.space import SpaceInformers
 from reconciler.controller.controller import Controller
 from reconciler.controller.executor import Executor
 from reconciler.controller.reconciler import Reconciler
-from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core.decision import Note
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest

@@ -22,7 +22,7 @@ from konnector.provider.provider import Provider, Surroundings
 from konnector.sides import CONTROL_PLANE
 from konnector.views.single_object import SingleObjectInformers
 from reconciler.api.bindings import API_SERVICE_BINDING
-from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import conditions, reasons
 from reconciler.core.decision import Note
 from reconciler.core.errors import KlutchError

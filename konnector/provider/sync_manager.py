@@ -10,7 +10,7 @@ from konnector.permission_claim.controller import Claim
 from konnector.permission_claim.decide import Rival
 from konnector.permission_claim.rules import Rule
 from konnector.provider.sync_context import Link
-from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core.refs import Kind, ObjectKey
 
 

@@ -9,7 +9,7 @@ from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
 from reconciler.controller.informers import InformerSet
 from reconciler.controller.metrics import Metrics
-from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Kind, ObjectKey

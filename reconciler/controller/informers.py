@@ -6,7 +6,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from reconciler.controller.metrics import Cached, Metrics
-from reconciler.controller.supervisor import TaskSupervisor
+from reconciler.controller.tasks import TaskSupervisor
 from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cache.read_your_writes import ReadYourWrites
 

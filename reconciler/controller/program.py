@@ -1,32 +1,40 @@
-"""A long-running program: its connection and log, what one term of it works with, its probes."""
+"""A long-running program: its connection and log, one term of it after another, its probes.
+
+A lease that is lost ends all work, and nothing of what was known is used again: what the cluster
+holds may be another's work by then. The process itself goes on, and with it whatever serves its
+probes; it ends only where a write was given up whose outcome nobody knows.
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from reconciler.controller import log_lines
+from reconciler.controller import health_server, process
 from reconciler.controller.clock import Clock
-from reconciler.controller.elections import Address, Elections, Term
 from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.executor import Executor
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.flags import LogFormat
 from reconciler.controller.health_server import Answer, plain
-from reconciler.controller.leadership import Leadership
+from reconciler.controller.leadership import Leadership, LeaseLost
 from reconciler.controller.lease import Again, Lease, Times
 from reconciler.controller.manager import Manager, View, Worker
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.process import Liveness
+from reconciler.controller.settled import SettledProbe, Written
 from reconciler.core.refs import LEASE, Ref
 from reconciler.kube import kubeconfig
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.connection import Connection
-from reconciler.kube.kubeconfig.in_cluster import in_cluster
+from reconciler.kube.kubeconfig.files import in_cluster
 
 log = logging.getLogger(__name__)
 
+Address = tuple[str, int]
 _DEBUG: Final = 4  # the verbosity from which on decisions are logged
 
 
@@ -61,7 +69,7 @@ class Settings(Protocol):
 
 def start_log(settings: Settings) -> None:
     """Write the log to stderr from now on, and warn of flags without effect."""
-    log_lines.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
+    process.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
     if settings.unserved:
         log.warning("flags without effect here", extra={"flags": ", ".join(settings.unserved)})
 
@@ -83,6 +91,88 @@ def connection(
     if file is None and in_pod and not any(path.exists() for path in paths):
         return in_cluster(environ=environ, name=name)
     return kubeconfig.load(paths, environ=environ, context=context, name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Everything that works from an election on; runs once."""
+
+    manager: Manager
+    liveness: Liveness
+    metrics: Metrics
+
+
+class Elections:
+    """One term after another, each made anew by `make`."""
+
+    def __init__(self, make: Callable[[], Term]) -> None:
+        self._make = make
+        self._now = make()
+        self._lost = ""
+
+    def ailment(self) -> str:
+        """Return why the process is not healthy, "" if it is. May be asked from any thread."""
+        return self._now.liveness.ailment()
+
+    def unready(self) -> str:
+        """Return why it cannot do its work, "" if it can. May be asked from any thread."""
+        why = self._now.manager.unready()
+        return f"{self._lost}; {why}" if self._lost and why else why
+
+    async def settled(self, written: Written, *, within: float) -> str:
+        """Return as `Manager.settled` of the present term."""
+        return await self._now.manager.settled(written, within=within)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set.
+
+        Raises LeaseLost where a write could not be waited for, and what `Manager.run` does.
+        """
+        while True:
+            try:
+                await self._term(stop)
+                return
+            except LeaseLost as error:
+                if error.unanswered:
+                    raise
+                self._lost = f"the lease was lost ({error})"
+            if stop.is_set():
+                return
+            log.warning("this process stands for election again", extra={"why": self._lost})
+            self._now = self._make()
+
+    async def _term(self, stop: asyncio.Event) -> None:
+        beating = asyncio.create_task(self._now.liveness.run())
+        try:
+            await self._now.manager.run(stop)
+        finally:
+            beating.cancel()
+
+    @contextmanager
+    def served(
+        self,
+        *,
+        probes: Address | None,
+        metrics: Address | None,
+        healthz: Callable[[str], Answer] = plain,
+    ) -> Iterator[None]:
+        """Serve probes and metrics, each where that is asked for. Raises HostError."""
+        with ExitStack() as stack:
+            if probes is not None:
+                serving = health_server.served(
+                    probes,
+                    ailment=self.ailment,
+                    unready=self.unready,
+                    healthz=healthz,
+                    settled=SettledProbe(self.settled),
+                )
+                host, port = stack.enter_context(serving)
+                log.info("probes are served", extra={"host": host, "port": port})
+            if metrics is not None:
+                serving = health_server.served(metrics, metrics=lambda: self._now.metrics.registry)
+                host, port = stack.enter_context(serving)
+                log.info("metrics are served", extra={"host": host, "port": port})
+            yield
 
 
 async def serve(

@@ -8,14 +8,13 @@ from typing import Any, Final
 from reconciler.core.errors import Unreachable
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import Ref
-from reconciler.kube import answers, requests
+from reconciler.kube import answers, limits, requests
 from reconciler.kube.calls import Caller, Oversized
 from reconciler.kube.cluster import EVERYTHING, Cluster, Listing, WatchEvent
 from reconciler.kube.connection import Connection
 from reconciler.kube.credentials.source import credential_source
-from reconciler.kube.http import paging
+from reconciler.kube.http.answer_stream import events_of
 from reconciler.kube.http.transport import Transport
-from reconciler.kube.http.watch_stream import events_of
 from reconciler.kube.limits import Limits
 from reconciler.kube.requests import ListQuery, Request
 
@@ -57,7 +56,7 @@ class KubeCluster(Cluster):
         """Yield a collection page by page, in pages of about the same size in memory."""
         count = size = 0
         at_most = query.limit
-        query = replace(query, limit=paging.first(at_most))
+        query = replace(query, limit=limits.first_page(at_most))
         while True:
             request = requests.list_page(ref, query)
             try:
@@ -65,9 +64,9 @@ class KubeCluster(Cluster):
                 answer = await self._caller.decode(body, request)
             except Oversized:
                 # Objects of the size that etcd takes make a page that is larger than an answer.
-                if query.limit <= paging.FEWEST:
+                if query.limit <= limits.FEWEST_A_PAGE:
                     raise
-                query = replace(query, limit=paging.FEWEST)
+                query = replace(query, limit=limits.FEWEST_A_PAGE)
                 continue
             items = answers.items(answer, request)
             if len(items) > self._limits.max_items:
@@ -81,7 +80,7 @@ class KubeCluster(Cluster):
             if size > self._limits.max_list or not items:
                 message = f"the list does not end (after {count} objects, {size} bytes)"
                 raise Unreachable(message, ref=ref, verb=request.verb)
-            limit = paging.following(at_most, items=len(items), octets=len(body))
+            limit = limits.next_page(at_most, items=len(items), octets=len(body))
             query = replace(query, token=token, limit=limit)
             del body, answer, items  # nobody needs a page while the next is read
 

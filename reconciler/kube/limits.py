@@ -1,6 +1,10 @@
 """How much one cluster may be asked at once, how long an answer may take, and how much it holds.
 
 The owner of an app cluster chooses what it answers, and its reader serves others too.
+
+A page of a list is held whole, and whether it has Secrets of 1 MiB or small claims shows only once
+it is there. A continue token is a key and a version (k8s.io/apiserver, pkg/storage), so the pages
+of one list may differ in size.
 """
 
 import asyncio
@@ -116,3 +120,20 @@ class TokenBucket:
             except asyncio.CancelledError:
                 self._reserved -= self._interval  # nothing will be sent in its place
                 raise
+
+
+FEWEST_A_PAGE: Final = 5  # objects whose page is small enough, however large they are
+_FIRST_PAGE: Final = 25
+_PAGE: Final = 8 * 2**20  # octets
+
+
+def first_page(at_most: int) -> int:
+    """Return for how many objects to ask at first; 0 for no limit stays so."""
+    return min(at_most, _FIRST_PAGE)
+
+
+def next_page(at_most: int, *, items: int, octets: int) -> int:
+    """Return for how many objects to ask after a page of so many objects and octets."""
+    if not at_most:
+        return 0
+    return max(1, min(at_most, items * _PAGE // max(octets, 1)))

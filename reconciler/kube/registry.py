@@ -24,8 +24,8 @@ from reconciler.kube.cluster import Cluster, Reader
 from reconciler.kube.connection import Connection
 from reconciler.kube.kubeconfig import entries, profile
 from reconciler.kube.kubeconfig.entries import Kubeconfig
-from reconciler.kube.kubeconfig.in_cluster import SERVICE_ACCOUNT as POD_ACCOUNT
-from reconciler.kube.kubeconfig.in_cluster import in_cluster
+from reconciler.kube.kubeconfig.files import SERVICE_ACCOUNT as POD_ACCOUNT
+from reconciler.kube.kubeconfig.files import in_cluster
 from reconciler.kube.limits import Limits, of_app_cluster
 from reconciler.kube.networks import ANYWHERE, Networks
 

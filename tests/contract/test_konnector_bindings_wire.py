@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
-from reconciler.controller.elections import Term
+from reconciler.controller.program import Term
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, get_text, uid_of
 from reconciler.core.refs import CRD, SECRET, Ref

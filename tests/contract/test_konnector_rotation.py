@@ -14,7 +14,7 @@ from typing import Any
 from konnector.cluster_binding.decide import PULSE
 from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.blueprints.objects import build
-from reconciler.controller.elections import Term
+from reconciler.controller.program import Term
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import NAMESPACE, SECRET

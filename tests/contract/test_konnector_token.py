@@ -13,7 +13,7 @@ import pytest
 from bind.settings import Settings
 from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import build
-from reconciler.controller.elections import Term
+from reconciler.controller.program import Term
 from reconciler.core import names
 from reconciler.core.manifest import Manifest, get_text
 from reconciler.core.refs import CLUSTER_ROLE, NAMESPACE, SECRET

@@ -14,7 +14,7 @@ from typing import Any
 
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
-from reconciler.controller.elections import Term
+from reconciler.controller.program import Term
 from reconciler.core import names
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref

@@ -11,7 +11,7 @@ from typing import Final
 from bind import program
 from bind.settings import Settings
 from reconciler.controller.clock import Clock, SystemClock
-from reconciler.controller.elections import Term
+from reconciler.controller.program import Term
 from reconciler.core import names
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection

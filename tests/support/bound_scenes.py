@@ -14,7 +14,7 @@ from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.controller.clock import Clock
-from reconciler.controller.elections import Term
+from reconciler.controller.program import Term
 from reconciler.core import keys, names, refs
 from reconciler.core.errors import AlreadyExists, NotServed, Unreachable
 from reconciler.core.live import Address

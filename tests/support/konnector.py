@@ -16,8 +16,8 @@ from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.settings import ControlPlaneMode, Settings
 from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.controller.clock import Clock, SystemClock
-from reconciler.controller.elections import Term
 from reconciler.controller.fence import WriteFence
+from reconciler.controller.program import Term
 from reconciler.core import names
 from reconciler.core.errors import ConfigError
 from reconciler.kube.client import KubeCluster

@@ -9,7 +9,7 @@ from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT_TEMPLATE, API_SERVICE_NAMESPACE
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
-from reconciler.controller.elections import Term
+from reconciler.controller.program import Term
 from reconciler.core import keys, names
 from reconciler.core.manifest import Manifest, annotations_of, get_text, name_of, ref_of
 from reconciler.core.refs import NAMESPACE, SECRET, Kind, Ref

@@ -9,7 +9,7 @@ from unittest import mock
 from konnector import program
 from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.controller.clock import Clock
-from reconciler.controller.elections import Term
+from reconciler.controller.program import Term
 from reconciler.core import keys, names
 from reconciler.core.errors import KlutchError
 from reconciler.core.manifest import (

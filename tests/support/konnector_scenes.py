@@ -8,7 +8,7 @@ from typing import Any, Final
 from bind.settings import Settings
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
-from reconciler.controller.elections import Term
+from reconciler.controller.program import Term
 from reconciler.core import reasons
 from reconciler.core.errors import AlreadyExists, Unreachable
 from reconciler.core.manifest import Manifest, annotations_of, get, get_text, is_deleting, labels_of

@@ -10,7 +10,7 @@ from typing import Any, Final
 from klutchctl.sandbox.layout import Layout
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
-from reconciler.controller.elections import Term
+from reconciler.controller.program import Term
 from reconciler.core.errors import ClusterError
 from reconciler.core.live import Address
 from reconciler.core.manifest import Manifest, get_text

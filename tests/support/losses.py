@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.controller.clock import SystemClock
-from reconciler.controller.elections import Term
+from reconciler.controller.program import Term
 from reconciler.core import names
 from reconciler.core.errors import Conflict
 from reconciler.core.manifest import (

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from reconciler.controller.log_lines import Json, Text
+from reconciler.controller.process import Json, Text
 
 
 def record(message: str = "the sentence", **fields: object) -> logging.LogRecord:

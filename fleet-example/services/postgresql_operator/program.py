@@ -15,7 +15,7 @@ from postgresql_operator.dumps import TOOLS, Dumps
 from postgresql_operator.postgres import Postgres
 from postgresql_operator.wire import MANAGER
 from postgresql_operator.world import World
-from reconciler.controller import flags, log_lines, process
+from reconciler.controller import flags, process
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
 from reconciler.controller.lease import holder_here
@@ -93,7 +93,7 @@ def wired(settings: Settings, cluster: Cluster, *, clock: Clock) -> Manager:
 
 
 async def _serve(settings: Settings, stop: asyncio.Event) -> None:
-    log_lines.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
+    process.to_stderr(settings.log_format, debug=settings.verbosity >= _DEBUG)
     way = kubeconfig.load([Path(settings.kubeconfig)], environ=os.environ, name="control-plane")
     async with KubeCluster(way, agent=MANAGER) as cluster:
         manager = wired(settings, cluster, clock=SystemClock())

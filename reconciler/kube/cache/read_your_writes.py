@@ -1,9 +1,11 @@
-"""A view together with what this process wrote and the view does not show yet.
+"""What a view alone does not show: what this process wrote, and the whole of metadata's objects.
 
 Whoever decides on a view alone decides twice: between a write and its event the object looks as
 before. Refuses to guess: what is remembered is what the API server answered, and it counts until
 the view has come as far.
 """
+
+from typing import Final
 
 from reconciler.core.manifest import (
     Manifest,
@@ -13,9 +15,12 @@ from reconciler.core.manifest import (
     namespace_of,
     put,
     resource_version_of,
+    uid_of,
 )
-from reconciler.core.refs import ObjectKey
+from reconciler.core.refs import ObjectKey, Ref
 from reconciler.kube.cache.informer import Informer
+from reconciler.kube.cache.store import Store
+from reconciler.kube.cluster import Reader
 
 
 class ReadYourWrites:
@@ -58,3 +63,34 @@ class ReadYourWrites:
                 return None if ended else written
             del self._written[key]
         return self.view.store.get(*key)
+
+
+_MOST: Final = 64
+
+
+class Bodies:
+    """The objects behind a view of one kind; as new as the view, or newer."""
+
+    def __init__(self, cluster: Reader, view: Store) -> None:
+        self._cluster, self._view = cluster, view
+        self._held: dict[tuple[str, str], Manifest] = {}
+
+    async def get(self, namespace: str, name: str) -> Manifest | None:
+        """Return a whole object, None where the view has none. Raises ClusterErrors."""
+        key, known = (namespace, name), self._view.get(namespace, name)
+        if known is None:
+            self._held.pop(key, None)
+            return None
+        body = self._held.get(key)
+        if body is not None and _state(body) == _state(known):
+            return body
+        body = await self._cluster.get(Ref(self._cluster.name, self._view.kind, *key))
+        if body is not None:
+            if len(self._held) >= _MOST:
+                self._held.pop(next(iter(self._held)))
+            self._held[key] = body
+        return body
+
+
+def _state(live: Manifest) -> tuple[str, str]:
+    return uid_of(live), resource_version_of(live)

@@ -21,7 +21,7 @@ from yarl import URL
 
 from reconciler.kube.connection import ClientCertificate, Connection
 from reconciler.kube.credentials.source import Auth, CredentialSource
-from reconciler.kube.http.answer_body import ENCODING, Body
+from reconciler.kube.http.answer_stream import ENCODING, Body
 from reconciler.kube.http.tls import ssl_context
 from reconciler.kube.http.transport_errors import Excess, NoAnswer, explain
 from reconciler.kube.limits import Limits, current_look

@@ -1,10 +1,12 @@
-"""The entries of kubeconfig files: which there are, and which three a context means. Pure.
+"""The entries of kubeconfig files: which there are, which three a context means, their PEM text.
 
-Only names are looked at here. What an entry says is read when a context uses it: a broken or
-hostile entry that nobody uses does no harm, and is never acted upon.
+Only names are looked at first. What an entry says is read when a context uses it: a broken or
+hostile entry that nobody uses does no harm, and is never acted upon. Pure: files come by `read`.
 """
 
-from collections.abc import Mapping, Sequence
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -13,7 +15,15 @@ from reconciler.core import yaml_text
 from reconciler.core.errors import ConfigError
 from reconciler.core.problems import Origin
 from reconciler.core.yaml_text import Fields
-from reconciler.kube.kubeconfig.credential_text import shown_name
+from reconciler.kube.kubeconfig.credential_text import (
+    certificates_fault,
+    key_fault,
+    shown_name,
+    shown_path,
+)
+
+ReadFile = Callable[[Path], bytes]
+"""Returns what a file holds. Raises OSError."""
 
 _LISTED: Final = 10
 
@@ -122,3 +132,46 @@ def _named(root: Fields, plural: str, kind: str, folder: Path | None) -> dict[st
             raise item.error(f"a second {kind} of this name", at="name")
         entries[name] = Entry(name, item.section(kind) or Fields({}, item.origin), folder)
     return entries
+
+
+def pem_of(entry: Entry, key: str, read: ReadFile) -> str | None:
+    """Return the checked PEM text that `key` names as a file, or `key`-data holds in base64."""
+    fields, data_key = entry.fields, f"{key}-data"
+    data, file = fields.text(data_key), fields.text(key)
+    if data and file:
+        raise fields.error(f"{key} and {data_key} exclude each other", at=key)
+    if not data and not file:
+        return None
+    used = data_key if data else key
+    pem = _decoded_pem(data) if data else _file_text(entry, key, read)
+    judge = key_fault if key == "client-key" else certificates_fault
+    if problem := "is not valid base64" if pem is None else judge(pem):
+        raise fields.error(f"{used} {problem}", at=used)
+    return pem
+
+
+def _decoded_pem(data: str) -> str | None:
+    try:
+        return base64.b64decode("".join(data.split()), validate=True).decode("latin-1")
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _file_text(entry: Entry, key: str, read: ReadFile) -> str:
+    path = path_of(entry, key)
+    try:
+        return read(path).decode("latin-1")
+    except OSError as error:
+        reason = error.strerror or "unreadable"
+    shown = shown_path(path)
+    raise entry.fields.error(f"{key}: {shown} cannot be read: {reason}", at=key)
+
+
+def path_of(entry: Entry, key: str) -> Path:
+    """Return the path at `key`, which starts where the kubeconfig is."""
+    path = Path(entry.fields.text(key))
+    if path.is_absolute():
+        return path
+    if entry.folder is None:
+        raise entry.fields.error(f"{key} must be an absolute path", at=key)
+    return entry.folder / path

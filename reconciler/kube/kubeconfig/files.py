@@ -1,19 +1,21 @@
-"""Connections from kubeconfig files, as kubectl finds and merges them.
+"""Connections from files: kubeconfigs as kubectl finds and merges them, and a pod's own account.
 
 Reads files, at once and in the calling thread: for use when a program starts. Errors name the
 place in the file and never quote what might be a credential.
 """
 
 import errno
+import ipaddress
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.yaml_text import MAX_BYTES
-from reconciler.kube.connection import Connection
-from reconciler.kube.kubeconfig import entries, profile
+from reconciler.kube.connection import Connection, TokenFile
+from reconciler.kube.kubeconfig import credential_text, entries, profile, urls
 from reconciler.kube.kubeconfig.entries import Kubeconfig
 
 
@@ -114,3 +116,62 @@ def _summary(kubeconfig: Kubeconfig, name: str) -> ContextSummary:
         )
     except ConfigError as error:
         return replace(known, problem=str(error))
+
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def in_cluster(
+    *, environ: Mapping[str, str], root: Path = SERVICE_ACCOUNT, name: str = "in-cluster"
+) -> Connection:
+    """Return the connection of the pod's service account; its token is re-read as it rotates.
+
+    `root` holds `token`, `ca.crt` and, if the pod has one, `namespace`. Raises ConfigError
+    outside of a pod, and in one that mounts no service account.
+    """
+    host = environ.get("KUBERNETES_SERVICE_HOST", "")
+    port = environ.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not port.isdecimal():
+        message = "not in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set"
+        raise ConfigError(message, hint="Use a kubeconfig")
+    server = f"https://{_bracketed(host)}:{port}"
+    if problem := urls.server_fault(server):
+        raise ConfigError(f"the API server's address {problem}", where="$KUBERNETES_SERVICE_HOST")
+    token = root / "token"
+    _checked(token, credential_text.token_fault)
+    return Connection(
+        name=name,
+        server=server,
+        credential=TokenFile(token),
+        ca=_checked(root / "ca.crt", credential_text.certificates_fault),
+        proxy=urls.proxy_from_environment(server, environ),
+        namespace=_pod_namespace(root / "namespace"),
+    )
+
+
+def _checked(path: Path, judge: Callable[[str], str]) -> str:
+    text = _pod_file(path).strip()
+    if problem := judge(text):
+        raise ConfigError(f"this file {problem}", where=str(path))
+    return text
+
+
+def _bracketed(host: str) -> str:
+    try:
+        is_ipv6 = ipaddress.ip_address(host).version == 6
+    except ValueError:
+        is_ipv6 = False
+    return f"[{host}]" if is_ipv6 else host
+
+
+def _pod_namespace(path: Path) -> str:
+    return _pod_file(path).strip() if path.exists() else ""
+
+
+def _pod_file(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("latin-1")
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or 'unreadable'}"
+        hint = "Does the pod mount a service account token (automountServiceAccountToken)?"
+        raise ConfigError(message, where=str(path), hint=hint) from None

@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 from reconciler.core.secret import Secret
 from reconciler.core.yaml_text import Fields
 from reconciler.kube.connection import Connection, Credential, NoCredential
-from reconciler.kube.kubeconfig import pem, proxy, urls, user
-from reconciler.kube.kubeconfig.entries import Entry, Profile
-from reconciler.kube.kubeconfig.pem import ReadFile
+from reconciler.kube.kubeconfig import entries, urls, user
+from reconciler.kube.kubeconfig.entries import Entry, Profile, ReadFile
 
 _INSECURE: Final = "insecure-skip-tls-verify"
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -67,7 +66,7 @@ def _refuse_plain_http(server: str, credential: Credential, fields: Fields) -> N
 def _trust(cluster: Entry, read: ReadFile) -> tuple[str | None, bool]:
     fields = cluster.fields
     insecure = fields.flag(_INSECURE)
-    ca = pem.text_of(cluster, "certificate-authority", read)
+    ca = entries.pem_of(cluster, "certificate-authority", read)
     if ca is not None and insecure:
         message = f"{_INSECURE} and certificate-authority exclude each other"
         raise fields.error(message, at=_INSECURE)
@@ -77,7 +76,7 @@ def _trust(cluster: Entry, read: ReadFile) -> tuple[str | None, bool]:
 def _proxy(fields: Fields, server: str, environ: Mapping[str, str]) -> Secret | None:
     url = fields.text("proxy-url")
     if not url:
-        return proxy.from_environment(server, environ)
+        return urls.proxy_from_environment(server, environ)
     if problem := urls.proxy_fault(url):
         raise fields.error(f"proxy-url: {problem}", at="proxy-url")
     return Secret(url)

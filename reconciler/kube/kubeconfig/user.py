@@ -16,9 +16,8 @@ from reconciler.kube.connection import (
     Token,
     TokenFile,
 )
-from reconciler.kube.kubeconfig import credential_text, pem
-from reconciler.kube.kubeconfig.entries import Entry
-from reconciler.kube.kubeconfig.pem import ReadFile
+from reconciler.kube.kubeconfig import credential_text, entries
+from reconciler.kube.kubeconfig.entries import Entry, ReadFile
 
 IMPERSONATION: Final = ("as", "as-uid", "as-groups", "as-user-extra")
 _EXEC_GROUP: Final = "client.authentication.k8s.io"
@@ -61,15 +60,15 @@ def _header(user: Entry) -> Token | TokenFile | BasicAuth | None:
             raise fields.error("username must not hold a colon (RFC 7617)", at="username")
         return BasicAuth(username, Secret(password))
     if file:  # wins over token, as in kubectl
-        return TokenFile(pem.path_of(user, "tokenFile"))
+        return TokenFile(entries.path_of(user, "tokenFile"))
     if token and (problem := credential_text.token_fault(token)):
         raise fields.error(f"token {problem}", at="token")
     return Token(Secret(token)) if token else None
 
 
 def _client_certificate(user: Entry, read: ReadFile) -> ClientCertificate | None:
-    certificate = pem.text_of(user, "client-certificate", read)
-    key = pem.text_of(user, "client-key", read)
+    certificate = entries.pem_of(user, "client-certificate", read)
+    key = entries.pem_of(user, "client-key", read)
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:

@@ -1,4 +1,4 @@
-"""What comes of work that a stop may end, and of work in a thread of its own."""
+"""Tasks that come and go, how they end, and work in threads."""
 
 import asyncio
 import threading
@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from reconciler.controller.tasks import in_thread, unless
+from reconciler.controller.tasks import TaskSupervisor, in_thread, unless
+from tests.support.fake_clock import settle
 
 
 async def test_work_that_ends_is_answered():
@@ -97,3 +98,170 @@ async def test_what_work_in_a_thread_raises_is_raised():
 
     with pytest.raises(KeyError):
         await in_thread(work, name="beside")
+
+
+class Worker:
+    """Works until it is told to stop, and then for as long as the test likes."""
+
+    def __init__(self, *, at_once=True):
+        self.diary = []
+        self._stop, self.may_end = asyncio.Event(), asyncio.Event()
+        if at_once:
+            self.may_end.set()
+
+    def stop(self):
+        self.diary.append("told")
+        self._stop.set()
+
+    async def run(self):
+        self.diary.append("runs")
+        await self._stop.wait()
+        await self.may_end.wait()
+        self.diary.append("ended")
+
+
+class Endless:
+    """What only ends by being cancelled."""
+
+    def __init__(self):
+        self.diary = []
+
+    async def __call__(self):
+        self.diary.append("runs")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.diary.append("cancelled")
+
+
+@pytest.fixture
+async def supervisor():
+    made = TaskSupervisor()
+    yield made
+    made.stop()
+
+
+async def test_what_waits_begins_with_the_owner_and_ends_with_it(supervisor):
+    worker, endless = Worker(), Endless()
+    supervisor.start_worker("worker", worker)
+    supervisor.start("endless", endless)
+    await settle()
+    assert (worker.diary, endless.diary) == ([], [])
+    assert len(supervisor) == 2
+    running = asyncio.create_task(supervisor.run())
+    await settle()
+    assert (worker.diary, endless.diary) == (["runs"], ["runs"])
+    supervisor.stop()
+    await running
+    assert worker.diary == ["runs", "told", "ended"]
+    assert endless.diary == ["runs", "cancelled"]
+
+
+async def test_the_owner_waits_for_one_that_is_not_done(supervisor):
+    worker = Worker(at_once=False)
+    supervisor.start_worker("worker", worker)
+    running = asyncio.create_task(supervisor.run())
+    await settle()
+    supervisor.stop()
+    await settle()
+    assert not running.done()
+    worker.may_end.set()
+    await running
+    assert worker.diary[-1] == "ended"
+
+
+async def test_one_is_ended_and_its_name_is_free_again(supervisor):
+    running = asyncio.create_task(supervisor.run())
+    await settle()
+    first, second = Worker(at_once=False), Worker()
+    supervisor.start_worker("x", first)
+    await settle()
+    ending = asyncio.create_task(supervisor.end("x"))
+    await settle()
+    assert not ending.done()
+    first.may_end.set()
+    await ending
+    assert "x" not in supervisor
+    supervisor.start_worker("x", second)
+    await settle()
+    assert second.diary == ["runs"]
+    supervisor.stop()
+    await running
+    assert first.diary == ["runs", "told", "ended"]
+
+
+async def test_one_is_dropped_and_nobody_waits(supervisor):
+    running = asyncio.create_task(supervisor.run())
+    await settle()
+    first, second = Endless(), Endless()
+    supervisor.start("x", first)
+    await settle()
+    supervisor.drop("x")
+    supervisor.start("x", second)
+    await settle()
+    assert first.diary == ["runs", "cancelled"]
+    assert second.diary == ["runs"]
+    supervisor.stop()
+    await running
+
+
+@pytest.mark.parametrize("how", ["end", "drop"])
+async def test_one_that_never_began_is_told_and_does_not_begin(supervisor, how):
+    worker = Worker()
+    supervisor.start_worker("x", worker)
+    if how == "end":
+        await supervisor.end("x")
+    else:
+        supervisor.drop("x")
+    supervisor.stop()
+    await supervisor.run()
+    assert worker.diary == ["told"]
+
+
+async def test_there_is_nothing_to_end_under_another_name(supervisor):
+    await supervisor.end("x")
+    supervisor.drop("x")
+    assert len(supervisor) == 0
+
+
+async def test_nothing_begins_after_the_stop(supervisor):
+    running = asyncio.create_task(supervisor.run())
+    await settle()
+    supervisor.stop()
+    await running
+    worker = Worker()
+    supervisor.start_worker("late", worker)
+    await settle()
+    assert worker.diary == []
+
+
+async def test_a_defect_of_one_ends_the_owner_and_the_others(supervisor):
+    async def fails():
+        raise RuntimeError("a defect")
+
+    endless = Endless()
+    supervisor.start("endless", endless)
+    supervisor.start("fails", fails)
+    with pytest.raises(ExceptionGroup) as raised:
+        await supervisor.run()
+    assert raised.group_contains(RuntimeError, match="a defect")
+    assert endless.diary == ["runs", "cancelled"]
+
+
+async def test_an_end_that_is_cancelled_waits_all_the_same(supervisor):
+    running = asyncio.create_task(supervisor.run())
+    await settle()
+    worker = Worker(at_once=False)
+    supervisor.start_worker("x", worker)
+    await settle()
+    ending = asyncio.create_task(supervisor.end("x"))
+    await settle()
+    ending.cancel()
+    await settle()
+    assert not ending.done()
+    worker.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    assert worker.diary == ["runs", "told", "ended"]
+    supervisor.stop()
+    await running

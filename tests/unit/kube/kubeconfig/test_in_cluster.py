@@ -5,7 +5,7 @@ import pytest
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
 from reconciler.kube.connection import Connection, TokenFile
-from reconciler.kube.kubeconfig.in_cluster import in_cluster
+from reconciler.kube.kubeconfig.files import in_cluster
 from tests.support.kubeconfigs import CERTIFICATE
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}

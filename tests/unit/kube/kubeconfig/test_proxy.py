@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.core.errors import ConfigError
 from reconciler.core.secret import Secret
-from reconciler.kube.kubeconfig import proxy
+from reconciler.kube.kubeconfig import urls
 from tests.support.kubeconfigs import leaks
 
 ENVIRONMENTS = {
@@ -32,7 +32,7 @@ ENVIRONMENTS = {
 
 @pytest.mark.parametrize(("environ", "want"), ENVIRONMENTS.values(), ids=ENVIRONMENTS.keys())
 def test_environment(environ, want):
-    found = proxy.from_environment("https://api.example:6443/k8s", environ)
+    found = urls.proxy_from_environment("https://api.example:6443/k8s", environ)
     assert found == (want and Secret(want))
 
 
@@ -66,7 +66,7 @@ BYPASSED = {
 @pytest.mark.parametrize(("server", "exceptions"), BYPASSED.values(), ids=BYPASSED.keys())
 def test_reached_directly(server, exceptions):
     environ = {"HTTPS_PROXY": "p:1", "HTTP_PROXY": "p:1", "NO_PROXY": exceptions}
-    assert proxy.from_environment(server, environ) is None
+    assert urls.proxy_from_environment(server, environ) is None
 
 
 PROXIED = {
@@ -89,7 +89,7 @@ PROXIED = {
 @pytest.mark.parametrize(("server", "exceptions"), PROXIED.values(), ids=PROXIED.keys())
 def test_reached_by_proxy(server, exceptions):
     environ = {"HTTPS_PROXY": "p:1", "NO_PROXY": exceptions}
-    assert proxy.from_environment(server, environ) == Secret("http://p:1")
+    assert urls.proxy_from_environment(server, environ) == Secret("http://p:1")
 
 
 FAULTS = {
@@ -125,6 +125,6 @@ FAULTS = {
 @pytest.mark.parametrize(("url", "want"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_proxy_that_cannot_be_used_is_an_error(url, want):
     with pytest.raises(ConfigError) as caught:
-        proxy.from_environment("https://api.example", {"https_proxy": url})
+        urls.proxy_from_environment("https://api.example", {"https_proxy": url})
     assert str(caught.value) == f"$https_proxy: {want}"
     assert leaks(caught.value, ("canary",)) == []

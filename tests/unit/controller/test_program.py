@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.controller.elections import Elections
 from reconciler.controller.leadership import LeaseLost
 from reconciler.controller.metrics import Metrics
+from reconciler.controller.program import Elections
 from tests.support.fake_clock import settle
 
 

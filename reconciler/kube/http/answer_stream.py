@@ -1,0 +1,163 @@
+"""An answer piece by piece: its body, bounded and not too slow, or the events of a watch.
+
+Whoever answers chooses how much comes, how it is compressed, and how slowly it comes.
+"""
+
+import time
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Final
+
+import orjson
+
+from reconciler.core.errors import ClusterError, Unreachable
+from reconciler.core.manifest import get, get_int
+from reconciler.kube.cluster import WatchEvent
+from reconciler.kube.http.decoding import value_of
+from reconciler.kube.http.failures import failure
+from reconciler.kube.http.transport_errors import Excess, NoAnswer
+from reconciler.kube.limits import Limits, Look, size
+from reconciler.kube.requests import Request
+
+# Asked for; kube-apiserver knows no other.
+ENCODING: Final = "gzip"
+_PLAIN: Final = ("", "identity")
+_STEP: Final = 2**20  # octets that are unpacked at once
+# A network may be silent for long and then go on. What sends steadily and less than this is no
+# network.
+_SLOWEST: Final = 256  # octets a second
+_GRACE: Final = 2.0  # seconds
+
+
+class Body:
+    """One body. Its parts come in through `take`, and all is returned by `whole`."""
+
+    def __init__(
+        self,
+        encoding: str,
+        *,
+        limit: int,
+        look: Look | None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin. Raises Excess for a compression that was not asked for."""
+        self._unpack = None if encoding.lower() in _PLAIN else _unpacker(encoding)
+        self._limit, self._look, self._now = limit, look, now
+        self._parts: list[bytes] = []
+        self._came = self._size = 0
+        self._began: float | None = None  # when the first part came
+
+    def take(self, part: bytes) -> None:
+        """Add what came. Raises Excess, and zlib.error for what is not compressed so."""
+        self._came += len(part)
+        self._judge()
+        if self._unpack is None:
+            self._add(part)
+            return
+        while part:
+            self._add(self._unpack.decompress(part, _STEP))
+            part = self._unpack.unconsumed_tail
+
+    def whole(self) -> bytes:
+        """Return all of it. Raises zlib.error for what is cut short."""
+        if self._unpack is not None and self._came and not self._unpack.eof:
+            raise zlib.error("incomplete")
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    def _judge(self) -> None:
+        if self._unpack is not None and self._unpack.eof:
+            raise Excess("answered with more than one compressed text")
+        if self._came > self._limit:  # much may be packed into nothing
+            raise self._too_much()
+        now = self._now()
+        self._began = now if self._began is None else self._began
+        seconds = now - self._began
+        if seconds > _GRACE and self._came < seconds * _SLOWEST:
+            raise Excess(f"answered with less than {_SLOWEST} bytes a second")
+
+    def _add(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._limit:
+            raise self._too_much()
+        if self._look is not None:
+            self._look.take(len(part))
+        self._parts.append(part)
+
+    def _too_much(self) -> Excess:
+        return Excess(f"answered more than {size(self._limit)} to one call")
+
+
+def _unpacker(encoding: str) -> "zlib._Decompress":
+    if encoding.lower() != ENCODING:
+        raise Excess("answered in a compression that was not asked for")
+    return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+
+
+_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
+
+
+class Lines:
+    """Puts lines together from chunks as they come."""
+
+    def __init__(self, *, limit: int) -> None:
+        self._limit = limit
+        self._rest: list[bytes] = []
+        self._size = 0
+
+    def take(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that this chunk completes. Raises NoAnswer where one is too long."""
+        lines = chunk.split(b"\n")
+        last = lines.pop()
+        if lines and self._rest:
+            lines[0] = b"".join((*self._rest, lines[0]))
+            self._rest.clear()
+            self._size = 0
+        if last:
+            self._rest.append(last)
+            self._size += len(last)
+            if self._size > self._limit:
+                raise Excess(f"sent a watch event of more than {size(self._limit)}")
+        return lines
+
+    def end(self) -> None:
+        """Raise NoAnswer where the last line is incomplete."""
+        if self._rest:
+            raise NoAnswer("the watch was cut inside an event", sent=True)
+
+
+async def events_of(
+    chunks: AsyncIterator[bytes], request: Request, limits: Limits
+) -> AsyncGenerator[WatchEvent]:
+    """Yield the events. Raises Expired (410), Unreachable, and what else the server says."""
+    problem: NoAnswer
+    lines = Lines(limit=limits.max_body)
+    try:
+        async for chunk in chunks:
+            for line in lines.take(chunk):
+                if line and not line.isspace():
+                    yield await event_of(line, request, limits)
+        lines.end()
+        return
+    except NoAnswer as error:
+        problem = error
+    raise Unreachable(problem.message, ref=request.ref, verb=request.verb) from None
+
+
+async def event_of(line: bytes, request: Request, limits: Limits) -> WatchEvent:
+    """Return the event on one line, or raise what it reports, or Excess."""
+    try:
+        event = await value_of(line, limits)
+    except orjson.JSONDecodeError:
+        raise _garbled(request) from None
+    kind, content = get(event, "type"), get(event, "object")
+    if type(kind) is str and kind in _TYPES and type(content) is dict:
+        return WatchEvent(kind, content)
+    if kind == "ERROR" and isinstance(content, dict) and content.get("kind") == "Status":
+        raise failure(request, status=get_int(content, "code") or 500, answer=content)
+    raise _garbled(request)
+
+
+def _garbled(request: Request) -> ClusterError:
+    return Unreachable(
+        "the watch sent something else than an event", ref=request.ref, verb=request.verb
+    )
