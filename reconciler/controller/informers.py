@@ -87,11 +87,11 @@ class InformerSet(Generic[K]):
 
     async def _follow(self, informer: Informer, on_synced: Callable[[], None]) -> None:
         uncounted = self._metrics.watch(informer)
-        greeting = asyncio.create_task(_greet(informer, on_synced))
         try:
-            await informer.run()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(informer.run())
+                group.create_task(_greet(informer, on_synced))
         finally:
-            greeting.cancel()
             uncounted()
 
 
