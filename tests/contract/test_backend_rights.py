@@ -24,34 +24,11 @@ from reconciler.blueprints.objects import build
 from reconciler.controller.events import EventRecorder, Source
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.metrics import Metrics
-from reconciler.core import keys, names
+from reconciler.core import keys, manifest, names, refs
 from reconciler.core.decision import Note
 from reconciler.core.errors import Forbidden
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    get,
-    get_list,
-    get_maps,
-    get_text,
-    is_deleting,
-    name_of,
-    put,
-    ref_of,
-)
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CRD,
-    EVENT,
-    LEASE,
-    NAMESPACE,
-    RESOURCE_QUOTA,
-    ROLE,
-    ROLE_BINDING,
-    SECRET,
-    Ref,
-)
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection
 from tests.support import deployed
@@ -84,11 +61,11 @@ from tests.support.served_spaces import (
 
 def with_services_of(offer: Offer, made: Sequence[Any], *, claimed: str) -> list[Any]:
     """Return the manifests with the offer, and its claim, in place of what services.yaml names."""
-    services = copy.deepcopy(deployed.only(CLUSTER_ROLE, made, name=deployed.SERVICES))
+    services = copy.deepcopy(deployed.only(refs.CLUSTER_ROLE, made, name=deployed.SERVICES))
     of_group, of_core = services["rules"]
     of_group["apiGroups"] = [offer.group]
     of_core["resources"] = [claimed]
-    return [services if name_of(one) == deployed.SERVICES else one for one in made]
+    return [services if manifest.name_of(one) == deployed.SERVICES else one for one in made]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +101,15 @@ class Stage:
         """Return what these roles of the manifests give."""
         roles = [one for one in self.made if one["kind"] in ("ClusterRole", "Role")]
         return rights_of(
-            rule for one in roles if name_of(one) in names_of_roles for rule in one.get("rules", ())
+            rule
+            for one in roles
+            if manifest.name_of(one) in names_of_roles
+            for rule in one.get("rules", ())
         )
 
     def idle(self, *names_of_roles: str, handed_out: Manifest) -> frozenset[Right]:
         """Return which rights of these roles were neither used nor are needed to give them away."""
-        given = rights_of(get_maps(handed_out, "rules"))
+        given = rights_of(manifest.get_maps(handed_out, "rules"))
         return self.own(*names_of_roles) - self.hearing.used() - given
 
 
@@ -157,10 +137,10 @@ async def staged(
 
 async def given_back(stage: Stage) -> None:
     lease = await stage.cluster.get(
-        Ref(stage.cluster.name, LEASE, names.KLUTCH_NAMESPACE, names.BACKEND_LEASE)
+        Ref(stage.cluster.name, refs.LEASE, names.KLUTCH_NAMESPACE, names.BACKEND_LEASE)
     )
-    assert get_text(lease, "spec", "holderIdentity") == ""
-    assert get_text(lease, "spec", "acquireTime")
+    assert manifest.get_text(lease, "spec", "holderIdentity") == ""
+    assert manifest.get_text(lease, "spec", "acquireTime")
 
 
 async def test_default_mode(control_plane, namespace):
@@ -174,13 +154,13 @@ async def test_default_mode(control_plane, namespace):
                     await damaged_and_repaired(space.cluster, ref, damage)
             for ref in (space.in_space, space.in_home):
                 await damaged_and_repaired(space.cluster, ref, Damage.misled)
-            quota = space.ref(RESOURCE_QUOTA, names.QUOTA)
+            quota = space.ref(refs.RESOURCE_QUOTA, names.QUOTA)
             await damaged_and_repaired(space.cluster, quota, Damage.uncounted)
             await no_right_everywhere(space)
             await follows_its_template(space)
             await delete(space.cluster, space.ref(API_SERVICE_NAMESPACE, APP))
-            await gone(space.cluster, space.everywhere(NAMESPACE, space.home))
-            await delete(space.cluster, space.everywhere(CRD, stage.offer.name))
+            await gone(space.cluster, space.everywhere(refs.NAMESPACE, space.home))
+            await delete(space.cluster, space.everywhere(refs.CRD, stage.offer.name))
             await gone(space.cluster, space.export)
         await told_and_counted(stage)
         await applied_again(stage)
@@ -191,9 +171,9 @@ async def test_default_mode(control_plane, namespace):
 
 async def applied_again(stage: Stage) -> None:
     """Apply the rights again: nothing is written, so the aggregated ones are not away a moment."""
-    ref = Ref(stage.cluster.name, CLUSTER_ROLE, "", "klutch-bind")
+    ref = Ref(stage.cluster.name, refs.CLUSTER_ROLE, "", "klutch-bind")
     before = await stage.cluster.get(ref)
-    assert rights_of(get_maps(before, "rules")) == deployed.aggregated(stage.made)
+    assert rights_of(manifest.get_maps(before, "rules")) == deployed.aggregated(stage.made)
     await deployed.apply(stage.cluster, [o for o in stage.made if o["kind"] == "ClusterRole"])
     assert await stage.cluster.get(ref) == before
 
@@ -208,14 +188,14 @@ async def test_a_withdrawn_service_whose_data_stay(control_plane, namespace):
         await space.served()
         await noted(space)
         released = stage.offer.instance("orders", namespace=space.home, spec={})
-        released = put(released, {keys.RELEASED: "now"}, "metadata", "annotations")
+        released = manifest.put(released, {keys.RELEASED: "now"}, "metadata", "annotations")
         await stage.cluster.create(released, stage.offer.kind, manager="tests")
         await withdrawn(stage, space)
         await delete(stage.cluster, space.ref(API_SERVICE_NAMESPACE, APP))
         await told_of(space, "ContentsUnknown")
-        home = await space.at(space.everywhere(NAMESPACE, space.home))
+        home = await space.at(space.everywhere(refs.NAMESPACE, space.home))
         assert home is not None
-        assert not is_deleting(home)
+        assert not manifest.is_deleting(home)
 
 
 async def noted(space: Space) -> None:
@@ -230,10 +210,10 @@ async def withdrawn(stage: Stage, space: Space) -> None:
     cluster, offer = stage.cluster, stage.offer
     await delete(cluster, space.ref(API_SERVICE_EXPORT_REQUEST, offer.name))
     for one in (await cluster.list(API_SERVICE_EXPORT_TEMPLATE, namespace=stage.namespace)).items:
-        await delete(cluster, ref_of(cluster.name, API_SERVICE_EXPORT_TEMPLATE, one))
+        await delete(cluster, manifest.ref_of(cluster.name, API_SERVICE_EXPORT_TEMPLATE, one))
     await delete(cluster, space.export)
     await gone(cluster, space.export)
-    services = Ref(cluster.name, CLUSTER_ROLE, "", deployed.SERVICES)
+    services = Ref(cluster.name, refs.CLUSTER_ROLE, "", deployed.SERVICES)
     await cluster.merge_patch(services, {"rules": []}, manager="tests")
 
     async with KubeCluster(stage.way) as as_backend:
@@ -249,35 +229,37 @@ async def withdrawn(stage: Stage, space: Space) -> None:
 
 async def told_of(space: Space, reason: str) -> None:
     async def told():
-        found = (await space.cluster.list(EVENT, namespace="default")).items
-        about = {get_text(one, "regarding", "name") for one in found if one["reason"] == reason}
+        found = (await space.cluster.list(refs.EVENT, namespace="default")).items
+        about = {
+            manifest.get_text(one, "regarding", "name") for one in found if one["reason"] == reason
+        }
         return space.home in about
 
     await eventually(told)
 
 
 def binder_role(space: Space) -> Ref:
-    return space.everywhere(CLUSTER_ROLE, names.BINDER)
+    return space.everywhere(refs.CLUSTER_ROLE, names.BINDER)
 
 
 async def answered(space: Space) -> None:
     request = space.ref(API_SERVICE_EXPORT_REQUEST, space.offer.name)
 
     async def succeeded():
-        return get_text(await space.at(request), "status", "phase") == "Succeeded"
+        return manifest.get_text(await space.at(request), "status", "phase") == "Succeeded"
 
     await eventually(succeeded)
 
 
 async def no_right_everywhere(space: Space) -> None:
     """Leave a ClusterRoleBinding there as the original does (protocol-bind.md F1)."""
-    made = rbac.binding_everywhere(await space.at(space.everywhere(NAMESPACE, space.name)))
-    await space.cluster.create(made, CLUSTER_ROLE_BINDING, manager="tests")
+    made = rbac.binding_everywhere(await space.at(space.everywhere(refs.NAMESPACE, space.name)))
+    await space.cluster.create(made, refs.CLUSTER_ROLE_BINDING, manager="tests")
     await gone(space.cluster, everywhere(space))
 
 
 def everywhere(space: Space) -> Ref:
-    return space.everywhere(CLUSTER_ROLE_BINDING, names.space_cluster_role(space.name))
+    return space.everywhere(refs.CLUSTER_ROLE_BINDING, names.space_cluster_role(space.name))
 
 
 async def follows_its_template(space: Space) -> None:
@@ -286,8 +268,8 @@ async def follows_its_template(space: Space) -> None:
         resources = [["secrets"], ["databases"]][-1 - len(claims) :]
 
         async def followed(resources=resources):
-            rules = get_list(await space.at(space.role), "rules")
-            return [get(one, "resources") for one in rules] == resources
+            rules = manifest.get_list(await space.at(space.role), "rules")
+            return [manifest.get(one, "resources") for one in rules] == resources
 
         await eventually(followed)
 
@@ -304,7 +286,7 @@ async def told_and_counted(stage: Stage) -> None:
             clock=clock,
             metrics=metrics,
         )
-        about = Ref(cluster.name, NAMESPACE, "", stage.namespace)
+        about = Ref(cluster.name, refs.NAMESPACE, "", stage.namespace)
         live: Manifest = {"metadata": {"uid": uuid.uuid4().hex}}
         running = asyncio.create_task(recorder.run())
         for result in ("sent", "counted"):
@@ -343,12 +325,12 @@ async def an_app_cluster(stage: Stage) -> AppCluster:
     space = names.app_cluster_binding_space(stage.namespace, "shop")
     made = AppCluster(Space(stage.cluster, space, stage.offer), stage.namespace)
     secret = build(
-        SECRET,
+        refs.SECRET,
         made.source.name,
         namespace=stage.namespace,
         stringData={names.KUBECONFIG: kubeconfig("default")},
     )
-    await stage.cluster.create(secret, SECRET, manager="tests")
+    await stage.cluster.create(secret, refs.SECRET, manager="tests")
     return made
 
 
@@ -370,7 +352,7 @@ async def test_control_plane_mode(control_plane, namespace):
 
 async def repaired(app: AppCluster) -> None:
     space, connector = app.space, names.CONTROL_PLANE_CONNECTOR
-    role, binding = space.ref(ROLE, connector), space.ref(ROLE_BINDING, connector)
+    role, binding = space.ref(refs.ROLE, connector), space.ref(refs.ROLE_BINDING, connector)
     for ref in (role, binding):
         await damaged_and_repaired(space.cluster, ref, Damage.emptied)
         await damaged_and_repaired(space.cluster, ref, Damage.removed)
@@ -379,9 +361,9 @@ async def repaired(app: AppCluster) -> None:
     unlabelled: Manifest = {"metadata": {"labels": None}}
     for ref in (space.binding, space.ref(API_SERVICE_BINDING, space.offer.name)):
         await app.keeps(ref, unlabelled)
-    await app.keeps(space.ref(SECRET, app.source.name), unlabelled)
-    await delete(space.cluster, space.ref(SECRET, app.source.name))
-    await space.has(space.ref(SECRET, app.source.name))
+    await app.keeps(space.ref(refs.SECRET, app.source.name), unlabelled)
+    await delete(space.cluster, space.ref(refs.SECRET, app.source.name))
+    await space.has(space.ref(refs.SECRET, app.source.name))
 
 
 async def follows_its_binding(app: AppCluster) -> None:
@@ -389,7 +371,7 @@ async def follows_its_binding(app: AppCluster) -> None:
 
     async def image():
         containers = ("spec", "template", "spec", "containers", 0, "image")
-        return get_text(await app.space.at(app.deployment), *containers)
+        return manifest.get_text(await app.space.at(app.deployment), *containers)
 
     for konnector, wanted in (
         ({"overrides": {"image": "registry.example.com/k:2"}}, "registry.example.com/k:2"),
@@ -408,23 +390,26 @@ async def released_and_taken_up_again(app: AppCluster) -> None:
     """Delete it, which keeps the space, where an older backend has left its roles; make it anew."""
     space = app.space
     name = names.legacy_konnector_cluster_role(app.namespace, "shop")
-    to = {"apiGroup": CLUSTER_ROLE.group, "kind": CLUSTER_ROLE.kind, "name": name}
+    to = {"apiGroup": refs.CLUSTER_ROLE.group, "kind": refs.CLUSTER_ROLE.kind, "name": name}
     left = [
-        (CLUSTER_ROLE, build(CLUSTER_ROLE, name, rules=[])),
-        (CLUSTER_ROLE_BINDING, build(CLUSTER_ROLE_BINDING, name, roleRef=to, subjects=[])),
+        (refs.CLUSTER_ROLE, build(refs.CLUSTER_ROLE, name, rules=[])),
+        (
+            refs.CLUSTER_ROLE_BINDING,
+            build(refs.CLUSTER_ROLE_BINDING, name, roleRef=to, subjects=[]),
+        ),
     ]
     for kind, made in left:
         await space.cluster.create(made, kind, manager="tests")
     await app.unbind()
     for kind, _ in left:
         assert await space.at(space.everywhere(kind, name)) is None
-    assert await space.at(space.ref(SECRET, app.source.name)) is None
-    home = space.everywhere(NAMESPACE, space.name)
-    assert keys.RELEASED in annotations_of(await space.at(home))
+    assert await space.at(space.ref(refs.SECRET, app.source.name)) is None
+    home = space.everywhere(refs.NAMESPACE, space.name)
+    assert keys.RELEASED in manifest.annotations_of(await space.at(home))
     await app.bind()
 
     async def taken_up():
-        return keys.RELEASED not in annotations_of(await space.at(home))
+        return keys.RELEASED not in manifest.annotations_of(await space.at(home))
 
     await eventually(taken_up)
 
@@ -437,4 +422,4 @@ async def deleted_with_its_data(app: AppCluster) -> None:
     await space.patch(app.ref, policy)
     await app.unbind()
     for name in (space.name, space.home):
-        await gone(space.cluster, space.everywhere(NAMESPACE, name))
+        await gone(space.cluster, space.everywhere(refs.NAMESPACE, name))

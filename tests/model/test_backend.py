@@ -1,10 +1,11 @@
-"""The backend serves spaces, on a real kube-apiserver: requests, exports, rights, heartbeats.
+"""The backend serves spaces, whole: requests, exports, rights, heartbeats.
 
 Names, labels, annotations, conditions with their order, reasons and severities are as recorded
 from the original, but for what protocol-bind.md F mends.
 """
 
 from collections.abc import Awaitable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,36 +15,21 @@ from reconciler.api.bindings import CLUSTER_BINDING, INTERVAL
 from reconciler.api.exports import (
     API_SERVICE_EXPORT,
     API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_EXPORT_TEMPLATE,
     API_SERVICE_NAMESPACE,
+    offered_resource,
 )
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import keys, names
-from reconciler.core.manifest import (
-    annotations_of,
-    get_maps,
-    get_text,
-    get_texts,
-    is_deleting,
-    put,
-    uid_of,
-)
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CRD,
-    EVENT,
-    NAMESPACE,
-    ROLE_BINDING,
-    SECRET,
-    GroupResource,
-)
+from reconciler.core import keys, manifest, names, refs
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import GroupResource, Kind, Ref
 from reconciler.core.times import created, moment
-from tests.support.backend import backend, idle
+from tests.support.backend import USUAL, backend, idle
 from tests.support.backend_stories import StandingClock
 from tests.support.bound_scenes import (
     MANAGER,
     Scene,
-    concerns,
     conditions,
     gone,
     managers,
@@ -53,11 +39,14 @@ from tests.support.bound_scenes import (
     shown,
     until,
 )
+from tests.support.clusters import LiveCluster
 from tests.support.faults import Faults, Meanwhile, on
 from tests.support.forward_clock import ForwardClock
-from tests.support.offers import define_again, offered, publish_template
+from tests.support.offers import CREDENTIALS, define_again, offered, publish_template
 
 GRACE = Settings().export_grace
+CONFIG: Manifest = {"resource": "configmaps", "version": "v1"}
+OTHER_ROLE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "x"}
 
 
 async def ask(scene: Scene, resource: GroupResource) -> None:
@@ -70,7 +59,7 @@ async def in_phase(scene: Scene, phase: str, name: str = "") -> Any:
 
     async def request() -> Any:
         found = await scene.on_plane(API_SERVICE_EXPORT_REQUEST, name or scene.offer.name)
-        return found if get_text(found, "status", "phase") == phase else None
+        return found if manifest.get_text(found, "status", "phase") == phase else None
 
     return await until(request)
 
@@ -90,7 +79,7 @@ async def test_a_request_becomes_an_export(scene: Scene) -> None:
     assert export["spec"]["informerScope"] == "Namespaced"
     (claim,) = export["spec"]["permissionClaims"]
     assert claim["selector"] == {"names": ["*"], "namespaces": ["*"], "owner": "Provider"}
-    assert set(annotations_of(export)) == {keys.SOURCE_SPEC_HASH}
+    assert set(manifest.annotations_of(export)) == {keys.SOURCE_SPEC_HASH}
     assert managers(export) == {
         (keys.MANAGER_BACKEND, "Update", ""),
         (keys.MANAGER_BACKEND, "Update", "status"),
@@ -115,7 +104,7 @@ async def test_a_request_waits_for_crd_and_template_and_says_so(
         assert f"offers {untold.name}; offered: " in message
         assert scene.offer.name in message
 
-        await remove(scene.plane, CRD, "", untold.name)
+        await remove(scene.plane, refs.CRD, "", untold.name)
         await until(lambda: waits("CRDNotFound"))
         request = await in_phase(scene, "Pending", untold.name)
         assert shown(request) == [
@@ -124,7 +113,7 @@ async def test_a_request_waits_for_crd_and_template_and_says_so(
         ]
 
         await publish_template(plane, untold, namespace=namespace)
-        await until(lambda: gone(scene.on_plane(CRD, untold.name)))
+        await until(lambda: gone(scene.on_plane(refs.CRD, untold.name)))
         await define_again(plane, untold)
         await in_phase(scene, "Succeeded", untold.name)
 
@@ -152,7 +141,7 @@ async def test_a_request_fails_after_a_minute_and_all_expire_after_ten(
         pending = await in_phase(scene, "Pending", x.name)
         clock.put_forward(requests.PATIENCE)
         failed = await in_phase(scene, "Failed", x.name)
-        assert uid_of(failed) == uid_of(pending)
+        assert manifest.uid_of(failed) == manifest.uid_of(pending)
         assert f"offers {x.name}" in failed["status"]["terminalMessage"]
         assert shown(failed)[1] == ("ExportsReady", "False", "Error", "TemplateNotFound")
 
@@ -176,19 +165,90 @@ async def test_an_export_outlives_a_crd_that_is_away_for_a_moment(scene: Scene) 
         await scene.request()
         await until(lambda: says(scene.export(), "ProviderInSync"))
         before = await scene.export()
-        await remove(scene.plane, CRD, "", scene.offer.name)
+        await remove(scene.plane, refs.CRD, "", scene.offer.name)
         missing = "CustomResourceDefinitionNotFound"
         await until(lambda: says(scene.export(), "ProviderInSync", "False", missing))
         clock.put_forward(GRACE - timedelta(seconds=60))
-        await until(lambda: gone(scene.on_plane(CRD, scene.offer.name)))
+        await until(lambda: gone(scene.on_plane(refs.CRD, scene.offer.name)))
         await define_again(scene.plane.cluster, scene.offer)
         await until(lambda: says(scene.export(), "ProviderInSync"))
-        assert uid_of(await scene.export()) == uid_of(before)
+        assert manifest.uid_of(await scene.export()) == manifest.uid_of(before)
 
-        await remove(scene.plane, CRD, "", scene.offer.name)
+        await remove(scene.plane, refs.CRD, "", scene.offer.name)
         await until(lambda: says(scene.export(), "ProviderInSync", "False", missing))
         clock.put_forward(GRACE)
         await until(lambda: gone(scene.export()))
+
+
+async def test_an_export_follows_all_that_changes_in_its_crd_and_template(scene: Scene) -> None:
+    name, plane = scene.offer.name, scene.plane
+    listing = await plane.cluster.list(API_SERVICE_EXPORT_TEMPLATE)
+    (template,) = [one for one in listing.items if offered_resource(one).name == name]
+
+    async def spec() -> Any:
+        return (await scene.export())["spec"]
+
+    async def versions() -> list[tuple[str, bool]]:
+        return [(one["name"], one["storage"]) for one in (await spec())["versions"]]
+
+    async def claimed() -> list[str]:
+        claims = manifest.get_maps(await scene.export(), "spec", "permissionClaims")
+        return [manifest.get_text(one, "resource") for one in claims]
+
+    async with scene.backend() as backend:
+        await scene.make_space()
+        await scene.request()
+        await in_phase(scene, "Succeeded")
+        await change(plane, refs.CRD, "", name, {"spec": {"names": {"shortNames": ["db"]}}})
+        await idle(backend)
+        assert (await spec())["names"]["shortNames"] == ["db"]
+
+        v1 = (await scene.on_plane(refs.CRD, name))["spec"]["versions"][0]
+        both: list[JSON] = [{**v1, "storage": False}, {**v1, "name": "v2", "served": False}]
+        more: Manifest = {"names": {"shortNames": None}, "versions": both}
+        await change(plane, refs.CRD, "", name, {"spec": more})
+        await idle(backend)
+        assert "shortNames" not in (await spec())["names"]
+        assert await versions() == [("v1", True)]
+
+        for claims in ([CREDENTIALS, CONFIG], [CONFIG], [], [CREDENTIALS]):
+            offer: Manifest = {"spec": {"permissionClaims": claims}}
+            place = manifest.namespace_of(template), manifest.name_of(template)
+            await change(plane, API_SERVICE_EXPORT_TEMPLATE, *place, offer)
+            await idle(backend)
+            assert await claimed() == [one["resource"] for one in claims]
+
+
+async def test_rights_are_made_kept_and_taken(scene: Scene) -> None:
+    plane, role = scene.plane, names.space_cluster_role(scene.space)
+    everywhere = (refs.CLUSTER_ROLE_BINDING, role)
+    async with scene.backend(settings=replace(USUAL, consumer_scope="Cluster")) as backend:
+        await scene.make_space()
+        await scene.request()
+        await in_phase(scene, "Succeeded")
+        await idle(backend)
+        assert await scene.on_plane(*everywhere)
+        rules = (await scene.on_plane(refs.CLUSTER_ROLE, role))["rules"]
+        assert [one["resources"] for one in rules] == [["secrets"], ["databases"]]
+    await remove(plane, refs.ROLE_BINDING, scene.space, names.BINDER)
+    other = build(refs.ROLE_BINDING, names.BINDER, namespace=scene.space, roleRef=OTHER_ROLE)
+    await plane.cluster.create(other, refs.ROLE_BINDING, manager=MANAGER)
+    async with scene.backend() as backend:
+        await idle(backend)
+        assert await scene.on_plane(*everywhere) is None
+        given = await scene.on_plane(refs.ROLE_BINDING, names.BINDER)
+        assert given["roleRef"]["name"] == names.BINDER
+
+        await change(plane, refs.CLUSTER_ROLE, "", role, {"rules": rules[:1]})
+        await change(plane, refs.ROLE_BINDING, scene.space, names.BINDER, {"subjects": None})
+        await idle(backend)
+        assert (await scene.on_plane(refs.CLUSTER_ROLE, role))["rules"] == rules
+        given = await scene.on_plane(refs.ROLE_BINDING, names.BINDER)
+        assert [one["namespace"] for one in given["subjects"]] == [scene.space]
+
+
+async def change(live: LiveCluster, kind: Kind, namespace: str, name: str, body: Manifest) -> None:
+    await live.cluster.merge_patch(Ref(live.name, kind, namespace, name), body, manager=MANAGER)
 
 
 # Spaces
@@ -202,8 +262,8 @@ async def test_a_heart_that_stops_is_told_on_time(scene: Scene) -> None:
 
     async def carries_databases() -> bool:
         role = names.space_cluster_role(scene.space)
-        rules = get_maps(await scene.on_plane(CLUSTER_ROLE, role), "rules")
-        return any("databases" in get_texts(one, "resources") for one in rules)
+        rules = manifest.get_maps(await scene.on_plane(refs.CLUSTER_ROLE, role), "rules")
+        return any("databases" in manifest.get_texts(one, "resources") for one in rules)
 
     async with scene.backend(clock=clock):
         await scene.make_space()
@@ -226,20 +286,6 @@ async def is_false(reading: Awaitable[bool]) -> bool:
     return not await reading
 
 
-async def test_a_second_start_writes_nothing(scene: Scene) -> None:
-    async with scene.backend() as backend, scene.konnector():
-        await scene.bound()
-        await scene.create_instance()
-        await until(lambda: scene.copy())
-        await until(lambda: says(scene.on_plane(CLUSTER_BINDING, "cluster"), "Healthy"))
-        await idle(backend)
-    audit = scene.plane.audit
-    mark = audit.mark()
-    async with scene.backend() as backend:
-        await idle(backend)
-    assert [one for one in audit.writes_since(mark) if concerns(scene.space, one)] == []
-
-
 # App namespaces
 
 
@@ -254,12 +300,12 @@ async def unmap_namespace(scene: Scene) -> None:
 
 async def mapped(scene: Scene) -> bool:
     mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
-    return get_text(mapping, "status", "namespace") == scene.service_namespace
+    return manifest.get_text(mapping, "status", "namespace") == scene.service_namespace
 
 
 async def goes(scene: Scene) -> bool:
-    service = await scene.on_plane(NAMESPACE, scene.service_namespace)
-    return service is None or is_deleting(service)
+    service = await scene.on_plane(refs.NAMESPACE, scene.service_namespace)
+    return service is None or manifest.is_deleting(service)
 
 
 async def test_an_app_namespace_gets_a_counterpart_where_the_konnector_has_rights(
@@ -269,15 +315,15 @@ async def test_an_app_namespace_gets_a_counterpart_where_the_konnector_has_right
         await scene.make_space()
         await map_namespace(scene)
         await until(lambda: mapped(scene))
-        service = await scene.on_plane(NAMESPACE, scene.service_namespace)
+        service = await scene.on_plane(refs.NAMESPACE, scene.service_namespace)
         home = f"{scene.space}/{scene.app_namespace}"
-        notes = dict(annotations_of(service))
+        notes = dict(manifest.annotations_of(service))
         born, said = created(service), moment(notes.pop(keys.MADE_AT))
         assert born is not None
         assert said is not None
         assert abs(born - said) < timedelta(minutes=1)
         assert notes == {"klutch.anynines.com/api-service-namespace": home}
-        rights = await scene.on_plane(ROLE_BINDING, "klutch-binder", scene.service_namespace)
+        rights = await scene.on_plane(refs.ROLE_BINDING, "klutch-binder", scene.service_namespace)
         assert rights["roleRef"]["name"] == names.space_cluster_role(scene.space)
         await unmap_namespace(scene)
         await until(lambda: goes(scene))
@@ -297,9 +343,9 @@ async def test_a_counterpart_that_was_left_behind_is_found_at_the_start(scene: S
 
 async def told(scene: Scene, reason: str) -> bool:
     """Tell whether an Event says this of the service namespace."""
-    events = (await scene.plane.cluster.list(EVENT, namespace="default")).items
+    events = (await scene.plane.cluster.list(refs.EVENT, namespace="default")).items
     kept = [one for one in events if one.get("reason") == reason]
-    return scene.service_namespace in {get_text(one, "regarding", "name") for one in kept}
+    return scene.service_namespace in {manifest.get_text(one, "regarding", "name") for one in kept}
 
 
 async def test_what_a_backup_brings_before_its_app_namespace_is_kept_for_it(scene: Scene) -> None:
@@ -308,14 +354,16 @@ async def test_what_a_backup_brings_before_its_app_namespace_is_kept_for_it(scen
     notes = {keys.API_SERVICE_NAMESPACE: home, keys.MADE_AT: "2026-01-01T00:00:00Z"}
     async with scene.backend():
         await scene.make_space()
-        made = build(NAMESPACE, scene.service_namespace, marks=Marks(annotations=notes))
-        restored = await plane.create(made, NAMESPACE, manager="a backup")
-        await plane.create(secret("kept", scene.service_namespace), SECRET, manager="a backup")
+        made = build(refs.NAMESPACE, scene.service_namespace, marks=Marks(annotations=notes))
+        restored = await plane.create(made, refs.NAMESPACE, manager="a backup")
+        await plane.create(secret("kept", scene.service_namespace), refs.SECRET, manager="a backup")
         await until(lambda: told(scene, "NamespaceMadeAnew"))
         assert not await goes(scene)
         await map_namespace(scene)
         await until(lambda: mapped(scene))
-        assert uid_of(await scene.on_plane(NAMESPACE, scene.service_namespace)) == uid_of(restored)
+        assert manifest.uid_of(
+            await scene.on_plane(refs.NAMESPACE, scene.service_namespace)
+        ) == manifest.uid_of(restored)
 
 
 async def test_an_app_namespace_that_is_back_before_the_search_ends_keeps_its_data(
@@ -326,14 +374,14 @@ async def test_an_app_namespace_that_is_back_before_the_search_ends_keeps_its_da
         await scene.make_space()
         await map_namespace(scene)
         await until(lambda: mapped(scene))
-        service = await scene.on_plane(NAMESPACE, scene.service_namespace)
-        search = on("list", kind=SECRET, namespace=scene.service_namespace)
+        service = await scene.on_plane(refs.NAMESPACE, scene.service_namespace)
+        search = on("list", kind=refs.SECRET, namespace=scene.service_namespace)
         faults.add(search.nth(1), Meanwhile(lambda: map_namespace(scene)))
         await unmap_namespace(scene)
         await until(lambda: mapped(scene))
-        left = await scene.on_plane(NAMESPACE, scene.service_namespace)
-        assert uid_of(left) == uid_of(service)
-        assert not is_deleting(left)
+        left = await scene.on_plane(refs.NAMESPACE, scene.service_namespace)
+        assert manifest.uid_of(left) == manifest.uid_of(service)
+        assert not manifest.is_deleting(left)
 
 
 async def test_released_data_keep_their_namespace(scene: Scene) -> None:
@@ -343,8 +391,10 @@ async def test_released_data_keep_their_namespace(scene: Scene) -> None:
         await map_namespace(scene)
         await until(lambda: mapped(scene))
         kept = secret("kept", scene.service_namespace)
-        kept = put(kept, {keys.RELEASED: "2026-01-01T00:00:00Z"}, "metadata", "annotations")
-        await plane.create(kept, SECRET, manager=MANAGER)
+        kept = manifest.put(
+            kept, {keys.RELEASED: "2026-01-01T00:00:00Z"}, "metadata", "annotations"
+        )
+        await plane.create(kept, refs.SECRET, manager=MANAGER)
         await unmap_namespace(scene)
         await until(lambda: told(scene, "ReleasedDataKept"))
         assert not await goes(scene)

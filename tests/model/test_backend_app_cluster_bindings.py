@@ -1,4 +1,4 @@
-"""The backend serves AppClusterBindings, on a real kube-apiserver.
+"""The backend serves AppClusterBindings, whole.
 
 Names, labels, annotations, conditions with their order, reasons and severities are as recorded
 from the original, but for what protocol-bind.md F mends.
@@ -12,16 +12,8 @@ from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import Marks
-from reconciler.core import keys
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    finalizers_of,
-    is_deleting,
-    labels_of,
-    name_of,
-    uid_of,
-)
+from reconciler.core import keys, manifest
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, Ref
 from tests.support.backend import AGENT, backend, idle
 from tests.support.backend_stories import StandingClock
@@ -29,11 +21,12 @@ from tests.support.bound_scenes import (
     ACCEPTED,
     MANAGER,
     Managed,
-    concerns,
     conditions,
     gone,
+    new,
     remove,
     says,
+    served,
     shown,
     until,
 )
@@ -60,25 +53,25 @@ async def test_an_app_cluster_binding_makes_a_space_and_binds(managed: Managed) 
         ("KonnectorDeployed", "True"),
         ("SecretValid", "True"),
     ]
-    assert finalizers_of(live) == ["klutch.anynines.com/appclusterbinding-cleanup"]
+    assert manifest.finalizers_of(live) == ["klutch.anynines.com/appclusterbinding-cleanup"]
     space = await managed.read(NAMESPACE, managed.space)
-    assert annotations_of(space) == {}
+    assert manifest.annotations_of(space) == {}
     copied = await managed.read(SECRET, "shop-kubeconfig")
     source = await managed.read(SECRET, "shop-kubeconfig", managed.namespace)
-    assert (copied["data"], labels_of(copied)) == (source["data"], labels)
+    assert (copied["data"], manifest.labels_of(copied)) == (source["data"], labels)
     assert await managed.read(SERVICE_ACCOUNT, "klutch-binder") is not None
     cluster = await managed.read(CLUSTER_BINDING, "cluster")
-    assert labels_of(cluster) == labels
+    assert manifest.labels_of(cluster) == labels
     assert cluster["spec"] == {
         "providerPrettyName": "shop",
         "kubeconfigSecretRef": {"name": "shop-kubeconfig", "key": "kubeconfig"},
     }
     binding = await managed.binding()
-    assert labels_of(binding) == labels
+    assert manifest.labels_of(binding) == labels
     reference = {"name": "shop-kubeconfig", "key": "kubeconfig", "namespace": managed.space}
     assert binding["spec"] == {"kubeconfigSecretRef": reference}
-    assert labels_of(request) == labels
-    assert name_of(request).startswith("appclusterbinding-shop-databases-")
+    assert manifest.labels_of(request) == labels
+    assert manifest.name_of(request).startswith("appclusterbinding-shop-databases-")
     assert await managed.export() is not None
 
 
@@ -99,24 +92,6 @@ async def test_nothing_is_decided_twice_while_the_view_lags(managed: Managed) ->
     await eventually(lambda: itself not in audit.conflicts_since(mark, AGENT))
 
 
-async def test_a_second_start_writes_nothing(managed: Managed) -> None:
-    async with managed.backend() as backend:
-        await managed.make_secret()
-        await managed.apply(managed.offer.resource)
-        await until(lambda: says(managed.itself(), "Ready"))
-        await until(managed.answered)
-        await until(lambda: says(managed.export(), "ProviderInSync"))
-        await until(managed.awaits_heart)
-        await idle(backend)
-    audit = managed.plane.audit
-    mark = audit.mark()
-    async with managed.backend() as backend:
-        await idle(backend)
-    places = (managed.space, managed.namespace)
-    written = audit.writes_since(mark)
-    assert [one for one in written for space in places if concerns(space, one)] == []
-
-
 async def test_bindings_that_are_there_keep_their_claims(managed: Managed) -> None:
     """As klutchctl makes them before the AppClusterBinding."""
     plane = managed.plane.cluster
@@ -135,7 +110,7 @@ async def test_bindings_that_are_there_keep_their_claims(managed: Managed) -> No
         await until(lambda: says(managed.itself(), "Ready"))
         await until(managed.export)
     after = await managed.binding()
-    assert (uid_of(after), after["spec"]) == (uid_of(before), before["spec"])
+    assert (manifest.uid_of(after), after["spec"]) == (manifest.uid_of(before), before["spec"])
 
 
 async def test_what_leaves_api_exports_loses_binding_and_export(
@@ -166,7 +141,7 @@ async def test_a_living_konnector_gets_time_to_let_go_first(managed: Managed) ->
         await managed.apply()
         await until(managed.drains)
         await until(lambda: says(managed.itself(), "APIServiceBindingsReady", "False", "Draining"))
-        assert not is_deleting(await managed.binding())
+        assert not manifest.is_deleting(await managed.binding())
         assert await managed.export() is not None
 
         await managed.apply(managed.offer.resource)
@@ -183,25 +158,6 @@ async def test_a_living_konnector_gets_time_to_let_go_first(managed: Managed) ->
 
 async def is_kept(managed: Managed) -> bool:
     return not await managed.drains()
-
-
-INVALID = {
-    "no Secret": (None, "KubeconfigSecretNotFound"),
-    "no kubeconfig": ("nothing", "KubeconfigSecretInvalid"),
-}
-
-
-@pytest.mark.parametrize(("content", "reason"), INVALID.values(), ids=INVALID.keys())
-async def test_an_unusable_kubeconfig_is_said_and_makes_no_space(
-    managed: Managed, content: str | None, reason: str
-) -> None:
-    async with managed.backend():
-        if content is not None:
-            await managed.make_secret(content)
-        await managed.apply(managed.offer.resource)
-        await until(lambda: says(managed.itself(), "SecretValid", "False", reason))
-    assert [one[0] for one in shown(await managed.itself())] == ["Ready", "SecretValid"]
-    assert await managed.read(NAMESPACE, managed.space) is None
 
 
 async def test_an_api_export_without_a_template_is_named_and_stops_no_other(
@@ -289,4 +245,48 @@ async def test_what_was_listed_during_a_look_is_not_taken_away(managed: Managed)
         note: Manifest = {"metadata": {"annotations": {"note": "look again"}}}
         await plane.merge_patch(ref, note, manager=MANAGER)
         await until(lambda: managed.binding(other))
-        assert uid_of(await managed.export(other)) == uid_of(exports[0])
+        assert manifest.uid_of(await managed.export(other)) == manifest.uid_of(exports[0])
+
+
+@pytest.mark.parametrize("policy", ["Release", "Delete"])
+async def test_an_app_cluster_binding_that_is_deleted_lets_go_in_order(
+    managed: Managed, policy: str
+) -> None:
+    clock = StandingClock()
+    kind = managed.offer.kind
+    async with managed.backend(clock=clock), managed.konnector(clock=clock):
+        await managed.make_secret()
+        await managed.apply(managed.offer.resource)
+        await until(lambda: says(managed.export(), "Connected"))
+        await until(lambda: served(managed.app, kind))
+        made = managed.offer.instance("orders", namespace=managed.app_namespace, spec={})
+        await new(managed.app, made, kind, manager="developer")
+        await until(lambda: managed.read(kind, "orders", managed.service_namespace))
+        await until(lambda: says(managed.read(CLUSTER_BINDING, "cluster"), "Healthy"))
+
+        marks: Manifest = {"metadata": {"annotations": {keys.DELETION_POLICY: policy}}}
+        ref = Ref(managed.plane.name, APP_CLUSTER_BINDING, managed.namespace, "shop")
+        await managed.plane.cluster.merge_patch(ref, marks, manager=MANAGER)
+        await remove(managed.plane, APP_CLUSTER_BINDING, managed.namespace, "shop")
+        if policy == "Delete":
+            await until(managed.drains)
+            await until(lambda: says(managed.itself(), "CleanedUp", "False", "Waiting"))
+            message = conditions(await managed.itself())["CleanedUp"]["message"]
+            assert f"APIServiceBinding {managed.offer.name}" in message
+            marks = manifest.annotations_of(await managed.binding())
+            assert marks[keys.DELETION_POLICY] == policy
+            clock.put_forward(PATIENCE)
+            # Its data goes when it has gone itself; nobody deletes it on the developer's behalf.
+            await until(lambda: says(managed.binding(), "Drained", "False", "DrainWaiting"))
+            assert await managed.read(kind, "orders", managed.service_namespace) is not None
+            await remove(managed.app, kind, managed.app_namespace, "orders")
+        await until(lambda: gone(managed.itself()), within=180)
+
+    assert await managed.binding() is None
+    space = await managed.read(NAMESPACE, managed.space)
+    if policy == "Delete":
+        assert space is None
+        return
+    assert keys.RELEASED in manifest.annotations_of(space)
+    assert await managed.export() is None
+    assert await managed.read(kind, "orders", managed.service_namespace) is not None

@@ -16,46 +16,28 @@ from reconciler.api.exports import (
     API_SERVICE_EXPORT_REQUEST,
     API_SERVICE_NAMESPACE,
 )
-from reconciler.core.manifest import (
-    Manifest,
-    annotations_of,
-    is_deleting,
-    name_of,
-    namespace_of,
-    ref_of,
-    uid_of,
-)
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    DEPLOYMENT,
-    NAMESPACE,
-    ROLE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Kind,
-    Ref,
-)
+from reconciler.core import manifest, refs
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster
 
 # Of a writer that only disturbs.
 HOSTILE: Final = "hostile.example/turn"
 _KINDS: Final = (
-    NAMESPACE,
-    SERVICE_ACCOUNT,
-    SECRET,
+    refs.NAMESPACE,
+    refs.SERVICE_ACCOUNT,
+    refs.SECRET,
     CLUSTER_BINDING,
     API_SERVICE_BINDING,
     API_SERVICE_EXPORT,
     API_SERVICE_EXPORT_REQUEST,
     API_SERVICE_NAMESPACE,
     APP_CLUSTER_BINDING,
-    ROLE,
-    ROLE_BINDING,
-    DEPLOYMENT,
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
+    refs.ROLE,
+    refs.ROLE_BINDING,
+    refs.DEPLOYMENT,
+    refs.CLUSTER_ROLE,
+    refs.CLUSTER_ROLE_BINDING,
 )
 _UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
@@ -72,16 +54,16 @@ async def found(cluster: Cluster, word: str) -> Found:
         (kind, one)
         for kind, listing in zip(_KINDS, listings, strict=True)
         for one in listing.items
-        if word in f"{namespace_of(one)} {name_of(one)}"
+        if word in f"{manifest.namespace_of(one)} {manifest.name_of(one)}"
         # A control plane adds one to each new namespace, sooner or later.
-        and (kind, name_of(one)) != (SERVICE_ACCOUNT, "default")
+        and (kind, manifest.name_of(one)) != (refs.SERVICE_ACCOUNT, "default")
     ]
 
 
 async def end_state(cluster: Cluster, word: str) -> dict[str, str]:
     """Return the text of each of them by its place, without the word."""
     held = await found(cluster, word)
-    uids = {uid_of(one): f"<{_title(kind, one)}>" for kind, one in held}
+    uids = {manifest.uid_of(one): f"<{_title(kind, one)}>" for kind, one in held}
 
     def told(text: str) -> str:
         text = _UID.sub(lambda match: uids.get(match[0], "<what is gone>"), text)
@@ -91,11 +73,11 @@ async def end_state(cluster: Cluster, word: str) -> dict[str, str]:
 
 
 def refs_of(cluster: str, held: Found) -> list[Ref]:
-    return [ref_of(cluster, kind, one) for kind, one in held]
+    return [manifest.ref_of(cluster, kind, one) for kind, one in held]
 
 
 def _title(kind: Kind, live: Manifest) -> str:
-    return f"{kind.kind} {namespace_of(live)}/{name_of(live)}"
+    return f"{kind.kind} {manifest.namespace_of(live)}/{manifest.name_of(live)}"
 
 
 def _text(kind: Kind, live: Manifest) -> str:
@@ -103,8 +85,8 @@ def _text(kind: Kind, live: Manifest) -> str:
     metadata = told["metadata"]
     for key in _DROPPED:
         metadata.pop(key, None)
-    notes = {key: text for key, text in annotations_of(live).items() if key != HOSTILE}
-    metadata |= {"annotations": notes, "deleting": is_deleting(live)}
-    if kind == SECRET and told.get("type") == _TOKEN:
+    notes = {key: text for key, text in manifest.annotations_of(live).items() if key != HOSTILE}
+    metadata |= {"annotations": notes, "deleting": manifest.is_deleting(live)}
+    if kind == refs.SECRET and told.get("type") == _TOKEN:
         told["data"] = sorted(told.get("data", {}))
     return json.dumps(told, sort_keys=True)

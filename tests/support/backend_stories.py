@@ -20,7 +20,7 @@ from reconciler.api.exports import (
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, build
-from reconciler.core import keys, names
+from reconciler.core import keys, names, refs
 from reconciler.core.errors import Missing
 from reconciler.core.live import Address
 from reconciler.core.manifest import (
@@ -30,7 +30,7 @@ from reconciler.core.manifest import (
     get_text,
     get_texts,
 )
-from reconciler.core.refs import CLUSTER_ROLE, DEPLOYMENT, NAMESPACE, SECRET, Kind, Ref
+from reconciler.core.refs import Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.core.times import format_time
 from reconciler.kube.requests import Preconditions, Propagation
@@ -116,7 +116,7 @@ class Tenant:
         synced = {get_text(one, "metadata", "name") for one in listing.items if _is_synced(one)}
         requests = await self.plane.cluster.list(API_SERVICE_EXPORT_REQUEST, namespace=space)
         answered = all(get_text(r, "status", "phase") == "Succeeded" for r in requests.items)
-        role = await self.at(CLUSTER_ROLE, names.space_cluster_role(space))
+        role = await self.at(refs.CLUSTER_ROLE, names.space_cluster_role(space))
         granted = {
             group for rule in get_maps(role, "rules") for group in get_texts(rule, "apiGroups")
         }
@@ -163,7 +163,7 @@ class Act:
 
 async def a_space_asks(tenant: Tenant) -> None:
     space, plane = tenant.own_space, tenant.plane.cluster
-    await plane.create(spaces.namespace(space), NAMESPACE, manager=MANAGER)
+    await plane.create(spaces.namespace(space), refs.NAMESPACE, manager=MANAGER)
     made = spaces.cluster_binding(
         space,
         kubeconfig_name=names.KUBECONFIG,
@@ -191,18 +191,18 @@ async def its_app_namespace_goes(tenant: Tenant) -> None:
 
 async def has_no_service_namespace(tenant: Tenant) -> bool:
     home = names.service_namespace(tenant.own_space, APP)
-    return await tenant.at(NAMESPACE, home) is None
+    return await tenant.at(refs.NAMESPACE, home) is None
 
 
 async def an_app_cluster_binds(tenant: Tenant) -> None:
-    await tenant.make(spaces.namespace(tenant.team), NAMESPACE)
+    await tenant.make(spaces.namespace(tenant.team), refs.NAMESPACE)
     made = spaces.kubeconfig_secret(
         tenant.team,
         "shop-kubeconfig",
         content=spaces.kubeconfig(Address("https://app.example:6443", ""), Secret("a.b.c")),
         marks=UNMARKED,
     )
-    await tenant.make(made, SECRET)
+    await tenant.make(made, refs.SECRET)
     await tenant.bind(*tenant.offers)
 
 
@@ -226,8 +226,8 @@ async def it_is_deleted_with_its_data(tenant: Tenant) -> None:
 
 
 async def nothing_is_left(tenant: Tenant) -> bool:
-    role = await tenant.at(CLUSTER_ROLE, names.space_cluster_role(tenant.space))
-    space = await tenant.at(NAMESPACE, tenant.space)
+    role = await tenant.at(refs.CLUSTER_ROLE, names.space_cluster_role(tenant.space))
+    space = await tenant.at(refs.NAMESPACE, tenant.space)
     return await tenant.itself() is None and space is None and role is None
 
 
@@ -261,7 +261,7 @@ async def the_konnector_does_not(tenant: Tenant) -> None:
 
 
 async def is_released(tenant: Tenant) -> bool:
-    space = await tenant.at(NAMESPACE, tenant.space)
+    space = await tenant.at(refs.NAMESPACE, tenant.space)
     return await tenant.itself() is None and keys.RELEASED in annotations_of(space)
 
 
@@ -298,14 +298,14 @@ async def tenancy(
             await tenant.patch(APP_CLUSTER_BINDING, ACB, tenant.team, nothing)
         homes = [names.service_namespace(one, APP) for one in (tenant.own_space, tenant.space)]
         for name in (tenant.team, tenant.own_space, tenant.space, *homes):
-            await tenant.remove(NAMESPACE, name)
+            await tenant.remove(refs.NAMESPACE, name)
 
 
 async def _binds(tenant: Tenant, *offers: Offer) -> bool:
     space, live = tenant.space, await tenant.itself()
     listing = await tenant.plane.cluster.list(API_SERVICE_BINDING, namespace=space)
     bound = {get_text(one, "metadata", "name") for one in listing.items}
-    deployment = await tenant.at(DEPLOYMENT, names.konnector_deployment(ACB), space)
+    deployment = await tenant.at(refs.DEPLOYMENT, names.konnector_deployment(ACB), space)
     complete = deployment is not None and bound == {one.name for one in offers}
     return complete and _holds(live, "SecretValid") and await tenant.exported(space, *offers)
 

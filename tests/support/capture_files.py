@@ -18,21 +18,9 @@ from reconciler.api.exports import (
     API_SERVICE_EXPORT_TEMPLATE,
     API_SERVICE_NAMESPACE,
 )
+from reconciler.core import refs
 from reconciler.core.manifest import Manifest, get_text
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CONFIG_MAP,
-    CRD,
-    DEPLOYMENT,
-    LEASE,
-    NAMESPACE,
-    ROLE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Kind,
-)
+from reconciler.core.refs import Kind
 
 FOLDER: Final = Path(__file__).parents[1] / "captures"
 DATABASE: Final = Kind("shop.example", "v1", "Database", "databases")
@@ -41,8 +29,16 @@ NOTE: Final = Kind("shop.example", "v1", "Note", "notes")
 _KINDS: Final[Mapping[tuple[str, str], Kind]] = {
     (kind.api_version, kind.kind): kind
     for kind in (
-        *(NAMESPACE, SECRET, CONFIG_MAP, SERVICE_ACCOUNT, DEPLOYMENT, LEASE, CRD),
-        *(ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING),
+        *(
+            refs.NAMESPACE,
+            refs.SECRET,
+            refs.CONFIG_MAP,
+            refs.SERVICE_ACCOUNT,
+            refs.DEPLOYMENT,
+            refs.LEASE,
+            refs.CRD,
+        ),
+        *(refs.ROLE, refs.ROLE_BINDING, refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING),
         *(API_SERVICE_BINDING, API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST),
         *(API_SERVICE_EXPORT_TEMPLATE, API_SERVICE_NAMESPACE),
         *(APP_CLUSTER_BINDING, CLUSTER_BINDING, DATABASE, REGION, NOTE),

@@ -14,28 +14,9 @@ import jsonpatch
 import yaml
 
 import bind
-from reconciler.core import keys, names
-from reconciler.core.manifest import (
-    Manifest,
-    get_list,
-    get_maps,
-    get_text,
-    labels_of,
-    name_of,
-    ref_of,
-)
-from reconciler.core.refs import (
-    ADMISSION_POLICY,
-    ADMISSION_POLICY_BINDING,
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    DEPLOYMENT,
-    NAMESPACE,
-    ROLE,
-    ROLE_BINDING,
-    SERVICE_ACCOUNT,
-    Kind,
-)
+from reconciler.core import keys, manifest, names, refs
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.cluster import Cluster
@@ -59,17 +40,17 @@ NETWORK_POLICY: Final = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networ
 KINDS: Final = {
     one.kind: one
     for one in (
-        NAMESPACE,
-        SERVICE_ACCOUNT,
-        ROLE,
-        ROLE_BINDING,
-        CLUSTER_ROLE,
-        CLUSTER_ROLE_BINDING,
-        DEPLOYMENT,
+        refs.NAMESPACE,
+        refs.SERVICE_ACCOUNT,
+        refs.ROLE,
+        refs.ROLE_BINDING,
+        refs.CLUSTER_ROLE,
+        refs.CLUSTER_ROLE_BINDING,
+        refs.DEPLOYMENT,
         PDB,
         NETWORK_POLICY,
-        ADMISSION_POLICY,
-        ADMISSION_POLICY_BINDING,
+        refs.ADMISSION_POLICY,
+        refs.ADMISSION_POLICY_BINDING,
     )
 }
 _MANAGER: Final = "operator"
@@ -97,9 +78,9 @@ def rights_of(rules: Iterable[Manifest]) -> frozenset[Right]:
     return frozenset(
         Right(str(group), str(resource), str(verb))
         for rule in rules
-        for group in get_list(rule, "apiGroups")
-        for resource in get_list(rule, "resources")
-        for verb in get_list(rule, "verbs")
+        for group in manifest.get_list(rule, "apiGroups")
+        for resource in manifest.get_list(rule, "resources")
+        for verb in manifest.get_list(rule, "verbs")
     )
 
 
@@ -112,21 +93,29 @@ def built(folder: Path = FOLDER) -> list[Any]:
         made += built(place) if place.is_dir() else yaml.safe_load_all(place.read_text())
     for each in kustomization.get("patches", ()):
         kind, name = each["target"]["kind"], each["target"]["name"]
-        (index,) = [i for i, one in enumerate(made) if (one["kind"], name_of(one)) == (kind, name)]
+        (index,) = [
+            i for i, one in enumerate(made) if (one["kind"], manifest.name_of(one)) == (kind, name)
+        ]
         made[index] = jsonpatch.apply_patch(made[index], yaml.safe_load(each["patch"]))
     return made
 
 
 def only(kind: Kind, made: Iterable[Any], *, name: str = "") -> Any:
     """Return the one manifest of a kind, or that of this name."""
-    (found,) = [one for one in made if one["kind"] == kind.kind and name in ("", name_of(one))]
+    (found,) = [
+        one for one in made if one["kind"] == kind.kind and name in ("", manifest.name_of(one))
+    ]
     return found
 
 
 def granted(made: Iterable[Manifest]) -> frozenset[Right]:
     """Return what the manifests give to the backend, wherever."""
-    roles = [one for one in made if get_text(one, "kind") in (CLUSTER_ROLE.kind, ROLE.kind)]
-    return rights_of(rule for one in roles for rule in get_maps(one, "rules"))
+    roles = [
+        one
+        for one in made
+        if manifest.get_text(one, "kind") in (refs.CLUSTER_ROLE.kind, refs.ROLE.kind)
+    ]
+    return rights_of(rule for one in roles for rule in manifest.get_maps(one, "rules"))
 
 
 @asynccontextmanager
@@ -137,7 +126,11 @@ async def installed(
 
     At the end all of it goes but the Namespace, which others share.
     """
-    applied = [one for one in made if get_text(one, "kind") not in (DEPLOYMENT.kind, PDB.kind)]
+    applied = [
+        one
+        for one in made
+        if manifest.get_text(one, "kind") not in (refs.DEPLOYMENT.kind, PDB.kind)
+    ]
     try:
         await apply(cluster, applied)
         request: Manifest = {
@@ -149,28 +142,28 @@ async def installed(
         answer = await cluster.create(
             request, _TOKEN_REQUEST, manager=_MANAGER, subresource="token"
         )
-        token = Token(Secret(get_text(answer, "status", "token")))
+        token = Token(Secret(manifest.get_text(answer, "status", "token")))
         way = replace(connection, credential=token)
         await _held(way, granted(applied))
         await policed.in_force(connection, policed.user_of(names.KLUTCH_NAMESPACE, ACCOUNT))
         yield way
     finally:
         for one in applied:
-            kind = KINDS[get_text(one, "kind")]
-            if kind != NAMESPACE:
+            kind = KINDS[manifest.get_text(one, "kind")]
+            if kind != refs.NAMESPACE:
                 await remove(cluster, kind, one)
 
 
 async def apply(cluster: Cluster, made: Iterable[Manifest]) -> None:
     """Do what `kubectl apply --server-side` does."""
     for one in made:
-        kind = KINDS[get_text(one, "kind")]
+        kind = KINDS[manifest.get_text(one, "kind")]
         await cluster.apply(one, kind, manager=_MANAGER, force=True)
 
 
 async def remove(cluster: Cluster, kind: Kind, live: Manifest) -> None:
     await cluster.delete(
-        ref_of(cluster.name, kind, live),
+        manifest.ref_of(cluster.name, kind, live),
         preconditions=Preconditions(uid=None),
         propagation=Propagation.BACKGROUND,
     )
@@ -194,13 +187,13 @@ async def rights_in(cluster: Cluster, namespace: str) -> frozenset[Right]:
         "spec": {"namespace": namespace},
     }
     answer = await cluster.create(review, _REVIEW, manager=_MANAGER)
-    return rights_of(get_maps(answer, "status", "resourceRules"))
+    return rights_of(manifest.get_maps(answer, "status", "resourceRules"))
 
 
 def aggregated(made: Iterable[Manifest]) -> frozenset[Right]:
     """Return what the aggregated ClusterRole is to hold."""
-    marked = [one for one in made if labels_of(one).get(AGGREGATED) == "true"]
-    return rights_of(rule for one in marked for rule in get_maps(one, "rules"))
+    marked = [one for one in made if manifest.labels_of(one).get(AGGREGATED) == "true"]
+    return rights_of(rule for one in marked for rule in manifest.get_maps(one, "rules"))
 
 
 class Hearing:

@@ -19,19 +19,10 @@ from reconciler.api.exports import (
     API_SERVICE_EXPORT_REQUEST,
     API_SERVICE_NAMESPACE,
 )
-from reconciler.core import field_set, keys, names
+from reconciler.core import field_set, keys, names, refs
 from reconciler.core.errors import NotServed
 from reconciler.core.manifest import Manifest, get_text, is_deleting, name_of, uid_of
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CRD,
-    NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Kind,
-    Ref,
-)
+from reconciler.core.refs import Kind, Ref
 from tests.support.applying import Scene
 from tests.support.clusters import LiveCluster
 
@@ -40,8 +31,8 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 # Of a token in a note of credentials: salted with the uid of the object that bears it.
 _DIGEST: Final = re.compile(r'(?<=\\"token\\": \\")[0-9a-f]{16}')
 _OF_SPACE: Final = (
-    SERVICE_ACCOUNT,
-    SECRET,
+    refs.SERVICE_ACCOUNT,
+    refs.SECRET,
     CLUSTER_BINDING,
     API_SERVICE_BINDING,
     API_SERVICE_EXPORT,
@@ -49,7 +40,7 @@ _OF_SPACE: Final = (
     API_SERVICE_NAMESPACE,
 )
 # What other tests have as well, without a place or a label of its own.
-_SHARED: Final = frozenset({NAMESPACE, CRD, API_SERVICE_BINDING})
+_SHARED: Final = frozenset({refs.NAMESPACE, refs.CRD, API_SERVICE_BINDING})
 _DROPPED: Final = ("resourceVersion", "generation", "creationTimestamp", "managedFields")
 _OURS: Final = frozenset({keys.MANAGER_CLI, keys.MANAGER_NOTES})
 
@@ -72,11 +63,11 @@ async def end_state(scene: Scene) -> dict[str, str]:
     tokens = {
         token: f"<token of {one.title}>"
         for one in found
-        if one.kind == SECRET and (token := _decoded(get_text(one.live, "data", "token")))
+        if one.kind == refs.SECRET and (token := _decoded(get_text(one.live, "data", "token")))
     }
     uids = {uid_of(one.live): f"<{one.title}>" for one in found}
     for live, place in ((scene.plane, "plane"), (scene.app, "app")):
-        system = await live.cluster.get(Ref(live.name, NAMESPACE, "", names.KUBE_SYSTEM))
+        system = await live.cluster.get(Ref(live.name, refs.NAMESPACE, "", names.KUBE_SYSTEM))
         uids[uid_of(system or {})] = f"<the {place} cluster>"
     own = _own_words(scene)
 
@@ -118,15 +109,15 @@ async def _everything(scene: Scene) -> AsyncIterator[_Found]:
     service, fleet = scene.offer.kind, f"{keys.FLEET}={scene.fleet.name}"
     places = [
         *(("plane", kind, scene.space, "") for kind in _OF_SPACE),
-        *(("plane", kind, scene.fleet.name, "") for kind in (APP_CLUSTER_BINDING, SECRET)),
-        ("plane", NAMESPACE, "", ""),
+        *(("plane", kind, scene.fleet.name, "") for kind in (APP_CLUSTER_BINDING, refs.SECRET)),
+        ("plane", refs.NAMESPACE, "", ""),
         ("plane", service, "", ""),
         ("app", API_SERVICE_BINDING, bind, ""),
-        *(("app", kind, bind, fleet) for kind in (SECRET, SERVICE_ACCOUNT)),
-        *(("app", kind, "", fleet) for kind in (CLUSTER_ROLE, CLUSTER_ROLE_BINDING)),
-        ("app", CRD, "", ""),
+        *(("app", kind, bind, fleet) for kind in (refs.SECRET, refs.SERVICE_ACCOUNT)),
+        *(("app", kind, "", fleet) for kind in (refs.CLUSTER_ROLE, refs.CLUSTER_ROLE_BINDING)),
+        ("app", refs.CRD, "", ""),
         ("app", service, "", ""),
-        ("app", SECRET, scene.app_namespace, ""),
+        ("app", refs.SECRET, scene.app_namespace, ""),
     ]
     for place, kind, namespace, labels in places:
         live = plane if place == "plane" else app
@@ -152,14 +143,14 @@ async def _listed(
 def _text(found: _Found) -> str:
     live: dict[str, Any] = json.loads(json.dumps(found.live))
     metadata = live["metadata"]
-    ours = sorted("/".join(path) for path in _leaves(found.live)) if found.kind != CRD else []
+    ours = sorted("/".join(path) for path in _leaves(found.live)) if found.kind != refs.CRD else []
     for key in _DROPPED:
         metadata.pop(key, None)
     metadata["deleting"] = is_deleting(found.live)
-    if found.kind == SECRET:
+    if found.kind == refs.SECRET:
         data = {key: _decoded(value) for key, value in live.get("data", {}).items()}
         live["data"] = {key: value for key, value in data.items() if key != "ca.crt"}
-    if found.kind in (CRD, NAMESPACE):
+    if found.kind in (refs.CRD, refs.NAMESPACE):
         live = {"metadata": metadata}
     return json.dumps([live, ours], sort_keys=True).replace("\\n", "\n")
 

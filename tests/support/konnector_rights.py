@@ -19,17 +19,9 @@ from reconciler.api.exports import (
     API_SERVICE_NAMESPACE,
 )
 from reconciler.blueprints.objects import build
-from reconciler.core import names
+from reconciler.core import names, refs
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Kind,
-    Ref,
-)
+from reconciler.core.refs import Kind, Ref
 from reconciler.kube.connection import Connection, NoCredential
 from reconciler.kube.requests import MERGE_PATCH, path_of
 from tests.support.raw import http_session
@@ -119,12 +111,12 @@ async def needed(space: Space) -> list[Question]:
     found = [
         (space.ref(CLUSTER_BINDING, names.CLUSTER_BINDING), ("get", "list", "watch")),
         (space.export, ("get", "list", "watch")),
-        (space.ref(SECRET, names.BINDER), ("get", "list", "watch")),
-        (space.everywhere(NAMESPACE, space.name), ("get",)),
+        (space.ref(refs.SECRET, names.BINDER), ("get", "list", "watch")),
+        (space.everywhere(refs.NAMESPACE, space.name), ("get",)),
         (space.ref(API_SERVICE_NAMESPACE, APP), tuple(_METHODS)),
         (space.ref(API_SERVICE_EXPORT_REQUEST, space.offer.name), tuple(_METHODS)),
         (_copy(space, space.offer.kind), tuple(_METHODS)),
-        (_copy(space, SECRET), tuple(_METHODS)),
+        (_copy(space, refs.SECRET), tuple(_METHODS)),
     ]
     asked = list[Question]()
     for ref, verbs in found:
@@ -158,14 +150,14 @@ def forbidden(own: Space, other: Space) -> list[Question]:
 
 
 def _of_others(other: Space) -> Iterator[Question]:
-    yield Question("get", other.everywhere(NAMESPACE, other.name))
-    yield Question("list", other.ref(SECRET, ""))
-    yield Question("get", other.ref(SECRET, names.BINDER))
+    yield Question("get", other.everywhere(refs.NAMESPACE, other.name))
+    yield Question("list", other.ref(refs.SECRET, ""))
+    yield Question("get", other.ref(refs.SECRET, names.BINDER))
     yield Question("list", other.ref(API_SERVICE_EXPORT, ""))
-    yield Question("list", Ref(other.cluster.name, SECRET, other.home, ""))
+    yield Question("list", Ref(other.cluster.name, refs.SECRET, other.home, ""))
     yield Question("get", _copy(other, other.offer.kind))
-    made = build(SECRET, "planted", namespace=other.home)
-    yield Question("create", Ref(other.cluster.name, SECRET, other.home, ""), body=made)
+    made = build(refs.SECRET, "planted", namespace=other.home)
+    yield Question("create", Ref(other.cluster.name, refs.SECRET, other.home, ""), body=made)
 
 
 def _of_the_space(own: Space) -> Iterator[Question]:
@@ -175,18 +167,24 @@ def _of_the_space(own: Space) -> Iterator[Question]:
     yield Question("patch", own.binding, body={"metadata": {"labels": {"tests": "yes"}}})
     lie: Manifest = {"status": {"namespace": "default"}}
     yield Question("patch", own.ref(API_SERVICE_NAMESPACE, APP), "status", lie)
-    yield Question("patch", own.ref(SECRET, names.BINDER), body={"data": {}})
-    yield Question("create", own.ref(SERVICE_ACCOUNT, ""), body=build(SERVICE_ACCOUNT, "another"))
-    yield Question("delete", own.everywhere(NAMESPACE, own.home))
+    yield Question("patch", own.ref(refs.SECRET, names.BINDER), body={"data": {}})
+    yield Question(
+        "create", own.ref(refs.SERVICE_ACCOUNT, ""), body=build(refs.SERVICE_ACCOUNT, "another")
+    )
+    yield Question("delete", own.everywhere(refs.NAMESPACE, own.home))
     yield Question("patch", own.in_home, body={"subjects": []})
 
 
 def _of_everybody(own: Space) -> Iterator[Question]:
-    yield Question("list", own.everywhere(SECRET, ""))
-    yield Question("watch", own.everywhere(SECRET, ""))
+    yield Question("list", own.everywhere(refs.SECRET, ""))
+    yield Question("watch", own.everywhere(refs.SECRET, ""))
     yield Question("list", own.everywhere(own.offer.kind, ""))
     yield Question("patch", own.role, body={"rules": []})
-    subject = {"kind": SERVICE_ACCOUNT.kind, "name": names.BINDER, "namespace": own.name}
-    to = {"apiGroup": CLUSTER_ROLE.group, "kind": CLUSTER_ROLE.kind, "name": own.role.name}
-    everywhere = build(CLUSTER_ROLE_BINDING, own.role.name, roleRef=to, subjects=[subject])
-    yield Question("create", own.everywhere(CLUSTER_ROLE_BINDING, ""), body=everywhere)
+    subject = {"kind": refs.SERVICE_ACCOUNT.kind, "name": names.BINDER, "namespace": own.name}
+    to = {
+        "apiGroup": refs.CLUSTER_ROLE.group,
+        "kind": refs.CLUSTER_ROLE.kind,
+        "name": own.role.name,
+    }
+    everywhere = build(refs.CLUSTER_ROLE_BINDING, own.role.name, roleRef=to, subjects=[subject])
+    yield Question("create", own.everywhere(refs.CLUSTER_ROLE_BINDING, ""), body=everywhere)

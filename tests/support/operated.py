@@ -16,8 +16,9 @@ from klutchctl.sandbox import manifests
 from postgresql_operator import program
 from postgresql_operator.wire import BACKUP, BINDING, MANAGER, POSTGRESQL, RESTORE
 from reconciler.controller.clock import SystemClock
+from reconciler.core import refs
 from reconciler.core.manifest import Manifest, get_maps, get_text, get_text_map, name_of, uid_of
-from reconciler.core.refs import CRD, EVENT, NAMESPACE, SECRET, Kind, Ref
+from reconciler.core.refs import Kind, Ref
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.clusters import LiveCluster
@@ -54,7 +55,7 @@ async def offered(plane: LiveCluster) -> AsyncIterator[None]:
         yield
     finally:
         for manifest in crds:
-            await _withdrawn(plane, Ref(plane.name, CRD, "", name_of(manifest)))
+            await _withdrawn(plane, Ref(plane.name, refs.CRD, "", name_of(manifest)))
 
 
 async def _withdrawn(plane: LiveCluster, crd: Ref) -> None:
@@ -159,7 +160,7 @@ class User:
 
     async def credentials(self, name: str) -> dict[str, str]:
         """Return what the Secret of a ServiceBinding tells, {} where there is none."""
-        secret = await self.get(SECRET, f"{name}-creds")
+        secret = await self.get(refs.SECRET, f"{name}-creds")
         data = get_text_map(secret, "data")
         return {key: base64.b64decode(text).decode() for key, text in data.items()}
 
@@ -172,7 +173,7 @@ class User:
     async def shown(self) -> str:
         """Return all that can be read in the namespace but Secrets, as text."""
         listed: list[Manifest] = []
-        for kind in (*KINDS, EVENT):
+        for kind in (*KINDS, refs.EVENT):
             listing = await self.plane.cluster.list(kind, namespace=self.namespace)
             listed += listing.items
         return json.dumps(listed)
@@ -183,7 +184,7 @@ async def user(plane: LiveCluster, server: Server) -> AsyncIterator[User]:
     """Have a user, and let go of all that it made, whether or not an operator runs."""
     name = f"test-p{uuid.uuid4().hex[:10]}"
     manifest: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    made = await plane.cluster.create(manifest, NAMESPACE, manager="tests")
+    made = await plane.cluster.create(manifest, refs.NAMESPACE, manager="tests")
     one = User(plane, server, name)
     try:
         yield one
@@ -194,7 +195,7 @@ async def user(plane: LiveCluster, server: Server) -> AsyncIterator[User]:
                 await one.change(kind, object_name, {"metadata": {"finalizers": None}})
                 await one.delete(kind, object_name)
         await plane.cluster.delete(
-            Ref(plane.name, NAMESPACE, "", name),
+            Ref(plane.name, refs.NAMESPACE, "", name),
             preconditions=Preconditions(uid=uid_of(made)),
             propagation=Propagation.BACKGROUND,
         )
@@ -221,7 +222,7 @@ def rows(one: User, told: Mapping[str, str]) -> list[str]:
 
 async def events(one: User) -> dict[str, str]:
     """Return what the Events of a user's namespace say, by reason."""
-    listing = await one.plane.cluster.list(EVENT, namespace=one.namespace)
+    listing = await one.plane.cluster.list(refs.EVENT, namespace=one.namespace)
     return {get_text(each, "reason"): get_text(each, "note") for each in listing.items}
 
 

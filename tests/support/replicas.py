@@ -17,10 +17,10 @@ import yaml
 
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, build
-from reconciler.core import names
+from reconciler.core import names, refs
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import Manifest, get_text
-from reconciler.core.refs import CLUSTER_ROLE_BINDING, LEASE, NAMESPACE, SERVICE_ACCOUNT, Kind, Ref
+from reconciler.core.refs import Kind, Ref
 from reconciler.core.secret import Secret
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.connection import Connection, Token
@@ -133,7 +133,7 @@ class Replicas:
     async def holder(self) -> str:
         of_backend = self.command == BACKEND
         name = names.BACKEND_LEASE if of_backend else names.KONNECTOR_LEASE
-        ref = Ref(self.plane.name, LEASE, self.namespace, name)
+        ref = Ref(self.plane.name, refs.LEASE, self.namespace, name)
         return get_text(await self.plane.cluster.get(ref), "spec", "holderIdentity")
 
     def _user(self, name: str) -> str:
@@ -143,9 +143,9 @@ class Replicas:
         """Make an account that may do everything, and return the file that leads there as it."""
         cluster, namespace = self.plane.cluster, self.namespace
         account = spaces.service_account(namespace, name, marks=UNMARKED)
-        await cluster.create(account, SERVICE_ACCOUNT, manager=MANAGER)
+        await cluster.create(account, refs.SERVICE_ACCOUNT, manager=MANAGER)
         made = build(
-            CLUSTER_ROLE_BINDING,
+            refs.CLUSTER_ROLE_BINDING,
             f"{namespace}-{name}",
             roleRef={
                 "apiGroup": "rbac.authorization.k8s.io",
@@ -154,7 +154,7 @@ class Replicas:
             },
             subjects=[{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
         )
-        await cluster.create(made, CLUSTER_ROLE_BINDING, manager=MANAGER)
+        await cluster.create(made, refs.CLUSTER_ROLE_BINDING, manager=MANAGER)
         request: Manifest = {
             **build(_TOKEN_REQUEST, name, namespace=namespace),
             "apiVersion": "authentication.k8s.io/v1",
@@ -182,7 +182,7 @@ async def replicas(
                 one.process.kill()
                 await one.process.wait()
         for number in range(len(made.started)):
-            ref = Ref(plane.name, CLUSTER_ROLE_BINDING, "", f"{namespace}-replica-{number}")
+            ref = Ref(plane.name, refs.CLUSTER_ROLE_BINDING, "", f"{namespace}-replica-{number}")
             await plane.cluster.delete(
                 ref, preconditions=Preconditions(uid=None), propagation=Propagation.BACKGROUND
             )
@@ -192,7 +192,7 @@ async def _may(way: Connection) -> bool:
     """Tell whether the API server has heard of the rights."""
     with suppress(ClusterError):
         async with KubeCluster(way) as cluster:
-            await cluster.first_page(NAMESPACE, limit=1)
+            await cluster.first_page(refs.NAMESPACE, limit=1)
             return True
     return False
 

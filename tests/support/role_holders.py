@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from reconciler.core import names
+from reconciler.core import names, refs
 from reconciler.core.manifest import Manifest, get_bool, get_text, ref_of
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    NAMESPACE,
-    ROLE,
-    ROLE_BINDING,
-    SERVICE_ACCOUNT,
-    Kind,
-)
+from reconciler.core.refs import Kind
 from reconciler.core.secret import Secret
 from reconciler.doctor import policies, rights
 from reconciler.doctor.diagnosis import Question, questions
@@ -39,12 +31,12 @@ if TYPE_CHECKING:
 _KINDS: Final = {
     kind.kind: kind
     for kind in (
-        NAMESPACE,
-        SERVICE_ACCOUNT,
-        ROLE,
-        ROLE_BINDING,
-        CLUSTER_ROLE,
-        CLUSTER_ROLE_BINDING,
+        refs.NAMESPACE,
+        refs.SERVICE_ACCOUNT,
+        refs.ROLE,
+        refs.ROLE_BINDING,
+        refs.CLUSTER_ROLE,
+        refs.CLUSTER_ROLE_BINDING,
     )
 }
 _TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
@@ -109,7 +101,7 @@ async def _may(cluster: KubeCluster, question: Question) -> bool:
 
 async def _remove(live: "LiveCluster", manifest: Manifest) -> None:
     kind = _KINDS[get_text(manifest, "kind")]
-    if kind == NAMESPACE:  # other tests share it
+    if kind == refs.NAMESPACE:  # other tests share it
         return
     await live.cluster.delete(
         ref_of(live.name, kind, manifest),

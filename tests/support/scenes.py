@@ -4,8 +4,8 @@ from typing import Any
 
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.kubeconfig import KubeconfigFacts, as_value, ca_digest, token_digest
-from reconciler.core import keys, names
-from reconciler.core.manifest import JSON, Manifest, drop, get_text, name_of, put
+from reconciler.core import keys, manifest, names
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import Kind
 from reconciler.fleet.values import Fleet
 from reconciler.planning.changes import Action, Change, Plan
@@ -66,15 +66,15 @@ def applied(*bindings: str, mode: str = DIRECT, claims: list[Any] | None = None)
 def change(here: World, where: str, kind: Kind, name: str, value: JSON, *path: str) -> None:
     """Put a value into a live object; None takes the field away."""
     live = here.remove(where, kind, name)
-    made = drop(live, *path) if value is None else put(live, value, *path)
+    made = manifest.drop(live, *path) if value is None else manifest.put(live, value, *path)
     here.objects(where).append(made)
 
 
 def space_of(here: World) -> str:
     (found,) = [
-        name_of(one)
+        manifest.name_of(one)
         for one in here.control_plane
-        if one["kind"] == "Namespace" and get_text(one, "metadata", "labels", keys.CLUSTER)
+        if one["kind"] == "Namespace" and manifest.get_text(one, "metadata", "labels", keys.CLUSTER)
     ]
     return found
 
@@ -97,7 +97,7 @@ def of_unit(plan: Plan) -> set[Action]:
 
 
 def consumer_secret(here: World) -> str:
-    (found,) = [name_of(one) for one in here.clusters["shop"] if one["kind"] == "Secret"]
+    (found,) = [manifest.name_of(one) for one in here.clusters["shop"] if one["kind"] == "Secret"]
     return found
 
 

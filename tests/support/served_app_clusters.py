@@ -6,9 +6,9 @@ from typing import Any
 
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
 from reconciler.blueprints.objects import build
-from reconciler.core import names
+from reconciler.core import names, refs
 from reconciler.core.manifest import Manifest, get_maps, labels_of
-from reconciler.core.refs import DEPLOYMENT, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT, Ref
+from reconciler.core.refs import Ref
 from tests.support.eventually import eventually
 from tests.support.served_spaces import Space, delete
 
@@ -26,11 +26,11 @@ class AppCluster:
 
     @property
     def source(self) -> Ref:
-        return Ref(self.space.cluster.name, SECRET, self.namespace, "shop-kubeconfig")
+        return Ref(self.space.cluster.name, refs.SECRET, self.namespace, "shop-kubeconfig")
 
     @property
     def deployment(self) -> Ref:
-        return self.space.ref(DEPLOYMENT, names.konnector_deployment("shop"))
+        return self.space.ref(refs.DEPLOYMENT, names.konnector_deployment("shop"))
 
     @property
     def content(self) -> Sequence[Ref]:
@@ -38,10 +38,10 @@ class AppCluster:
         connector = names.CONTROL_PLANE_CONNECTOR
         return (
             self.space.binding,
-            self.space.ref(SERVICE_ACCOUNT, names.BINDER),
-            self.space.ref(SECRET, self.source.name),
-            self.space.ref(ROLE, connector),
-            self.space.ref(ROLE_BINDING, connector),
+            self.space.ref(refs.SERVICE_ACCOUNT, names.BINDER),
+            self.space.ref(refs.SECRET, self.source.name),
+            self.space.ref(refs.ROLE, connector),
+            self.space.ref(refs.ROLE_BINDING, connector),
             self.space.ref(API_SERVICE_BINDING, self.space.offer.name),
             self.space.export,
             self.space.in_space,

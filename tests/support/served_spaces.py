@@ -17,29 +17,10 @@ from reconciler.api.exports import (
 from reconciler.blueprints import objects
 from reconciler.blueprints import space as spaces_of
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import keys, names
+from reconciler.core import keys, manifest, names, refs
 from reconciler.core.errors import AlreadyExists
-from reconciler.core.manifest import (
-    Manifest,
-    get_map,
-    get_maps,
-    get_text,
-    get_texts,
-    is_deleting,
-    name_of,
-    namespace_of,
-    ref_of,
-    uid_of,
-)
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    NAMESPACE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Kind,
-    Ref,
-)
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.eventually import eventually
@@ -74,17 +55,17 @@ class Space:
 
     @property
     def role(self) -> Ref:
-        return self.everywhere(CLUSTER_ROLE, names.space_cluster_role(self.name))
+        return self.everywhere(refs.CLUSTER_ROLE, names.space_cluster_role(self.name))
 
     @property
     def in_space(self) -> Ref:
         """The RoleBinding in the space."""
-        return self.ref(ROLE_BINDING, names.BINDER)
+        return self.ref(refs.ROLE_BINDING, names.BINDER)
 
     @property
     def in_home(self) -> Ref:
         """The RoleBinding in the service namespace."""
-        return Ref(self.cluster.name, ROLE_BINDING, self.home, names.BINDER)
+        return Ref(self.cluster.name, refs.ROLE_BINDING, self.home, names.BINDER)
 
     def ref(self, kind: Kind, name: str) -> Ref:
         return Ref(self.cluster.name, kind, self.name, name)
@@ -117,21 +98,21 @@ class Space:
 
         async def told():
             mapping = await self.at(self.ref(API_SERVICE_NAMESPACE, APP))
-            return get_text(mapping, "status", "namespace") == self.home
+            return manifest.get_text(mapping, "status", "namespace") == self.home
 
         async def granted():
-            rules = get_maps(await self.at(self.role), "rules")
-            return any(self.offer.group in get_texts(rule, "apiGroups") for rule in rules)
+            rules = manifest.get_maps(await self.at(self.role), "rules")
+            return any(self.offer.group in manifest.get_texts(rule, "apiGroups") for rule in rules)
 
         await eventually(told)
         await eventually(granted)  # the role may be older than the export
 
     async def token(self) -> str:
         """Return what the konnector has in its kubeconfig, in base64."""
-        secret = self.ref(SECRET, names.BINDER)
+        secret = self.ref(refs.SECRET, names.BINDER)
 
         async def filled():
-            return get_text(await self.at(secret), "data", "token")
+            return manifest.get_text(await self.at(secret), "data", "token")
 
         return await eventually(filled)
 
@@ -157,19 +138,19 @@ async def a_space(cluster: Cluster, offer: Offer) -> AsyncIterator[Space]:
     )
     try:
         for one in made:
-            await cluster.create(one, _KINDS[get_text(one, "kind")], manager=MANAGER)
+            await cluster.create(one, _KINDS[manifest.get_text(one, "kind")], manager=MANAGER)
         yield space
     finally:
         for name in (space.home, space.name):
-            await delete(cluster, space.everywhere(NAMESPACE, name))
+            await delete(cluster, space.everywhere(refs.NAMESPACE, name))
 
 
 _KINDS: Final = {
     one.kind: one
     for one in (
-        NAMESPACE,
-        SERVICE_ACCOUNT,
-        SECRET,
+        refs.NAMESPACE,
+        refs.SERVICE_ACCOUNT,
+        refs.SECRET,
         CLUSTER_BINDING,
         API_SERVICE_EXPORT_REQUEST,
         API_SERVICE_NAMESPACE,
@@ -188,7 +169,7 @@ async def gone(cluster: Cluster, ref: Ref) -> None:
 
     async def is_gone():
         live = await cluster.get(ref)
-        return live is None or is_deleting(live)
+        return live is None or manifest.is_deleting(live)
 
     await eventually(is_gone)
 
@@ -197,7 +178,7 @@ async def claim(cluster: Cluster, offer: Offer, claims: Sequence[Manifest]) -> N
     """Let the template of a service claim this from now on."""
     found = (await cluster.list(API_SERVICE_EXPORT_TEMPLATE)).items
     (template,) = [one for one in found if offered_resource(one).name == offer.name]
-    ref = ref_of(cluster.name, API_SERVICE_EXPORT_TEMPLATE, template)
+    ref = manifest.ref_of(cluster.name, API_SERVICE_EXPORT_TEMPLATE, template)
     await cluster.merge_patch(ref, {"spec": {"permissionClaims": list(claims)}}, manager=MANAGER)
 
 
@@ -212,37 +193,42 @@ class Damage:
     @staticmethod
     async def emptied(cluster: Cluster, live: Manifest, kind: Kind) -> None:
         field = "rules" if "rules" in live else "subjects"
-        await cluster.merge_patch(ref_of(cluster.name, kind, live), {field: None}, manager=MANAGER)
+        await cluster.merge_patch(
+            manifest.ref_of(cluster.name, kind, live), {field: None}, manager=MANAGER
+        )
 
     @staticmethod
     async def uncounted(cluster: Cluster, live: Manifest, kind: Kind) -> None:
         body: Manifest = {"spec": {"hard": {"count/secrets": None}}}
-        await cluster.merge_patch(ref_of(cluster.name, kind, live), body, manager=MANAGER)
+        await cluster.merge_patch(manifest.ref_of(cluster.name, kind, live), body, manager=MANAGER)
 
     @staticmethod
     async def removed(cluster: Cluster, live: Manifest, kind: Kind) -> None:
-        await delete(cluster, ref_of(cluster.name, kind, live))
+        await delete(cluster, manifest.ref_of(cluster.name, kind, live))
 
     @staticmethod
     async def misled(cluster: Cluster, live: Manifest, kind: Kind) -> None:
         """Make it anew with another role, which does not exist."""
-        other = {**get_map(live, "roleRef"), "name": "nobody-made-this"}
+        other = {**manifest.get_map(live, "roleRef"), "name": "nobody-made-this"}
         made = build(
             kind,
-            name_of(live),
-            namespace=namespace_of(live),
+            manifest.name_of(live),
+            namespace=manifest.namespace_of(live),
             roleRef=other,
-            subjects=get_maps(live, "subjects"),
+            subjects=manifest.get_maps(live, "subjects"),
         )
-        owners = get_maps(live, "metadata", "ownerReferences")
+        owners = manifest.get_maps(live, "metadata", "ownerReferences")
         if owners:
-            made = {**made, "metadata": {**get_map(made, "metadata"), "ownerReferences": owners}}
+            made = {
+                **made,
+                "metadata": {**manifest.get_map(made, "metadata"), "ownerReferences": owners},
+            }
         for _ in range(20):
-            await delete(cluster, ref_of(cluster.name, kind, live))
+            await delete(cluster, manifest.ref_of(cluster.name, kind, live))
             with contextlib.suppress(AlreadyExists):  # the backend was faster
                 await cluster.create(made, kind, manager=MANAGER)
                 return
-        raise AssertionError(f"{kind} {name_of(live)} cannot be made by hand")
+        raise AssertionError(f"{kind} {manifest.name_of(live)} cannot be made by hand")
 
 
 async def damaged_and_repaired(cluster: Cluster, ref: Ref, damage: Any) -> None:
@@ -260,4 +246,4 @@ async def damaged_and_repaired(cluster: Cluster, ref: Ref, damage: Any) -> None:
 
 
 def _version(live: Manifest) -> tuple[str, str]:
-    return uid_of(live), get_text(live, "metadata", "resourceVersion")
+    return manifest.uid_of(live), manifest.get_text(live, "metadata", "resourceVersion")

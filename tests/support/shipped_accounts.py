@@ -12,16 +12,8 @@ from reconciler.blueprints import policies as shipped
 from reconciler.blueprints import rbac
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import Marks, build
-from reconciler.core import keys, names
+from reconciler.core import keys, names, refs
 from reconciler.core.manifest import Manifest, get_text, name_of, put
-from reconciler.core.refs import (
-    ADMISSION_POLICY,
-    ADMISSION_POLICY_BINDING,
-    CLUSTER_ROLE,
-    NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
-)
 from reconciler.doctor import policies, rights
 from reconciler.doctor.rights import Side, Task, scope_of_fleet
 from reconciler.fleet.values import DeletionPolicy, Konnector, Mode, Rbac
@@ -34,7 +26,7 @@ from tests.support.observing import BIND
 
 ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 KONNECTOR: Final = Path(konnector.__file__).parent / "deploy"
-_POLICIES: Final = (ADMISSION_POLICY.kind, ADMISSION_POLICY_BINDING.kind)
+_POLICIES: Final = (refs.ADMISSION_POLICY.kind, refs.ADMISSION_POLICY_BINDING.kind)
 _WORKLOAD: Final = ("Deployment", "PodDisruptionBudget", "NetworkPolicy", "Service")
 FLEET: Final = "measured"
 
@@ -65,14 +57,17 @@ async def ground(live: LiveCluster) -> AsyncIterator[Ground]:
     for space, home in ((name, place.home), (place.stranger, place.strangers_home)):
         mark = {keys.API_SERVICE_NAMESPACE: f"{space}/team-a"}
         made += [(space, of_space), (home, Marks(strict, mark))]
-    objects = [(NAMESPACE, spaces.namespace(one, marks=marks)) for one, marks in made]
-    objects.append((SERVICE_ACCOUNT, build(SERVICE_ACCOUNT, names.BINDER, namespace=name)))
+    objects = [(refs.NAMESPACE, spaces.namespace(one, marks=marks)) for one, marks in made]
+    objects.append(
+        (refs.SERVICE_ACCOUNT, build(refs.SERVICE_ACCOUNT, names.BINDER, namespace=name))
+    )
     objects += [
-        (SECRET, build(SECRET, "own", namespace=one, stringData={"a": "b"}))
+        (refs.SECRET, build(refs.SECRET, "own", namespace=one, stringData={"a": "b"}))
         for one in (place.other, place.home, place.strangers_home, BIND)
     ]
     objects += [
-        (SECRET, build(SECRET, names.BINDER, namespace=one)) for one in (name, place.stranger)
+        (refs.SECRET, build(refs.SECRET, names.BINDER, namespace=one))
+        for one in (name, place.stranger)
     ]
     for kind, one in objects:
         await live.cluster.apply(one, kind, manager="tests", force=True)
@@ -156,7 +151,9 @@ def a_binder(place: Ground) -> Account:
         }
     }
     role = build(
-        CLUSTER_ROLE, names.space_cluster_role(place.space), rules=[*rbac.space_rules([export])]
+        refs.CLUSTER_ROLE,
+        names.space_cluster_role(place.space),
+        rules=[*rbac.space_rules([export])],
     )
     given = [
         rbac.binder_role(),
@@ -170,8 +167,8 @@ def a_binder(place: Ground) -> Account:
 def a_binder_everywhere(place: Ground) -> Account:
     """Return the account of a space in consumer scope `Cluster`."""
     secrets = {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["*"]}
-    role = build(CLUSTER_ROLE, names.space_cluster_role(place.space), rules=[secrets])
-    uid = put(build(NAMESPACE, place.space), "x", "metadata", "uid")
+    role = build(refs.CLUSTER_ROLE, names.space_cluster_role(place.space), rules=[secrets])
+    uid = put(build(refs.NAMESPACE, place.space), "x", "metadata", "uid")
     everywhere = put(rbac.binding_everywhere(uid), [], "metadata", "ownerReferences")
     return _with_rights(place, [role, everywhere])
 
@@ -211,7 +208,7 @@ def full_konnector(_: Ground) -> Account:
 async def held(live: LiveCluster, account: Account) -> AsyncIterator[str]:
     """Give an account its rights, and yield a token of it once the API server knows them."""
     cluster = live.cluster
-    own = build(SERVICE_ACCOUNT, account.name, namespace=account.namespace)
+    own = build(refs.SERVICE_ACCOUNT, account.name, namespace=account.namespace)
     try:
         for one in (own, *account.rights):
             kind = deployed.KINDS[get_text(one, "kind")]
@@ -222,7 +219,7 @@ async def held(live: LiveCluster, account: Account) -> AsyncIterator[str]:
     finally:
         for one in account.rights:
             kind = deployed.KINDS[get_text(one, "kind")]
-            if kind != NAMESPACE:
+            if kind != refs.NAMESPACE:
                 await deployed.remove(cluster, kind, one)
 
 

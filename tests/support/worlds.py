@@ -18,19 +18,9 @@ from reconciler.api.kubeconfig import (
     note_of,
     token_digest,
 )
-from reconciler.core import keys, names, refs
+from reconciler.core import keys, manifest, names, refs
 from reconciler.core.live import Address, ClusterState, Live, Unavailable, instances
-from reconciler.core.manifest import (
-    Manifest,
-    get_map,
-    get_text,
-    identity_of,
-    labels_of,
-    name_of,
-    namespace_of,
-    put,
-    uid_of,
-)
+from reconciler.core.manifest import Manifest
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load
 from reconciler.fleet.values import Fleet
@@ -110,7 +100,9 @@ class World:
             name: self._seen(name, self.uids.get(name, f"uid-{name}"), objects)
             for name, objects in self.clusters.items()
         }
-        known = {get_text(one, "metadata", "labels", keys.CLUSTER) for one in self.control_plane}
+        known = {
+            manifest.get_text(one, "metadata", "labels", keys.CLUSTER) for one in self.control_plane
+        }
         return Live(
             control_planes={self.plane: self._seen(self.plane, "cp", self.control_plane)},
             clusters={name: one for name, one in seen.items() if name in fleet.clusters},
@@ -138,7 +130,9 @@ class World:
 
     def remove(self, cluster: str, kind: refs.Kind, name: str) -> Manifest:
         objects = self.objects(cluster)
-        (found,) = [one for one in objects if one["kind"] == kind.kind and name_of(one) == name]
+        (found,) = [
+            one for one in objects if one["kind"] == kind.kind and manifest.name_of(one) == name
+        ]
         objects.remove(found)
         return found
 
@@ -149,15 +143,15 @@ class World:
             objects.remove(held)
         self._count += 1
         assert change.after is not None
-        made: Manifest = put(change.after, f"uid-{self._count}", "metadata", "uid")
+        made: Manifest = manifest.put(change.after, f"uid-{self._count}", "metadata", "uid")
         if held is not None and change.action is Action.ADOPT:
             made = held
             for field in ("labels", "annotations"):
                 both = {
-                    **get_map(held, "metadata", field),
-                    **get_map(change.after, "metadata", field),
+                    **manifest.get_map(held, "metadata", field),
+                    **manifest.get_map(change.after, "metadata", field),
                 }
-                made = put(made, both, "metadata", field)
+                made = manifest.put(made, both, "metadata", field)
         elif change.ref.kind == APP_CLUSTER_BINDING:
             fields: Manifest = {"f:spec": {"f:apiExports": {}}}
             wrote: Manifest = {
@@ -165,17 +159,17 @@ class World:
                 "operation": "Apply",
                 "fieldsV1": fields,
             }
-            made = put(made, [wrote], "metadata", "managedFields")
+            made = manifest.put(made, [wrote], "metadata", "managedFields")
         objects.append(made)
 
     def _settle(self) -> None:
         exports = []
         for index, one in enumerate(self.control_plane):
             if one["kind"] == API_SERVICE_EXPORT_REQUEST.kind:
-                exports.append((name_of(one), namespace_of(one)))
+                exports.append((manifest.name_of(one), manifest.namespace_of(one)))
             if one["kind"] == "Secret":
-                of_app_cluster = name_of(one).endswith("-kubeconfig")
-                space = names.KLUTCH_NAMESPACE if of_app_cluster else namespace_of(one)
+                of_app_cluster = manifest.name_of(one).endswith("-kubeconfig")
+                space = names.KLUTCH_NAMESPACE if of_app_cluster else manifest.namespace_of(one)
                 issuer = "" if of_app_cluster else space
                 self.control_plane[index] = _filled(one, space, issuer)
         for name, namespace in exports:
@@ -189,7 +183,7 @@ class World:
             if made not in self.control_plane:
                 self.control_plane.append(made)
         spaces = {
-            get_text(one, "metadata", "labels", keys.CLUSTER): name_of(one)
+            manifest.get_text(one, "metadata", "labels", keys.CLUSTER): manifest.name_of(one)
             for one in self.control_plane
             if one["kind"] == "Namespace"
         }
@@ -203,17 +197,19 @@ class World:
 
     def _note(self) -> None:
         """Note what the kubeconfigs are, as an apply does that wrote them."""
-        secrets = {identity_of(one): one for one in self.control_plane if one["kind"] == "Secret"}
+        secrets = {
+            manifest.identity_of(one): one for one in self.control_plane if one["kind"] == "Secret"
+        }
         for index, one in enumerate(self.control_plane):
             if one["kind"] in (CLUSTER_BINDING.kind, APP_CLUSTER_BINDING.kind):
-                reference = get_map(one, "spec", "kubeconfigSecretRef")
-                namespace = get_text(reference, "namespace") or namespace_of(one)
-                secret = secrets.get((namespace, get_text(reference, "name")))
+                reference = manifest.get_map(one, "spec", "kubeconfigSecretRef")
+                namespace = manifest.get_text(reference, "namespace") or manifest.namespace_of(one)
+                secret = secrets.get((namespace, manifest.get_text(reference, "name")))
                 facts = None if secret is None else facts_of(secret)
-                if facts is not None and keys.FLEET in labels_of(one):
-                    note = note_of(facts, uid_of(one))
+                if facts is not None and keys.FLEET in manifest.labels_of(one):
+                    note = note_of(facts, manifest.uid_of(one))
                     path = ("metadata", "annotations", keys.CREDENTIAL)
-                    self.control_plane[index] = put(one, note, *path)
+                    self.control_plane[index] = manifest.put(one, note, *path)
 
     def _seen(self, name: str, uid: str, objects: list[Manifest]) -> ClusterState | Unavailable:
         if name in self.unseen:
@@ -234,7 +230,7 @@ class World:
 
 def _is(one: Manifest, change: Change) -> bool:
     ref = change.ref
-    return (one["kind"], namespace_of(one), name_of(one)) == (
+    return (one["kind"], manifest.namespace_of(one), manifest.name_of(one)) == (
         ref.kind.kind,
         ref.namespace,
         ref.name,
@@ -244,7 +240,7 @@ def _is(one: Manifest, change: Change) -> bool:
 def _filled(secret: Manifest, space: str, issuer: str) -> Manifest:
     """Put into a Secret what a cluster, or an apply, would."""
     token = token_digest(f"token of {issuer}")
-    if get_text(secret, "type") == "kubernetes.io/service-account-token":
-        return put(secret, {"token": token, "ca.crt": ca_digest("a CA")}, "data")
+    if manifest.get_text(secret, "type") == "kubernetes.io/service-account-token":
+        return manifest.put(secret, {"token": token, "ca.crt": ca_digest("a CA")}, "data")
     facts = KubeconfigFacts(ADDRESS.server, ca_digest(ADDRESS.ca), "", space, token)
-    return put(secret, as_value(facts), "data", names.KUBECONFIG)
+    return manifest.put(secret, as_value(facts), "data", names.KUBECONFIG)

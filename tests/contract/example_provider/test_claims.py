@@ -10,8 +10,9 @@ import pytest_asyncio
 import yaml
 
 from klutchctl.sandbox import manifests
+from reconciler.core import manifest
 from reconciler.core.errors import Rejected
-from reconciler.core.manifest import Manifest, get_map, get_maps, get_text, name_of, put, uid_of
+from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CRD, Kind, Ref
 from reconciler.kube.requests import Preconditions, Propagation
 from tests.support.operated import SERVICES
@@ -30,23 +31,23 @@ def definitions():
 
 
 def crd_of(definition):
-    claim = get_map(definition, "spec", "claimNames")
-    (version,) = get_maps(definition, "spec", "versions")
+    claim = manifest.get_map(definition, "spec", "claimNames")
+    (version,) = manifest.get_maps(definition, "spec", "versions")
     reference: Manifest = {
         "type": "object",
         "properties": {"name": {"type": "string", "maxLength": 253}},
     }
     path = ("schema", "openAPIV3Schema", "properties", "spec", "properties", "compositionRef")
-    served = {**put(version, reference, *path), "storage": True}
+    served = {**manifest.put(version, reference, *path), "storage": True}
     del served["referenceable"]
-    plural = get_text(claim, "plural")
+    plural = manifest.get_text(claim, "plural")
     return {
         "apiVersion": CRD.api_version,
         "kind": CRD.kind,
         "metadata": {"name": f"{plural}.{GROUP}"},
         "spec": {
             "group": GROUP,
-            "names": {"plural": plural, "kind": get_text(claim, "kind")},
+            "names": {"plural": plural, "kind": manifest.get_text(claim, "kind")},
             "scope": "Namespaced",
             "versions": [served],
         },
@@ -60,7 +61,7 @@ async def cluster(control_plane):
     yield control_plane.cluster
     for one in made:
         await control_plane.cluster.delete(
-            Ref(control_plane.name, CRD, "", name_of(one)),
+            Ref(control_plane.name, CRD, "", manifest.name_of(one)),
             preconditions=Preconditions(uid=None),
             propagation=Propagation.BACKGROUND,
         )
@@ -226,8 +227,8 @@ CHANGES = {
 async def test_what_may_change(cluster, namespace, spec, change, why):
     served, claim = claim_of("PostgresqlInstance", spec, namespace)
     live = await cluster.create(claim, served, manager="tests")
-    ref = Ref(cluster.name, served, namespace, name_of(live))
-    patch = {"metadata": {"uid": uid_of(live)}, "spec": change}
+    ref = Ref(cluster.name, served, namespace, manifest.name_of(live))
+    patch = {"metadata": {"uid": manifest.uid_of(live)}, "spec": change}
     if not why:
         await cluster.merge_patch(ref, patch, manager="tests", dry_run=True)
         return

@@ -16,20 +16,9 @@ from reconciler.api.exports import (
     API_SERVICE_EXPORT_TEMPLATE,
     API_SERVICE_NAMESPACE,
 )
-from reconciler.core import keys, names
+from reconciler.core import keys, names, refs
 from reconciler.core.decision import Apply, Create, Decision, Delete, Patch, Step, status_patch
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    DEPLOYMENT,
-    NAMESPACE,
-    ROLE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Kind,
-    Ref,
-)
+from reconciler.core.refs import Kind, Ref
 from reconciler.core.times import format_time
 from tests.support import kubeconfigs
 
@@ -114,7 +103,7 @@ class World:
             "spec": {"kubeconfigSecretRef": ref, "apiExports": [DATABASES], **(spec or {})},
         }
         self.put(APP_CLUSTER_BINDING, made)
-        self.put(SECRET, secret())
+        self.put(refs.SECRET, secret())
         self.put(API_SERVICE_EXPORT_TEMPLATE, template(DATABASES, SECRETS_CLAIM, SETTINGS_CLAIM))
 
     @property
@@ -152,15 +141,15 @@ class World:
         )
         name = live["metadata"]["name"]
         legacy = names.legacy_konnector_cluster_role("team-a", name)
-        namespace = self.get(NAMESPACE, space)
+        namespace = self.get(refs.NAMESPACE, space)
         return Seen(
             app_cluster_binding=live,
-            source=self.get(SECRET, ref["name"], ref["namespace"]),
+            source=self.get(refs.SECRET, ref["name"], ref["namespace"]),
             templates=self._all(API_SERVICE_EXPORT_TEMPLATE),
             space=None if namespace is None else self._space(namespace, name),
             legacy=[
                 (kind, found)
-                for kind in (CLUSTER_ROLE_BINDING, CLUSTER_ROLE)
+                for kind in (refs.CLUSTER_ROLE_BINDING, refs.CLUSTER_ROLE)
                 if (found := self.get(kind, legacy)) is not None
             ],
         )
@@ -169,12 +158,12 @@ class World:
         place = namespace["metadata"]["name"]
         return Space(
             namespace=namespace,
-            account=self.get(SERVICE_ACCOUNT, names.BINDER, place),
+            account=self.get(refs.SERVICE_ACCOUNT, names.BINDER, place),
             cluster_binding=self.get(CLUSTER_BINDING, names.CLUSTER_BINDING, place),
-            role=self.get(ROLE, names.CONTROL_PLANE_CONNECTOR, place),
-            role_binding=self.get(ROLE_BINDING, names.CONTROL_PLANE_CONNECTOR, place),
-            deployment=self.get(DEPLOYMENT, names.konnector_deployment(name), place),
-            secrets=self._all(SECRET, place),
+            role=self.get(refs.ROLE, names.CONTROL_PLANE_CONNECTOR, place),
+            role_binding=self.get(refs.ROLE_BINDING, names.CONTROL_PLANE_CONNECTOR, place),
+            deployment=self.get(refs.DEPLOYMENT, names.konnector_deployment(name), place),
+            secrets=self._all(refs.SECRET, place),
             bindings=self._all(API_SERVICE_BINDING, place),
             exports=self._all(API_SERVICE_EXPORT, place),
             requests=self._all(API_SERVICE_EXPORT_REQUEST, place),
@@ -257,7 +246,7 @@ class World:
     def _create(self, kind: Kind, manifest: Any) -> None:
         metadata = manifest["metadata"]
         place = metadata.get("namespace", "")
-        assert not place or self.get(NAMESPACE, place), "into no namespace"
+        assert not place or self.get(refs.NAMESPACE, place), "into no namespace"
         assert (kind, place, metadata["name"]) not in self.objects, "it exists"
         assert manifest["apiVersion"] == kind.api_version
         body = {**manifest, "metadata": {**metadata, "creationTimestamp": format_time(self.now)}}
@@ -291,7 +280,7 @@ class World:
         metadata = live["metadata"]
         if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
             return
-        if key[0] == NAMESPACE and (held := [k for k in self.objects if k[1] == key[2]]):
+        if key[0] == refs.NAMESPACE and (held := [k for k in self.objects if k[1] == key[2]]):
             for one in held:
                 gone = {"metadata": {"deletionTimestamp": format_time(self.now)}}
                 self._settle(one, self.put(one[0], merged(self.objects[one], gone)))

@@ -27,7 +27,7 @@ from reconciler.api.exports import (
 )
 from reconciler.blueprints import rbac
 from reconciler.blueprints.export import Scope, Terms
-from reconciler.core import conditions, keys, names
+from reconciler.core import conditions, keys, names, refs
 from reconciler.core.decision import Create
 from reconciler.core.manifest import (
     drop,
@@ -40,14 +40,7 @@ from reconciler.core.manifest import (
     namespace_of,
 )
 from reconciler.core.normalize import normalize
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CRD,
-    NAMESPACE,
-    ROLE_BINDING,
-    Kind,
-)
+from reconciler.core.refs import Kind
 from reconciler.core.times import format_time
 from tests.support import capture_files
 from tests.support.space_objects import CONTROL_PLANE, live_like
@@ -116,7 +109,7 @@ def inside(capture, kind, namespace):
 
 
 def space_of(capture, name):
-    return live_like(at(capture, NAMESPACE, name), resourceVersion="7")
+    return live_like(at(capture, refs.NAMESPACE, name), resourceVersion="7")
 
 
 def crd_of(capture, space, name):
@@ -124,7 +117,7 @@ def crd_of(capture, space, name):
 
     Step 60 of capture 02; the second space of capture 05 came later, the first is of before.
     """
-    held = at(capture, CRD, name)
+    held = at(capture, refs.CRD, name)
     if (space, name) != ("klutch-bind-team-b-billing", "databases.shop.example"):
         return held
     changed = copy.deepcopy(held)
@@ -187,11 +180,11 @@ def test_rights_of_a_space(capture, live):
         "exports": inside(capture, API_SERVICE_EXPORT, space),
     }
     held = {
-        "role_binding": at(capture, ROLE_BINDING, names.BINDER, space),
-        "cluster_role": at(capture, CLUSTER_ROLE, role_name),
+        "role_binding": at(capture, refs.ROLE_BINDING, names.BINDER, space),
+        "cluster_role": at(capture, refs.CLUSTER_ROLE, role_name),
     }
     if SCOPES[capture] == "Cluster":  # in any other it is there because of F1 only
-        held["cluster_role_binding"] = at(capture, CLUSTER_ROLE_BINDING, role_name)
+        held["cluster_role_binding"] = at(capture, refs.CLUSTER_ROLE_BINDING, role_name)
 
     def look(**more):
         seen = cluster_binding_decide.Seen(CONTROL_PLANE, **facts, **more)
@@ -217,7 +210,7 @@ def test_health_of_an_app_cluster(capture, live):
 
 
 def test_the_role_of_every_konnector():
-    held = at("control-plane-mode", CLUSTER_ROLE, names.BINDER)
+    held = at("control-plane-mode", refs.CLUSTER_ROLE, names.BINDER)
     assert alike(rbac.binder_role()) == alike(held)
 
 
@@ -269,16 +262,16 @@ def test_service_namespaces(capture, live):
     scope = SCOPES[capture]
     facts = {"home": home, "mapping": live, "space": space_of(capture, home.space)}
     held = {
-        "namespace": at(capture, NAMESPACE, home.target),
-        "role_binding": at(capture, ROLE_BINDING, names.BINDER, home.target),
+        "namespace": at(capture, refs.NAMESPACE, home.target),
+        "role_binding": at(capture, refs.ROLE_BINDING, names.BINDER, home.target),
     }
     fresh = service_namespace_decide.Seen(CONTROL_PLANE, **facts)
     made = creations(service_namespace_decide.decide(fresh, scope=scope, now=NOW))
     # Of ours alone, so that what comes from a backup is known.
-    made[NAMESPACE] = drop(made[NAMESPACE], "metadata", "annotations", keys.MADE_AT)
+    made[refs.NAMESPACE] = drop(made[refs.NAMESPACE], "metadata", "annotations", keys.MADE_AT)
     if held["role_binding"] is None and scope == "Namespaced":
         assert capture == "default-mode"  # of its service namespace the rights were not recorded
-        held["role_binding"] = made[ROLE_BINDING]
+        held["role_binding"] = made[refs.ROLE_BINDING]
     assert [alike(one) for one in made.values()] == [alike(one) for one in held.values() if one]
 
     seen = service_namespace_decide.Seen(CONTROL_PLANE, **facts, **held)
