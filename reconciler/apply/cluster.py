@@ -14,9 +14,9 @@ from reconciler.api.exports import is_established
 from reconciler.apply import kubeconfig_secrets, object_writer, patches
 from reconciler.apply.cluster_writer import Clusters
 from reconciler.apply.kubeconfig_secrets import Unfilled
-from reconciler.apply.outcomes import GOOD, Outcome, Status
+from reconciler.apply.outcomes import GOOD, Options, Outcome, Status
 from reconciler.apply.patches import Stale
-from reconciler.apply.step_runner import StepOptions, StepRunner
+from reconciler.apply.step_runner import StepRunner
 from reconciler.apply.waits import BackendWait, Readiness, Refused, Unconfirmed
 from reconciler.controller.fence import Stopped
 from reconciler.controller.tasks import gather_or_cancel
@@ -45,7 +45,7 @@ class Job:
     mode: Mode
     lines: Sequence[Change]
     clusters: Clusters
-    step_options: StepOptions
+    options: Options
     readiness: Readiness
     depends_on: Mapping[UnitKey, Collection[UnitKey]]
     on_outcome: OnOutcome
@@ -140,7 +140,7 @@ class _Worker:
         if not others or self.makes_app_cluster_binding:
             return ""
         try:
-            late = await self.job.readiness.wait(others, seconds=self.job.step_options.wait)
+            late = await self.job.readiness.wait(others, seconds=self.job.options.wait_seconds)
         except Stopped as stop:
             return str(stop)
         return "".join(f"it depends on {one.unit}: {one.reason}" for one in late[:1])
@@ -212,7 +212,7 @@ class _Worker:
     async def _steps(self, change: Change) -> Outcome:
         if change.action is Action.REPLACE and change.before:
             await object_writer.check(change, self.job.clusters)
-        runner = StepRunner(change, self.job.clusters, self.job.step_options)
+        runner = StepRunner(change, self.job.clusters, self.job.options)
         notes = [await runner.do(step) for step in change.steps]
         return Outcome(change, Status.DONE, "; ".join(note for note in notes if note))
 
@@ -254,7 +254,7 @@ class _Worker:
         plane, space = self.job.readiness.control_plane, change.placement.space
         key = plane.cluster.name, space
         if key not in self.backend_waits:
-            self.backend_waits[key] = BackendWait(plane, space, wait=self.job.step_options.wait)
+            self.backend_waits[key] = BackendWait(plane, space, wait=self.job.options.wait_seconds)
         return self.backend_waits[key]
 
     async def _established(self, ref: Ref) -> None:

@@ -1,9 +1,29 @@
-"""Holds the outcome of an apply, line by line. Values only."""
+"""Holds the settings of an apply and its outcome, line by line. Values only."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
+from reconciler.observe import Pace
 from reconciler.planning.changes import Change, Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Settings of an apply. `wait_seconds` bounds each wait for a peer, and for Ready.
+
+    `wait`: end only when all units are Ready, or late. `force`: release without the proof that the
+    sync has stopped. `holder` names this run in the lock. `now` is the time in UTC.
+    """
+
+    holder: str
+    now: Callable[[], datetime]
+    pace: Pace
+    wait: bool = False
+    wait_seconds: float = 120.0
+    force: bool = False
+    break_lock: bool = False
 
 
 class Status(StrEnum):
@@ -53,3 +73,11 @@ class Report:
     ready: int = 0
     ended: str = ""
     lock_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observer:
+    """Callbacks for each outcome and stage, at once."""
+
+    outcome: Callable[[Outcome], None]
+    stage: Callable[[str], None]

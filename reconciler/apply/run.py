@@ -2,10 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from reconciler import run
@@ -13,45 +12,20 @@ from reconciler.apply import approval, cluster
 from reconciler.apply.cluster import Job
 from reconciler.apply.cluster_writer import ClusterWriter
 from reconciler.apply.lock import Lock
-from reconciler.apply.outcomes import NotReady, Outcome, Report, Status
-from reconciler.apply.step_runner import StepOptions
+from reconciler.apply.outcomes import NotReady, Observer, Options, Outcome, Report, Status
 from reconciler.apply.waits import Readiness, SharedListReader
 from reconciler.controller.fence import Stopped, WriteFence
 from reconciler.controller.tasks import gather_or_cancel
 from reconciler.core.errors import KlutchError, Locked
 from reconciler.core.live import Live, Unavailable
 from reconciler.fleet.compile import units_by_cluster
-from reconciler.fleet.values import Access, Fleet, UnitKey
+from reconciler.fleet.values import Access, Fleet, Unit, UnitKey
 from reconciler.health import Location, board
-from reconciler.observe import Clusters, Pace, observe, read_scope
+from reconciler.observe import Clusters, observe, read_scope
 from reconciler.planning.changes import Change, Plan
 
 _AT_ONCE: Final = 256  # clusters: most of them wait for a peer
 _MANY: Final = 32  # clusters of one control plane: one look at all it holds costs less
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Settings of an apply. `wait_seconds` bounds each wait for a peer, and for Ready.
-
-    `wait`: end only when all units are Ready, or late. `holder` names this run in the lock.
-    """
-
-    holder: str
-    now: Callable[[], datetime]
-    pace: Pace
-    wait: bool = False
-    wait_seconds: float = 120.0
-    force: bool = False
-    break_lock: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observer:
-    """Callbacks for each outcome and stage, at once."""
-
-    outcome: Callable[[Outcome], None]
-    stage: Callable[[str], None]
 
 
 async def apply(
@@ -89,37 +63,34 @@ async def apply(
     return await work.report([*done, *refused], look.live)
 
 
+@dataclass(slots=True)
 class _Run:
     """The state of one apply."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        approved: Plan,
-        clusters: Clusters,
-        options: Options,
-        fence: WriteFence,
-        observer: Observer,
-    ) -> None:
-        self._fleet, self._approved, self._clusters = fleet, approved, clusters
-        self._options, self._fence, self._observer = options, fence, observer
-        self._step_options = StepOptions(
-            wait=options.wait_seconds, force=options.force, now=options.now
-        )
-        self._units = units_by_cluster(fleet)
-        self._slots = asyncio.Semaphore(max(_AT_ONCE, options.pace.parallelism))
-        self._behind: Counter[str] = Counter()  # app clusters to wait for, by control plane
-        self._shared_readers: dict[str, SharedListReader] = {}
+    fleet: Fleet
+    approved: Plan
+    clusters: Clusters
+    options: Options
+    fence: WriteFence
+    observer: Observer
+    units: Mapping[str, Sequence[Unit]] = field(init=False)
+    slots: asyncio.Semaphore = field(init=False)
+    behind: Counter[str] = field(default_factory=Counter)  # app clusters to wait for, by plane
+    shared_readers: dict[str, SharedListReader] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.units = units_by_cluster(self.fleet)
+        self.slots = asyncio.Semaphore(max(_AT_ONCE, self.options.pace.parallelism))
 
     async def seen(self, names: Collection[str]) -> Live:
         """Read some app clusters, and of their control planes what concerns them."""
         return await observe(
-            self._fleet,
-            self._clusters,
+            self.fleet,
+            self.clusters,
             only=names,
             in_part=True,
             credentials=True,
-            pace=self._options.pace,
+            pace=self.options.pace,
         )
 
     async def locked(self, locks: AsyncExitStack, names: Collection[str]) -> Mapping[str, str]:
@@ -128,20 +99,20 @@ class _Run:
         Return why clusters behind some cannot be. Raises Locked, and the error of the last where
         there is none.
         """
-        sections, options = self._approved.sections, self._options
+        sections, options = self.approved.sections, self.options
         planes, failed = sorted({sections[name] for name in names}), dict[str, str]()
         for plane in planes:
             try:
-                reached = await self._clusters.control_plane(plane)
+                reached = await self.clusters.control_plane(plane)
                 holder, now = options.holder, options.now
                 lock = Lock(
                     reached.cluster,
-                    self._fleet.name,
+                    self.fleet.name,
                     holder=holder,
                     now=now,
                     again=reached.again,
                 )
-                held = lock.held(self._fence, break_it=options.break_lock)
+                held = lock.held(self.fence, break_it=options.break_lock)
                 await locks.enter_async_context(held)
             except Locked:
                 raise
@@ -153,12 +124,12 @@ class _Run:
 
     async def look(self, names: Collection[str]) -> run.Look:
         """Read the clusters that are to be changed, and plan them anew."""
-        pace = self._options.pace
-        return await run.look(self._fleet, self._clusters, only=names, credentials=True, pace=pace)
+        pace = self.options.pace
+        return await run.look(self.fleet, self.clusters, only=names, credentials=True, pace=pace)
 
     async def lines(self, live: Live, lines: Mapping[str, Sequence[Change]]) -> list[Outcome]:
         """Do the lines of all clusters at once."""
-        locations = _locations(self._fleet, live)
+        locations = _locations(self.fleet, live)
         done = await gather_or_cancel(
             self._lines(live, locations.get(name), name, lines[name]) for name in lines
         )
@@ -168,23 +139,23 @@ class _Run:
         self, live: Live, location: Location | None, name: str, lines: Sequence[Change]
     ) -> list[Outcome]:
         try:
-            async with self._slots, self._reached(live, name) as (plane, app):
+            async with self.slots, self._reached(live, name) as (plane, app):
                 both = {plane.cluster.name: plane, app.cluster.name: app}
                 job = Job(
                     name=name,
-                    mode=self._fleet.control_planes[self._approved.sections[name]].mode,
+                    mode=self.fleet.control_planes[self.approved.sections[name]].mode,
                     lines=lines,
                     clusters=both.__getitem__,
-                    step_options=self._step_options,
+                    options=self.options,
                     readiness=self._readiness(location, plane, app),
-                    depends_on={unit.key: unit.depends_on for unit in self._units.get(name, ())},
-                    on_outcome=self._observer.outcome,
+                    depends_on={unit.key: unit.depends_on for unit in self.units.get(name, ())},
+                    on_outcome=self.observer.outcome,
                 )
                 return await cluster.run(job)
         except KlutchError as error:  # the way to it is gone since it was read
             failed = [Outcome(line, Status.FAILED, str(error)) for line in lines]
             for outcome in failed:
-                self._observer.outcome(outcome)
+                self.observer.outcome(outcome)
             return failed
 
     async def report(self, done: Sequence[Outcome], live: Live | None) -> Report:
@@ -193,45 +164,45 @@ class _Run:
         by_line = {approval.line_key(one.change): one for one in done}
         outcomes = [
             by_line.get(approval.line_key(change)) or _held(change)
-            for change in self._approved.changes
+            for change in self.approved.changes
             if change.acts and (change.held or approval.line_key(change) in by_line)
         ]
-        planned = {approval.line_key(change) for change in self._approved.changes}
+        planned = {approval.line_key(change) for change in self.approved.changes}
         # What an apply found where the plan had left it to that (trust.md T2).
         outcomes += [one for line, one in by_line.items() if line not in planned]
         return Report(
-            plan=self._approved,
+            plan=self.approved,
             outcomes=tuple(outcomes),
             not_ready=tuple(late),
             ready=ready,
-            ended=self._fence.reason,
-            lock_lost=self._fence.lock_lost,
+            ended=self.fence.reason,
+            lock_lost=self.fence.lock_lost,
         )
 
     async def _waited(self, live: Live) -> tuple[Sequence[NotReady], int]:
-        if not self._options.wait:
+        if not self.options.wait:
             return (), 0
-        self._observer.stage("waiting until all is ready")
-        locations = _locations(self._fleet, live)
+        self.observer.stage("waiting until all is ready")
+        locations = _locations(self.fleet, live)
         awake = {
             name: [unit.key for unit in units]
-            for name, units in self._units.items()
-            if name in live.clusters and self._fleet.clusters[name].suspended is None
+            for name, units in self.units.items()
+            if name in live.clusters and self.fleet.clusters[name].suspended is None
         }
-        self._behind.update(self._approved.sections[name] for name in awake)
+        self.behind.update(self.approved.sections[name] for name in awake)
         found = await gather_or_cancel(
             self._ready(live, locations.get(name), name, units) for name, units in awake.items()
         )
         late = sorted((one for some in found for one in some), key=lambda one: one.unit)
-        asked = sum(len(units) for name, units in self._units.items() if name in live.clusters)
+        asked = sum(len(units) for name, units in self.units.items() if name in live.clusters)
         return late, asked - len(late)
 
     def _shared_reader(self, name: str, plane: ClusterWriter) -> SharedListReader | None:
         """Return the first look at a cluster's control plane, where many are behind that."""
-        section = self._approved.sections[name]
-        if self._behind[section] < _MANY:
+        section = self.approved.sections[name]
+        if self.behind[section] < _MANY:
             return None
-        return self._shared_readers.setdefault(section, SharedListReader(plane.cluster))
+        return self.shared_readers.setdefault(section, SharedListReader(plane.cluster))
 
     async def _ready(
         self, live: Live, location: Location | None, name: str, units: Sequence[UnitKey]
@@ -242,9 +213,9 @@ class _Run:
                 for unit in units
             ]
         try:
-            async with self._slots, self._reached(live, name) as (plane, app):
+            async with self.slots, self._reached(live, name) as (plane, app):
                 readiness = self._readiness(location, plane, app, self._shared_reader(name, plane))
-                return await readiness.wait(units, seconds=self._options.wait_seconds)
+                return await readiness.wait(units, seconds=self.options.wait_seconds)
         except (KlutchError, Stopped) as error:
             return [NotReady(str(unit), str(error)) for unit in units]
 
@@ -259,8 +230,8 @@ class _Run:
             location=location,
             control_plane=plane,
             app=app,
-            fence=self._fence,
-            now=self._options.now,
+            fence=self.fence,
+            now=self.options.now,
             shared_reader=shared_reader,
         )
 
@@ -269,20 +240,20 @@ class _Run:
         self, live: Live, name: str
     ) -> AsyncIterator[tuple[ClusterWriter, ClusterWriter]]:
         """Reach a cluster and its control plane, and give the cluster's connections back."""
-        known = self._fleet.clusters.get(name)
+        known = self.fleet.clusters.get(name)
         if known is None:
-            leaver = read_scope.removed_clusters(self._fleet, live.control_planes)[name]
+            leaver = read_scope.removed_clusters(self.fleet, live.control_planes)[name]
             assert not isinstance(leaver, Unavailable), name
             access: Access = leaver.access
         else:
             access = known.access
-        plane_name = self._approved.sections[name]
-        plane = await self._clusters.control_plane(plane_name)
-        app = await self._clusters.app_cluster(name, access, control_plane=plane_name)
+        plane_name = self.approved.sections[name]
+        plane = await self.clusters.control_plane(plane_name)
+        app = await self.clusters.app_cluster(name, access, control_plane=plane_name)
         try:
-            yield ClusterWriter(plane.cluster, self._fence), ClusterWriter(app.cluster, self._fence)
+            yield ClusterWriter(plane.cluster, self.fence), ClusterWriter(app.cluster, self.fence)
         finally:
-            await self._clusters.close(name)
+            await self.clusters.close(name)
 
 
 def _locations(fleet: Fleet, live: Live) -> Mapping[str, Location]:

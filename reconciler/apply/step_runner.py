@@ -5,7 +5,6 @@ A run that ends between two of them leaves a state from which the next plan goes
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import ClassVar
 
 from reconciler.api.bindings import (
@@ -20,6 +19,7 @@ from reconciler.api.exports import connected_of, reports_end_of_sync
 from reconciler.apply import kubeconfig_secrets, patches, service_objects
 from reconciler.apply.cluster_writer import Clusters, ClusterWriter
 from reconciler.apply.object_writer import create
+from reconciler.apply.outcomes import Options
 from reconciler.apply.waits import Unconfirmed
 from reconciler.core import keys, manifest, names
 from reconciler.core.refs import SECRET, Ref
@@ -31,24 +31,12 @@ from reconciler.planning.changes import Action, Change, Step, Verb
 
 
 @dataclass(frozen=True, slots=True)
-class StepOptions:
-    """Settings for the steps of one run. `wait` is in seconds, `now` the time in UTC.
-
-    `force`: go on without the proof that the sync has stopped.
-    """
-
-    wait: float
-    force: bool
-    now: Callable[[], datetime]
-
-
-@dataclass(frozen=True, slots=True)
 class StepRunner:
     """Does the steps of one line."""
 
     change: Change
     clusters: Clusters
-    options: StepOptions
+    options: Options
 
     async def do(self, step: Step) -> str:
         """Do one step; return what is worth telling of it, or "".
@@ -61,6 +49,11 @@ class StepRunner:
     def _placement(self) -> Placement:
         assert self.change.placement is not None, self.change
         return self.change.placement
+
+    @property
+    def _time(self) -> str:
+        """How long something was waited for."""
+        return f"{self.options.wait_seconds:.0f} s"
 
     @property
     def _name(self) -> str:
@@ -98,10 +91,10 @@ class StepRunner:
         async def look() -> bool | None:
             return True if await writer.read(step.ref) is None else None
 
-        if await writer.fence.until(look, seconds=self.options.wait) is None:
+        if await writer.fence.until(look, seconds=self.options.wait_seconds) is None:
             held = manifest.finalizers_of(await writer.read(step.ref) or {})
             raise Unconfirmed(
-                f"{step.ref} is still there after {self.options.wait:.0f} s{_held_by(held)}; the "
+                f"{step.ref} is still there after {self._time}{_held_by(held)}; the "
                 "next run goes on"
             )
 
@@ -150,13 +143,13 @@ class StepRunner:
                 return f"the konnector does not answer (last heartbeat: {last})"
             return None
 
-        answer = await plane.fence.until(look, seconds=self.options.wait)
+        answer = await plane.fence.until(look, seconds=self.options.wait_seconds)
         if answer:
             raise Unconfirmed(f"sync stop not confirmed: {answer}; --force skips the proof")
         if answer is None:
             raise Unconfirmed(
                 f"sync stop not confirmed: the konnector has not said within "
-                f"{self.options.wait:.0f} s that it syncs {step.ref.name} no longer; the next run "
+                f"{self._time} that it syncs {step.ref.name} no longer; the next run "
                 "goes on, --force skips the proof"
             )
 
@@ -183,11 +176,11 @@ class StepRunner:
         async def look() -> bool | None:
             return None if await service_objects.count(app, self._name) else True
 
-        if await app.fence.until(look, seconds=self.options.wait) is None:
+        if await app.fence.until(look, seconds=self.options.wait_seconds) is None:
             left = await service_objects.count(app, self._name)
             held = await service_objects.finalizers(app, self._name)
             raise Unconfirmed(
-                f"{left} {self._name} are still being deleted after {self.options.wait:.0f} s"
+                f"{left} {self._name} are still being deleted after {self._time}"
                 f"{_held_by(held)}; the next run goes on"
             )
 

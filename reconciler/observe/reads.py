@@ -26,27 +26,12 @@ from reconciler.api.exports import (
     preferred_version,
     served_versions,
 )
-from reconciler.core import keys, names
+from reconciler.core import keys, names, refs
+from reconciler.core import manifest as m
 from reconciler.core.errors import NotServed
 from reconciler.core.live import ClusterState
-from reconciler.core.manifest import (
-    Manifest,
-    get_text,
-    labels_of,
-    name_of,
-    namespace_of,
-)
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CRD,
-    DEPLOYMENT,
-    NAMESPACE,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Kind,
-    Ref,
-)
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind, Ref
 from reconciler.fleet.values import Fleet, Mode
 from reconciler.observe import objects
 from reconciler.observe.reading import Reading, together
@@ -59,7 +44,7 @@ _WHOLE: Final = (
     APP_CLUSTER_BINDING,
     API_SERVICE_BINDING,
 )
-_METADATA: Final = (API_SERVICE_EXPORT, CRD)
+_METADATA: Final = (API_SERVICE_EXPORT, refs.CRD)
 _SECRETS: Final = (names.KUBECONFIG, names.BINDER)
 
 
@@ -69,12 +54,12 @@ async def control_plane(
     """Read all of a control plane; `credentials`: also the Secrets with kubeconfigs."""
     reading = _reading(visit)
     # The first read also shows whether the cluster answers at all.
-    await reading.list(NAMESPACE, metadata_only=True)
+    await reading.list(refs.NAMESPACE, metadata_only=True)
     async with visit.turn.slot():
         await together(
             *(reading.list(kind, metadata_only=True) for kind in _METADATA),
             *(reading.list(kind) for kind in _WHOLE),
-            reading.list(SERVICE_ACCOUNT, name=names.BINDER),
+            reading.list(refs.SERVICE_ACCOUNT, name=names.BINDER),
         )
         if credentials:
             await _secrets_of_control_plane(reading, fleet, name)
@@ -87,13 +72,13 @@ async def shared_part(visit: Visit, fleet: Fleet) -> ClusterState:
     As with `spaces`, the rights to read all are enough.
     """
     reading = _reading(visit)
-    await reading.list(NAMESPACE, name=names.KUBE_SYSTEM, metadata_only=True)
+    await reading.list(refs.NAMESPACE, name=names.KUBE_SYSTEM, metadata_only=True)
     ours = f"{keys.FLEET}={fleet.name}"
     async with visit.turn.slot():
         await together(
-            reading.list(NAMESPACE, labels=ours, metadata_only=True),
+            reading.list(refs.NAMESPACE, labels=ours, metadata_only=True),
             reading.list(APP_CLUSTER_BINDING, labels=ours),
-            reading.list(CRD, metadata_only=True),
+            reading.list(refs.CRD, metadata_only=True),
             reading.list(API_SERVICE_EXPORT_TEMPLATE),
             # Whichever of them may own a CRD in an app cluster.
             reading.list(API_SERVICE_BINDING),
@@ -119,21 +104,21 @@ async def app_cluster(visit: Visit, fleet: Fleet, name: str, *, credentials: boo
     """Read an app cluster; `credentials`: also kubeconfigs of konnectors and tokens beside them."""
     reading = _reading(visit)
     bind = names.KLUTCH_NAMESPACE
-    await reading.get(NAMESPACE, names.KUBE_SYSTEM)
+    await reading.get(refs.NAMESPACE, names.KUBE_SYSTEM)
     async with visit.turn.slot():
         await together(
-            reading.get(NAMESPACE, bind),
+            reading.get(refs.NAMESPACE, bind),
             # The path of all namespaces is also that of cluster-scoped bindings (Klutch <= 1.5.0).
             reading.list(API_SERVICE_BINDING),
-            reading.get(DEPLOYMENT, names.KONNECTOR, namespace=bind),
-            reading.list(CRD, metadata_only=True),
+            reading.get(refs.DEPLOYMENT, names.KONNECTOR, namespace=bind),
+            reading.list(refs.CRD, metadata_only=True),
             *(
                 reading.get(kind, object_name, namespace=bind if kind.namespaced else "")
                 for kind, object_name in _konnector_objects(fleet, name)
             ),
         )
         if credentials:
-            await reading.list(SECRET, namespace=bind)
+            await reading.list(refs.SECRET, namespace=bind)
         cluster_scoped = await _binds_cluster_scoped(reading)
     return reading.seen(visit.reached.address, bindings_cluster_scoped=cluster_scoped)
 
@@ -161,10 +146,10 @@ def _reading(visit: Visit) -> Reading:
 
 async def _secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) -> None:
     """Read the kubeconfigs of binding spaces and of our app clusters. Raises Incomplete."""
-    spaces = {namespace_of(binding) for binding in reading.of(CLUSTER_BINDING)} | _spaces_begun(
+    spaces = {m.namespace_of(binding) for binding in reading.of(CLUSTER_BINDING)} | _spaces_begun(
         reading
     )
-    await together(*(reading.list(SECRET, name=secret, within=spaces) for secret in _SECRETS))
+    await together(*(reading.list(refs.SECRET, name=secret, within=spaces) for secret in _SECRETS))
     known = {("", secret) for secret in _SECRETS}
     referenced = {
         *_by_cluster_bindings(reading.of(CLUSTER_BINDING)),
@@ -173,7 +158,7 @@ async def _secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) -
     further = sorted(referenced - known)
     await together(
         *(
-            reading.list(SECRET, namespace=ns, name=secret, within=None if ns else spaces)
+            reading.list(refs.SECRET, namespace=ns, name=secret, within=None if ns else spaces)
             for ns, secret in further
         )
     )
@@ -182,33 +167,33 @@ async def _secrets_of_control_plane(reading: Reading, fleet: Fleet, name: str) -
 async def _space(reading: Reading, space: str) -> None:
     await together(
         # It may be there without our labels.
-        reading.list(NAMESPACE, name=space, metadata_only=True),
+        reading.list(refs.NAMESPACE, name=space, metadata_only=True),
         reading.list(CLUSTER_BINDING, namespace=space),
         reading.list(API_SERVICE_EXPORT_REQUEST, namespace=space),
         reading.list(API_SERVICE_EXPORT, namespace=space, metadata_only=True),
-        reading.list(SERVICE_ACCOUNT, namespace=space, name=names.BINDER),
+        reading.list(refs.SERVICE_ACCOUNT, namespace=space, name=names.BINDER),
     )
 
 
 async def _secrets_of_space(reading: Reading, space: str) -> None:
     bindings = [
-        binding for binding in reading.of(CLUSTER_BINDING) if namespace_of(binding) == space
+        binding for binding in reading.of(CLUSTER_BINDING) if m.namespace_of(binding) == space
     ]
     is_ours = bool(bindings) or space in _spaces_begun(reading)
     named = {*_SECRETS, *(name for _, name in _by_cluster_bindings(bindings))} if is_ours else ()
     # That they were asked for has to be known also where none is.
     await together(
-        reading.list(SECRET, namespace=space, name=names.KUBECONFIG, within=()),
-        *(reading.list(SECRET, namespace=space, name=name) for name in sorted(named)),
+        reading.list(refs.SECRET, namespace=space, name=names.KUBECONFIG, within=()),
+        *(reading.list(refs.SECRET, namespace=space, name=name) for name in sorted(named)),
     )
 
 
 def _spaces_begun(reading: Reading) -> set[str]:
     """Return the spaces that we made: an apply that died there made its Secrets first."""
     return {
-        name_of(namespace)
-        for namespace in reading.of(NAMESPACE)
-        if keys.FLEET in labels_of(namespace)
+        m.name_of(namespace)
+        for namespace in reading.of(refs.NAMESPACE)
+        if keys.FLEET in m.labels_of(namespace)
     }
 
 
@@ -216,7 +201,7 @@ def _silent_spaces(reading: Reading) -> frozenset[str]:
     """Return the spaces whose konnector is not to be counted on now."""
     now = datetime.now(UTC)
     return frozenset(
-        namespace_of(binding)
+        m.namespace_of(binding)
         for binding in reading.of(CLUSTER_BINDING)
         if liveness(heartbeat_of(binding), now, timeout=SILENCE) is not Liveness.ALIVE
     )
@@ -226,14 +211,14 @@ async def _binds_cluster_scoped(reading: Reading) -> bool:
     """Tell whether `apiservicebindings` are cluster-scoped. Only the CRD knows where none is."""
     bindings = reading.of(API_SERVICE_BINDING)
     if bindings or not reading.serves(API_SERVICE_BINDING):
-        return any(not namespace_of(binding) for binding in bindings)
+        return any(not m.namespace_of(binding) for binding in bindings)
     crd = await _definition(reading, API_SERVICE_BINDING)
-    return get_text(crd, "spec", "scope") == "Cluster"
+    return m.get_text(crd, "spec", "scope") == "Cluster"
 
 
 async def _definition(reading: Reading, kind: Kind) -> Manifest | None:
     """Return the whole CRD of a kind, or None where there is none."""
-    ref = Ref(reading.cluster.name, CRD, "", kind.resource)
+    ref = Ref(reading.cluster.name, refs.CRD, "", kind.resource)
     return await reading.one(ref, lambda: reading.cluster.get(ref))
 
 
@@ -275,7 +260,11 @@ def _konnector_objects(fleet: Fleet, cluster: str) -> tuple[tuple[Kind, str], ..
 
 
 def _rights(account: str, role: str) -> tuple[tuple[Kind, str], ...]:
-    return ((SERVICE_ACCOUNT, account), (CLUSTER_ROLE, role), (CLUSTER_ROLE_BINDING, role))
+    return (
+        (refs.SERVICE_ACCOUNT, account),
+        (refs.CLUSTER_ROLE, role),
+        (refs.CLUSTER_ROLE_BINDING, role),
+    )
 
 
 def _by_cluster_bindings(bindings: Iterable[Manifest]) -> Iterator[tuple[str, str]]:
@@ -285,9 +274,9 @@ def _by_cluster_bindings(bindings: Iterable[Manifest]) -> Iterator[tuple[str, st
     name: no plan needs that, and no role for klutchctl reads it.
     """
     for binding in bindings:
-        if keys.APP_CLUSTER_BINDING_NAME in labels_of(binding):
+        if keys.APP_CLUSTER_BINDING_NAME in m.labels_of(binding):
             continue
-        if name := get_text(binding, "spec", "kubeconfigSecretRef", "name"):
+        if name := m.get_text(binding, "spec", "kubeconfigSecretRef", "name"):
             yield "", name
 
 
@@ -306,9 +295,9 @@ def _by_app_cluster_bindings(
     }
     yield from ((namespace, secret) for (namespace, _), secret in ours.items())
     for binding in bindings:
-        identity = namespace_of(binding), name_of(binding)
-        if identity in ours or labels_of(binding).get(keys.FLEET) == fleet.name:
-            secret = get_text(binding, "spec", "kubeconfigSecretRef", "name")
-            namespace = get_text(binding, "spec", "kubeconfigSecretRef", "namespace")
+        identity = m.namespace_of(binding), m.name_of(binding)
+        if identity in ours or m.labels_of(binding).get(keys.FLEET) == fleet.name:
+            secret = m.get_text(binding, "spec", "kubeconfigSecretRef", "name")
+            namespace = m.get_text(binding, "spec", "kubeconfigSecretRef", "namespace")
             if secret and namespace:
                 yield namespace, secret

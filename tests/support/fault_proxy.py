@@ -4,16 +4,18 @@
         cluster = KubeCluster(proxy.connection)
         proxy.add(on("PATCH", r"/configmaps/x$").nth(1), answer(429, retry_after=1))
 
-Each client connection has its own upstream connection, and both are kept alive, so that their
-reuse is as it would be without a proxy. Bodies are forwarded as they come. A request that came
-in is forwarded even when its client has left meanwhile: held back at a gate, it is a late write.
+Client connections are kept alive, so that their reuse is as it would be without a proxy; each
+exchange has a connection to the server of its own. Bodies are forwarded as they come. A request
+that came in is forwarded even when its client has left meanwhile: held back at a gate, it is a late
+write.
 """
 
 import asyncio
 import itertools
 import ssl
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -139,15 +141,18 @@ class FaultProxy:
         finally:
             self._sessions.discard(session)
 
-    async def dial(self) -> "_Upstream":
-        """Connect to the server."""
+    @asynccontextmanager
+    async def dial(self) -> "AsyncIterator[_Upstream]":
+        """Connect to the server for one exchange."""
         server, tls = urlsplit(self._upstream.server), self._upstream_tls
         name = (self._upstream.tls_server_name or server.hostname) if tls else None
-        return _Upstream(
-            *await asyncio.open_connection(
-                server.hostname, server.port, ssl=tls, server_hostname=name
-            )
+        reader, writer = await asyncio.open_connection(
+            server.hostname, server.port, ssl=tls, server_hostname=name
         )
+        try:
+            yield _Upstream(reader, writer)
+        finally:
+            await let_go(writer)
 
 
 class _Upstream:
@@ -156,17 +161,6 @@ class _Upstream:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._http = h11.Connection(h11.CLIENT)
-
-    @property
-    def usable(self) -> bool:
-        """Whether another request may be sent."""
-        return self._http.our_state is h11.IDLE and not self._reader.at_eof()
-
-    def finish(self) -> bool:
-        """Return whether the last exchange left the connection fit for another one."""
-        if self._http.our_state is self._http.their_state is h11.DONE:
-            self._http.start_next_cycle()
-        return self.usable
 
     async def send(self, *events: h11.Event) -> None:
         for event in events:
@@ -185,9 +179,6 @@ class _Upstream:
         assert isinstance(event, h11.Event)
         return event
 
-    async def close(self) -> None:
-        await let_go(self._writer)
-
 
 class _Session:
     """One client connection, from its first request to its end."""
@@ -202,7 +193,6 @@ class _Session:
     ) -> None:
         self._proxy, self._reader, self._writer, self._number = proxy, reader, writer, number
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_CHUNK)
-        self._upstream: _Upstream | None = None
 
     @property
     def idle(self) -> bool:
@@ -217,12 +207,13 @@ class _Session:
         try:
             while parts := await self._next_request():
                 await self._exchange(parts)
-                if self._writer.is_closing() or not await self._ready_for_another():
+                if self._writer.is_closing() or not (
+                    self._http.our_state is self._http.their_state is h11.DONE
+                ):
                     return
+                self._http.start_next_cycle()
         except* (h11.RemoteProtocolError, OSError):
             hang_up(self._writer, "fin")  # one side left: so does the other
-        finally:
-            await self._drop_upstream()
 
     async def _next_request(self) -> list[h11.Event]:
         """Return all parts of a request, or none where the client is done."""
@@ -256,17 +247,17 @@ class _Session:
         try:
             if await _perform(due, BEFORE, reply):
                 return
-            upstream = await self._connected()
-            await upstream.send(*parts)
-            head = await upstream.head()
-            if await _perform(due, AFTER, reply):
-                return
-            await reply.send(head)
-            within = next((rule for rule in due if isinstance(rule.at, Body)), None)
-            async with asyncio.TaskGroup() as group:
-                client = group.create_task(self._until_client_leaves())
-                await _relay(upstream, reply, within, received)
-                client.cancel()
+            async with self._proxy.dial() as upstream:
+                await upstream.send(*parts)
+                head = await upstream.head()
+                if await _perform(due, AFTER, reply):
+                    return
+                await reply.send(head)
+                within = next((rule for rule in due if isinstance(rule.at, Body)), None)
+                async with asyncio.TaskGroup() as group:
+                    client = group.create_task(self._until_client_leaves())
+                    await _relay(upstream, reply, within, received)
+                    client.cancel()
         finally:
             if reply.status is None:
                 told(0)
@@ -275,26 +266,6 @@ class _Session:
         while data := await self._reader.read(_CHUNK):
             self._http.receive_data(data)
         raise ConnectionResetError("the client left")
-
-    async def _connected(self) -> _Upstream:
-        """Return the connection of the last request, or a new one where that is gone."""
-        if self._upstream is None or not self._upstream.usable:
-            await self._drop_upstream()
-            self._upstream = await self._proxy.dial()
-        return self._upstream
-
-    async def _ready_for_another(self) -> bool:
-        if self._upstream is not None and not self._upstream.finish():
-            await self._drop_upstream()
-        if not self._http.our_state is self._http.their_state is h11.DONE:
-            return False
-        self._http.start_next_cycle()
-        return True
-
-    async def _drop_upstream(self) -> None:
-        if self._upstream is not None:
-            await self._upstream.close()
-            self._upstream = None
 
 
 def _client_tls(upstream: Connection) -> ssl.SSLContext | None:
@@ -315,15 +286,9 @@ def _request(parts: Sequence[h11.Event]) -> Request:
 async def _perform(due: Sequence[_Rule], point: Point, reply: Reply) -> bool:
     """Perform what is due at this point; return whether the exchange is over."""
     for rule in due:
-        if rule.at == point and await _perform_all(rule, reply):
-            return True
-    return False
-
-
-async def _perform_all(rule: _Rule, reply: Reply) -> bool:
-    for effect in rule.effects:
-        if await effect.perform(reply):
-            return True
+        for effect in rule.effects if rule.at == point else ():
+            if await effect.perform(reply):
+                return True
     return False
 
 
@@ -331,40 +296,19 @@ async def _relay(
     upstream: _Upstream, reply: Reply, within: _Rule | None, received: Callable[[int], None]
 ) -> None:
     """Pass an answer's body on as it comes, up to what is due within it."""
-    point = within.at if within else None
-    countdown = _Countdown(point) if isinstance(point, Body) else None
+    left = within.at if within else None
     part: h11.Event = h11.Data(data=b"")
     while isinstance(part, h11.Data):
         data = bytes(part.data)
         received(len(data))
-        if within and countdown and (end := countdown.take(data)) is not None:
-            await reply.send(h11.Data(data=data[:end]))
-            if await _perform_all(within, reply):
-                return
-            data, countdown = data[end:], None
+        if within and isinstance(left, Body):
+            end, left = left.within(data)
+            if left is None:
+                await reply.send(h11.Data(data=data[:end]))
+                if await _perform([within], within.at, reply):
+                    return
+                data = data[end:]
         if data:
             await reply.send(h11.Data(data=data))
         part = await upstream.next()
     await reply.send(part)
-
-
-class _Countdown:
-    """Finds a point in a body that comes in pieces."""
-
-    def __init__(self, point: Body) -> None:
-        self._lines, self._octets = point.lines, point.octets
-
-    def take(self, data: bytes) -> int | None:
-        """Return how many bytes of this piece come before the point, None if all do."""
-        start = 0
-        while self._lines:
-            newline = data.find(b"\n", start)
-            if newline < 0:
-                return None
-            self._lines -= 1
-            start = newline + 1
-        left = len(data) - start
-        if left < self._octets:
-            self._octets -= left
-            return None
-        return start + self._octets

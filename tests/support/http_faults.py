@@ -52,6 +52,16 @@ class Body:
     lines: int = 0
     octets: int = 0
 
+    def within(self, data: bytes) -> "tuple[int, Body | None]":
+        """Return where the point is in the next piece of a body, or what is left after that."""
+        *_, last = pieces = data.split(b"\n", self.lines)
+        lines = self.lines - (len(pieces) - 1)
+        if lines:
+            return len(data), Body(lines, self.octets)
+        if len(last) < self.octets:
+            return len(data), Body(0, self.octets - len(last))
+        return len(data) - len(last) + self.octets, None
+
 
 Point: TypeAlias = Moment | Body
 
