@@ -7,17 +7,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias, TypeVar
 
-from reconciler.apply.patches import Patch, Stale
+from reconciler.apply.patches import Decide, Stale
 from reconciler.controller.fence import WriteFence
 from reconciler.core import field_set, keys
+from reconciler.core.decision import preconditions_of
 from reconciler.core.errors import AlreadyExists, Conflict, Missing, Replaced, Unreachable
+from reconciler.core.field_set import created_to_applied
 from reconciler.core.manifest import (
     Manifest,
     get,
+    get_map,
     resource_version_of,
     uid_of,
 )
-from reconciler.core.patches import unchanged
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Cluster
 from reconciler.kube.requests import Preconditions, Propagation
@@ -65,30 +67,30 @@ class ClusterWriter:
             lambda: self.cluster.apply(body, kind, manager=keys.MANAGER_CLI, force=True)
         )
 
-    async def patch(self, ref: Ref, patch: Patch, *, manager: str = keys.MANAGER_CLI) -> Manifest:
-        """RFC 6902. Raises Missing, and Conflict where a test in it fails."""
-        return await self._retried(lambda: self.cluster.json_patch(ref, patch, manager=manager))
+    async def state(self, live: Manifest, ref: Ref) -> Manifest:
+        """Make what we created count as applied; return it as it is then. Raises Conflict."""
+        taken = created_to_applied(live, manager=keys.MANAGER_CLI)
+        if taken is None:
+            return live
+        return await self._retried(
+            lambda: self.cluster.json_patch(ref, taken, manager=keys.MANAGER_CLI)
+        )
 
-    async def change(
-        self,
-        ref: Ref,
-        decide: Callable[[Manifest], Patch | None],
-        *,
-        manager: str = keys.MANAGER_CLI,
-    ) -> bool:
+    async def change(self, ref: Ref, decide: Decide, *, manager: str = keys.MANAGER_CLI) -> bool:
         """Patch an object by what is read of it, until that held; False where it is absent.
 
-        `decide` returns operations, to which a test of the resourceVersion is added, or None
-        where nothing is to be done. Raises Stale where others keep writing.
+        Raises Stale where others keep writing.
         """
 
         async def attempt() -> bool:
             live = await self.cluster.get(ref)
             if live is None:
                 return False
-            operations = decide(live)
-            if operations is not None:
-                await self.patch(ref, [unchanged(live), *operations], manager=manager)
+            change = decide(live)
+            if change is not None:
+                metadata = {**get_map(change, "metadata"), **preconditions_of(live)}
+                body: Manifest = {**change, "metadata": metadata}
+                await self._retried(lambda: self.cluster.merge_patch(ref, body, manager=manager))
             return True
 
         return await self.again(attempt, ref)

@@ -10,7 +10,7 @@ from typing import Final
 from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.kubeconfig import CA_KEY, TOKEN_KEY, facts_of, note_of
 from reconciler.apply.cluster_writer import Clusters, ClusterWriter
-from reconciler.apply.patches import Patch, annotate
+from reconciler.apply.patches import annotate
 from reconciler.blueprints import space as spaces
 from reconciler.core import keys, names
 from reconciler.core.errors import ConfigError
@@ -69,7 +69,7 @@ async def note(plane: ClusterWriter, ref: Ref) -> None:
     if facts is None:
         return
 
-    def decide(found: Manifest) -> Patch | None:
+    def decide(found: Manifest) -> Manifest | None:
         return annotate(keys.CREDENTIAL, note_of(facts, uid_of(found)))(found)
 
     await plane.change(ref, decide, manager=keys.MANAGER_NOTES)

@@ -11,7 +11,6 @@ from reconciler.apply.cluster_writer import Clusters, ClusterWriter
 from reconciler.apply.outcomes import Outcome, Status
 from reconciler.apply.patches import Stale
 from reconciler.core import keys, names, server_side_apply
-from reconciler.core.field_set import created_to_applied
 from reconciler.core.manifest import Manifest, put, uid_of
 from reconciler.core.refs import CRD
 from reconciler.fleet.wanted import Rule, Wanted
@@ -54,9 +53,7 @@ async def _update(
             raise Stale(f"{ref.object} has changed since the plan")
         assert live is not None
         stated = await _stated(change, wanted, clusters, live)
-        taken = created_to_applied(live, manager=keys.MANAGER_CLI)
-        if taken is not None:
-            live = await writer.patch(ref, taken)
+        live = await writer.state(live, ref)
         # An adoption drops nothing, whatever we may have stated once.
         whole = live if change.action is Action.ADOPT else wanted.manifest
         body = server_side_apply.body(live, stated, whole=whole, manager=keys.MANAGER_CLI)

@@ -1,9 +1,9 @@
 """Decides the patches of steps by the live object. Pure.
 
-Each returns operations of RFC 6902, or None where nothing is to be done.
+Each returns a merge patch, without its preconditions, or None where nothing is to be done.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TypeAlias
 
@@ -11,15 +11,13 @@ from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, li
 from reconciler.api.exports import is_binding_reference, is_from_konnector
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.core.patches import pointer
 from reconciler.core.refs import Ref
 from reconciler.core.times import format_time
 from reconciler.fleet.values import DeletionPolicy, unit_policies_text
 from reconciler.planning import prune_units
 from reconciler.planning.app_cluster_bindings import policies_of
 
-Patch: TypeAlias = Sequence[Manifest]
-Decide: TypeAlias = Callable[[Manifest], Patch | None]
+Decide: TypeAlias = Callable[[Manifest], Manifest | None]
 
 
 class Stale(Exception):
@@ -29,17 +27,10 @@ class Stale(Exception):
 def annotate(key: str, value: str) -> Decide:
     """Return what sets one annotation, or takes it away for ""; nothing where it is so."""
 
-    def decide(live: Manifest) -> Patch | None:
-        held = manifest.annotations_of(live)
-        if held.get(key, "") == value:
+    def decide(live: Manifest) -> Manifest | None:
+        if manifest.annotations_of(live).get(key, "") == value:
             return None
-        path = pointer("metadata", "annotations", key)
-        if not value:
-            return [{"op": "remove", "path": path}]
-        if not held:
-            whole = pointer("metadata", "annotations")
-            return [{"op": "add", "path": whole, "value": {key: value}}]
-        return [{"op": "add", "path": path, "value": value}]
+        return {"metadata": {"annotations": {key: value or None}}}
 
     return decide
 
@@ -47,7 +38,7 @@ def annotate(key: str, value: str) -> Decide:
 def remember(unit: str, policies: Mapping[str, DeletionPolicy]) -> Decide:
     """Note how a unit is being let go, or that it is no longer, for no policy."""
 
-    def decide(live: Manifest) -> Patch | None:
+    def decide(live: Manifest) -> Manifest | None:
         known = dict(prune_units.remembered(live))
         known.pop(unit, None)
         return annotate(keys.LEAVING, unit_policies_text({**known, **policies}))(live)
@@ -58,7 +49,7 @@ def remember(unit: str, policies: Mapping[str, DeletionPolicy]) -> Decide:
 def unlist(ref: Ref, unit: str, *, uid: str) -> Decide:
     """Take a unit out of an AppClusterBinding. Raises Stale for another uid."""
 
-    def decide(live: Manifest) -> Patch | None:
+    def decide(live: Manifest) -> Manifest | None:
         _check(ref, live, uid)
         listed = manifest.get_maps(live, "spec", "apiExports")
         kept: list[JSON] = [
@@ -68,8 +59,8 @@ def unlist(ref: Ref, unit: str, *, uid: str) -> Decide:
             return None
         policies = dict(policies_of(live))
         policies.pop(unit, None)
-        forgotten = annotate(keys.UNIT_POLICIES, unit_policies_text(policies))(live) or []
-        return [{"op": "replace", "path": "/spec/apiExports", "value": kept}, *forgotten]
+        forgotten = annotate(keys.UNIT_POLICIES, unit_policies_text(policies))(live) or {}
+        return {"spec": {"apiExports": kept}, **forgotten}
 
     return decide
 
@@ -77,17 +68,14 @@ def unlist(ref: Ref, unit: str, *, uid: str) -> Decide:
 def retire(ref: Ref, *, uid: str, now: datetime) -> Decide:
     """Mark what a cluster stood on as released, once. Raises Stale for another uid."""
 
-    def decide(live: Manifest) -> Patch | None:
+    def decide(live: Manifest) -> Manifest | None:
         _check(ref, live, uid)
         if keys.RELEASED in manifest.annotations_of(live):
             return None
-        emptied: list[Manifest] = []
+        emptied: Manifest = {}
         if ref.kind == APP_CLUSTER_BINDING:
-            emptied = [
-                {"op": "add", "path": "/spec/apiExports", "value": []},
-                {"op": "add", "path": "/spec/konnector/deploy", "value": False},
-            ]
-        return [*emptied, *(annotate(keys.RELEASED, format_time(now))(live) or [])]
+            emptied = {"spec": {"apiExports": [], "konnector": {"deploy": False}}}
+        return {**emptied, **(annotate(keys.RELEASED, format_time(now))(live) or {})}
 
     return decide
 
@@ -106,18 +94,17 @@ def own(binding: Manifest) -> Decide:
         "controller": True,
     }
 
-    def decide(live: Manifest) -> Patch | None:
+    def decide(live: Manifest) -> Manifest | None:
         owners = manifest.get_maps(live, "metadata", "ownerReferences")
         others: list[JSON] = [other for other in owners if not is_binding_reference(other)]
         if not is_from_konnector(live) or owner in owners:
             return None
-        path = "/metadata/ownerReferences"
-        return [{"op": "add", "path": path, "value": [*others, owner]}]
+        return {"metadata": {"ownerReferences": [*others, owner]}}
 
     return decide
 
 
-def undrained(binding: Manifest) -> Patch | None:
+def undrained(binding: Manifest) -> Manifest | None:
     """Let a binding go for which a konnector that is gone had asked to be waited for."""
     return without_finalizer(keys.DRAIN)(binding) if manifest.is_deleting(binding) else None
 
@@ -125,12 +112,12 @@ def undrained(binding: Manifest) -> Patch | None:
 def without_finalizer(finalizer: str) -> Decide:
     """Take a finalizer off."""
 
-    def decide(live: Manifest) -> Patch | None:
+    def decide(live: Manifest) -> Manifest | None:
         found = manifest.finalizers_of(live)
         kept = [one for one in found if one != finalizer]
         if len(kept) == len(found):
             return None
-        return [{"op": "replace", "path": "/metadata/finalizers", "value": kept}]
+        return {"metadata": {"finalizers": kept}}
 
     return decide
 
@@ -138,13 +125,11 @@ def without_finalizer(finalizer: str) -> Decide:
 def unbind(now: datetime) -> Decide:
     """Mark a copy as released in place of bound."""
 
-    def decide(live: Manifest) -> Patch | None:
-        annotations = manifest.annotations_of(live)
-        if keys.BOUND not in annotations:
+    def decide(live: Manifest) -> Manifest | None:
+        if keys.BOUND not in manifest.annotations_of(live):
             return None
-        kept: dict[str, JSON] = {k: v for k, v in annotations.items() if k != keys.BOUND}
-        kept[keys.RELEASED] = format_time(now)
-        return [{"op": "replace", "path": "/metadata/annotations", "value": kept}]
+        marks: Manifest = {keys.BOUND: None, keys.RELEASED: format_time(now)}
+        return {"metadata": {"annotations": marks}}
 
     return decide
 

@@ -15,7 +15,7 @@ import itertools
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -244,10 +244,11 @@ class _Session:
         )
         reply = Reply(self._http, self._writer, told=told)
         due = self._proxy.rules.due(request)
-        try:
-            if await _perform(due, BEFORE, reply):
-                return
-            async with self._proxy.dial() as upstream:
+        async with AsyncExitStack() as stack:  # the log is written before the server is let go
+            try:
+                if await _perform(due, BEFORE, reply):
+                    return
+                upstream = await stack.enter_async_context(self._proxy.dial())
                 await upstream.send(*parts)
                 head = await upstream.head()
                 if await _perform(due, AFTER, reply):
@@ -258,9 +259,9 @@ class _Session:
                     client = group.create_task(self._until_client_leaves())
                     await _relay(upstream, reply, within, received)
                     client.cancel()
-        finally:
-            if reply.status is None:
-                told(0)
+            finally:
+                if reply.status is None:
+                    told(0)
 
     async def _until_client_leaves(self) -> None:
         while data := await self._reader.read(_CHUNK):
