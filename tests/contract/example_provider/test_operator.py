@@ -1,6 +1,5 @@
 """The operator of fleet-example on a real API server and a real PostgreSQL server."""
 
-import asyncio
 import logging
 import stat
 
@@ -24,7 +23,6 @@ from tests.support.operated import (
     is_in_trouble,
     operating,
     rows,
-    was_told,
     written,
 )
 
@@ -72,21 +70,6 @@ async def test_the_whole_day(place, shop, server, caplog):
     assert told["password"] not in said
 
 
-async def test_what_ran_does_not_run_again(place, shop):
-    async with operating(place):
-        told = await bound(shop)
-        written(shop, told)
-        await shop.make(BACKUP, "nightly", instanceRef="orders")
-        await shop.make(RESTORE, "back", backupRef="nightly", instanceRef="orders")
-        await shop.phase(RESTORE, "back", "Completed")
-        written(shop, told, "later")
-    async with operating(place):
-        await shop.change(RESTORE, "back", {"metadata": {"labels": {"look": "again"}}})
-        await shop.make(BACKUP, "later", instanceRef="orders")
-        await shop.phase(BACKUP, "later", "Completed")
-    assert rows(shop, told) == [GUARDED, "later"]
-
-
 async def test_a_rotation_is_asked_for_by_an_annotation(place, shop):
     async with operating(place):
         before = await bound(shop)
@@ -113,36 +96,6 @@ async def test_a_rotation_is_asked_for_by_an_annotation(place, shop):
         assert rows(shop, await shop.credentials("orders")) == [GUARDED]
 
 
-async def test_an_edited_secret_is_put_right(place, shop):
-    async with operating(place):
-        await bound(shop)
-        await shop.change(SECRET, "orders-creds", {"data": {"password": "Z3Vlc3NlZA=="}})
-
-        async def right():
-            told = await shop.credentials("orders")
-            return told["password"] != "guessed" and shop.ask(told, "SELECT 1")
-
-        await eventually(right)
-
-
-async def test_a_secret_of_somebody_else_is_left_alone(place, shop):
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "orders-creds", "namespace": shop.namespace},
-        "stringData": {"mine": "yes"},
-    }
-    await shop.plane.cluster.create(secret, SECRET, manager="tests")
-    async with operating(place):
-        await shop.make(POSTGRESQL, "orders")
-        await shop.make(BINDING, "orders", instanceRef="orders")
-        live = await shop.said(BINDING, "orders", has_reason("SecretTaken"))
-        assert "orders-creds" in get_text(live, "status", "conditions", 0, "message")
-        await shop.delete(BINDING, "orders")
-        await shop.gone(BINDING, "orders")
-    assert await shop.credentials("orders") == {"mine": "yes"}
-
-
 async def test_the_same_names_elsewhere_do_not_mix(place, shop, bank):
     async with operating(place):
         mine, theirs = await bound(shop), await bound(bank)
@@ -159,19 +112,6 @@ async def test_the_same_names_elsewhere_do_not_mix(place, shop, bank):
         assert rows(bank, theirs) == ["theirs"]
 
 
-async def test_an_object_made_anew_gets_a_database_of_its_own(place, shop):
-    async with operating(place):
-        before = await bound(shop, deletionPolicy="Retain")
-        written(shop, before)
-        for kind in (BINDING, POSTGRESQL):
-            await shop.delete(kind, "orders")
-            await shop.gone(kind, "orders")
-        after = await bound(shop)
-        assert shop.ask(after, "SELECT FROM pg_tables WHERE tablename = 'kept'") == []
-        assert before["database"] in shop.server.databases()
-        await eventually(lambda: was_told(shop, "Retained", before["database"]))
-
-
 async def test_what_a_role_made_outlives_it(place, shop):
     async with operating(place):
         mine = await bound(shop)
@@ -185,17 +125,6 @@ async def test_what_a_role_made_outlives_it(place, shop):
         assert rows(shop, other) == [GUARDED]
         shop.ask(other, "INSERT INTO own.kept VALUES ('more')")
         assert shop.ask(other, "SELECT count(*) FROM own.kept") == [(1,)]
-
-
-async def test_a_lost_database_is_not_made_again_empty(place, shop, server):
-    async with operating(place):
-        told = await bound(shop)
-        # It may have to wait for the operator, which runs in this thread.
-        rename = f"ALTER DATABASE {told['database']} RENAME TO lost"
-        await asyncio.to_thread(server.ask, rename)
-        await shop.change(POSTGRESQL, "orders", {"spec": {"connections": 30}})
-        await shop.phase(POSTGRESQL, "orders", "Failed")
-    assert told["database"] not in server.databases()
 
 
 async def test_the_number_of_sessions_follows(place, shop, server):
