@@ -1,14 +1,18 @@
-"""What all parts of one konnector process work with."""
+"""What all parts of a konnector work with, and what all that syncs with one space shares."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from konnector.mass_loss.guard import Guardian
+from konnector.namespace.mapping import Homes
+from konnector.namespace.reserved import is_reserved
 from reconciler.controller.clock import Clock
-from reconciler.controller.executor import Executor
+from reconciler.controller.executor import Executor, Recorder
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.program import Runtime
+from reconciler.core.errors import ClusterError, Forbidden, Rejected
 from reconciler.kube.cache.read_your_writes import Bodies
 from reconciler.kube.cache.store import Store
 from reconciler.kube.cluster import Cluster
@@ -51,3 +55,82 @@ class Tools:
     def executor(self, *clusters: Cluster) -> Executor:
         """Return what carries decisions out in the app cluster and in these clusters."""
         return self.runtime.executor(self.app, *clusters)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The two clusters, the space, and what writes to them. `want` asks for a mapping.
+
+    `namespaces` are those of the app cluster, of which metadata are held, `own_namespace` is the
+    konnector's there. `orphaned(resource)` is called when there is something else to say of its
+    orphans.
+    """
+
+    app: Cluster
+    plane: Cluster
+    space: str
+    space_uid: str
+    homes: Homes
+    namespaces: Store
+    own_namespace: str
+    want: Callable[[str], None]
+    orphaned: Callable[[str], None]
+    guards: Guardian
+    executor: Executor
+    recorder: Recorder
+    clock: Clock
+    metrics: Metrics
+    workers: int
+    troubles: "Troubles" = field(default_factory=lambda: Troubles())
+
+    def is_reserved(self, app_namespace: str) -> bool:
+        """Tell whether an app namespace is one of the cluster's own programs."""
+        return is_reserved(app_namespace, self.own_namespace)
+
+    def now(self) -> datetime:
+        """Return the time, aware and in UTC."""
+        return self.clock.now()
+
+
+def is_refusal(error: ClusterError) -> bool:
+    """Tell whether a cluster looked at a write and did not take it, for developers to know (H17).
+
+    A webhook that fails, and a store that an object is too large for, are an API server's own
+    failures to it: 500. What only passes, such as 429 and 503, is none.
+    """
+    return isinstance(error, Rejected | Forbidden) or error.status == 500
+
+
+class Troubles:
+    """What developers should know, by export or claimed resource and by object."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, dict[str, str]] = {}
+        self._on_change: Callable[[str], None] = lambda _: None
+
+    def follow(self, on_change: Callable[[str], None]) -> None:
+        """Have `on_change(resource)` called when the first trouble comes and the last is over.
+
+        What comes between shows at the next look, so that thousands of objects in the same trouble
+        are not told one by one.
+        """
+        self._on_change = on_change
+
+    def of(self, resource: str) -> dict[str, str]:
+        """Return what is wrong, as a sentence for each object."""
+        return self._said.get(resource, {})
+
+    def say(self, resource: str, about: str, what: str) -> None:
+        """Note what is wrong with one object; "" for nothing any more."""
+        said = self._said.setdefault(resource, {})
+        troubled = bool(said)
+        if what:
+            said[about] = what
+        else:
+            said.pop(about, None)
+        if bool(said) != troubled:
+            self._on_change(resource)
+
+    def forget(self, resource: str) -> None:
+        """Forget all that was said about a resource."""
+        self._said.pop(resource, None)

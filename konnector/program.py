@@ -14,13 +14,13 @@ from konnector.binding import controller as binding_controller
 from konnector.binding.controller import Bindings
 from konnector.binding.leftovers import Leftovers
 from konnector.context import Connect, Tools
+from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import app_cluster
 from konnector.kubeconfig.app_cluster import AppKubeconfig, InUse
 from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.provider.registry import OneProvider, Providers, one_provider
 from konnector.settings import ControlPlaneMode, Settings
 from konnector.sides import APP_CLUSTER, CONTROL_PLANE
-from konnector.views.single_object import SingleObjectInformers
 from reconciler.controller import health_server, program
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller

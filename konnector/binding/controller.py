@@ -9,14 +9,14 @@ from konnector.binding import crd, decide, drain, release
 from konnector.binding.decide import Seen
 from konnector.claim import copies
 from konnector.claim.controller import Say
-from konnector.claim.pair import Pair
+from konnector.claim.copies import Pair
 from konnector.context import Tools
+from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import judge
 from konnector.kubeconfig.judge import Judged
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.provider.provider import Provider
 from konnector.provider.sync_manager import Wanted
-from konnector.views.single_object import SingleObjectInformers
 from reconciler.controller.executor import observed
 from reconciler.controller.reconciler import Queue
 from reconciler.core import keys
@@ -102,7 +102,7 @@ class Bindings:
         for live in self._view.all():
             if judge.place(live) == place:
                 self.changed([key_of(live)], "")
-                if provider := self._providers.of(key_of(live)):
+                if (provider := self._providers.of(key_of(live))) is not None:
                     provider.beat()
 
     def find(self, keys_: Iterable[ObjectKey], name: str) -> Manifest | None:
@@ -305,7 +305,7 @@ class Bindings:
     def _crd_changed(self, crd_key: ObjectKey) -> None:
         for key in self._view.keys_by(NAME, crd_key.name):
             self.changed([key], "")
-            if provider := self._providers.of(key):
+            if (provider := self._providers.of(key)) is not None:
                 provider.look_at_export(key.name)
 
 

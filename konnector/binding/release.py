@@ -11,11 +11,10 @@ from konnector.binding import crd, drain
 from konnector.binding.crd import Owner
 from konnector.binding.drain import Held, Seen
 from konnector.claim import copies
-from konnector.context import Tools
+from konnector.context import Link, Tools
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.permission_claim.rules import Rule
 from konnector.provider.provider import Provider
-from konnector.provider.sync_context import Link
 from reconciler.core import keys
 from reconciler.core.errors import ClusterError, NotServed
 from reconciler.core.manifest import (

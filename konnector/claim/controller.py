@@ -6,36 +6,23 @@ from datetime import timedelta
 from typing import Final
 
 from konnector.claim import copies, decide, orphans
-from konnector.claim.copies import trimmed_copy
+from konnector.claim.copies import Pair
 from konnector.claim.decide import Read, Seen
-from konnector.claim.pair import Pair
-from konnector.claim.paired_informers import PairedInformers, name
+from konnector.context import Link, is_refusal
 from konnector.mass_loss import decide as mass_loss_decide
-from konnector.mass_loss.losses import Losses
-from konnector.provider.sync_context import Link, is_refusal
-from konnector.views import deletions
-from konnector.views.deletions import Deletions
-from konnector.views.service import NAME, InformerSpec
-from reconciler.controller.controller import Controller
-from reconciler.controller.tasks import TaskSupervisor
+from konnector.mass_loss import losses
+from konnector.mass_loss.losses import Deletions, Losses
+from konnector.paired_sync import HELD, NAME, SOON, InformerSpec, PairedSync, name
+from reconciler.core import manifest
 from reconciler.core.decision import Apply, Decision, Delete, Note
 from reconciler.core.errors import ClusterError
-from reconciler.core.manifest import (
-    Manifest,
-    digest,
-    is_deleting,
-    name_of,
-    namespace_of,
-    ref_of,
-)
+from reconciler.core.manifest import Manifest, is_deleting
 from reconciler.core.refs import CRD, ObjectKey, Ref
 from reconciler.kube.cache.read_your_writes import ReadYourWrites
 from reconciler.kube.cache.store import Index
 
 _BOUND: Final = "bound"
 _LIVING: Final = "living"
-_HELD: Final = timedelta(minutes=1)  # until a guard is asked again
-_SOON: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,53 +37,29 @@ class Say:
     drains: bool = False
 
 
-class Instances:
-    """The sync of one kind; run it once. Serial for each object, concurrent across objects.
+class Claims(PairedSync):
+    """The sync of the claims of one kind with their copies.
 
     `moved` is called with an app namespace when `live_in` says something else of it.
     """
 
     def __init__(self, pair: Pair, link: Link, say: Say, *, moved: Callable[[str], None]) -> None:
-        self.pair, self._link, self._moved = pair, link, moved
-        self._say_of_binding = say
-        self._lived_in: set[str] = set()
-        resource = pair.kind.resource
-        self._controller = Controller(
-            f"instances/{resource}",
-            self.reconcile,
-            clock=link.clock,
-            metrics=link.metrics,
-            workers=link.workers,
-            depends_on=(link.app.connectivity, link.plane.connectivity),
-        )
+        self.pair, self._moved, self._say_of_binding = pair, moved, say
         names = name if pair.kind.namespaced else self._claim_name
-        leaving = {deletions.BOUND: deletions.bound, deletions.LEAVING: deletions.leaving}
-        self._informers = PairedInformers(
+        leaving = {losses.BOUND: losses.bound, losses.LEAVING: losses.leaving}
+        copies_of = {NAME: names, _BOUND: self._bound(names)}
+        super().__init__(
+            "instances",
             link,
             InformerSpec(pair.kind, copies.trimmed_claim, {**leaving, _LIVING: _living}),
-            InformerSpec(
-                pair.kind,
-                trimmed_copy,
-                {NAME: names, _BOUND: self._bound(names)},
-                on_deleted=self._copy_deleted,
-            ),
-            enqueue=self._controller.enqueue,
-            enqueue_behind=self._controller.enqueue_behind,
+            InformerSpec(pair.kind, copies.trimmed_copy, copies_of, on_deleted=self._copy_deleted),
             unmapped=True,
         )
-        self._deletions = Deletions(self._informers.view.store)
+        self._lived_in: set[str] = set()
+        self._deletions = Deletions(self.view.store)
         self._losses = Losses()
         self._tried: dict[ObjectKey, tuple[str, str]] = {}
-        self._kind_guard = link.guards.kind_guard(resource)
-        self._informers.view.store.subscribe(_LIVING, self._look_who_lives)
-        self._supervisor = TaskSupervisor()
-        self._supervisor.start_worker("informers", self._informers)
-        self._supervisor.start_worker("controller", self._controller)
-
-    @property
-    def missing(self) -> Sequence[str]:
-        """What could not be read yet, and why."""
-        return self._informers.missing
+        self.view.store.subscribe(_LIVING, self._look_who_lives)
 
     def follow(self, say: Say) -> None:
         """Let the binding say this from now on."""
@@ -106,26 +69,26 @@ class Instances:
 
     def has_claims(self, app_namespace: str) -> bool:
         """Tell whether there are claims in an app namespace."""
-        return bool(self._informers.view.store.names(app_namespace))
+        return bool(self.view.store.names(app_namespace))
 
     def lacks_copies(self, app_namespace: str) -> bool:
         """Tell whether a claim in an app namespace lost its copy; also where that is not known."""
-        if not self._informers.view.synced:
+        if not self.view.synced:
             return True
-        claims = self._informers.view.store.names(app_namespace)
-        there = self._informers.there(app_namespace)
+        claims = self.view.store.names(app_namespace)
+        there = self.there(app_namespace)
         if there is None:
             return bool(claims)
         return any(self._lacks_copy(ObjectKey(app_namespace, name), there) for name in claims)
 
     def _lacks_copy(self, place: ObjectKey, there: ReadYourWrites) -> bool:
-        claim = self._informers.here.get(*place)
+        claim = self.here.get(*place)
         held = claim is not None and not is_deleting(claim) and copies.is_managed(claim)
         return held and there.get(*self._copy_place(place)) is None
 
     def live_in(self, app_namespace: str) -> bool:
         """Tell whether a developer has an instance in an app namespace that is to stay."""
-        return self._informers.view.store.has(_LIVING, app_namespace)
+        return self.view.store.has(_LIVING, app_namespace)
 
     def _look_who_lives(self, app_namespace: str) -> None:
         lives = self.live_in(app_namespace)
@@ -135,30 +98,25 @@ class Instances:
 
     def has_copies(self, app_namespace: str) -> bool:
         """Tell whether bound copies belong to an app namespace, or may do."""
-        if not self.pair.kind.namespaced or not self._link.homes.service(app_namespace):
+        if not self.kind.namespaced or not self.link.homes.service(app_namespace):
             return False
-        recent = self._informers.all().get(app_namespace)
+        recent = self._there.of(app_namespace)
         return recent is None or bool(recent.view.store.count(_BOUND))
-
-    def stop(self) -> None:
-        """Begin nothing new."""
-        self._supervisor.stop()
 
     async def run(self) -> None:
         """Sync until `stop`, and end what is under way."""
         try:
-            await self._supervisor.run()
+            await super().run()
         finally:
-            self._kind_guard.forget()
-            self._link.troubles.forget(self.pair.kind.resource)
+            self.link.troubles.forget(self.kind.resource)
 
     async def reconcile(self, place: ObjectKey) -> timedelta | None:
         """Look at one claim and its copy, and write what follows."""
-        if self._link.guards.stranger():
-            return _HELD
-        there = self._informers.there(place.namespace)
+        if self.link.guards.stranger():
+            return HELD
+        there = self.there(place.namespace)
         if there is None:
-            self._kind_guard.note(place)
+            self.guard.note(place)
             await self._without_home(place)
             return None
         seen = self._look(place, there)
@@ -168,9 +126,9 @@ class Instances:
                 return settles_in
         decision, seen = await self._decided(seen)
         if seen.creates_held and await self._is_there(seen):
-            return _SOON  # a view is behind
+            return SOON  # a view is behind
         lacked = seen.copy is None and self._losses.is_alone(place)
-        was_lost = lacked or place in self._kind_guard.lost
+        was_lost = lacked or place in self.guard.lost
         self._note(seen)
         await self._act(seen, decision, there)
         if was_lost and there.get(*seen.copy_place) is not None:
@@ -178,7 +136,7 @@ class Instances:
         return self._again(seen)
 
     def _look(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
-        claim = self._informers.here.get(*place)
+        claim = self.here.get(*place)
         copy_place = self._copy_place(place)
         copy = there.get(*copy_place)
         taken = copy is not None and not self.pair.is_copy_of(copy, place)
@@ -188,8 +146,8 @@ class Instances:
             copy_place,
             claim,
             copy,
-            self._link.guards.terms(self.pair.kind.resource),
-            self._link.now(),
+            self.link.guards.terms(self.kind.resource),
+            self.link.now(),
             creates_held=self._creates_held(place, claim, copy),
             settled=self._settled(place, claim, copy),
             taken=taken,
@@ -200,7 +158,7 @@ class Instances:
         """Return why a copy that a claim lost is not made again, or ""."""
         if claim is None or copy is not None or is_deleting(claim) or not copies.is_managed(claim):
             return ""
-        guards, resource = self._link.guards, self.pair.kind.resource
+        guards, resource = self.link.guards, self.kind.resource
         asked = self._say_of_binding.recreates or guards.recreates(resource)
         if asked or self._losses.is_alone(place):
             return ""
@@ -216,30 +174,23 @@ class Instances:
                     return found, seen
                 seen = replace(seen, deletes_held=held)
             elif found is Read.CLAIM:
-                ref = Ref(self._link.app.name, self.pair.kind, *seen.place)
-                live = await self._link.app.get(ref)
+                ref = Ref(self.link.app.name, self.kind, *seen.place)
+                live = await self.link.app.get(ref)
                 seen = replace(seen, claim=live, claim_gone=live is None)
                 if live is None:
-                    seen = await self._with_fresh_terms(seen)
+                    seen = replace(seen, terms=await self.fresh_terms())
             else:
                 seen = await self._with_whole_copy(seen)
-
-    async def _with_fresh_terms(self, seen: Seen) -> Seen:
-        """Ask once more which app cluster it is that lacks a claim, and what was confirmed."""
-        guards = self._link.guards
-        await guards.look_at_app_cluster()
-        await guards.look_at_confirmations()
-        return replace(seen, terms=guards.terms(self.pair.kind.resource))
 
     async def _deletion_held(self, seen: Seen) -> str:
         """Return why the copy of a claim that is being deleted is kept, or "".
 
         A CRD is on its way out before its claims are, but the view of it may be behind.
         """
-        resource, guards = self.pair.kind.resource, self._link.guards
+        resource, guards = self.kind.resource, self.link.guards
         if guards.mass_delete_confirmed:
             return ""
-        app = self._link.app
+        app = self.link.app
         crd = await app.get(Ref(app.name, CRD, "", resource), metadata_only=True)
         if crd is None or is_deleting(crd):
             why = f"CustomResourceDefinition {resource} is being deleted in the app cluster"
@@ -256,10 +207,10 @@ class Instances:
 
         Then the view will show it: while it does not, no new one is made.
         """
-        ref = Ref(self._link.plane.name, self.pair.kind, *seen.copy_place)
-        copy = await self._link.plane.get(ref)
+        ref = Ref(self.link.plane.name, self.kind, *seen.copy_place)
+        copy = await self.link.plane.get(ref)
         if copy is None:
-            lost = mass_loss_decide.lost(self.pair.kind.resource, self.pair.space)
+            lost = mass_loss_decide.lost(self.kind.resource, self.pair.space)
             return replace(seen, copy=None, creates_held=lost)
         if not self.pair.is_copy_of(copy, seen.place):
             return replace(seen, copy=None, taken=True)
@@ -267,10 +218,10 @@ class Instances:
 
     async def _is_there(self, seen: Seen) -> bool:
         """Tell whether the API server knows a copy that the view does not show, or just showed."""
-        ref = Ref(self._link.plane.name, self.pair.kind, *seen.copy_place)
-        if await self._link.plane.get(ref, metadata_only=True) is not None:
+        ref = Ref(self.link.plane.name, self.kind, *seen.copy_place)
+        if await self.link.plane.get(ref, metadata_only=True) is not None:
             return True
-        there = self._informers.there(seen.place.namespace)
+        there = self.there(seen.place.namespace)
         return there is None or there.get(*seen.copy_place) is not None
 
     def _note(self, seen: Seen) -> None:
@@ -278,46 +229,44 @@ class Instances:
         copy = seen.copy
         orphaned = seen.claim is None and copy is not None and orphans.is_orphan(copy)
         lost = bool(seen.creates_held)
-        if self._kind_guard.note(
-            seen.place, orphan=orphaned, lost=lost, deletion=seen.deletes_held
-        ):
-            self._link.orphaned(self.pair.kind.resource)
+        if self.guard.note(seen.place, orphan=orphaned, lost=lost, deletion=seen.deletes_held):
+            self.link.orphaned(self.kind.resource)
 
     def _again(self, seen: Seen) -> timedelta | None:
         """Return when to look again at what is held up by what no event tells the end of."""
         homeless = seen.homeless and seen.copy is not None and not copies.is_managed(seen.copy)
         if seen.deletes_held or seen.creates_held or seen.taken or homeless:
-            return _HELD
+            return HELD
         if seen.claim is None and seen.copy is not None:
             return orphans.changes_in(seen.copy, seen.terms, seen.now)
         return None
 
     def _copy_deleted(self, app_namespace: str, copy: Manifest) -> None:
         """Note that the control plane told of the deletion of a copy."""
-        now = self._link.now()
-        self._losses.forget(now, but=self._kind_guard.lost)
+        now = self.link.now()
+        self._losses.forget(now, but=self.guard.lost)
         place = self._place_of(app_namespace, copy)
-        claim = None if place is None else self._informers.here.get(*place)
+        claim = None if place is None else self.here.get(*place)
         if place is not None and claim is not None and not is_deleting(claim):
             self._losses.note(place, now)
 
     def _place_of(self, app_namespace: str, copy: Manifest) -> ObjectKey | None:
-        if self.pair.kind.namespaced:
-            return ObjectKey(app_namespace, name_of(copy))
+        if self.kind.namespaced:
+            return ObjectKey(app_namespace, manifest.name_of(copy))
         return self.pair.claim_of(copy)
 
     async def _act(self, seen: Seen, decision: Decision, there: ReadYourWrites) -> None:
-        link = self._link
+        link = self.link
         for note in decision.notes:
-            self._record(seen, note)
+            self.record(seen.claim, note)
         if not decision.tasks:
             self._say(seen, "".join(note.message for note in decision.notes if seen.taken))
             return
         try:
-            await link.executor.execute(decision, recents=(self._informers.here, there))
+            await link.executor.execute(decision, recents=(self.here, there))
         except ClusterError as error:
             if is_refusal(error):
-                self._record(seen, _denied(error))
+                self.record(seen.claim, _denied(error))
                 self._say(seen, str(error))
             raise
         self._say(seen, "")
@@ -325,30 +274,30 @@ class Instances:
 
     async def _without_home(self, place: ObjectKey) -> None:
         """Ask for a service namespace; a claim that never had one may go."""
-        if not self._informers.view.synced:
+        if not self.view.synced:
             return
-        claim = self._informers.here.get(*place)
-        if claim is None or not self.pair.kind.namespaced:
+        claim = self.here.get(*place)
+        if claim is None or not self.kind.namespaced:
             return
         if not is_deleting(claim):
-            self._link.want(place.namespace)
-        elif self._link.homes.mapping(place.namespace) is None:
-            terms = self._link.guards.terms(self.pair.kind.resource)
-            seen = Seen(place, place, claim, None, terms, self._link.now())
+            self.link.want(place.namespace)
+        elif self.link.homes.mapping(place.namespace) is None:
+            terms = self.link.guards.terms(self.kind.resource)
+            seen = Seen(place, place, claim, None, terms, self.link.now())
             decision, seen = await self._decided(seen)
-            await self._link.executor.execute(decision, recents=(self._informers.here,))
+            await self.link.executor.execute(decision, recents=(self.here,))
 
     def _copy_place(self, place: ObjectKey) -> ObjectKey:
-        if not self.pair.kind.namespaced:
+        if not self.kind.namespaced:
             return self.pair.prefixed(place.name)
-        return ObjectKey(self._link.homes.service(place.namespace), place.name)
+        return ObjectKey(self.link.homes.service(place.namespace), place.name)
 
     def _is_homeless(self, place: ObjectKey) -> bool:
-        if not self.pair.kind.namespaced:
+        if not self.kind.namespaced:
             return False
-        if self._link.is_reserved(place.namespace):
+        if self.link.is_reserved(place.namespace):
             return True
-        namespace = self._link.namespaces.get("", place.namespace)
+        namespace = self.link.namespaces.get("", place.namespace)
         return namespace is None or is_deleting(namespace)
 
     def _settled(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> bool:
@@ -377,19 +326,11 @@ class Instances:
 
     def _state(self, claim: Manifest, copy: Manifest) -> tuple[str, str]:
         """Return what a claim asks for, and what its copy holds of that kind of thing."""
-        return digest(decide.stated(self.pair, claim)), digest(decide.stated(self.pair, copy))
-
-    def _record(self, seen: Seen, note: Note) -> None:
-        if seen.claim is not None:
-            ref = ref_of(self._link.app.name, self.pair.kind, seen.claim)
-            self._link.recorder.record(ref, seen.claim, note)
+        asked, held = decide.stated(self.pair, claim), decide.stated(self.pair, copy)
+        return manifest.digest(asked), manifest.digest(held)
 
     def _say(self, seen: Seen, what: str) -> None:
-        self._link.troubles.say(self.pair.kind.resource, str(seen.place), what)
-
-    def enqueue_everything(self) -> None:
-        """Enqueue all that may have been held."""
-        self._informers.enqueue_everything()
+        self.link.troubles.say(self.kind.resource, str(seen.place), what)
 
     def _claim_name(self, copy: Manifest) -> Sequence[str]:
         place = self.pair.claim_of(copy)
@@ -403,7 +344,7 @@ class Instances:
 def _living(claim: Manifest) -> Sequence[str]:
     """Return the app namespace where a developer wants something, as an index does."""
     stays = not is_deleting(claim) and not copies.is_providers(claim)
-    return (namespace_of(claim),) if stays else ()
+    return (manifest.namespace_of(claim),) if stays else ()
 
 
 def _deletes_copy(seen: Seen, decision: Decision) -> bool:

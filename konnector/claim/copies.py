@@ -1,25 +1,19 @@
-"""What of an object goes to the other side: its content, and the labels that are meant to travel.
+"""Where the copy of a claim is, and what of an object goes to the other side.
 
-Of protocol-konnector.md D.2, E.2 and H12: an allow list, and what the two sides name beside it; for
-what comes down, the app cluster alone. Refuses to know which way an object goes.
+Isolation `Prefixed` of protocol-konnector.md D: a namespaced claim's copy has its name in the
+service namespace of its own; a cluster-scoped one has the space's name before its own. What goes
+along, D.2, E.2 and H12: content, and of labels and annotations an allow list and what the two sides
+name beside it; for what comes down, the app cluster alone. Refuses to know which objects exist.
 """
 
 from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from typing import Final
 
-from reconciler.core import field_set, keys
+from reconciler.core import field_set, keys, manifest, names
 from reconciler.core.field_set import FieldSet
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    drop,
-    get_map,
-    get_text,
-    labels_of,
-    put,
-)
-from reconciler.core.refs import Kind, ObjectKey
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import NAMESPACE, Kind, ObjectKey
 
 # Who wrote copies: we, and the original, whose creations count as updates by its own name (H10).
 WRITERS: Final = (keys.MANAGER_KONNECTOR, keys.MANAGER_ORIGINAL_KONNECTOR)
@@ -48,6 +42,67 @@ _STAYS: Final = (
 _TRAVELS: Final = ("app.kubernetes.io/", "servicebinding.io/")
 _NAMED: Final = 100  # keys that an annotation may name
 NO_MORE: Final[frozenset[str]] = frozenset()
+_BOUND: Final = {keys.BOUND: keys.BOUND_VALUE}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """`kind` is the same on both sides. `space_uid` is of the space's Namespace.
+
+    `has_status`: the kind has a status subresource, so that its status is written there.
+    `carries`: the labels and annotations that go up beside those that always do.
+    """
+
+    kind: Kind
+    space: str
+    space_uid: str
+    has_status: bool
+    carries: frozenset[str] = frozenset()
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """The annotations by which a copy is known as a konnector's, and as this space's."""
+        if self.kind.namespaced:
+            return _BOUND
+        return {**_BOUND, keys.CLUSTER_NAMESPACE: self.space}
+
+    @property
+    def owners(self) -> list[JSON]:
+        """What a cluster-scoped copy goes with: the space."""
+        if self.kind.namespaced:
+            return []
+        owner: dict[str, JSON] = {
+            "apiVersion": NAMESPACE.api_version,
+            "kind": NAMESPACE.kind,
+            "name": self.space,
+            "uid": self.space_uid,
+        }
+        return [owner]
+
+    def prefixed(self, name: str) -> ObjectKey:
+        """Return where the copy of a cluster-scoped claim is."""
+        return ObjectKey("", names.copy_name(self.space, name))
+
+    def is_copy_of(self, copy: Manifest, claim: ObjectKey) -> bool:
+        """Tell whether an object at the place of a claim's copy is that copy.
+
+        In a service namespace all objects are, but for those that the provider keeps for itself;
+        a cluster-scoped one has to be of this space.
+        """
+        notes = manifest.annotations_of(copy)
+        if notes.get(keys.ADOPT) == keys.NOT_ADOPTED and keys.BOUND not in notes:
+            return False
+        return self.kind.namespaced or self.claim_of(copy) == claim
+
+    def claim_of(self, copy: Manifest) -> ObjectKey | None:
+        """Return whose copy a cluster-scoped object is; None where it is not of this space.
+
+        The name alone proves nothing: another space's may begin with this one's (H3).
+        """
+        if manifest.annotations_of(copy).get(keys.CLUSTER_NAMESPACE) != self.space:
+            return None
+        name = names.claim_name(self.space, manifest.identity_of(copy)[1])
+        return None if name is None else ObjectKey("", name)
 
 
 def content(live: Manifest) -> dict[str, JSON]:
@@ -57,7 +112,7 @@ def content(live: Manifest) -> dict[str, JSON]:
 
 def carried(live: Manifest | None) -> frozenset[str]:
     """Return the keys that an object names as going along: exact, or with `*` at the end."""
-    named = annotations_of(live or {}).get(keys.CARRIES, "").split(",")[:_NAMED]
+    named = manifest.annotations_of(live or {}).get(keys.CARRIES, "").split(",")[:_NAMED]
     return frozenset(filter(None, (one.strip() for one in named)))
 
 
@@ -78,12 +133,13 @@ def is_left(key: str, more: Set[str] = NO_MORE) -> bool:
 
 def travelling_labels(live: Manifest, more: Set[str] = NO_MORE) -> dict[str, str]:
     """Return the labels that go to the other side."""
-    return {key: value for key, value in labels_of(live).items() if travels(key, more)}
+    return {key: value for key, value in manifest.labels_of(live).items() if travels(key, more)}
 
 
 def travelling_annotations(live: Manifest, more: Set[str] = NO_MORE) -> dict[str, str]:
     """Return the annotations that go to the other side."""
-    return {key: value for key, value in annotations_of(live).items() if travels(key, more)}
+    notes = manifest.annotations_of(live)
+    return {key: value for key, value in notes.items() if travels(key, more)}
 
 
 def as_left(copy: Manifest, wanted: Manifest, written: FieldSet, more: Set[str]) -> dict[str, JSON]:
@@ -94,10 +150,10 @@ def as_left(copy: Manifest, wanted: Manifest, written: FieldSet, more: Set[str])
     """
     found: dict[str, JSON] = {}
     for group in ("labels", "annotations"):
-        held = get_map(copy, "metadata", group)
+        held = manifest.get_map(copy, "metadata", group)
         ours = field_set.names_at(written, "metadata", group) & held.keys()
         if left := {key: held[key] for key in ours if is_left(key, more)}:
-            found[group] = {**left, **get_map(wanted, "metadata", group)}
+            found[group] = {**left, **manifest.get_map(wanted, "metadata", group)}
     return found
 
 
@@ -133,10 +189,11 @@ def trimmed_claim(live: Manifest) -> Manifest:
     Such a one was brought from the control plane (D.4), and no developer has touched it since.
     """
     entries = field_set.entries_of(live)
-    writers = {get_text(entry, "manager") for entry in entries if not entry.get("subresource")}
+    whole = (entry for entry in entries if not entry.get("subresource"))
+    writers = {manifest.get_text(entry, "manager") for entry in whole}
     if writers and writers <= set(WRITERS):
-        return put(live, [{"manager": name} for name in sorted(writers)], *_MANAGED_FIELDS)
-    return drop(live, *_MANAGED_FIELDS)
+        return manifest.put(live, [{"manager": name} for name in sorted(writers)], *_MANAGED_FIELDS)
+    return manifest.drop(live, *_MANAGED_FIELDS)
 
 
 def is_providers(claim: Manifest) -> bool:
@@ -164,17 +221,17 @@ def trimmed_copy(copy: Manifest) -> Manifest:
     ]
     if inside := field_set.inside(field_set.owned(copy, *WRITERS), others):
         kept.append({"manager": _ANYBODY, "fieldsV1": inside})
-    return put(copy, kept, *_MANAGED_FIELDS)
+    return manifest.put(copy, kept, *_MANAGED_FIELDS)
 
 
 def is_managed(live: Manifest) -> bool:
     """Tell whether the object carries the annotation that a konnector brought it (any value)."""
-    return keys.BOUND in get_map(live, "metadata", "annotations")
+    return keys.BOUND in manifest.get_map(live, "metadata", "annotations")
 
 
 def owner_of(live: Manifest | None) -> str:
     """Return which side owns a claimed object, as its annotation says; "" for no word of it."""
-    return get_text(live, "metadata", "annotations", keys.RESOURCE_OWNER)
+    return manifest.get_text(live, "metadata", "annotations", keys.RESOURCE_OWNER)
 
 
 def _names(pattern: str, key: str) -> bool:

@@ -14,11 +14,10 @@ from enum import Enum
 from typing import Final
 
 from konnector.claim import copies, orphans
-from konnector.claim.copies import WRITERS
+from konnector.claim.copies import WRITERS, Pair
 from konnector.claim.orphans import Terms
-from konnector.claim.pair import Pair
 from konnector.sides import APP_CLUSTER, CONTROL_PLANE
-from reconciler.core import field_set, keys, server_side_apply
+from reconciler.core import field_set, keys, manifest, server_side_apply
 from reconciler.core.decision import (
     NOTHING,
     Apply,
@@ -33,17 +32,7 @@ from reconciler.core.decision import (
     preconditions_of,
 )
 from reconciler.core.field_set import FieldSet
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    finalizers_of,
-    get_map,
-    is_deleting,
-    name_of,
-    namespace_of,
-    ref_of,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.patches import merge_diff, unchanged
 from reconciler.core.refs import ObjectKey
 
@@ -88,7 +77,7 @@ def decide(pair: Pair, seen: Seen) -> Decision | Read:
     """Return what to write now, or what has to be read first."""
     if seen.claim is None:
         return _without_claim(pair, seen)
-    if is_deleting(seen.claim):
+    if manifest.is_deleting(seen.claim):
         return _leaving(pair, seen, seen.claim)
     if seen.copy is None:
         return _without_copy(pair, seen, seen.claim)
@@ -108,7 +97,7 @@ def stated(pair: Pair, claim: Manifest) -> dict[str, JSON]:
 def _without_claim(pair: Pair, seen: Seen) -> Decision | Read:
     """Keep a copy whose claim is absent, as an orphan; bring down what no konnector made (D.4)."""
     copy = seen.copy
-    if copy is None or is_deleting(copy):
+    if copy is None or manifest.is_deleting(copy):
         return NOTHING
     if not copies.is_managed(copy):
         return NOTHING if seen.homeless else _adopted(pair, seen, copy)
@@ -125,7 +114,7 @@ def _without_claim(pair: Pair, seen: Seen) -> Decision | Read:
 def _adopted(pair: Pair, seen: Seen, copy: Manifest) -> Decision:
     """Make the claim first: a copy that is marked, and has none, is an orphan."""
     claim = copies.moved(copy, pair.kind, seen.place, {keys.BOUND: keys.BOUND_VALUE})
-    claim["metadata"] = {**get_map(claim, "metadata"), "finalizers": [keys.SYNCER]}
+    claim["metadata"] = {**manifest.get_map(claim, "metadata"), "finalizers": [keys.SYNCER]}
     return _one(Create(pair.kind, claim, APP_CLUSTER), _joining(pair, copy))
 
 
@@ -134,13 +123,13 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
 
     Without our finalizer it may be gone before we know what became of the copy: that is kept.
     """
-    copy, held = seen.copy, finalizers_of(claim)
+    copy, held = seen.copy, manifest.finalizers_of(claim)
     if keys.SYNCER not in held:
         return NOTHING
     if copy is None or _is_let_go(claim, copy):
         rest = [one for one in held if one != keys.SYNCER]
         return _one(_patch_claim(pair, claim, {"finalizers": rest}))
-    if is_deleting(copy):
+    if manifest.is_deleting(copy):
         return _decision(_status_down(pair, claim, copy))
     if seen.deletes_held:
         note = Note("DeletionHeld", seen.deletes_held, "Warning")
@@ -154,9 +143,9 @@ def _is_let_go(claim: Manifest, copy: Manifest) -> bool:
     It was released, or never was this claim's. The original marks no copy that it adopted, but
     it marks and holds the claim.
     """
-    if keys.RELEASED in annotations_of(copy):
+    if keys.RELEASED in manifest.annotations_of(copy):
         return True
-    ours = copies.is_managed(claim) and keys.SYNCER in finalizers_of(claim)
+    ours = copies.is_managed(claim) and keys.SYNCER in manifest.finalizers_of(claim)
     return not copies.is_managed(copy) and not ours
 
 
@@ -167,7 +156,7 @@ def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
         return Decision(notes=(Note("RecreationHeld", seen.creates_held, "Warning"),))
     made = copies.moved(claim, pair.kind, seen.copy_place, pair.marks, pair.carries)
     if owners := pair.owners:
-        made["metadata"] = {**get_map(made, "metadata"), "ownerReferences": owners}
+        made["metadata"] = {**manifest.get_map(made, "metadata"), "ownerReferences": owners}
     made_there = Create(pair.kind, made, CONTROL_PLANE)
     return _one(*_finalized(pair, claim), made_there, *_marked(pair, claim))
 
@@ -183,7 +172,7 @@ def _taken(seen: Seen) -> Note:
 
 def _joined(pair: Pair, seen: Seen, claim: Manifest, copy: Manifest) -> Decision | Read:
     tasks = [_held(pair, claim), _status_down(pair, claim, copy)]
-    if is_deleting(copy):
+    if manifest.is_deleting(copy):
         return _decision(*tasks)
     if not copies.is_managed(copy) or _joining_notes(copy):
         return _decision(*tasks, (_joining(pair, copy),))
@@ -204,9 +193,9 @@ def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
     """
     steps: list[Step] = []
     if before := _before_apply(pair, copy, wanted):
-        steps.append(JsonPatch(ref_of(CONTROL_PLANE, pair.kind, copy), tuple(before)))
-    identity: dict[str, JSON] = {"name": name_of(copy), **preconditions_of(copy)}
-    if namespace := namespace_of(copy):
+        steps.append(JsonPatch(manifest.ref_of(CONTROL_PLANE, pair.kind, copy), tuple(before)))
+    identity: dict[str, JSON] = {"name": manifest.name_of(copy), **preconditions_of(copy)}
+    if namespace := manifest.namespace_of(copy):
         identity["namespace"] = namespace
     if owners := pair.owners:
         identity["ownerReferences"] = owners
@@ -215,7 +204,7 @@ def _spec_up(pair: Pair, copy: Manifest, wanted: Manifest) -> tuple[Step, ...]:
         "apiVersion": pair.kind.api_version,
         "kind": pair.kind.kind,
         **wanted,
-        "metadata": {**identity, **get_map(wanted, "metadata"), **left},
+        "metadata": {**identity, **manifest.get_map(wanted, "metadata"), **left},
     }
     return (*steps, Apply(pair.kind, body, CONTROL_PLANE))
 
@@ -261,7 +250,7 @@ def _travels(pair: Pair, path: field_set.Path) -> bool:
 def _held(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
     """Finalizer and mark, in one patch, where one of them is missing."""
     said: dict[str, JSON] = {}
-    held = finalizers_of(claim)
+    held = manifest.finalizers_of(claim)
     if keys.SYNCER not in held:
         said["finalizers"] = [*held, keys.SYNCER]
     if not copies.is_managed(claim):
@@ -270,7 +259,7 @@ def _held(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
 
 
 def _finalized(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
-    held = finalizers_of(claim)
+    held = manifest.finalizers_of(claim)
     if keys.SYNCER in held:
         return ()
     return (_patch_claim(pair, claim, {"finalizers": [*held, keys.SYNCER]}),)
@@ -285,7 +274,7 @@ def _marked(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
 def _joining_notes(copy: Manifest) -> dict[str, JSON]:
     """Return what takes the annotations off that say that a copy has no claim."""
     released: dict[str, JSON] = (
-        {keys.RELEASED: None} if keys.RELEASED in annotations_of(copy) else {}
+        {keys.RELEASED: None} if keys.RELEASED in manifest.annotations_of(copy) else {}
     )
     return released | orphans.unmarks(copy)
 
@@ -294,7 +283,7 @@ def _joining(pair: Pair, copy: Manifest) -> Patch:
     """Mark a copy as this claim's, and as one that is neither let go nor an orphan."""
     marks: dict[str, JSON] = {**pair.marks, **_joining_notes(copy)}
     body: Manifest = {"metadata": {**preconditions_of(copy), "annotations": marks}}
-    return Patch(ref_of(CONTROL_PLANE, pair.kind, copy), body)
+    return Patch(manifest.ref_of(CONTROL_PLANE, pair.kind, copy), body)
 
 
 def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...]:
@@ -308,13 +297,13 @@ def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...
     if not change:
         return ()
     body: Manifest = {"metadata": preconditions_of(claim), **change}
-    ref = ref_of(APP_CLUSTER, pair.kind, claim)
+    ref = manifest.ref_of(APP_CLUSTER, pair.kind, claim)
     return (Patch(ref, body, subresource="status" if pair.has_status else ""),)
 
 
 def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> Patch:
     body: Manifest = {"metadata": {**preconditions_of(claim), **metadata}}
-    return Patch(ref_of(APP_CLUSTER, pair.kind, claim), body)
+    return Patch(manifest.ref_of(APP_CLUSTER, pair.kind, claim), body)
 
 
 def _one(*steps: Step) -> Decision:

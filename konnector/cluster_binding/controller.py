@@ -10,11 +10,11 @@ from typing import Final
 from konnector.cluster_binding import decide
 from konnector.cluster_binding.decide import Seen
 from konnector.context import Tools
+from konnector.informers import SpaceInformers
 from konnector.kubeconfig import judge
 from konnector.kubeconfig.probe import Probed
 from konnector.mass_loss.guard import Guardian
 from konnector.version import konnector_version
-from konnector.views.space import SpaceInformers
 from reconciler.controller.executor import Executor, observed
 from reconciler.core import names
 from reconciler.core.decision import Decision, Note

@@ -6,7 +6,7 @@ from datetime import datetime
 from konnector.context import Tools
 from konnector.export import decide
 from konnector.export.decide import Seen
-from konnector.views.space import SpaceInformers
+from konnector.informers import SpaceInformers
 from reconciler.controller.executor import Executor, Observed, observed
 from reconciler.controller.reconciler import ObjectReconciler, Queue
 from reconciler.core.decision import Decision

@@ -12,11 +12,11 @@ from datetime import timedelta
 from typing import Final
 
 from konnector.context import Connect, Tools
+from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import judge, probe
 from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.settings import ControlPlaneMode
 from konnector.sides import APP_CLUSTER
-from konnector.views.single_object import SingleObjectInformers
 from reconciler.api.kubeconfig import content_of
 from reconciler.controller.clock import Clock
 from reconciler.controller.controller import Controller

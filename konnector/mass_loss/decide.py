@@ -16,19 +16,10 @@ from typing import Final, TypeAlias
 from konnector.claim import orphans
 from konnector.sides import APP_CLUSTER
 from reconciler.api.bindings import CLUSTER_BINDING
-from reconciler.core import conditions, field_set, keys, names, reasons
+from reconciler.core import conditions, field_set, keys, manifest, names, reasons
 from reconciler.core.conditions import Cause, Condition
 from reconciler.core.decision import Decision, Note, Patch, preconditions_of
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    annotations_of,
-    get_list,
-    get_text,
-    is_deleting,
-    put,
-    ref_of,
-)
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import SECRET, ObjectKey
 from reconciler.core.times import moment
 
@@ -118,19 +109,19 @@ def trimmed(cluster_binding: Manifest) -> Manifest:
         for entry in field_set.entries_of(cluster_binding)
         if (fields := field_set.below(field_set.fields_of(entry), *_DATED))
     ]
-    return put(cluster_binding, kept, "metadata", "managedFields")
+    return manifest.put(cluster_binding, kept, "metadata", "managedFields")
 
 
 def recorded(objects: Iterable[Manifest], key: str) -> frozenset[str]:
     """Return the uids that objects bear as annotation `key`, for an Identity."""
-    return frozenset(uid for one in objects if (uid := annotations_of(one).get(key)))
+    return frozenset(uid for one in objects if (uid := manifest.annotations_of(one).get(key)))
 
 
 def confirmations_of(cluster_binding: Manifest | None) -> Confirmations:
     """Return what a space's ClusterBinding says that is allowed."""
     if cluster_binding is None:
         return Confirmations()
-    notes = annotations_of(cluster_binding)
+    notes = manifest.annotations_of(cluster_binding)
     return Confirmations(
         notes.get(keys.CONFIRM_APP_CLUSTER, ""),
         moment(notes.get(keys.CONFIRM_MASS_DELETE, "")),
@@ -142,7 +133,7 @@ def written_at(cluster_binding: Manifest, key: str) -> datetime | None:
     """Return when an annotation was written, at the latest; None where nobody knows."""
     place = field_set.place_of("metadata", "annotations", key)
     times = [
-        moment(get_text(entry, "time"))
+        moment(manifest.get_text(entry, "time"))
         for entry in field_set.entries_of(cluster_binding)
         if field_set.holds(field_set.fields_of(entry), place)
     ]
@@ -206,7 +197,8 @@ def other_space(identity: Identity) -> Problem | None:
 
 def is_being_deleted(space: Manifest, resource: str) -> bool:
     """Tell whether klutchctl deletes all instances of a resource, as it notes on the space."""
-    return f"{resource}={_DELETE}" in annotations_of(space).get(keys.LEAVING, "").split(",")
+    leaving = manifest.annotations_of(space).get(keys.LEAVING, "").split(",")
+    return f"{resource}={_DELETE}" in leaving
 
 
 def too_many(times: Iterable[datetime], mine: datetime, total: int) -> bool:
@@ -249,7 +241,7 @@ def told(seen: Seen, *, now: datetime) -> Decision:
         reasons.RECREATION_ALLOWED: _recreations(seen, confirmed, now),
         reasons.INSTANCES_IN_SYNC: _orphans(seen),
     }
-    before = conditions.parse(get_list(seen.cluster_binding, "status", "conditions"))
+    before = conditions.parse(manifest.get_list(seen.cluster_binding, "status", "conditions"))
     said: list[Condition] = []
     notes: list[Note] = []
     for condition_type, problem in found.items():
@@ -272,14 +264,14 @@ def space_record(secret: Manifest, identity: Identity, *, confirmed: bool) -> Pa
 
     `confirmed`: recreation is; only then another space's uid gives way.
     """
-    held = annotations_of(secret).get(keys.SPACE_UID)
-    if not identity.space_uid or held == identity.space_uid or is_deleting(secret):
+    held = manifest.annotations_of(secret).get(keys.SPACE_UID)
+    if not identity.space_uid or held == identity.space_uid or manifest.is_deleting(secret):
         return None
     if held and not confirmed:
         return None
     notes: Manifest = {keys.SPACE_UID: identity.space_uid}
     metadata: Manifest = {**preconditions_of(secret), "annotations": notes}
-    return Patch(ref_of(APP_CLUSTER, SECRET, secret), {"metadata": metadata})
+    return Patch(manifest.ref_of(APP_CLUSTER, SECRET, secret), {"metadata": metadata})
 
 
 def alone(place: ObjectKey, losses: Mapping[ObjectKey, datetime]) -> bool:

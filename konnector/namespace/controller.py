@@ -7,13 +7,12 @@ from typing import Final
 
 from konnector.binding import crd
 from konnector.claim import orphans
-from konnector.context import Tools
+from konnector.context import Tools, Troubles
+from konnector.informers import SpaceInformers
 from konnector.mass_loss.guard import Guardian
 from konnector.namespace import decide
 from konnector.namespace.decide import Removal, Seen
-from konnector.provider.sync_context import Troubles
 from konnector.provider.sync_manager import Syncs
-from konnector.views.space import SpaceInformers
 from reconciler.api.exports import API_SERVICE_NAMESPACE, released_kinds
 from reconciler.controller.executor import Executor
 from reconciler.core import keys

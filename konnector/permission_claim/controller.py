@@ -11,21 +11,18 @@ from typing import Final, Protocol
 
 from konnector.claim import orphans
 from konnector.claim.copies import owner_of
-from konnector.claim.paired_informers import PairedInformers, name
+from konnector.context import Link, is_refusal
+from konnector.paired_sync import HELD, NAME, SOON, InformerSpec, PairedSync, name
 from konnector.permission_claim import decide
-from konnector.permission_claim.decide import Rival, Seen
 from konnector.permission_claim.rules import Rule
-from konnector.provider.sync_context import Link, is_refusal
+from konnector.permission_claim.ways import Rival, Seen
 from konnector.sides import APP_CLUSTER
-from konnector.views.service import NAME, InformerSpec
-from reconciler.controller.controller import Controller
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Delete, Note
 from reconciler.core.errors import ClusterError
 from reconciler.core.manifest import (
     Manifest,
-    ref_of,
     resource_version_of,
 )
 from reconciler.core.refs import Kind, ObjectKey, Ref
@@ -33,8 +30,6 @@ from reconciler.kube.cache.informer import pause
 from reconciler.kube.cache.read_your_writes import ReadYourWrites
 from reconciler.kube.cache.store import without_managed_fields
 
-_HELD: Final = timedelta(minutes=1)
-_SOON: Final = timedelta(seconds=1)
 # What is kept of an object in the app cluster that no konnector made: not what is in it.
 _METADATA: Final = ("apiVersion", "kind", "metadata", "type")
 
@@ -51,8 +46,8 @@ class Services(Protocol):
         ...
 
 
-class Claimed:
-    """The sync of one kind that both clusters serve; run it once.
+class PermissionClaims(PairedSync):
+    """The sync of one kind of claimed objects that both clusters serve.
 
     `rival` tells whether another provider has something for the same place (E.2). `changed` is
     called when there is something else to say in `troubles`.
@@ -67,90 +62,65 @@ class Claimed:
         services: Services,
         changed: Callable[[], None],
     ) -> None:
-        self._kind, self._link, self._rival, self._changed = kind, link, rival, changed
-        self._services = services
-        self._rules: tuple[Rule, ...] = ()
-        self._controller = Controller(
-            f"claims/{kind.resource}",
-            self.reconcile,
-            clock=link.clock,
-            metrics=link.metrics,
-            workers=link.workers,
-            depends_on=(link.app.connectivity, link.plane.connectivity),
-        )
-        self._informers = PairedInformers(
+        super().__init__(
+            "claims",
             link,
             InformerSpec(kind, _trimmed, {}),
             InformerSpec(kind, without_managed_fields, {NAME: name}),
-            enqueue=self._controller.enqueue,
-            enqueue_behind=self._controller.enqueue_behind,
             unmapped=False,
         )
-        self._kind_guard = link.guards.kind_guard(kind.resource)
+        self._rival, self._on_news, self._services = rival, changed, services
+        self._rules: tuple[Rule, ...] = ()
         self._present: set[ObjectKey] = set()  # copies, where one may stay deleted
         self._deleted: dict[ObjectKey, str] = {}
         self._refused: dict[ObjectKey, str] = {}  # what a cluster does not take, and why
-        self._supervisor = TaskSupervisor()
-        self._supervisor.start_worker("informers", self._informers)
-        self._supervisor.start_worker("controller", self._controller)
 
     def follow(self, rules: Sequence[Rule]) -> None:
         """Let these rules hold from now on."""
         if tuple(rules) != self._rules:
             self._rules = tuple(rules)
-            self._informers.enqueue_everything()
+            self.enqueue_everything()
 
     @property
     def troubles(self) -> Sequence[str]:
         """What cannot be read or written, and why."""
         refused = [
-            f"{self._kind} {place.namespace}/{place.name}: {why}"
+            f"{self.kind} {place.namespace}/{place.name}: {why}"
             for place, why in sorted(self._refused.items())
         ]
-        return [*self._informers.troubles, *refused]
+        return [*super().troubles, *refused]
 
     def has(self, place: ObjectKey) -> Rival:
         """Tell another provider whether an object comes down to this place from here."""
-        service = self._link.homes.service(place.namespace)
+        service = self.link.homes.service(place.namespace)
         reached = any(rule.goes_down and rule.reaches(place) for rule in self._rules)
         if not service or not reached:
             return "none"
-        recent = self._informers.there(place.namespace)
+        recent = self.there(place.namespace)
         if recent is None:
             return "perhaps"
         held = recent.get(service, place.name)
         return "there" if held is not None and owner_of(held) != keys.OWNER_CONSUMER else "none"
 
-    def stop(self) -> None:
-        """Begin nothing new."""
-        self._supervisor.stop()
-
-    async def run(self) -> None:
-        """Sync until `stop`, and end what is under way."""
-        try:
-            await self._supervisor.run()
-        finally:
-            self._kind_guard.forget()
-
     async def reconcile(self, place: ObjectKey) -> timedelta | None:
         """Look at one name in one app namespace, and write what follows."""
-        if self._link.guards.stranger():
-            return _HELD
-        there = self._informers.there(place.namespace)
+        if self.link.guards.stranger():
+            return HELD
+        there = self.there(place.namespace)
         if there is None:
             self._say(place, "")
-            self._kind_guard.note(place)
+            self.guard.note(place)
             return None
         seen = await self._looked(place, there)
         decision = decide.decide(seen)
         self._note(seen)
         for note in decision.notes:
-            self._record(seen, note)
+            self.record(seen.consumer, note)
         if not decision.tasks:
             self._say(place, "")
             # No event tells that another provider has come, changed its object or gone.
             contested = seen.rival in ("perhaps", "there") and seen.consumer is not None
-            return _HELD if contested else self._again(seen)
+            return HELD if contested else self._again(seen)
         if seen.consumer is None and seen.provider is not None:
             seen = await self._with_fresh_terms(seen)
             decision = decide.decide(seen)
@@ -160,38 +130,39 @@ class Claimed:
         if any(isinstance(one, Delete) for task in decision.tasks for one in task.steps):
             self._present.discard(place)  # that it goes is not the developer's word
         try:
-            await self._link.executor.execute(decision, recents=(self._informers.here, there))
+            await self.link.executor.execute(decision, recents=(self.here, there))
         except ClusterError as error:
             if is_refusal(error):
-                self._record(seen, Note("SyncDenied", f"It is not synced: {error}", "Warning"))
+                denied = Note("SyncDenied", f"It is not synced: {error}", "Warning")
+                self.record(seen.consumer, denied)
                 self._say(place, str(error))
             raise
         self._say(place, "")
         return None
 
     async def _looked(self, place: ObjectKey, there: ReadYourWrites) -> Seen:
-        kind = self._kind
-        copy_place = ObjectKey(self._link.homes.service(place.namespace), place.name)
-        consumer, provider = self._informers.here.get(*place), there.get(*copy_place)
+        kind = self.kind
+        copy_place = ObjectKey(self.link.homes.service(place.namespace), place.name)
+        consumer, provider = self.here.get(*place), there.get(*copy_place)
         seen = Seen(
             kind,
             self._rules,
             place,
             copy_place,
-            self._link.guards.terms(kind.resource),
-            self._link.now(),
+            self.link.guards.terms(kind.resource),
+            self.link.now(),
             consumer,
             provider,
             consumer_partial=consumer is not None and not owner_of(consumer),
             rival=self._rival(kind, place),
-            space_uid=self._link.space_uid,
+            space_uid=self.link.space_uid,
             deleted_at=self._deleted_at(place, consumer, provider),
             living=self._services.living(place.namespace),
-            reserved=self._link.is_reserved(place.namespace),
+            reserved=self.link.is_reserved(place.namespace),
         )
         if not decide.needs_content(seen):
             return seen
-        whole = await self._link.app.get(Ref(self._link.app.name, kind, *place))
+        whole = await self.link.app.get(Ref(self.link.app.name, kind, *place))
         return replace(seen, consumer=whole, consumer_partial=False)
 
     def _deleted_at(
@@ -226,11 +197,9 @@ class Claimed:
         """
         if owner_of(seen.provider) != keys.OWNER_CONSUMER:
             return seen
-        app, guards = self._link.app, self._link.guards
-        consumer = await app.get(Ref(app.name, self._kind, *seen.claim_place))
-        await guards.look_at_app_cluster()
-        await guards.look_at_confirmations()
-        terms = guards.terms(self._kind.resource)
+        app = self.link.app
+        consumer = await app.get(Ref(app.name, self.kind, *seen.claim_place))
+        terms = await self.fresh_terms()
         return replace(seen, consumer=consumer, consumer_partial=False, terms=terms)
 
     async def _stays_here(self, seen: Seen) -> timedelta | None:
@@ -238,33 +207,25 @@ class Claimed:
 
         In a space that lost its services that says nothing, and applications run on the copy.
         """
-        origin = Ref(self._link.plane.name, self._kind, *seen.copy_place)
-        if await self._link.plane.get(origin) is not None:
-            return _SOON  # a view may be behind
+        origin = Ref(self.link.plane.name, self.kind, *seen.copy_place)
+        if await self.link.plane.get(origin) is not None:
+            return SOON  # a view may be behind
         if self._services.lacks_copies(seen.claim_place.namespace):
-            return _HELD
-        return _HELD if await self._link.guards.space_doubted() else None
+            return HELD
+        return HELD if await self.link.guards.space_doubted() else None
 
     def _note(self, seen: Seen) -> None:
         """Note what is an orphan, and have it told."""
         copy = seen.provider
         absent = seen.consumer is None and owner_of(copy) == keys.OWNER_CONSUMER
         orphan = absent and copy is not None and orphans.is_orphan(copy)
-        self._kind_guard.note(seen.claim_place, orphan=orphan)
+        self.guard.note(seen.claim_place, orphan=orphan)
 
     def _again(self, seen: Seen) -> timedelta | None:
         """Return when the grace of an orphan is over."""
         if seen.consumer is not None or seen.provider is None:
             return None
         return orphans.changes_in(seen.provider, seen.terms, seen.now)
-
-    def enqueue_all(self, app_namespace: str) -> None:
-        """Enqueue all that belongs to an app namespace."""
-        self._informers.enqueue_all(app_namespace)
-
-    def enqueue_everything(self) -> None:
-        """Enqueue all that may have been held."""
-        self._informers.enqueue_everything()
 
     def _say(self, place: ObjectKey, what: str) -> None:
         if what == self._refused.get(place, ""):
@@ -273,12 +234,7 @@ class Claimed:
             self._refused[place] = what
         else:
             del self._refused[place]
-        self._changed()
-
-    def _record(self, seen: Seen, note: Note) -> None:
-        if seen.consumer is not None:
-            ref = ref_of(self._link.app.name, seen.kind, seen.consumer)
-            self._link.recorder.record(ref, seen.consumer, note)
+        self._on_news()
 
 
 def _trimmed(live: Manifest) -> Manifest:
@@ -287,7 +243,7 @@ def _trimmed(live: Manifest) -> Manifest:
     return kept if owner_of(kept) else {key: kept[key] for key in _METADATA if key in kept}
 
 
-class Claim:
+class ClaimedResource(TaskSupervisor):
     """A claimed resource, from when it is claimed: it may not be served, now or ever (H18)."""
 
     def __init__(
@@ -299,13 +255,13 @@ class Claim:
         services: Services,
         changed: Callable[[], None],
     ) -> None:
+        super().__init__()
         self._resource, self._link, self._rival, self._changed = resource, link, rival, changed
         self._services = services
         self._rules: tuple[Rule, ...] = ()
-        self._sync: Claimed | None = None
+        self._sync: PermissionClaims | None = None
         self._problem = ""
-        self._supervisor = TaskSupervisor()
-        self._supervisor.start("kind", self._find)
+        self.start("kind", self._find)
 
     @property
     def settled(self) -> bool:
@@ -341,25 +297,17 @@ class Claim:
         if self._sync is not None:
             self._sync.enqueue_all(app_namespace)
 
-    def stop(self) -> None:
-        """Begin nothing new."""
-        self._supervisor.stop()
-
-    async def run(self) -> None:
-        """Sync until `stop`, and end what is under way."""
-        await self._supervisor.run()
-
     async def _find(self) -> None:
         """Ask both clusters until they serve the kind, and then sync it."""
         failures = 0
         while (kind := await self._look()) is None:
             failures += 1
             await self._link.clock.sleep(pause(failures, asked=None, jitter=random.random()))
-        self._sync = Claimed(
+        self._sync = PermissionClaims(
             kind, self._link, rival=self._rival, services=self._services, changed=self._changed
         )
         self._sync.follow(self._rules)
-        self._supervisor.start_worker("sync", self._sync)
+        self.start_worker("sync", self._sync)
 
     async def _look(self) -> Kind | None:
         with self._link.metrics.activity.work(f"{self._resource.plural} is looked for"):

@@ -11,18 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
 from konnector.claim import copies
-from reconciler.core import keys, names
-from reconciler.core.manifest import (
-    JSON,
-    Manifest,
-    get,
-    get_bool,
-    get_list,
-    get_map,
-    get_text,
-    labels_of,
-    name_of,
-)
+from reconciler.core import keys, manifest, names
+from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import ObjectKey
 
 Owner: TypeAlias = Literal["", "Provider", "Consumer"]
@@ -128,7 +118,7 @@ class Rule:
         )
 
     def _labelled(self, live: Manifest) -> bool:
-        held = labels_of(live).items()
+        held = manifest.labels_of(live).items()
         return any(wanted <= held for wanted in self.labels)
 
 
@@ -162,13 +152,13 @@ def rules_of(binding: Manifest, export: Manifest | None = None) -> Claims:
     """
     rules: list[Rule] = []
     unsupported: list[str] = []
-    claims = get_list(binding, "spec", "permissionClaims")
+    claims = manifest.get_list(binding, "spec", "permissionClaims")
     for number, claim in enumerate(claims, start=1):
-        if not isinstance(claim, dict) or get_text(claim, "state") != _ACCEPTED:
+        if not isinstance(claim, dict) or manifest.get_text(claim, "state") != _ACCEPTED:
             continue
         subject = _subject(number, claim)
         try:
-            rule = _rule(claim, name_of(binding))
+            rule = _rule(claim, manifest.name_of(binding))
         except _Refused as refused:
             unsupported.append(f"{subject} is not followed: {refused}")
             continue
@@ -176,16 +166,16 @@ def rules_of(binding: Manifest, export: Manifest | None = None) -> Claims:
         unsupported += [
             f"{subject} is followed without {'.'.join(path)}, which is not supported"
             for path in _IGNORED
-            if get(claim, *path)
+            if manifest.get(claim, *path)
         ]
     return Claims(tuple(rules), tuple(unsupported))
 
 
 def _subject(number: int, claim: Manifest) -> str:
-    resource = get_text(claim, "resource")
+    resource = manifest.get_text(claim, "resource")
     if not resource:
         return f"Permission claim {number}"
-    kind = names.resource_name(resource, get_text(claim, "group"))
+    kind = names.resource_name(resource, manifest.get_text(claim, "group"))
     return f"Permission claim {number} ({_quoted(kind)})"
 
 
@@ -198,12 +188,12 @@ def _rule(claim: Manifest, binding: str) -> Rule:
         if not isinstance(claim.get(part), dict | None):
             raise _Refused(f"{part} is not an object")
     for path in _REFUSED:
-        if get(claim, *path):
+        if manifest.get(claim, *path):
             raise _Refused(f"{'.'.join(path)} is not supported; remove it to have the claim obeyed")
-    selector = get_map(claim, "selector")
+    selector = manifest.get_map(claim, "selector")
     listed = _texts(selector, "names")
     spaces = _texts(selector, "namespaces")
-    recreate = get(claim, "onConflict", "recreateWhenConsumerSideDeleted")
+    recreate = manifest.get(claim, "onConflict", "recreateWhenConsumerSideDeleted")
     return Rule(
         group=_fit(claim, "group", _SUBDOMAIN),
         version=_fit(claim, "version", _LABEL),
@@ -216,9 +206,9 @@ def _rule(claim: Manifest, binding: str) -> Rule:
         literal_namespaces=frozenset(spaces or ()) - {_ANY},
         labels=tuple(_labels(selector)),
         fields=tuple(_terms(selector)),
-        required=get_bool(claim, "required"),
+        required=manifest.get_bool(claim, "required"),
         recreate_when_consumer_side_deleted=recreate is None or recreate is True,
-        replace_existing=get_bool(claim, "create", "replaceExisting"),
+        replace_existing=manifest.get_bool(claim, "create", "replaceExisting"),
     )
 
 
@@ -299,6 +289,6 @@ def _term(text: str) -> Term:
 
 def _holds(term: Term, place: ObjectKey, live: Manifest, partial: bool) -> bool:
     if term.field == _TYPE:
-        return partial or (get_text(live, _TYPE) == term.value) is term.equal
+        return partial or (manifest.get_text(live, _TYPE) == term.value) is term.equal
     held = place.name if term.field == _NAME else place.namespace
     return (held == term.value) is term.equal

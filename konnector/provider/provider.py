@@ -7,18 +7,17 @@ from typing import Final
 
 from konnector.binding import decide as binding_decide
 from konnector.cluster_binding.controller import ClusterBindings
-from konnector.context import Tools
+from konnector.context import Link, Tools, Troubles
 from konnector.export import decide as export_decide
 from konnector.export.controller import Exports
+from konnector.informers import SpaceInformers
 from konnector.kubeconfig.probe import Probed
 from konnector.kubeconfig.reach import Reach
 from konnector.mass_loss.guard import Guardian
 from konnector.namespace.controller import Namespaces
 from konnector.namespace.mapping import Homes
-from konnector.permission_claim.decide import Rival
-from konnector.provider.sync_context import Link, Troubles
+from konnector.permission_claim.ways import Rival
 from konnector.provider.sync_manager import Syncs, Wanted
-from konnector.views.space import SpaceInformers
 from reconciler.controller.controller import Controller
 from reconciler.controller.executor import Executor
 from reconciler.controller.reconciler import Reconciler
@@ -56,12 +55,13 @@ class Surroundings:
     is_double: Callable[[], bool]
 
 
-class Provider:
+class Provider(TaskSupervisor):
     """Views of the space first, then what works with them. `in_use`: see ClusterBindings."""
 
     def __init__(
         self, tools: Tools, plane: Cluster, space: str, around: Surroundings, *, in_use: str
     ) -> None:
+        super().__init__()
         self._tools, self.plane, self.space, self._around = tools, plane, space, around
         self.in_use = in_use
         self._began = tools.clock.monotonic()
@@ -84,11 +84,10 @@ class Provider:
         )
         self._reach = Reach(plane, space, now=tools.clock.now, changed=lambda: around.changed(""))
         self._serving: _Serving | None = None
-        self._supervisor = TaskSupervisor()
-        self._supervisor.start_worker("views", self.views)
-        self._supervisor.start("beginning", self._begin)
+        self.start_worker("views", self.views)
+        self.start("beginning", self._begin)
         if not tools.control_plane_mode:  # there, nobody could be told
-            self._supervisor.start("reach", self._reach.run)
+            self.start("reach", self._reach.run)
 
     @property
     def syncs(self) -> Syncs | None:
@@ -163,14 +162,10 @@ class Provider:
         self.beat()
         self._around.changed("")
 
-    def stop(self) -> None:
-        """Begin nothing new."""
-        self._supervisor.stop()
-
     async def run(self) -> None:
         """Serve until `stop`, end what is under way, and close the connections."""
         try:
-            await self._supervisor.run()
+            await super().run()
         finally:
             if not self._tools.control_plane_mode:
                 await self.plane.close()
@@ -191,7 +186,7 @@ class Provider:
             self._around.changed("")
             await self._tools.clock.sleep(_GIVING_WAY)
         self._serving = _Serving(self, self._tools, self._around, outcome=self._has_beaten)
-        self._serving.start(self._supervisor)
+        self._serving.start(self)
         self._around.changed("")
 
     async def _look_at_space(self) -> tuple[float | None, str]:

@@ -13,14 +13,14 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from konnector.context import Tools
+from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import judge, probe
 from konnector.kubeconfig.judge import Judged
 from konnector.kubeconfig.probe import Probed
 from konnector.kubeconfig.rotating_cluster import RotatingCluster
-from konnector.permission_claim.decide import Rival
+from konnector.permission_claim.ways import Rival
 from konnector.provider.provider import Provider, Surroundings
 from konnector.sides import CONTROL_PLANE
-from konnector.views.single_object import SingleObjectInformers
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import conditions, reasons
@@ -75,7 +75,7 @@ class _Served:
             del self.contents[place]
 
 
-class Providers:
+class Providers(TaskSupervisor):
     """The providers of one app cluster. Bindings are known by their keys.
 
     `secrets` are those of the app cluster, `binding(keys, name)` that binding of a name
@@ -91,12 +91,12 @@ class Providers:
         binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
         changed: Callable[[Iterable[ObjectKey], str], None],
     ) -> None:
+        super().__init__()
         self._tools, self._secret, self._knows = tools, secrets.object, secrets.knows
         self._binding, self._changed = binding, changed
         self._served: dict[str, _Served] = {}  # by a name for the child
         self._made = 0
         self._faults: dict[str, _Fault] = {}  # by what the kubeconfigs are known by
-        self._supervisor = TaskSupervisor()
         self._turn = asyncio.Lock()
         self._trying: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -154,14 +154,6 @@ class Providers:
         """Let a binding belong nowhere. A provider without bindings ends (H21)."""
         async with self._turn:
             await self._leave(key)
-
-    def stop(self) -> None:
-        """Begin nothing new."""
-        self._supervisor.stop()
-
-    async def run(self) -> None:
-        """Serve until `stop`, and end what is under way."""
-        await self._supervisor.run()
 
     def _is_news(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> bool:
         """Tell whether a Secret holds something else than what its binding was served by."""
@@ -263,7 +255,7 @@ class Providers:
         )
         provider = Provider(self._tools, cluster, judged.namespace, around, in_use=judged.identity)
         served = self._served[name] = _Served(provider, cluster, bindings, contents)
-        self._supervisor.start_worker(name, provider)
+        self.start_worker(name, provider)
         self._look_again()
         return served
 
@@ -273,7 +265,7 @@ class Providers:
                 served.leave(key)
                 if not served.bindings:
                     del self._served[name]
-                    await self._supervisor.end(name)
+                    await self.end(name)
                     self._look_again()
 
     def _look_again(self) -> None:
@@ -299,7 +291,7 @@ class Providers:
     def _rival(self, of: str, kind: Kind, place: ObjectKey) -> Rival:
         """Return what other providers have for a place in the app cluster."""
         found: set[Rival] = {
-            served.provider.syncs.has(kind, place) if served.provider.syncs else "perhaps"
+            "perhaps" if served.provider.syncs is None else served.provider.syncs.has(kind, place)
             for name, served in self._served.items()
             if name != of
         }

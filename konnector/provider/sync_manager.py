@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from konnector.claim.controller import Instances, Say
-from konnector.claim.pair import Pair
-from konnector.permission_claim.controller import Claim
-from konnector.permission_claim.decide import Rival
+from konnector.claim.controller import Claims, Say
+from konnector.claim.copies import Pair
+from konnector.context import Link
+from konnector.permission_claim.controller import ClaimedResource
 from konnector.permission_claim.rules import Rule
-from konnector.provider.sync_context import Link
+from konnector.permission_claim.ways import Rival
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core.refs import Kind, ObjectKey
 
@@ -27,7 +27,7 @@ class Wanted:
     say: Say = field(default_factory=Say)
 
 
-class Syncs:
+class Syncs(TaskSupervisor):
     """Starts and ends syncs as bindings come, change and go. Nothing that stays is restarted."""
 
     def __init__(
@@ -37,11 +37,11 @@ class Syncs:
         rival: Callable[[Kind, ObjectKey], Rival],
         changed: Callable[[], None],
     ) -> None:
+        super().__init__()
         self._link, self._rival, self._changed = link, rival, changed
         self._wanted: dict[str, Wanted] = {}
-        self._instances: dict[str, Instances] = {}
-        self._claims: dict[Kind, Claim] = {}
-        self._supervisor = TaskSupervisor()
+        self._instances: dict[str, Claims] = {}
+        self._claims: dict[Kind, ClaimedResource] = {}
         self._turn = asyncio.Lock()
 
     async def want(self, by: ObjectKey, wanted: Wanted | None) -> None:
@@ -57,15 +57,15 @@ class Syncs:
             running = self._instances.get(binding)
             if running is not None and (wanted is None or running.pair != wanted.pair):
                 del self._instances[binding]
-                await self._supervisor.end(f"instances/{binding}")
+                await self.end(f"instances/{binding}")
             if wanted is None:
                 self._wanted.pop(binding, None)
             else:
                 self._wanted[binding] = wanted
                 if binding not in self._instances:
-                    made = Instances(wanted.pair, self._link, wanted.say, moved=self._look_again)
+                    made = Claims(wanted.pair, self._link, wanted.say, moved=self._look_again)
                     self._instances[binding] = made
-                    self._supervisor.start_worker(f"instances/{binding}", made)
+                    self.start_worker(f"instances/{binding}", made)
                 self._instances[binding].follow(wanted.say)
             await self._regroup()
 
@@ -135,14 +135,6 @@ class Syncs:
         for claim in self._claims.values():
             claim.look_again_in(app_namespace)
 
-    def stop(self) -> None:
-        """Begin nothing new."""
-        self._supervisor.stop()
-
-    async def run(self) -> None:
-        """Sync until `stop`, and end what is under way."""
-        await self._supervisor.run()
-
     async def _regroup(self) -> None:
         """Give each claimed kind the rules of all bindings; one worker set serves them."""
         rules: dict[Kind, list[Rule]] = {}
@@ -151,11 +143,11 @@ class Syncs:
                 rules.setdefault(_kind(rule), []).append(rule)
         for kind in self._claims.keys() - rules.keys():
             del self._claims[kind]
-            await self._supervisor.end(_name(kind))
+            await self.end(_name(kind))
         for kind, all_of_it in rules.items():
             claim = self._claims.get(kind)
             if claim is None:
-                claim = Claim(
+                claim = ClaimedResource(
                     kind,
                     self._link,
                     rival=self._rival,
@@ -163,7 +155,7 @@ class Syncs:
                     changed=self._changed,
                 )
                 self._claims[kind] = claim
-                self._supervisor.start_worker(_name(kind), claim)
+                self.start_worker(_name(kind), claim)
             claim.follow(all_of_it)
 
 

@@ -114,9 +114,6 @@ class TaskSupervisor:
     def __contains__(self, name: Hashable) -> bool:
         return name in self._waiting or name in self._tasks
 
-    def __len__(self) -> int:
-        return len(self._waiting) + len(self._tasks)
-
     def start(self, name: Hashable, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start what is ended by cancelling it, such as a view. The name must be free."""
         if self._group is None:

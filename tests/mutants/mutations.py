@@ -91,7 +91,7 @@ CLAIMS: Final = (
     _guard(
         "copies-held",
         "konnector",
-        r"is_deleting\(copy\)",
+        r"manifest\.is_deleting\(copy\)",
         "nothing tells a claim how the end of its copy goes",
         f"{_MODEL}instances.py",
         then=r"return _decision\(_status_down\(pair, claim, copy\)\)",
@@ -115,7 +115,7 @@ CLAIMS: Final = (
     _guard(
         "space-of-copy",
         "konnector",
-        r"annotations_of\(copy\)\.get\(keys\.CLUSTER_NAMESPACE\) != self\.space",
+        r"manifest\.annotations_of\(copy\)\.get\(keys\.CLUSTER_NAMESPACE\) != self\.space",
         "an object of another space whose name begins alike counts as a copy",
         f"{_UNIT}/test_pair.py",
         f"{_UNIT}/claim",
@@ -146,7 +146,7 @@ PERMISSION_CLAIMS: Final = (
     Mutation(
         "own-tokens",
         "konnector",
-        r'get_text\(origin, "type"\) in _OF_ONE_CLUSTER\n        or',
+        r'manifest\.get_text\(origin, "type"\) in _OF_ONE_CLUSTER\n        or',
         "",
         "tokens of the app cluster go up",
         (
@@ -166,15 +166,15 @@ PERMISSION_CLAIMS: Final = (
     Mutation(
         "rules-for-ever",
         "konnector",
-        r"            self\._rules = tuple\(rules\)\n            self\._informers",
-        "            self._informers",
+        r"            self\._rules = tuple\(rules\)\n            self\.enqueue",
+        "            self.enqueue",
         "a permission claim that is narrowed or rejected is followed as before",
         (f"{_MODEL}claims_live.py",),
     ),
     Mutation(
         "deleted-by-developer",
         "konnector",
-        r"known = seen\.deleted_at == resource_version_of\(origin\)",
+        r"known = seen\.deleted_at == manifest\.resource_version_of\(origin\)",
         "known = False",
         "what a developer deleted comes back although the claim says that it does not",
         (
@@ -437,7 +437,7 @@ ACCEPTANCE: Final = (
     Mutation(
         "unaccepted",
         "konnector",
-        r'if not isinstance\(claim, dict\) or get_text\(claim, "state"\) != _ACCEPTED:',
+        r'if not isinstance\(claim, dict\) or manifest\.get_text\(claim, "state"\) != _ACCEPTED:',
         "if not isinstance(claim, dict):",
         "a permission claim that was not accepted is followed",
         (f"{_UNIT}/test_claims.py", f"{_UNIT}/permission_claim"),

@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from konnector.claim.orphans import Terms
-from konnector.permission_claim.decide import Seen, decide, needs_content
+from konnector.permission_claim.decide import decide, needs_content
 from konnector.permission_claim.rules import rules_of
+from konnector.permission_claim.ways import Seen
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
 from reconciler.core.manifest import get_map
 from reconciler.core.refs import SECRET, ObjectKey

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from konnector.claim import copies, orphans
+from konnector.claim.copies import Pair
 from konnector.claim.orphans import Confirmation, Terms
-from konnector.claim.pair import Pair
 from konnector.mass_loss import decide as mass_loss_decide
 from konnector.mass_loss.decide import Identity
 from reconciler.core import keys

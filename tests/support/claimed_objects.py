@@ -3,8 +3,8 @@
 from typing import Any
 
 from konnector.claim.orphans import Terms
-from konnector.permission_claim.decide import Seen
 from konnector.permission_claim.rules import rules_of
+from konnector.permission_claim.ways import Seen
 from reconciler.core.decision import Create, Delete, Patch
 from reconciler.core.manifest import annotations_of, get_map
 from reconciler.core.refs import SECRET, Kind, ObjectKey

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from konnector.claim.copies import Pair
 from konnector.claim.decide import Seen, decide
 from konnector.claim.orphans import Terms
-from konnector.claim.pair import Pair
 from konnector.sides import APP_CLUSTER
 from reconciler.core.decision import Apply, Create, Decision, Delete, JsonPatch, Patch
 from reconciler.core.manifest import annotations_of, get_map, get_texts

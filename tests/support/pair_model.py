@@ -10,10 +10,9 @@ from itertools import count
 from typing import Any
 
 from konnector.claim import decide as claim_decide
-from konnector.claim.copies import trimmed_copy
+from konnector.claim.copies import Pair, trimmed_copy
 from konnector.claim.decide import Read, Seen
 from konnector.claim.orphans import Terms
-from konnector.claim.pair import Pair
 from konnector.sides import APP_CLUSTER
 from reconciler.core import keys
 from reconciler.core.decision import Apply, Create, Decision, Delete, JsonPatch, Patch

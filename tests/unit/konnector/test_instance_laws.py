@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from konnector.claim import copies
+from konnector.claim.copies import Pair
 from konnector.claim.decide import Read, Seen, decide
 from konnector.claim.orphans import Terms
-from konnector.claim.pair import Pair
 from reconciler.core import keys
 from reconciler.core.decision import Create, Decision, Delete
 from reconciler.core.manifest import (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from konnector.claim.pair import Pair
+from konnector.claim.copies import Pair
 from reconciler.core.refs import Kind, ObjectKey
 
 FOO = Kind("bar.io", "v1alpha1", "Foo", "foos", namespaced=False)

@@ -1,0 +1,231 @@
+"""The sync of the objects of one kind in an app cluster and in a space.
+
+On the control plane, rights and interest end at the service namespaces of the space (A.8): there is
+one informer for each, because one of all namespaces would hold the objects of every other tenant.
+Namespaces come and go with the homes. A cluster-scoped kind has one informer, of namespace "".
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from konnector.claim.orphans import Terms
+from konnector.context import Link
+from konnector.namespace.mapping import Homes
+from reconciler.controller.controller import Controller
+from reconciler.controller.informers import InformerSet
+from reconciler.controller.metrics import Metrics
+from reconciler.controller.tasks import TaskSupervisor
+from reconciler.core.decision import Note
+from reconciler.core.manifest import Manifest, name_of, ref_of
+from reconciler.core.refs import Kind, ObjectKey
+from reconciler.kube.cache.informer import Informer
+from reconciler.kube.cache.read_your_writes import ReadYourWrites
+from reconciler.kube.cache.store import Index, Trim
+from reconciler.kube.cluster import Cluster
+
+HELD: Final = timedelta(minutes=1)  # until a guard is asked again
+SOON: Final = timedelta(seconds=1)  # until a view has caught up
+NAME: Final = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class InformerSpec:
+    """What is followed, and what of it is kept.
+
+    `on_deleted(app namespace, object)` is called for each object that a watch saw deleted.
+    """
+
+    kind: Kind
+    trim: Trim
+    indexes: Mapping[str, Index]
+    on_deleted: Callable[[str, Manifest], None] = lambda _, __: None
+
+
+class ServiceInformers(InformerSet[str]):
+    """Informers by app namespace. `on_change(app namespace, name)`: an object changed since.
+
+    `on_synced(app namespace)` is called when all objects of its service namespace were seen.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        spec: InformerSpec,
+        homes: Homes,
+        metrics: Metrics,
+        *,
+        on_change: Callable[[str, str], None],
+        on_synced: Callable[[str], None],
+    ) -> None:
+        super().__init__(metrics)
+        self._cluster, self._spec, self._homes = cluster, spec, homes
+        self._on_change, self._on_synced = on_change, on_synced
+        self._followed: dict[str, str] = {}  # service namespaces by app namespace
+        if not spec.kind.namespaced:
+            self._follow_namespace("", "")
+
+    def of(self, app_namespace: str) -> ReadYourWrites | None:
+        """Return the objects that belong to an app namespace; None until all were seen."""
+        if self._followed.get(app_namespace) != self._service(app_namespace):
+            return None
+        return self.synced(app_namespace)
+
+    def all(self) -> dict[str, ReadYourWrites]:
+        """Return all objects that were seen, by app namespace."""
+        found = {app: self.of(app) for app in self._followed}
+        return {app: recent for app, recent in found.items() if recent is not None}
+
+    async def run(self) -> None:
+        """Follow until `stop`."""
+        if not self._spec.kind.namespaced:
+            await super().run()
+            return
+        unfollow = self._homes.follow(self._moved)
+        try:
+            for app in self._homes.all():
+                self._moved(app)
+            await super().run()
+        finally:
+            unfollow()
+
+    def _service(self, app: str) -> str:
+        return self._homes.service(app) if self._spec.kind.namespaced else ""
+
+    def _moved(self, app: str) -> None:
+        """Take up, or give up, the informer for an app namespace."""
+        service = self._homes.service(app)
+        if app in self._followed and self._followed[app] != service:
+            self.drop(app)
+            del self._followed[app]
+        if service and app not in self._followed:
+            self._follow_namespace(app, service)
+        self._on_synced(app)
+
+    def _follow_namespace(self, app: str, service: str) -> None:
+        informer = Informer(
+            self._cluster,
+            self._spec.kind,
+            namespace=service,
+            indexes=self._spec.indexes,
+            trim=self._spec.trim,
+            deleted=partial(self._spec.on_deleted, app),
+        )
+        informer.store.subscribe(NAME, lambda name: self._changed(app, informer, name))
+        self._followed[app] = service
+        self.add(app, informer, on_synced=partial(self._on_synced, app))
+
+    def _changed(self, app: str, informer: Informer, name: str) -> None:
+        if informer.synced:  # else `on_synced` follows
+            self._on_change(app, name)
+
+
+class PairedSync(TaskSupervisor):
+    """Informers of one kind on both sides, and the controller that reconciles what they see; run
+    it once. Serial for each object, concurrent across objects.
+
+    A key is that of the app cluster, on either side. `here` is about the objects in the app
+    cluster, `there` about those on the control plane, which the index NAME has to find by the names
+    that they have in the app cluster. Of app namespaces without a service namespace, keys are
+    enqueued only with `unmapped`.
+    """
+
+    def __init__(
+        self, name: str, link: Link, here: InformerSpec, there: InformerSpec, *, unmapped: bool
+    ) -> None:
+        super().__init__()
+        self.kind, self.link, self._unmapped = here.kind, link, unmapped
+        self.guard = link.guards.kind_guard(here.kind.resource)
+        self._controller = Controller(
+            f"{name}/{here.kind.resource}",
+            self.reconcile,
+            clock=link.clock,
+            metrics=link.metrics,
+            workers=link.workers,
+            depends_on=(link.app.connectivity, link.plane.connectivity),
+        )
+        self.view = Informer(link.app, here.kind, indexes=here.indexes, trim=here.trim)
+        self._here = InformerSet[str](link.metrics)
+        self.here = self._here.add("here", self.view, on_synced=self.enqueue_everything)
+        self._there = ServiceInformers(
+            link.plane,
+            there,
+            link.homes,
+            link.metrics,
+            on_change=self._enqueue_name,
+            on_synced=self.enqueue_all,
+        )
+        self.view.store.subscribe_keys(self._changed)
+        self.start_worker("here", self._here)
+        self.start_worker("there", self._there)
+        self.start_worker("controller", self._controller)
+
+    @abstractmethod
+    async def reconcile(self, place: ObjectKey) -> timedelta | None:
+        """Look at one name in one app namespace, and write what follows."""
+
+    async def run(self) -> None:
+        """Sync until `stop`, and end what is under way."""
+        try:
+            await super().run()
+        finally:
+            self.guard.forget()
+
+    def there(self, app_namespace: str) -> ReadYourWrites | None:
+        """Return the objects that belong to an app namespace; None until both sides were seen."""
+        return self._there.of(app_namespace) if self.view.synced else None
+
+    @property
+    def missing(self) -> Sequence[str]:
+        """What was never read, and why."""
+        return [*self._here.missing, *self._there.missing]
+
+    @property
+    def troubles(self) -> Sequence[str]:
+        """Why objects may be old, or cannot be had."""
+        return [*self._here.troubles, *self._there.troubles]
+
+    def enqueue_all(self, app_namespace: str) -> None:
+        """Enqueue all that belongs to an app namespace."""
+        recent = self._there.of(app_namespace)
+        there = set(() if recent is None else recent.view.store.values(NAME))
+        here = set(self.view.store.names(app_namespace))
+        for name in here ^ there:  # has come or gone
+            self._enqueue_name(app_namespace, name)
+        for name in here & there:
+            self._controller.enqueue_behind(ObjectKey(app_namespace, name))
+
+    def enqueue_everything(self) -> None:
+        """Enqueue all that was seen."""
+        for app_namespace in self._there.all():
+            self.enqueue_all(app_namespace)
+
+    def record(self, about: Manifest | None, note: Note) -> None:
+        """Record an Event about an object of the app cluster, if it is there."""
+        if about is not None:
+            ref = ref_of(self.link.app.name, self.kind, about)
+            self.link.recorder.record(ref, about, note)
+
+    async def fresh_terms(self) -> Terms:
+        """Ask once more which app cluster it is that lacks an object, and what was confirmed."""
+        await self.link.guards.look_at_app_cluster()
+        await self.link.guards.look_at_confirmations()
+        return self.link.guards.terms(self.kind.resource)
+
+    def _changed(self, key: ObjectKey) -> None:
+        if self.link.homes.service(key.namespace):
+            if self.view.synced:  # else all are looked at soon
+                self._controller.enqueue(key)
+        elif self._unmapped:
+            self._controller.enqueue(key)
+
+    def _enqueue_name(self, app_namespace: str, name: str) -> None:
+        self._controller.enqueue(ObjectKey(app_namespace, name))
+
+
+def name(live: Manifest) -> Sequence[str]:
+    """Return the name of an object, as an index does."""
+    return (name_of(live),)
