@@ -186,20 +186,20 @@ class ApiModel:
     def _list(self, asked: Asked) -> Object:
         limit, token = int(asked.query.get("limit", 0)), asked.query.get("continue", "")
         if token:
-            version, _, number = base64.b64decode(token).decode().partition(":")
+            version, _, _ = base64.b64decode(token).decode().partition(":")
             if int(version) < self.store.oldest or token not in self._pages:
                 raise answers.expired("The provided continue parameter is too old")
             items = self._pages[token]
         else:
-            version, number = str(self.store.version), "0"
+            version = str(self.store.version)
             selects = asked.selects
             every = self.store.all(asked.resource, asked.key.namespace)
             items = [live for _, live in every if selects(live)]
         metadata: Object = {"resourceVersion": version}
         if limit and len(items) > limit:
-            after = base64.b64encode(f"{version}:{int(number) + 1}:{len(self._pages)}".encode())
-            metadata["continue"] = after.decode()
-            self._pages[after.decode()] = items[limit:]
+            after = base64.b64encode(f"{version}:{len(self._pages)}".encode()).decode()
+            metadata["continue"] = after
+            self._pages[after] = items[limit:]
             if not asked.query.keys() & {"labelSelector", "fieldSelector"}:
                 metadata["remainingItemCount"] = len(items) - limit
             items = items[:limit]

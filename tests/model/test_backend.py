@@ -118,16 +118,6 @@ async def test_a_request_waits_for_crd_and_template_and_says_so(
         await in_phase(scene, "Succeeded", untold.name)
 
 
-async def test_one_resource_that_nobody_offers_does_not_stop_another_request(scene: Scene) -> None:
-    async with scene.backend():
-        await scene.make_space()
-        nowhere = GroupResource("nowhere.example", "things")
-        await ask(scene, nowhere)
-        await scene.request()
-        await in_phase(scene, "Succeeded")
-        await in_phase(scene, "Pending", nowhere.name)
-
-
 async def test_a_request_fails_after_a_minute_and_all_expire_after_ten(
     scene: Scene, namespace: str
 ) -> None:

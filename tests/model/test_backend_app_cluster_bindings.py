@@ -7,18 +7,16 @@ from the original, but for what protocol-bind.md F mends.
 import pytest
 
 from bind.app_cluster_binding.release import PATIENCE
-from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
+from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints import objects as blueprint
-from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys, manifest
 from reconciler.core.manifest import Manifest
-from reconciler.core.refs import NAMESPACE, SECRET, SERVICE_ACCOUNT, Ref
+from reconciler.core.refs import NAMESPACE, SECRET, Ref
 from tests.support.backend import AGENT, backend, idle
 from tests.support.backend_stories import StandingClock
 from tests.support.bound_scenes import (
-    ACCEPTED,
     MANAGER,
     Managed,
     conditions,
@@ -27,52 +25,12 @@ from tests.support.bound_scenes import (
     remove,
     says,
     served,
-    shown,
     until,
 )
 from tests.support.cues import Delay
 from tests.support.eventually import eventually
 from tests.support.faults import Events, Faults, Meanwhile, on
 from tests.support.offers import Offer, offered, publish_template
-
-
-async def test_an_app_cluster_binding_makes_a_space_and_binds(managed: Managed) -> None:
-    labels = {
-        "klutch.anynines.com/appclusterbinding-name": "shop",
-        "klutch.anynines.com/appclusterbinding-namespace": managed.namespace,
-    }
-    async with managed.backend():
-        await managed.make_secret()
-        await managed.apply(managed.offer.resource)
-        await until(lambda: says(managed.itself(), "Ready"))
-        request = await until(managed.answered)
-
-    live = await managed.itself()
-    assert shown(live) == [
-        ("Ready", "True"),
-        ("KonnectorDeployed", "True"),
-        ("SecretValid", "True"),
-    ]
-    assert manifest.finalizers_of(live) == ["klutch.anynines.com/appclusterbinding-cleanup"]
-    space = await managed.read(NAMESPACE, managed.space)
-    assert manifest.annotations_of(space) == {}
-    copied = await managed.read(SECRET, "shop-kubeconfig")
-    source = await managed.read(SECRET, "shop-kubeconfig", managed.namespace)
-    assert (copied["data"], manifest.labels_of(copied)) == (source["data"], labels)
-    assert await managed.read(SERVICE_ACCOUNT, "klutch-binder") is not None
-    cluster = await managed.read(CLUSTER_BINDING, "cluster")
-    assert manifest.labels_of(cluster) == labels
-    assert cluster["spec"] == {
-        "providerPrettyName": "shop",
-        "kubeconfigSecretRef": {"name": "shop-kubeconfig", "key": "kubeconfig"},
-    }
-    binding = await managed.binding()
-    assert manifest.labels_of(binding) == labels
-    reference = {"name": "shop-kubeconfig", "key": "kubeconfig", "namespace": managed.space}
-    assert binding["spec"] == {"kubeconfigSecretRef": reference}
-    assert manifest.labels_of(request) == labels
-    assert manifest.name_of(request).startswith("appclusterbinding-shop-databases-")
-    assert await managed.export() is not None
 
 
 async def test_nothing_is_decided_twice_while_the_view_lags(managed: Managed) -> None:
@@ -90,43 +48,6 @@ async def test_nothing_is_decided_twice_while_the_view_lags(managed: Managed) ->
     audit = managed.plane.audit
     itself = managed.namespace, APP_CLUSTER_BINDING.plural
     await eventually(lambda: itself not in audit.conflicts_since(mark, AGENT))
-
-
-async def test_bindings_that_are_there_keep_their_claims(managed: Managed) -> None:
-    """As klutchctl makes them before the AppClusterBinding."""
-    plane = managed.plane.cluster
-    await plane.create(spaces.namespace(managed.space), NAMESPACE, manager=MANAGER)
-    made = blueprint.service_binding(
-        managed.offer.resource,
-        namespace=managed.space,
-        secret=(managed.space, "shop-kubeconfig"),
-        claims=[ACCEPTED],
-        marks=Marks(keys.app_cluster_binding_labels(managed.namespace, "shop")),
-    )
-    before = await plane.create(made, API_SERVICE_BINDING, manager=MANAGER)
-    async with managed.backend():
-        await managed.make_secret()
-        await managed.apply(managed.offer.resource)
-        await until(lambda: says(managed.itself(), "Ready"))
-        await until(managed.export)
-    after = await managed.binding()
-    assert (manifest.uid_of(after), after["spec"]) == (manifest.uid_of(before), before["spec"])
-
-
-async def test_what_leaves_api_exports_loses_binding_and_export(
-    managed: Managed, namespace: str
-) -> None:
-    plane, app = managed.plane.cluster, managed.app.cluster
-    async with managed.backend(), offered(plane, app, namespace=namespace) as other:
-        await managed.make_secret()
-        await managed.apply(managed.offer.resource, other.resource)
-        await until(managed.export)
-        await until(lambda: managed.export(other))
-        await managed.apply(managed.offer.resource)
-        await until(lambda: gone(managed.binding(other)))
-        await until(lambda: gone(managed.export(other)))
-        assert await managed.binding() is not None
-        assert await managed.export() is not None
 
 
 async def test_a_living_konnector_gets_time_to_let_go_first(managed: Managed) -> None:

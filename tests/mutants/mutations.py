@@ -364,6 +364,14 @@ BACKEND: Final = (
         "requests go that others made",
         (_BIND,),
     ),
+    Mutation(
+        "queue-of-all-tenants",
+        "bind",
+        r"party=_space_of,",
+        "party=lambda _: None,",
+        "many requests of one tenant delay those of all others",
+        ("tests/model/test_backend_floods.py",),
+    ),
     _guard(
         "half-made-service-namespace",
         "bind",

@@ -1,5 +1,6 @@
 """Binding spaces on a real control plane, as klutchctl makes them, and damage to their rights."""
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -156,6 +157,22 @@ _KINDS: Final = {
         API_SERVICE_NAMESPACE,
     )
 }
+
+
+async def flood(space: Space, count: int, **spec: Any) -> None:
+    """Make so many requests for what the space has, as its konnector may."""
+    one = objects.export_request(space.name, space.offer.resource, parameters={}, marks=UNMARKED)
+    free = asyncio.Semaphore(16)
+
+    async def make(number: int) -> None:
+        metadata = {**manifest.get_map(one, "metadata"), "name": f"flood-{number}"}
+        made = {**one, "metadata": metadata, "spec": {**manifest.get_map(one, "spec"), **spec}}
+        async with free:
+            await space.cluster.create(made, API_SERVICE_EXPORT_REQUEST, manager="tenant")
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(count):
+            group.create_task(make(number))
 
 
 async def delete(cluster: Cluster, ref: Ref) -> None:

@@ -1,6 +1,8 @@
-"""T9: one tenant cannot spend what others need, on a real kube-apiserver."""
+"""T9: one tenant cannot spend what others need, on a real kube-apiserver.
 
-import asyncio
+That many requests of one delay no other: `tests/model/test_backend_floods.py`.
+"""
+
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -9,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
-from reconciler.blueprints import objects
-from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.blueprints.objects import build
 from reconciler.core import keys, names
 from reconciler.core.errors import Forbidden
-from reconciler.core.manifest import get, get_map, get_text, labels_of
+from reconciler.core.manifest import get, labels_of
 from reconciler.core.refs import NAMESPACE, RESOURCE_QUOTA, SECRET, Ref
 from tests.support.backend import USUAL, backend, idle
 from tests.support.clusters import LiveCluster
@@ -22,27 +22,11 @@ from tests.support.eventually import eventually
 from tests.support.forward_clock import ForwardClock
 from tests.support.offers import CREDENTIALS, offered
 from tests.support.replicas import Replica, replicas
-from tests.support.served_spaces import Space, a_space
+from tests.support.served_spaces import Space, a_space, flood
 
-MANY, HUGE = 1500, 150  # 4,000 and 400 do as well, and take longer
+HUGE = 150  # 400 do as well, and take longer
 MEBIBYTES = 2**20
 PARAMETERS = {f"p{n}": "x" * 1000 for n in range(1300)}
-
-
-async def ask(space: Space, count: int, **spec: Any) -> None:
-    """Make so many requests for what the space has, as its konnector may."""
-    one = objects.export_request(space.name, space.offer.resource, parameters={}, marks=UNMARKED)
-    free = asyncio.Semaphore(16)
-
-    async def make(number: int) -> None:
-        metadata = {**get_map(one, "metadata"), "name": f"flood-{number}"}
-        made = {**one, "metadata": metadata, "spec": {**get_map(one, "spec"), **spec}}
-        async with free:
-            await space.cluster.create(made, API_SERVICE_EXPORT_REQUEST, manager="tenant")
-
-    async with asyncio.TaskGroup() as group:
-        for number in range(count):
-            group.create_task(make(number))
 
 
 def resident(replica: Replica) -> float:
@@ -77,7 +61,7 @@ async def test_large_requests_cost_no_memory(
         await space.served()
         await settled(first)
         before = resident(first)
-        await ask(space, HUGE, parameters=PARAMETERS)
+        await flood(space, HUGE, parameters=PARAMETERS)
         await settled(first)
         # 400 cost as much; with holes in its heap it is 25 for these, and 156 for 400.
         assert resident(first) - before < 20
@@ -85,24 +69,6 @@ async def test_large_requests_cost_no_memory(
         second = await processes.start()
         await processes.stands_by(second)
         assert resident(second) - before < 60
-
-
-async def test_many_requests_of_one_tenant_delay_no_other(
-    control_plane: LiveCluster, namespace: str
-) -> None:
-    cluster = control_plane.cluster
-    async with (
-        offered(cluster, namespace=namespace) as offer,
-        a_space(cluster, offer) as flooding,
-    ):
-        await ask(flooding, MANY)
-        async with backend(control_plane.connection), a_space(cluster, offer) as other:
-            await other.has(other.export)
-            # On an idle machine within 2 s, also for 4,000; first come first served, none would
-            # be waiting by now.
-            found = await cluster.list(API_SERVICE_EXPORT_REQUEST, namespace=flooding.name)
-            phases = [get_text(one, "status", "phase") for one in found.items]
-            assert phases.count("Pending") > MANY / 10
 
 
 async def refused(space: Space, manifest: Any, kind: Any) -> None:
