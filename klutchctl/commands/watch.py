@@ -107,7 +107,7 @@ async def _watch(options: Options, settings: Settings) -> int:
         if options.listen is not None:
             observers.append(stack.enter_context(_listening(options.listen, pulse)))
         watch = Watch(
-            await stack.enter_async_context(_followed(options, settings)),
+            await stack.enter_async_context(followed(options, settings)),
             rounds.make,
             terms=Terms(interval=options.interval),
             clock=Clock(now=time.monotonic, jitter=random.random),
@@ -133,7 +133,8 @@ def _remote(options: Options, url: GitUrl, settings: Settings) -> Source:
 
 
 @asynccontextmanager
-async def _followed(options: Options, settings: Settings) -> AsyncIterator[Source]:
+async def followed(options: Options, settings: Settings) -> AsyncIterator[Source]:
+    """Yield the source that the options name: a server's, a ref's, or the folder itself."""
     owner = settings.git_owner_check
     if options.url is not None:
         yield _remote(options, options.url, settings)

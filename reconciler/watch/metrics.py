@@ -23,7 +23,7 @@ _BAD: Final = frozenset(Status) - GOOD
 
 
 class Metrics:
-    """`Ears` that count, into a registry of their own. `now` is in seconds since 1970."""
+    """An observer that counts, into a registry of its own. `now` is in seconds since 1970."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

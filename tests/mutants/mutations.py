@@ -576,6 +576,47 @@ COMMANDS: Final = (
         ("tests/unit/sandbox/test_processes.py",),
     ),
 )
+_WATCH: Final = "tests/unit/watch"
+WATCH: Final = (
+    _guard(
+        "unusable-files-count",
+        "reconciler/watch",
+        r"self\._unusable is not None",
+        "a watch goes on by files that are not there any more",
+        _WATCH,
+    ),
+    _guard(
+        "drift-stays",
+        "reconciler/watch",
+        r"now >= agenda\.everything_at",
+        "what somebody changes in a cluster is never repaired",
+        _WATCH,
+    ),
+    Mutation(
+        "guards-told-always",
+        "klutchctl/commands",
+        r"if news or trouble != self\._trouble:",
+        "if news or trouble:",
+        "a guard that holds is reported each round",
+        ("tests/unit/test_watch.py",),
+    ),
+    Mutation(
+        "ref-is-a-folder",
+        "klutchctl/commands",
+        r"if options\.ref is not None:",
+        _NEVER,
+        "the work tree is applied in place of the ref",
+        ("tests/unit/test_watch.py",),
+    ),
+    Mutation(
+        "unread-is-no-unit",
+        "reconciler/health",
+        r"return \{unit: _unread\(unit, str\(error\.errors\[0\]\)\) for unit in units\}",
+        "return {}",
+        "units of a cluster that cannot be read are not there",
+        ("tests/model/test_health.py",),
+    ),
+)
 ALL: Final = (
     *COMMANDS,
     *APPLY,
@@ -592,4 +633,5 @@ ALL: Final = (
     *KUBECONFIGS,
     *CRDS,
     *ACCEPTANCE,
+    *WATCH,
 )

@@ -2,10 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pygit2
 import pytest
 
-from klutchctl.commands.watch import Speaker, address
+from klutchctl.commands.watch import Options, Speaker, address, followed
 from klutchctl.render import progress
+from klutchctl.settings import Settings
 from reconciler.apply import Outcome, Report, Status
 from reconciler.core.errors import ConfigError, Locked
 from reconciler.core.problems import Origin, Problem
@@ -13,6 +15,7 @@ from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
 from reconciler.watch import Task, Trigger
 from tests.support import fleets
+from tests.support.checkouts import commit_work_tree
 
 ADDRESSES = {"127.0.0.1:9090": ("127.0.0.1", 9090), "[::1]:0": ("::1", 0), None: None}
 
@@ -20,6 +23,32 @@ ADDRESSES = {"127.0.0.1:9090": ("127.0.0.1", 9090), "[::1]:0": ("::1", 0), None:
 @pytest.mark.parametrize(("text", "want"), ADDRESSES.items(), ids=map(str, ADDRESSES))
 def test_where_to_listen(text, want):
     assert address(text) == want
+
+
+FOLLOWED = {
+    "a folder": (None, "not committed"),
+    "a ref": ("main", "committed"),
+}
+
+
+@pytest.mark.parametrize(("ref", "text"), FOLLOWED.values(), ids=FOLLOWED.keys())
+async def test_a_ref_is_followed_in_place_of_the_work_tree(ref, text, tmp_path):
+    (tmp_path / "fleet.yaml").write_text("committed")
+    commit_work_tree(pygit2.init_repository(tmp_path, initial_head="main"))
+    (tmp_path / "fleet.yaml").write_text("not committed")
+    options = Options(
+        path=tmp_path,
+        url=None,
+        ref=ref,
+        poll=1.0,
+        interval=300.0,
+        listen=None,
+        wait_timeout=1.0,
+    )
+    async with followed(options, Settings({})) as source:
+        state = await source.look("")
+    assert state is not None
+    assert state.snapshot.files == {"fleet.yaml": text.encode()}
 
 
 ALL = Task(Trigger.DRIFT, None)

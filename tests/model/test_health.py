@@ -1,19 +1,14 @@
-"""Waiting for units on real clusters: what is read, and what each step of a binding changes."""
-
-from datetime import UTC, datetime, timedelta
+"""How units are as clusters report it: what is read, and what a failed read means."""
 
 import pytest
 
 from reconciler.api.bindings import APP_CLUSTER_BINDING
+from reconciler.controller.clock import SystemClock
 from reconciler.core.errors import Unreachable
 from reconciler.core.refs import Kind, Ref
 from reconciler.fleet.values import Mode
 from reconciler.health import Location, State, health_of
-from tests.support.bound_units import ByHand, condition, new_unit
-
-
-def clock() -> datetime:
-    return datetime.now(UTC)
+from tests.support.bound_units import ByHand, new_unit
 
 
 class Counted:
@@ -55,36 +50,8 @@ def asking(by_hand, *units, location=None, plane=None, app=None):
         location=location or direct,
         control_plane=plane or by_hand.plane.live.cluster,
         app=app or by_hand.app.live.cluster,
-        now=clock,
+        now=SystemClock().now,
     )
-
-
-async def test_a_unit_becomes_ready_step_by_step(by_hand):
-    unit = new_unit()
-
-    async def now():
-        (found,) = (await asking(by_hand, unit)).values()
-        return found.state, found.reason
-
-    assert await now() == (State.DEGRADED, "NotBound")
-    await by_hand.cluster_binding()
-    await by_hand.request(unit)
-    assert await now() == (State.PROGRESSING, "ExportPending")
-    missing = condition("ExportsReady", "False", severity="Error", reason="CRDNotFound")
-    await by_hand.answer(unit, missing, phase="Pending")
-    assert await now() == (State.PROGRESSING, "CRDNotFound")
-    await by_hand.export(unit)
-    assert await now() == (State.PROGRESSING, "BindingMissing")
-    await by_hand.bind(unit)
-    assert await now() == (State.PROGRESSING, "NoHeartbeat")
-    await by_hand.beat()
-    assert await now() == (State.PROGRESSING, "SecretValidMissing")
-    await by_hand.tell(unit)
-    assert await now() == (State.PROGRESSING, "CrdMissing")
-    await by_hand.install(unit)
-    assert await now() == (State.READY, "")
-    await by_hand.beat(timedelta(hours=1))
-    assert await now() == (State.UNKNOWN, "HeartbeatTooOld")
 
 
 async def test_many_units_cost_no_more_lists_than_one(by_hand):
