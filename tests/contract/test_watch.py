@@ -12,6 +12,7 @@ from tests.contract.test_apply import scene  # noqa: F401 - a fixture
 from tests.support import git_server
 from tests.support.checkouts import commit_work_tree
 from tests.support.eventually import eventually
+from tests.support.operators import operator
 from tests.support.watching import watching
 
 pytestmark = [
@@ -24,12 +25,14 @@ DRIFT: Manifest = {"spec": {"permissionClaims": []}}
 
 
 @pytest.fixture
-def files(scene):  # noqa: F811
-    """The folder of the fleet, with what the scene says in it."""
-    scene.fleet.folder = scene.fleet.folder / "fleet"
-    scene.fleet.folder.mkdir()
-    scene.fleet.write()
-    return scene.fleet.folder
+async def files(scene):  # noqa: F811
+    """The folder of the fleet, with what the scene says in it, for an operator of its own."""
+    async with operator((scene.plane, scene.app), scene.fleet.folder) as somebody:
+        scene.kubeconfig, scene.user = somebody
+        scene.fleet.folder = scene.fleet.folder / "fleet"
+        scene.fleet.folder.mkdir()
+        scene.fleet.write()
+        yield scene.fleet.folder
 
 
 def committed(files):
