@@ -18,7 +18,7 @@ from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import app_cluster
 from konnector.kubeconfig.app_cluster import AppKubeconfig, InUse
 from konnector.kubeconfig.rotating_cluster import RotatingCluster
-from konnector.provider.registry import OneProvider, Providers, one_provider
+from konnector.provider.registry import OneProvider, Providers
 from konnector.settings import ControlPlaneMode, Settings
 from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.controller import health_server, program
@@ -203,7 +203,7 @@ def _workers(
         kubeconfig_there = AppKubeconfig(
             tools, home, mode, in_use, changed=lambda: one.look_again()
         )
-        providers = one = one_provider(
+        providers = one = OneProvider(
             tools,
             home,
             mode.space,

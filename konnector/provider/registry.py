@@ -301,22 +301,37 @@ class Providers(TaskSupervisor):
         return await probe.probe(self._tools.connect, content, CONTROL_PLANE, space)
 
 
-class OneProvider:
-    """The face of Providers in control-plane mode: every binding belongs to the one space.
+class OneProvider(TaskSupervisor):
+    """Providers in control-plane mode, beside the control plane: every binding is of the one space.
 
     `fault` tells why the app cluster's kubeconfig that is there now is not used, or "".
     """
 
     def __init__(
         self,
-        provider: Provider,
-        bindings: set[ObjectKey],
+        tools: Tools,
+        plane: Cluster,
+        space: str,
         *,
         fault: Callable[[], str],
+        binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
         changed: Callable[[Iterable[ObjectKey], str], None],
     ) -> None:
-        self._provider, self._bindings = provider, bindings
+        super().__init__()
         self._fault, self._changed = fault, changed
+        self._bindings = bindings = set[ObjectKey]()
+        around = Surroundings(
+            targets=dict,
+            is_wanted=_unasked,
+            binding=lambda name: binding(bindings, name),
+            rival=lambda _, __: "unasked",
+            probe=_never,
+            changed=lambda name: changed(set(bindings), name),
+            notify=lambda note: _notify(tools, plane, bindings, binding, note),
+            is_double=lambda: False,
+        )
+        self._provider = Provider(tools, plane, space, around, in_use="")
+        self.start_worker("provider", self._provider)
 
     def look_again(self) -> None:
         """Have all bindings looked at."""
@@ -340,47 +355,15 @@ class OneProvider:
         """Let a binding be served no more."""
         self._bindings.discard(key)
 
-    def stop(self) -> None:
-        """Begin nothing new."""
-        self._provider.stop()
 
-    async def run(self) -> None:
-        """Serve until `stop`, and end what is under way."""
-        await self._provider.run()
+async def _never(content: bytes) -> Probed:
+    del content
+    return Probed(fault="no kubeconfig is mirrored in control-plane mode")
 
 
-def one_provider(
-    tools: Tools,
-    plane: Cluster,
-    space: str,
-    *,
-    fault: Callable[[], str],
-    binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
-    changed: Callable[[Iterable[ObjectKey], str], None],
-) -> OneProvider:
-    """Return the provider of a konnector that runs beside the control plane."""
-    bindings: set[ObjectKey] = set()
-
-    async def never(content: bytes) -> Probed:
-        del content
-        return Probed(fault="no kubeconfig is mirrored in control-plane mode")
-
-    async def unasked(place: ObjectKey) -> bool:
-        del place
-        return False
-
-    around = Surroundings(
-        targets=dict,
-        is_wanted=unasked,
-        binding=lambda name: binding(bindings, name),
-        rival=lambda _, __: "unasked",
-        probe=never,
-        changed=lambda name: changed(set(bindings), name),
-        notify=lambda note: _notify(tools, plane, bindings, binding, note),
-        is_double=lambda: False,
-    )
-    provider = Provider(tools, plane, space, around, in_use="")
-    return OneProvider(provider, bindings, fault=fault, changed=changed)
+async def _unasked(place: ObjectKey) -> bool:
+    del place
+    return False
 
 
 def _notify(
