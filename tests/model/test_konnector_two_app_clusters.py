@@ -15,14 +15,13 @@ from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, get_text, identity_of, name_of
 from reconciler.core.refs import CLUSTER_ROLE_BINDING, CONFIG_MAP, ROLE_BINDING, SECRET, Kind
 from tests.support.backend import USUAL
-from tests.support.bound_scenes import Scene, b64, until
+from tests.support.bound_scenes import Scene, at_home, b64, until
 from tests.support.clusters import LiveCluster
 from tests.support.konnector_claims import claim, data, ends, mapped, offer
 from tests.support.konnector_scenes import (
     CLUSTER_WIDE,
     Side,
     Story,
-    at_home,
     equals,
     event,
     refusal,

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from bind.settings import Settings
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
@@ -265,11 +265,6 @@ class Managed:
     async def export(self, offer: Offer | None = None) -> Any:
         return await self.read(API_SERVICE_EXPORT, (offer or self.offer).name)
 
-    async def awaits_heart(self) -> bool:
-        """Tell whether the backend has looked at the space, and no konnector has."""
-        reading = self.read(CLUSTER_BINDING, names.CLUSTER_BINDING)
-        return await says(reading, "Healthy", "False", "FirstHeartbeatPending")
-
     async def drains(self, offer: Offer | None = None) -> bool:
         """Tell whether the konnector has begun to get time to let go of a binding."""
         return keys.DRAINING in annotations_of(await self.binding(offer))
@@ -277,25 +272,39 @@ class Managed:
 
 @contextlib.asynccontextmanager
 async def direct_scene(
-    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
+    control_plane: LiveCluster,
+    app_cluster: LiveCluster,
+    namespace: str,
+    *,
+    scope: Literal["Namespaced", "Cluster"] = "Namespaced",
 ) -> AsyncIterator[Scene]:
     """Publish a service, and name a space that is yet to be made. All of it goes at the end."""
     unique = namespace.removeprefix("test-")
-    async with offered(control_plane.cluster, app_cluster.cluster, namespace=namespace) as offer:
-        scene = Scene(control_plane, app_cluster, offer, f"cluster-{unique}", f"dev-{unique}")
-        for name in (BIND, scene.app_namespace):
-            with contextlib.suppress(AlreadyExists):
-                made = spaces.namespace(name)
-                await app_cluster.cluster.create(made, refs.NAMESPACE, manager="tests")
-        try:
+    clusters = (control_plane.cluster, app_cluster.cluster)
+    async with offered(*clusters, namespace=namespace, scope=scope) as offer:
+        app_namespace = f"dev-{unique}" if offer.kind.namespaced else ""
+        scene = Scene(control_plane, app_cluster, offer, f"cluster-{unique}", app_namespace)
+        async with at_home(scene):
             yield scene
-        finally:
-            ref = refs.Ref(app_cluster.name, API_SERVICE_BINDING, BIND, scene.offer.name)
-            await remove_for_good(app_cluster, ref)
-            await remove(app_cluster, refs.SECRET, BIND, scene.secret)
-            await remove(app_cluster, refs.NAMESPACE, "", scene.app_namespace)
-            for name in (scene.space, scene.service_namespace):
-                await remove(control_plane, refs.NAMESPACE, "", name)
+
+
+@contextlib.asynccontextmanager
+async def at_home(scene: Scene) -> AsyncIterator[None]:
+    """Make what a scene needs in its app cluster; at the end all of it goes, and the space."""
+    for name in filter(None, (BIND, scene.app_namespace)):
+        with contextlib.suppress(AlreadyExists):
+            made = spaces.namespace(name)
+            await scene.app.cluster.create(made, refs.NAMESPACE, manager="tests")
+    try:
+        yield
+    finally:
+        ref = refs.Ref(scene.app.name, API_SERVICE_BINDING, BIND, scene.offer.name)
+        await remove_for_good(scene.app, ref)
+        await remove(scene.app, refs.SECRET, BIND, scene.secret)
+        if scene.app_namespace:
+            await remove(scene.app, refs.NAMESPACE, "", scene.app_namespace)
+            await remove(scene.plane, refs.NAMESPACE, "", scene.service_namespace)
+        await remove(scene.plane, refs.NAMESPACE, "", scene.space)
 
 
 @contextlib.asynccontextmanager

@@ -6,20 +6,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bind.settings import Settings
-from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term
 from reconciler.core import reasons
-from reconciler.core.errors import AlreadyExists, Unreachable
+from reconciler.core.errors import Unreachable
 from reconciler.core.manifest import Manifest, annotations_of, get, get_text, is_deleting, labels_of
-from reconciler.core.refs import CRD, EVENT, NAMESPACE, SECRET, Kind, Ref
+from reconciler.core.refs import CRD, EVENT, Kind, Ref
 from reconciler.kube.cluster import Cluster
 from tests.support.backend import USUAL
-from tests.support.bound_scenes import BIND, Scene, conditions, new, read, remove, until
+from tests.support.bound_scenes import Scene, conditions, new, read, remove, until
 from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.konnector import AGENT, konnector
-from tests.support.offers import offered
 from tests.support.settled import settled
 
 CLUSTER_WIDE: Final = replace(USUAL, consumer_scope="Cluster")
@@ -190,45 +188,6 @@ async def working(scene: Scene) -> AsyncIterator[Story]:
 
 def _marks(*both: Side) -> dict[str, int]:
     return {one.live.name: one.live.audit.mark() for one in both}
-
-
-@contextlib.asynccontextmanager
-async def wide_scene(
-    control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
-) -> AsyncIterator[Scene]:
-    """Publish a service whose instances are in no namespace, and name a space yet to be made."""
-    unique = namespace.removeprefix("test-")
-    clusters = (control_plane.cluster, app_cluster.cluster)
-    async with offered(*clusters, namespace=namespace, scope="Cluster") as offer:
-        scene = Scene(control_plane, app_cluster, offer, f"cluster-{unique}", "")
-        async with at_home(scene):
-            yield scene
-
-
-@contextlib.asynccontextmanager
-async def at_home(scene: Scene) -> AsyncIterator[None]:
-    """Make what a scene needs in its app cluster; at the end all of it goes, and the space."""
-    async with _namespaces(scene):
-        try:
-            yield
-        finally:
-            await scene.unbind()
-            await remove(scene.app, SECRET, BIND, scene.secret)
-            await remove(scene.plane, NAMESPACE, "", scene.space)
-
-
-@contextlib.asynccontextmanager
-async def _namespaces(scene: Scene) -> AsyncIterator[None]:
-    for name in filter(None, (BIND, scene.app_namespace)):
-        with contextlib.suppress(AlreadyExists):
-            made = spaces.namespace(name)
-            await scene.app.cluster.create(made, NAMESPACE, manager="tests")
-    try:
-        yield
-    finally:
-        if scene.app_namespace:
-            await remove(scene.app, NAMESPACE, "", scene.app_namespace)
-            await remove(scene.plane, NAMESPACE, "", scene.service_namespace)
 
 
 async def redefine(

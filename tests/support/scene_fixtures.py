@@ -13,7 +13,6 @@ from reconciler.fleet.values import Access, Fleet
 from tests.support import fleets
 from tests.support.bound_scenes import Managed, Scene, direct_scene, managed_scene
 from tests.support.clusters import LiveCluster
-from tests.support.konnector_scenes import wide_scene
 from tests.support.observing import BIND, Hand
 from tests.support.wire_objects import MANAGER
 
@@ -62,7 +61,7 @@ async def wide(
     control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str
 ) -> AsyncIterator[Scene]:
     """As `scene`, of a service whose instances are cluster-scoped."""
-    async with wide_scene(control_plane, app_cluster, namespace) as scene:
+    async with direct_scene(control_plane, app_cluster, namespace, scope="Cluster") as scene:
         yield scene
 
 
