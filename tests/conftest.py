@@ -132,12 +132,15 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
     capture = session.config.pluginmanager.getplugin("capturemanager")
     settings = Settings(os.environ)
-    places = sources.usual(
-        release.of(), cache_home=settings.cache_home, environ=os.environ, downloading=False
+    own = release.of()
+    where = sources.workshop(
+        own.recipe, "controlplane", cache_home=settings.cache_home, environ=os.environ
     )
     with capture.global_and_fixture_disabled():
         try:
-            session.config.stash[_PROGRAMS] = sources.provide(places, progress=Lines(sys.stderr))
+            session.config.stash[_PROGRAMS] = sources.provide(
+                own, where, progress=Lines(sys.stderr)
+            )
         except HostError as error:
             session.config.stash[_PROGRAMS] = error
 

@@ -100,7 +100,7 @@ def up(  # noqa: PLR0913, PLR0917 - each is an option
     kit = beside.find(place, suite, settings.environ) if suite else None
     progress = _progress(settings)
     try:
-        programs = _programs(settings, progress, download=download)
+        programs = _programs(settings, progress, official=download)
         kit = _built(kit, settings, progress) if kit else None
         plan = lifecycle.Plan(
             programs,
@@ -206,17 +206,16 @@ def _suite(place: "Layout", fleet: Path | None, *, chosen: bool) -> "Suite | Non
 
 
 def _programs(
-    settings: Settings, progress: "Progress", *, download: bool
+    settings: Settings, progress: "Progress", *, official: bool
 ) -> "Mapping[Program, Path]":
-    from klutchctl.sandbox.binaries import release, sources
+    from klutchctl.sandbox.binaries import download, release, sources
 
-    places = sources.usual(
-        release.of(),
-        cache_home=settings.cache_home,
-        environ=settings.environ,
-        downloading=download,
+    own = release.of()
+    where = sources.workshop(
+        own.recipe, "controlplane", cache_home=settings.cache_home, environ=settings.environ
     )
-    return sources.provide(places, progress=progress)
+    downloads = download.OFFICIAL if official else None
+    return sources.provide(own, where, downloads=downloads, progress=progress)
 
 
 def _built(kit: "Kit", settings: Settings, progress: "Progress") -> "Kit":

@@ -18,10 +18,11 @@ from tests.support.quiet import Quiet
 def programs() -> Mapping[Program, Path]:
     """Return the executables of the servers; the first time, build them."""
     here = Settings(os.environ)
-    places = sources.usual(
-        release.of(), cache_home=here.cache_home, environ=here.environ, downloading=False
+    own = release.of()
+    where = sources.workshop(
+        own.recipe, "controlplane", cache_home=here.cache_home, environ=here.environ
     )
-    return sources.provide(places, progress=Lines(sys.stderr))
+    return sources.provide(own, where, progress=Lines(sys.stderr))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Final
 
 from klutchctl import files
 from klutchctl.sandbox.binaries import build, download
-from klutchctl.sandbox.binaries.download import OFFICIAL, Origins
+from klutchctl.sandbox.binaries.download import Origins
 from klutchctl.sandbox.binaries.release import Recipe, Release
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.progress import Progress
@@ -86,26 +86,6 @@ class Workshop:
     packaged_go: Path | None
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Where to look for a control plane. `downloads` None builds what is not there."""
-
-    release: Release
-    workshop: Workshop
-    downloads: Origins | None = None
-
-
-def usual(
-    release: Release, *, cache_home: Path, environ: Mapping[str, str], downloading: bool
-) -> Sources:
-    """Return the ordinary places."""
-    return Sources(
-        release=release,
-        workshop=workshop(release.recipe, "controlplane", cache_home=cache_home, environ=environ),
-        downloads=OFFICIAL if downloading else None,
-    )
-
-
 def workshop(
     recipe: Recipe, folder: str, *, cache_home: Path, environ: Mapping[str, str]
 ) -> Workshop:
@@ -114,21 +94,22 @@ def workshop(
     return Workshop(cache, environ, build.packaged_go())
 
 
-def provide(where: Sources, *, progress: Progress) -> Mapping[Program, Path]:
+def provide(
+    release: Release, where: Workshop, *, downloads: Origins | None = None, progress: Progress
+) -> Mapping[Program, Path]:
     """Return every program's executable, made now if need be, and say where it comes from.
 
-    Raises HostError.
+    What is not there is built, or fetched from `downloads`. Raises HostError.
     """
-    assets = _assets(where.workshop.environ, progress)
+    assets = _assets(where.environ, progress)
     if len(assets) == len(Program):
         return assets
-    release = where.release
 
     def fetch(into: Path) -> None:
-        assert where.downloads is not None
-        download.download(release, into, progress=progress, origins=where.downloads)
+        assert downloads is not None
+        download.download(release, into, progress=progress, origins=downloads)
 
-    entry = _ensured(where.workshop, release.recipe, progress, fetch if where.downloads else None)
+    entry = _ensured(where, release.recipe, progress, fetch if downloads else None)
     rest = [program for program in Program if program not in assets]
     progress.note(f"Using {', '.join(rest)} from {entry}")
     return {program: entry / program for program in rest} | assets

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from klutchctl.sandbox.binaries import release, sources
-from klutchctl.sandbox.binaries.sources import Cache, Sources
+from klutchctl.sandbox.binaries.download import Origins
+from klutchctl.sandbox.binaries.sources import Cache
 from klutchctl.sandbox.binaries.sources import Workshop as Place
 from klutchctl.sandbox.control_planes import Program
 
@@ -68,23 +69,24 @@ class Workshop:
     environ: dict[str, str]
     progress: Remembered = field(default_factory=Remembered)
 
-    def provide(self, **changes: Any) -> Mapping[Program, Path]:
-        return sources.provide(replace(self.sources, **changes), progress=self.progress)
+    def provide(
+        self, *, downloads: Origins | None = None, **changes: Any
+    ) -> Mapping[Program, Path]:
+        return sources.provide(
+            changes.pop("release", release.of()),
+            replace(self.place, **changes),
+            downloads=downloads,
+            progress=self.progress,
+        )
 
     @property
     def notes(self) -> list[str]:
         return self.progress.notes
 
     @property
-    def sources(self) -> Sources:
-        return Sources(
-            release=release.of(),
-            workshop=Place(
-                cache=Cache(self.home / "cache", "the control plane"),
-                environ=self.environ,
-                packaged_go=None,
-            ),
-        )
+    def place(self) -> Place:
+        cache = Cache(self.home / "cache", "the control plane")
+        return Place(cache=cache, environ=self.environ, packaged_go=None)
 
     @property
     def builds(self) -> int:

@@ -177,7 +177,7 @@ from klutchctl.sandbox.binaries import release, sources
 from klutchctl.sandbox.binaries.sources import Cache
 from tests.support.quiet import Quiet
 place = sources.Workshop(Cache(Path(sys.argv[1]), "the control plane"), os.environ, None)
-sources.provide(sources.Sources(release.of(), place), progress=Quiet())
+sources.provide(release.of(), place, progress=Quiet())
 """
 
 
@@ -305,9 +305,8 @@ REFUSING = {
 
 @pytest.mark.parametrize("folder", REFUSING.values(), ids=REFUSING.keys())
 def test_a_cache_that_cannot_be_made_names_its_variable(workshop, folder):
-    place = replace(workshop.sources.workshop, cache=Cache(Path(folder), "the control plane"))
     with pytest.raises(HostError, match=rf"^{folder} cannot be used: .*XDG_CACHE_HOME"):
-        workshop.provide(workshop=place)
+        workshop.provide(cache=Cache(Path(folder), "the control plane"))
 
 
 def test_needs_on_one_file_system_add_up(tmp_path):

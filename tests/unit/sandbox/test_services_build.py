@@ -40,7 +40,7 @@ def source(workshop):
 
 
 def provide(workshop, recipe=RECIPE):
-    return sources.provide_built(workshop.sources.workshop, recipe, progress=workshop.progress)
+    return sources.provide_built(workshop.place, recipe, progress=workshop.progress)
 
 
 def test_executables_bear_the_names_of_programs_and_the_crds_are_beside_them(workshop, source):
@@ -62,7 +62,7 @@ def test_files_are_changed_for_the_build_alone(workshop, source):
     assert original == (RECIPE.module / "go.mod").read_text().splitlines()
     by = Path(replacement.removeprefix(f"replace {MODULE} => "))
     assert by.name == "0"
-    assert workshop.sources.workshop.cache.folder in by.parents, "a kill would leave it for ever"
+    assert workshop.place.cache.folder in by.parents, "a kill would leave it for ever"
     assert not by.exists()
     assert (used / "go.sum").read_bytes() == (RECIPE.module / "go.sum").read_bytes()
     assert (source / "main.go").read_text() == "listen(:80) listen(:80) old"
