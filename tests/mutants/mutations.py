@@ -336,7 +336,7 @@ BACKEND: Final = (
     _guard(
         "found-space-goes",
         "bind",
-        r"\w+\.was_found\(seen, space\) and not is_deleting\(namespace\)",
+        r"\w+\.was_found\(seen, space\) and not (?:\w+\.)?is_deleting\(namespace\)",
         "a Namespace goes that was there before it became a binding space",
         _BIND,
     ),

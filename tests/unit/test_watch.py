@@ -8,14 +8,14 @@ import pytest
 from klutchctl.commands.watch import Options, Speaker, address, followed
 from klutchctl.render import progress
 from klutchctl.settings import Settings
-from reconciler.apply import Outcome, Report, Status
+from reconciler.apply import Status
 from reconciler.core.errors import ConfigError, Locked
 from reconciler.core.problems import Origin, Problem
-from reconciler.core.refs import NAMESPACE, Ref
-from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
+from reconciler.planning.changes import Held, UnseenCluster
 from reconciler.watch import Task, Trigger
 from tests.support import fleets
 from tests.support.checkouts import commit_work_tree
+from tests.support.reports import report
 
 ADDRESSES = {"127.0.0.1:9090": ("127.0.0.1", 9090), "[::1]:0": ("::1", 0), None: None}
 
@@ -53,12 +53,6 @@ async def test_a_ref_is_followed_in_place_of_the_work_tree(ref, text, tmp_path):
 
 ALL = Task(Trigger.DRIFT, None)
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
-
-
-def report(*statuses, held=(), unseen=()):
-    change = Change("shop", "x", Ref("shop", NAMESPACE, "", "x"), Action.UPDATE, "")
-    plan = Plan("acme", "", "", (), {}, held=tuple(held), unseen=tuple(unseen))
-    return Report(plan, tuple(Outcome(change, one) for one in statuses))
 
 
 TRIPPED = Held("max-deletes", "3 units \x1b[2J would be released", ("shop",))

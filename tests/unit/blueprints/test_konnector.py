@@ -7,14 +7,16 @@ import pytest
 import yaml
 
 from reconciler.blueprints import konnector, rbac
+from reconciler.blueprints.konnector import SpaceKonnector
 from reconciler.blueprints.objects import UNMARKED, Marks
 from reconciler.blueprints.server_defaults import with_defaults
 from reconciler.core import manifest, names
 from reconciler.core.normalize import normalize
 from reconciler.planning.compare import differences
 
-RECORDED = Path(__file__).with_name("data").joinpath("konnector.yaml").read_text()
-ORIGINAL = {one["kind"]: one for one in yaml.safe_load_all(RECORDED)}
+DATA = Path(__file__).with_name("data")
+RECORDED = yaml.safe_load_all(DATA.joinpath("konnector.yaml").read_text())
+ORIGINAL = {one["kind"]: one for one in RECORDED}
 IMAGE = "public.ecr.aws/w5n9a2g2/klutch/konnector:v0.0.0"
 ROLE = names.KONNECTOR_CLUSTER_ROLE
 OURS = {
@@ -152,3 +154,100 @@ BY_BACKEND = {
 @pytest.mark.parametrize(("asked", "want"), BY_BACKEND.values(), ids=BY_BACKEND.keys())
 def test_what_the_backend_is_told(asked, want):
     assert konnector.app_cluster_binding_konnector(**asked) == want
+
+
+# In a binding space
+
+PLAIN, OVERRIDDEN = yaml.safe_load_all(DATA.joinpath("space_konnector.yaml").read_text())
+HOME = SpaceKonnector("team-a", "shop", "klutch-bind-team-a-shop", "shop-kubeconfig")
+SPACE_IMAGE = "public.ecr.aws/w5n9a2g2/klutch/konnector:v1.4.0"
+OVERRIDES = {
+    "env": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
+    "image": "registry.example/konnector:dev",
+    "readinessProbe": {"periodSeconds": 5},
+    "resources": {"limits": {"memory": "256Mi"}, "requests": {"cpu": "50m"}},
+    "securityContext": {"allowPrivilegeEscalation": False, "runAsNonRoot": True},
+}
+RECORDED_AS = {
+    "without overrides": ({}, PLAIN),
+    "with overrides": (OVERRIDES, OVERRIDDEN),
+}
+
+
+def in_space(**overrides):
+    made = konnector.space_deployment(HOME, image=SPACE_IMAGE, overrides=overrides)
+    return container_of(made)
+
+
+@pytest.mark.parametrize(("overrides", "recorded"), RECORDED_AS.values(), ids=RECORDED_AS)
+def test_a_konnector_of_a_space_is_the_originals_field_by_field(overrides, recorded):
+    made = konnector.space_deployment(HOME, image=SPACE_IMAGE, overrides=overrides, confined=False)
+    ours, theirs = normalize(with_defaults(made)), normalize(manifest.drop(recorded, "status"))
+    # The original loses a false on the way.
+    lost = ("spec", "template", "spec", "containers", "konnector", "securityContext")
+    if manifest.get(ours, *lost, "allowPrivilegeEscalation") is False:
+        ours = manifest.drop(ours, *lost, "allowPrivilegeEscalation")
+    assert manifest.covers(theirs, ours)
+
+
+OVERLAID = {
+    "an image": ({"image": "ours:1"}, "image", "ours:1"),
+    "no image is the backend's": ({}, "image", SPACE_IMAGE),
+    "an empty image is the backend's": ({"image": ""}, "image", SPACE_IMAGE),
+    "arguments replace all": ({"args": ["-v=4"]}, "args", ["-v=4"]),
+    "a null says nothing": ({"args": None}, "args", in_space()["args"]),
+    "the name stays": ({"name": "other"}, "name", "konnector"),
+}
+
+
+@pytest.mark.parametrize(("overrides", "field", "want"), OVERLAID.values(), ids=OVERLAID)
+def test_overrides_in_a_space(overrides, field, want):
+    made = in_space(**overrides)
+    assert made[field] == want
+    untouched = in_space().keys() - {field}
+    assert {key: made[key] for key in untouched} == {key: in_space()[key] for key in untouched}
+
+
+PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+
+
+def test_a_probe_elsewhere_tells_that_all_are():
+    made = in_space(readinessProbe={"httpGet": {"path": "/ready", "port": 9}})
+    assert {one: made[one] for one in PROBES if one in made} == {
+        "readinessProbe": {"httpGet": {"path": "/ready", "port": 9}}
+    }
+
+
+def test_a_probe_that_asks_more_seldom_stays_where_it_is():
+    made = in_space(livenessProbe={"periodSeconds": 60})
+    assert made["livenessProbe"]["periodSeconds"] == 60
+    assert {made[one]["httpGet"]["port"] for one in PROBES} == {8080}
+
+
+LIMIT = {"memory": "512Mi"}
+REQUESTS = {"cpu": "50m", "memory": "128Mi"}
+RESOURCES = {
+    "none": ({}, {"limits": LIMIT, "requests": REQUESTS}),
+    "a limit lower than our request": (
+        {"limits": {"memory": "64Mi"}},
+        {"limits": {"memory": "64Mi"}, "requests": {"cpu": "50m"}},
+    ),
+    "a request of theirs": (
+        {"requests": {"cpu": "2"}},
+        {"limits": LIMIT, "requests": {"cpu": "2", "memory": "128Mi"}},
+    ),
+    "limits of all": (
+        {"limits": {"cpu": "1", "memory": "1Gi"}},
+        {"limits": {"cpu": "1", "memory": "1Gi"}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("resources", "want"), RESOURCES.values(), ids=RESOURCES)
+def test_memory_is_limited_whatever_resources_say(resources, want):
+    assert in_space(resources=resources)["resources"] == want
+
+
+def test_a_konnector_as_the_original_has_it_is_not_confined():
+    plain = konnector.space_deployment(HOME, image=SPACE_IMAGE, overrides={}, confined=False)
+    assert container_of(plain).keys() == {"name", "image", "args", "env", "readinessProbe"}

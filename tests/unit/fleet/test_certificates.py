@@ -1,39 +1,14 @@
 """CA files: public certificates and nothing else."""
 
-import datetime
+from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from reconciler.fleet import clusters
+from tests.support import bad_fleets
 
-
-def certificate():
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ca")])
-    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now)
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    return built.public_bytes(serialization.Encoding.PEM), private
-
-
-PEM, KEY = certificate()
+PEM = Path(__file__).parents[2].joinpath("kit", "ca.pem").read_bytes()
+KEY = bad_fleets.KEY.encode()
 
 
 def test_certificates_are_read_without_what_stands_between():

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from klutchctl import scaffold
+from reconciler.fleet.documents import models
 from reconciler.source import folder
 from tests.support.bad_fleets import FORMS
 from tests.support.fleet_texts import ACB_CONTROL_PLANE, GOOD, POLICY
@@ -18,6 +19,10 @@ from tests.support.fleet_texts import ACB_CONTROL_PLANE, GOOD, POLICY
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "schemas" / "fleet.schema.json"
 EXAMPLE = folder.read(ROOT / "fleet-example", check_owner=False).files
+
+
+def test_the_file_is_what_the_models_make():
+    assert FILE.read_text("utf-8") == json.dumps(models.schema(), indent=2) + "\n"
 
 
 @pytest.fixture(scope="module")

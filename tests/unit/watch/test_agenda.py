@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.apply import Outcome, Report, Status
+from reconciler.apply import Status
 from reconciler.core.problems import Origin
-from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, Konnector, UnitKey
-from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
+from reconciler.planning.changes import Action, Held, UnseenCluster
 from reconciler.watch import agenda
 from reconciler.watch.agenda import Agenda, Left, Task, Terms, Trigger, concerned, union
 from tests.support import fleets
+from tests.support.reports import change, report
 
 NOTHING: frozenset[str] = frozenset()
 SHOP, CAFE = frozenset({"shop"}), frozenset({"cafe"})
@@ -105,18 +105,6 @@ def test_a_pause_is_bounded(tries, jitter):
 @given(st.floats(0, 1))
 def test_looks_at_everything_are_spread(jitter):
     assert 370.0 <= after(Task(Trigger.DRIFT, None), Left(), jitter=jitter).everything_at <= 430.0
-
-
-def change(cluster, action=Action.UPDATE):
-    return Change(cluster, "space", Ref(cluster, NAMESPACE, "", "x"), action, "")
-
-
-def report(*outcomes, held=(), unseen=(), changes=(), lock_lost=False):
-    told = tuple(Outcome(change(cluster), status) for cluster, status in outcomes)
-    lines = (*(one.change for one in told), *changes)
-    sections = {"shop": "eu", "cafe": "eu"}
-    plan = Plan("f", "", "", lines, sections, held=held, unseen=unseen)
-    return Report(plan, told, lock_lost=lock_lost)
 
 
 LEFT = {

@@ -4,15 +4,14 @@ import asyncio
 
 import pytest
 
-from reconciler.apply import Outcome, Report, Status
+from reconciler.apply import Status
 from reconciler.controller.fence import Stopped
 from reconciler.core.errors import ConfigError, KlutchError
-from reconciler.core.refs import NAMESPACE, Ref
 from reconciler.fleet.files import Snapshot
 from reconciler.fleet.values import Fleet
-from reconciler.planning.changes import Action, Change, Plan
 from reconciler.source.following import SourceState
 from reconciler.watch import Clock, Signs, Terms, Watch, ailment
+from tests.support.reports import report
 
 DOCUMENTS = "apiVersion: fleet.klutchctl.dev/v1alpha1\nkind: "
 PLANE = (
@@ -38,12 +37,6 @@ def several(labels):
         text = tree(name, labels=given).files["fleet.yaml"].rpartition(b"---\n")[2]
         files[f"clusters/{name}.yaml"] = text
     return Snapshot(files, "", "fleet.yaml")
-
-
-def report(*bad):
-    change = Change(bad[0] if bad else "", "x", Ref("", NAMESPACE, "", "x"), Action.UPDATE, "")
-    outcomes = tuple(Outcome(change, Status.FAILED) for _ in bad)
-    return Report(Plan("acme", "", "", (), {}), outcomes)
 
 
 class Story:
@@ -109,6 +102,7 @@ class Story:
 
 
 ALL = (0.0, None)
+FAILED = report(("cafe", Status.FAILED))
 BROKEN = Snapshot({"fleet.yaml": b"kind: ["}, "", "fleet.yaml")
 GONE = ConfigError("cannot be read")
 BEFORE = tree("cafe", "shop")
@@ -130,12 +124,12 @@ MADE = {
     "a change is a narrow round": ([BEFORE, None, AFTER, None], [], [ALL, (1.0, ["shop"])]),
     "what was left undone is part of the next narrow round": (
         [BEFORE, None, AFTER, None],
-        [report("cafe")],
+        [FAILED],
         [ALL, (1.0, ["cafe", "shop"])],
     ),
     "a failure is tried again, and then later": (
         [BEFORE, *[None] * 13],
-        [report("cafe"), report("cafe")],
+        [FAILED, FAILED],
         [ALL, (3.0, ["cafe"]), (9.0, ["cafe"])],
     ),
     "a defect, too": ([BEFORE, *[None] * 6], [ValueError("x")], [ALL, (3.0, None)]),
@@ -144,7 +138,7 @@ MADE = {
     "files that come later": ([GONE, BROKEN, None, BEFORE], [], [(3.0, None)]),
     "while the files are of no use, nothing is done again": (
         [BEFORE, *[GONE] * 20, None],
-        [report("cafe")],
+        [FAILED],
         [ALL, (20.0, ["cafe"])],
     ),
     "files that are of no use are not those before": (

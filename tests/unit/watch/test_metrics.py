@@ -5,36 +5,23 @@ from dataclasses import replace
 import pytest
 from prometheus_client import generate_latest
 
-from reconciler.apply import Outcome, Report, Status
+from reconciler.apply import Status
 from reconciler.core.errors import ConfigError, Locked
-from reconciler.core.refs import NAMESPACE, Ref
-from reconciler.planning.changes import Action, Change, Held, Plan, UnseenCluster
+from reconciler.planning.changes import Held, UnseenCluster
 from reconciler.watch import Task, Trigger
 from reconciler.watch.metrics import Metrics, result_of
 from tests.support import fleets
+from tests.support.reports import report
 
 ALL = Task(Trigger.DRIFT, None)
-
-
-def report(*statuses, held=(), unseen=(), lock_lost=False):
-    change = Change("shop", "x", Ref("shop", NAMESPACE, "", "x"), Action.UPDATE, "")
-    plan = Plan(
-        "acme",
-        "",
-        "",
-        (),
-        {"shop": "eu"},
-        held=tuple(Held(one, "why") for one in held),
-        unseen=tuple(UnseenCluster(one, "why") for one in unseen),
-    )
-    return Report(plan, tuple(Outcome(change, one) for one in statuses), lock_lost=lock_lost)
+IN_USE = Held("in-use", "why")
 
 
 RESULTS = {
     "nothing": report(),
     "done": report(Status.DONE, Status.UNCHANGED),
-    "held": report(Status.DONE, Status.HELD, held=["in-use"]),
-    "partial": report(Status.DONE, Status.FAILED, Status.HELD, held=["in-use"]),
+    "held": report(Status.DONE, Status.HELD, held=[IN_USE]),
+    "partial": report(Status.DONE, Status.FAILED, Status.HELD, held=[IN_USE]),
     "locked": report(Status.INTERRUPTED, lock_lost=True),
 }
 
@@ -45,7 +32,7 @@ def test_the_result_of_a_round_in_a_word(want, report):
 
 
 def test_a_cluster_that_was_not_read_is_partial():
-    assert result_of(report(Status.DONE, unseen=["shop"])) == "partial"
+    assert result_of(report(Status.DONE, unseen=[UnseenCluster("shop", "why")])) == "partial"
 
 
 class Clock:
@@ -67,7 +54,7 @@ def value(meters, name, **labels):
 
 
 def test_rounds_and_their_lines_are_counted(meters, clock):
-    meters.ended(ALL, report(Status.DONE, Status.DONE, Status.HELD, held=["in-use"]), 3.0)
+    meters.ended(ALL, report(Status.DONE, Status.DONE, Status.HELD, held=[IN_USE]), 3.0)
     assert value(meters, "rounds_total", trigger="drift", result="held") == 1
     assert value(meters, "outcomes_total", status="done") == 2
     assert value(meters, "round_duration_seconds_sum", trigger="drift") == 3.0
@@ -103,7 +90,8 @@ def test_the_age_of_the_source(meters, clock):
 
 
 def test_a_cluster_is_unseen_until_it_was_looked_at_again(meters):
-    meters.ended(ALL, report(unseen=["shop", "cafe", "control-plane/eu"]), 1.0)
+    unseen = [UnseenCluster(name, "why") for name in ("shop", "cafe", "control-plane/eu")]
+    meters.ended(ALL, report(unseen=unseen), 1.0)
     assert value(meters, "cluster_unseen", cluster="cafe") == 1
     meters.ended(Task(Trigger.RETRY, frozenset({"shop"})), report(), 1.0)
     assert value(meters, "cluster_unseen", cluster="shop") is None
