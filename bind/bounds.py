@@ -16,7 +16,7 @@ from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST, API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import build
 from reconciler.core import keys, manifest, names
-from reconciler.core.decision import Create, Patch, Step, preconditions_of
+from reconciler.core.decision import Create, Step, modification
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.normalize import canonical_quantity
 from reconciler.core.refs import CONFIG_MAP, LEASE, NAMESPACE, RESOURCE_QUOTA, SECRET
@@ -83,8 +83,7 @@ def pod_security(cluster: str, namespace: Manifest) -> tuple[Step, ...]:
         namespace
     ):
         return ()
-    metadata: Manifest = {**preconditions_of(namespace), "labels": RESTRICTED}
-    return (Patch(manifest.ref_of(cluster, NAMESPACE, namespace), {"metadata": metadata}),)
+    return (modification(cluster, NAMESPACE, namespace, metadata={"labels": RESTRICTED}),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +137,7 @@ def quota(
     held = manifest.get_map(live, "spec", "hard")
     if all(_number(held.get(one)) == str(number) for one, number in wanted.items()):
         return ()
-    body: Manifest = {"metadata": preconditions_of(live), "spec": {"hard": numbers}}
-    return (Patch(manifest.ref_of(cluster, RESOURCE_QUOTA, live), body),)
+    return (modification(cluster, RESOURCE_QUOTA, live, spec={"hard": numbers}),)
 
 
 def _number(quantity: JSON) -> str:

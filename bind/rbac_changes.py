@@ -14,7 +14,7 @@ from collections.abc import Sequence, Set
 
 from reconciler.api.exports import permission_claims_of
 from reconciler.core import keys
-from reconciler.core.decision import Create, Patch, Step, deletion, preconditions_of
+from reconciler.core.decision import Create, Step, deletion, modification
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -25,7 +25,6 @@ from reconciler.core.manifest import (
     get_text,
     is_deleting,
     name_of,
-    ref_of,
     uid_of,
 )
 from reconciler.core.normalize import normalize
@@ -73,8 +72,7 @@ def note(cluster: str, role: Manifest | None, resources: Set[str]) -> tuple[Step
     if role is None or is_deleting(role) or resources <= before:
         return ()
     notes = {keys.EVER_EXPORTED: ",".join(sorted(before | resources))}
-    body: Manifest = {"metadata": {**preconditions_of(role), "annotations": notes}}
-    return (Patch(ref_of(cluster, CLUSTER_ROLE, role), body),)
+    return (modification(cluster, CLUSTER_ROLE, role, metadata={"annotations": notes}),)
 
 
 def _list(
@@ -85,8 +83,7 @@ def _list(
     # What is being deleted cannot be mended; its end is an event, and then it is made anew.
     if is_deleting(live) or _set(live, wanted, field) == _set(wanted, wanted, field):
         return ()
-    body: Manifest = {"metadata": preconditions_of(live), field: get_list(wanted, field)}
-    return (Patch(ref_of(cluster, kind, live), body),)
+    return (modification(cluster, kind, live, **{field: get_list(wanted, field)}),)
 
 
 def _set(manifest: Manifest, like: Manifest, field: str) -> bytes:

@@ -24,7 +24,7 @@ from bind.app_cluster_binding.seen import DELETE, RELEASE, Seen, Space, Terms
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.core import conditions, keys, manifest
-from reconciler.core.decision import Decision, Note, Patch, Step, Task, preconditions_of
+from reconciler.core.decision import Decision, Note, Step, Task
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import DEPLOYMENT, NAMESPACE, SECRET, Kind
 from reconciler.core.times import format_time, moment
@@ -119,8 +119,7 @@ def _space(seen: Seen, space: Space, terms: Terms) -> Decision:
         return Decision.merge([_gone(held, terms), _missed(held)])
     if ownership.was_found(seen, space) and not manifest.is_deleting(namespace):
         return own_causes.trouble(own_causes.CLEANUP_WAITING, _unproven(seen))
-    metadata: Manifest = {**preconditions_of(namespace), "labels": seen.labels}
-    step = Patch(terms.ref(NAMESPACE, namespace), {"metadata": metadata})
+    step = terms.change(NAMESPACE, namespace, metadata={"labels": seen.labels})
     return Decision.merge([Decision(tasks=(Task((step,), _FAILED),)), _missed(held)])
 
 
@@ -141,8 +140,7 @@ def _released(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision
         namespace
     ):
         notes = {keys.RELEASED: format_time(now)}
-        metadata: Manifest = {**preconditions_of(namespace), "annotations": notes}
-        steps.append(Patch(terms.ref(NAMESPACE, namespace), {"metadata": metadata}))
+        steps.append(terms.change(NAMESPACE, namespace, metadata={"annotations": notes}))
     message = (
         f"Namespace {seen.space_name} and the data of {len(space.service_namespaces)} service"
         f" namespaces stay. `kubectl delete namespace {seen.space_name}` deletes them; an"
@@ -156,8 +154,7 @@ def _let_go(
 ) -> Decision:
     live = seen.app_cluster_binding
     rest = [one for one in manifest.finalizers_of(live) if one != keys.APP_CLUSTER_BINDING_CLEANUP]
-    metadata: Manifest = {**preconditions_of(live), "finalizers": rest}
-    step = Patch(terms.ref(APP_CLUSTER_BINDING, live), {"metadata": metadata})
+    step = terms.change(APP_CLUSTER_BINDING, live, metadata={"finalizers": rest})
     # No status goes with it: by then there may be nothing to write it to.
     return Decision(tasks=(Task((*before, step), _FAILED),), notes=notes)
 

@@ -21,7 +21,7 @@ from bind.app_cluster_binding.seen import Seen, Space, Terms
 from reconciler.api.bindings import APP_CLUSTER_BINDING
 from reconciler.core import keys, reasons
 from reconciler.core.conditions import UNKNOWN, Condition
-from reconciler.core.decision import NOTHING, Decision, Patch, Task, preconditions_of
+from reconciler.core.decision import NOTHING, Decision, Task
 from reconciler.core.manifest import Manifest, finalizers_of, is_deleting
 
 __all__ = ["Seen", "Space", "Terms", "decide"]
@@ -55,8 +55,7 @@ def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
 def _finalizer(live: Manifest, terms: Terms) -> Decision:
     """Nothing is made before it is sure that it will be cleaned up."""
     finalizers = [*finalizers_of(live), keys.APP_CLUSTER_BINDING_CLEANUP]
-    metadata: Manifest = {**preconditions_of(live), "finalizers": finalizers}
-    step = Patch(terms.ref(APP_CLUSTER_BINDING, live), {"metadata": metadata})
+    step = terms.change(APP_CLUSTER_BINDING, live, metadata={"finalizers": finalizers})
     return Decision(tasks=(Task((step,), own_causes.SPACE_FAILED),))
 
 

@@ -15,7 +15,7 @@ from reconciler.blueprints import overrides as containers
 from reconciler.blueprints.server_defaults import with_defaults
 from reconciler.core import conditions, field_set, keys, manifest, reasons
 from reconciler.core.conditions import Condition
-from reconciler.core.decision import Apply, Decision, Patch, Step, Task, preconditions_of
+from reconciler.core.decision import Apply, Decision, Step, Task, preconditions_of
 from reconciler.core.field_set import created_to_applied
 from reconciler.core.manifest import Manifest
 from reconciler.core.normalize import normalize
@@ -147,8 +147,8 @@ def _apply(stated: Manifest, live: Manifest | None, terms: Terms) -> tuple[Step,
     if moved is None:
         metadata = {**manifest.get_map(stated, "metadata"), **preconditions_of(live)}
         return (Apply(DEPLOYMENT, manifest.put(stated, metadata, "metadata")),)
-    fields: Manifest = {**preconditions_of(live), "managedFields": manifest.get(moved[-1], "value")}
+    owners = manifest.get(moved[-1], "value")
     return (
-        Patch(terms.ref(DEPLOYMENT, live), {"metadata": fields}),
+        terms.change(DEPLOYMENT, live, metadata={"managedFields": owners}),
         Apply(DEPLOYMENT, manifest.put(stated, manifest.uid_of(live), "metadata", "uid")),
     )

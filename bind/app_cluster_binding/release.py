@@ -15,7 +15,7 @@ from reconciler.api.bindings import API_SERVICE_BINDING, Liveness, heartbeat_of,
 from reconciler.api.exports import reports_sync
 from reconciler.core import keys
 from reconciler.core.conditions import Cause
-from reconciler.core.decision import Decision, Patch, Task, preconditions_of
+from reconciler.core.decision import Decision, Task
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
@@ -87,8 +87,7 @@ def force(live: Manifest, failure: Cause, terms: Terms) -> Decision:
     if not is_deleting(live) or keys.DRAIN not in finalizers:
         return Decision()
     rest = [one for one in finalizers if one != keys.DRAIN]
-    metadata: Manifest = {**preconditions_of(live), "finalizers": rest}
-    step = Patch(terms.ref(API_SERVICE_BINDING, live), {"metadata": metadata})
+    step = terms.change(API_SERVICE_BINDING, live, metadata={"finalizers": rest})
     return Decision(tasks=(Task((step,), failure),))
 
 
@@ -100,8 +99,8 @@ def is_unconfirmed(export: Manifest, *, lives: bool) -> bool:
 def _annotate(
     live: Manifest, marks: dict[str, str] | dict[str, None], failure: Cause, terms: Terms
 ) -> Task:
-    metadata: Manifest = {**preconditions_of(live), "annotations": marks}
-    return Task((Patch(terms.ref(API_SERVICE_BINDING, live), {"metadata": metadata}),), failure)
+    step = terms.change(API_SERVICE_BINDING, live, metadata={"annotations": marks})
+    return Task((step,), failure)
 
 
 def _delete(live: Manifest, how: Parting, terms: Terms) -> Decision:

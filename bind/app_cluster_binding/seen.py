@@ -7,9 +7,9 @@ from typing import Final
 
 from reconciler.api.bindings import listed_resources
 from reconciler.core import keys, manifest, names
-from reconciler.core.decision import Delete, deletion
-from reconciler.core.manifest import Manifest
-from reconciler.core.refs import GroupResource, Kind, Ref
+from reconciler.core.decision import Delete, Patch, deletion, modification
+from reconciler.core.manifest import JSON, Manifest
+from reconciler.core.refs import GroupResource, Kind
 
 DELETE: Final = "Delete"
 RELEASE: Final = "Release"
@@ -121,9 +121,9 @@ class Terms:
     all_overrides: bool = False
     drain_deadline: timedelta = timedelta(minutes=10)
 
-    def ref(self, kind: Kind, live: Manifest) -> Ref:
-        """Return the identity of an object that was looked at."""
-        return Ref(self.control_plane, kind, manifest.namespace_of(live), manifest.name_of(live))
+    def change(self, kind: Kind, live: Manifest, /, **parts: JSON) -> Patch:
+        """Return the patch of exactly the object that was looked at: see `modification`."""
+        return modification(self.control_plane, kind, live, **parts)
 
     def deletion(self, kind: Kind, live: Manifest) -> Delete:
         """Return the delete of exactly the object that was looked at."""

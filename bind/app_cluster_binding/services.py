@@ -17,7 +17,7 @@ from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, by_resource
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import conditions, keys, manifest, names, reasons
-from reconciler.core.decision import NOTHING, Create, Decision, Patch, Step, Task, preconditions_of
+from reconciler.core.decision import NOTHING, Create, Decision, Step, Task
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import GroupResource, Kind
 from reconciler.core.times import created, moment
@@ -145,8 +145,7 @@ def _repaired(seen: Seen, terms: Terms, live: Manifest, claims: list[Manifest]) 
         body["spec"] = {"permissionClaims": claims}
     found = [release.keep(live, own_causes.BINDING_FAILED, terms)]
     if body and not found[0].tasks:
-        metadata = {**manifest.get_map(body, "metadata"), **preconditions_of(live)}
-        step = Patch(terms.ref(API_SERVICE_BINDING, live), {**body, "metadata": metadata})
+        step = terms.change(API_SERVICE_BINDING, live, **body)
         found.append(Decision(tasks=(Task((step,), own_causes.BINDING_FAILED),)))
     ref = manifest.get_map(live, "spec", "kubeconfigSecretRef")
     if ref != _secret_ref(seen):

@@ -15,7 +15,7 @@ from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys, manifest, names, reasons
 from reconciler.core.conditions import Condition
-from reconciler.core.decision import Create, Decision, Patch, Step, Task, preconditions_of
+from reconciler.core.decision import Create, Decision, Step, Task
 from reconciler.core.refs import NAMESPACE, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
 from reconciler.kube import kubeconfig
 
@@ -97,13 +97,12 @@ def content(seen: Seen, space: Space, terms: Terms) -> Decision:
 def _marks(seen: Seen, space: Space, terms: Terms) -> Iterator[tuple[Step, ...]]:
     live = space.cluster_binding
     if live is not None and not manifest.covers(manifest.labels_of(live), seen.labels):
-        metadata: manifest.Manifest = {**preconditions_of(live), "labels": seen.labels}
-        yield (Patch(terms.ref(CLUSTER_BINDING, live), {"metadata": metadata}),)
+        yield (terms.change(CLUSTER_BINDING, live, metadata={"labels": seen.labels}),)
     namespace = space.namespace
     retired = keys.RELEASED in manifest.annotations_of(seen.app_cluster_binding)
     if keys.RELEASED in manifest.annotations_of(namespace) and not retired:
-        metadata = {**preconditions_of(namespace), "annotations": {keys.RELEASED: None}}
-        yield (Patch(terms.ref(NAMESPACE, namespace), {"metadata": metadata}),)
+        gone = {"annotations": {keys.RELEASED: None}}
+        yield (terms.change(NAMESPACE, namespace, metadata=gone),)
 
 
 def _account(seen: Seen, space: Space) -> tuple[Step, ...]:
@@ -144,9 +143,8 @@ def _kubeconfig(seen: Seen, space: Space, terms: Terms) -> tuple[Step, ...]:
         return (terms.deletion(SECRET, live), Create(SECRET, made))
     if held == data and manifest.covers(manifest.labels_of(live), seen.labels):
         return ()
-    metadata: manifest.Manifest = {**preconditions_of(live), "labels": seen.labels}
-    changed: manifest.Manifest = {"metadata": metadata, "data": {**dict.fromkeys(held), **data}}
-    return (Patch(terms.ref(SECRET, live), changed),)
+    content = {**dict.fromkeys(held), **data}
+    return (terms.change(SECRET, live, metadata={"labels": seen.labels}, data=content),)
 
 
 def _fault(content: bytes) -> str:

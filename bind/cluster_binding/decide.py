@@ -34,8 +34,6 @@ from reconciler.core.times import format_duration, format_time
 
 # So far a beat may come from the future before the clocks are said to differ (F2).
 DRIFT: Final = timedelta(seconds=10)
-# A beat is overdue after so many intervals.
-_INTERVALS: Final = 2
 
 # Why an app namespace has no service namespace, with the sentence about it.
 Obstacle: TypeAlias = tuple[Cause, str]

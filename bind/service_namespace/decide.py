@@ -27,11 +27,10 @@ from reconciler.core.decision import (
     Create,
     Decision,
     Note,
-    Patch,
     Step,
     Task,
     deletion,
-    preconditions_of,
+    modification,
 )
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import NAMESPACE, ROLE_BINDING
@@ -234,8 +233,8 @@ def _marked(seen: Seen, live: Manifest) -> tuple[Task, ...]:
     born = manifest.get_text(live, "metadata", "creationTimestamp")
     if not told or not born or keys.MADE_AT in manifest.annotations_of(live):
         return ()
-    metadata: Manifest = {**preconditions_of(live), "annotations": {keys.MADE_AT: born}}
-    return (Task((Patch(manifest.ref_of(seen.cluster, NAMESPACE, live), {"metadata": metadata}),)),)
+    notes = {"annotations": {keys.MADE_AT: born}}
+    return (Task((modification(seen.cluster, NAMESPACE, live, metadata=notes),)),)
 
 
 def _bounds(seen: Seen, bounds: Bounds) -> tuple[Task, ...]:

@@ -144,6 +144,15 @@ def deletion(cluster: str, kind: Kind, live: Manifest) -> Delete:
     return Delete(ref_of(cluster, kind, live), uid_of(live), resource_version_of(live))
 
 
+def modification(cluster: str, kind: Kind, live: Manifest, /, **parts: JSON) -> Patch:
+    """Return the merge patch of exactly the object that was looked at.
+
+    `parts` are those of the object; `metadata` among them gets the preconditions.
+    """
+    metadata = {**get_map(parts, "metadata"), **preconditions_of(live)}
+    return Patch(ref_of(cluster, kind, live), {**parts, "metadata": metadata})
+
+
 def status_patch(
     live: Manifest,
     ref: Ref,

@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 
 from postgresql_operator.wire import FINALIZER
 from reconciler.core.conditions import INFO, Cause, Condition, false
-from reconciler.core.decision import NOTHING, Decision, Patch, Task, preconditions_of
-from reconciler.core.manifest import JSON, Manifest, finalizers_of, ref_of
+from reconciler.core.decision import NOTHING, Decision, Task, modification
+from reconciler.core.manifest import JSON, Manifest, finalizers_of
 from reconciler.core.refs import Kind
 from reconciler.core.secret import Secret
 
@@ -132,5 +132,4 @@ def told(condition: Condition, fields: Mapping[str, JSON]) -> Outcome:
 def _finalizers(cluster: str, kind: Kind, live: Manifest, *, add: bool) -> Task:
     rest = [one for one in finalizers_of(live) if one != FINALIZER]
     wanted = [*rest, FINALIZER] if add else rest
-    body: Manifest = {"metadata": {**preconditions_of(live), "finalizers": wanted}}
-    return Task((Patch(ref_of(cluster, kind, live), body),))
+    return Task((modification(cluster, kind, live, metadata={"finalizers": wanted}),))
