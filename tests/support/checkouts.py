@@ -18,15 +18,20 @@ class Checkout:
         self.folder = top / "repo"
 
     def write(self, changes: Mapping[str, str]) -> None:
-        for name, text in changes.items():
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        write_files(self.folder, changes)
 
     def commit(self, branch="main") -> str:
         head = commit_work_tree(self.git, f"refs/heads/{branch}", "repo")
         self.git.set_head(f"refs/heads/{branch}")
         return head
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write files below a folder, with the folders that they need."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def commit_work_tree(repository: Any, ref="HEAD", folder="*") -> str:

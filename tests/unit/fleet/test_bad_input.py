@@ -7,22 +7,123 @@ from reconciler.fleet.files import Snapshot
 from reconciler.fleet.load import load
 from reconciler.fleet.wording import CODES
 from tests.support import bad_fleets
-from tests.support.fleet_texts import CLUSTER, tree
+from tests.support.fleet_texts import ACB_CONTROL_PLANE, CLUSTER, POLICY, document, tree
 
 
 def brief(problem):
     return f"{problem.origin} {problem.code}"
 
 
-@pytest.mark.parametrize("row", bad_fleets.INVALID.values(), ids=bad_fleets.INVALID.keys())
-def test_what_is_wrong_is_told_with_its_place(row):
+SELECT = bad_fleets.SELECT
+LONG = "a-long-name-of-32-characters-xxx"
+X_TEMPLATE = document("Template", "x", "{resources: [{group: g, resource: rs}]}")
+X_BINDING = bad_fleets.binding(f"{{template: x, {SELECT}}}", "x")
+BARE_BINDING = bad_fleets.binding(f"{{resources: [{{group: g, resource: rs}}], {SELECT}}}", "x")
+BOTH = document("Binding", "db", "{template: pg, clusters: {names: [shop, x]}}")
+LIMITED = POLICY.replace("[pg]", "[pg, x]").replace("]}", "], limits: {bindingsPerCluster: 1}}")
+
+
+def allowing(name, template):
+    return POLICY.replace("name: team", f"name: {name}").replace("[pg]", f"[{template}]")
+
+
+DENIED = {
+    "a template that is not allowed": (
+        {"templates/x.yaml": X_TEMPLATE, "bindings/x.yaml": X_BINDING},
+        "bindings/x.yaml:4:18 policy-denied",
+    ),
+    "a cluster that is not allowed": (
+        {"clusters/x.yaml": bad_fleets.other("x", "x"), "bindings/db.yaml": BOTH},
+        "bindings/db.yaml:4:18 policy-denied",
+    ),
+    "resources without a template": (
+        {"bindings/x.yaml": BARE_BINDING},
+        "bindings/x.yaml:4:19 policy-denied",
+    ),
+    "a Policy that lets its own writer in": (
+        {"bindings/p.yaml": allowing("own", "pg")},
+        "bindings/p.yaml:3:18 policy-kind",
+    ),
+    "a Template beside the Bindings": (
+        {"bindings/t.yaml": X_TEMPLATE},
+        "bindings/t.yaml:3:18 policy-kind",
+    ),
+    "too many Bindings": (
+        {
+            "policies/p.yaml": LIMITED,
+            "templates/x.yaml": X_TEMPLATE,
+            "bindings/x.yaml": X_BINDING,
+        },
+        "bindings/x.yaml:3:18 policy-limit",
+    ),
+    "a Policy that allows nothing": (
+        {"policies/p.yaml": document("Policy", "team", "{paths: ['bindings/**']}")},
+        "bindings/db.yaml:4:18 policy-denied",
+    ),
+}
+ALLOWED = {
+    "what the Policy names": {},
+    "another path": {"policies/p.yaml": POLICY.replace("bindings/*", "elsewhere/*")},
+    "what one of two Policies names": {
+        "policies/x.yaml": allowing("more", "x"),
+        "templates/x.yaml": X_TEMPLATE,
+        "bindings/x.yaml": X_BINDING,
+    },
+}
+WARNED = {
+    "a long space name": (
+        {
+            "planes/eu.yaml": ACB_CONTROL_PLANE,
+            "clusters/x.yaml": bad_fleets.other(LONG, LONG),
+        },
+        "clusters/x.yaml:3:18 long-space-name",
+    ),
+    "a dependency that no cluster shares": (
+        {
+            "clusters/x.yaml": bad_fleets.other("x", "x"),
+            "bindings/db.yaml": document(
+                "Binding", "db", f"{{template: pg, {SELECT}, dependsOn: [z]}}"
+            ),
+            "bindings/z.yaml": document("Binding", "z", "{template: pg, clusters: {names: [x]}}"),
+        },
+        "bindings/db.yaml:4:61 dependency-elsewhere",
+    ),
+}
+
+WITH_POLICY = {
+    name: ({"policies/p.yaml": POLICY, **changes}, want) for name, (changes, want) in DENIED.items()
+}
+TABLES = {
+    Severity.INVALID: bad_fleets.INVALID,
+    Severity.DENIED: WITH_POLICY,
+    Severity.WARNING: WARNED,
+}
+
+
+@pytest.mark.parametrize(
+    ("severity", "row"),
+    [
+        pytest.param(severity, row, id=name)
+        for severity, rows in TABLES.items()
+        for name, row in rows.items()
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(severity, row):
     changes, *want = row
     loaded, problems = load(tree(changes))
-    assert loaded is None
-    assert [brief(one) for one in problems] == want
-    assert {one.severity for one in problems} == {Severity.INVALID}
-    assert all(one.code in CODES for one in problems)
-    assert not any(bad_fleets.CANARY in str(one) or "MIIB" in str(one) for one in problems)
+    assert (loaded is not None) == (severity is Severity.WARNING)
+    assert [brief(problem) for problem in problems] == want
+    assert {problem.severity for problem in problems} == {severity}
+    assert all(problem.code in CODES for problem in problems)
+    texts = [str(problem) for problem in problems]
+    assert not any(bad_fleets.CANARY in text or "MIIB" in text for text in texts)
+
+
+@pytest.mark.parametrize("changes", ALLOWED.values(), ids=ALLOWED.keys())
+def test_what_policies_allow(changes):
+    fleet, problems = load(tree({"policies/p.yaml": POLICY, **changes}))
+    assert fleet is not None
+    assert problems == ()
 
 
 def test_a_file_that_was_not_read_is_told_once_and_nothing_is_called_unknown():
@@ -75,16 +176,11 @@ def test_hints(row, hint):
     assert load(tree(row[0]))[1][0].hint == hint
 
 
-# Of files that are fetched (tests/unit/source), of Policies and warnings (test_policies.py).
+# Of files that are fetched (tests/unit/source), pull requests, and a Fleet that says too little.
 ELSEWHERE = {
-    "dependency-elsewhere",
     "fleet-renamed",
-    "long-space-name",
     "not-a-file",
     "policy-default",
-    "policy-denied",
-    "policy-kind",
-    "policy-limit",
     "too-many-files",
     "tree-too-large",
     "unreadable-file",
@@ -92,5 +188,6 @@ ELSEWHERE = {
 
 
 def test_every_code_has_a_row():
-    shown = {want.split()[1] for _, *wants in bad_fleets.INVALID.values() for want in wants}
+    rows = (row for table in TABLES.values() for row in table.values())
+    shown = {want.split()[1] for _, *wants in rows for want in wants}
     assert CODES.keys() - shown == ELSEWHERE

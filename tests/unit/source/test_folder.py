@@ -11,23 +11,16 @@ from reconciler.core.problems import InvalidRepository
 from reconciler.core.yaml_text import MAX_BYTES
 from reconciler.fleet.load import load
 from reconciler.source import folder, gather
-from tests.support.checkouts import commit_work_tree
+from tests.support.checkouts import commit_work_tree, write_files
 from tests.support.fleet_texts import FLEET, GOOD, document
 
 CANARY = "hunter2canary"
 
 
-def write(root, files):
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-
-
 @pytest.fixture
 def root(tmp_path):
     found = tmp_path / "repo"
-    write(found, GOOD)
+    write_files(found, GOOD)
     return found
 
 
@@ -47,7 +40,7 @@ def problems_of(root):
 
 
 def test_only_what_belongs_to_the_fleet_is_read(root):
-    write(root, {"notes.md": "x", "deep/er/x.yaml": "x", ".git-ish/x.yaml": "x"})
+    write_files(root, {"notes.md": "x", "deep/er/x.yaml": "x", ".git-ish/x.yaml": "x"})
     tree = folder.read(root)
     assert tree.files == {path: text.encode() for path, text in GOOD.items()}
     assert (tree.entry, tree.revision, tree.unread, tree.folder) == ("fleet.yaml", "", {}, "")
@@ -63,7 +56,7 @@ def test_the_first_file_may_be_named(root):
 
 
 def test_two_first_files(root):
-    write(root, {"klutch-fleet.yaml": FLEET})
+    write_files(root, {"klutch-fleet.yaml": FLEET})
     assert refused(root) == ["two-entry-files"]
     assert folder.read(root / "klutch-fleet.yaml").entry == "klutch-fleet.yaml"
 
@@ -139,9 +132,11 @@ def test_a_folder_that_is_a_link_is_not_entered(root):
 
 def test_a_ca_file_behind_a_link_is_refused_at_its_name(root):
     spec = "{access: {inCluster: true}, controlPlane: eu, caFile: ca/x.pem}"
-    write(root, {"clusters/shop.yaml": document("Cluster", "shop", spec, labels="{env: prod}")})
+    write_files(
+        root, {"clusters/shop.yaml": document("Cluster", "shop", spec, labels="{env: prod}")}
+    )
     outside = root.parent / "outside"
-    write(outside, {"x.pem": CANARY})
+    write_files(outside, {"x.pem": CANARY})
     (root / "ca").symlink_to(outside)
     _, problems = load(folder.read(root))
     assert [(str(one.origin), one.code) for one in problems] == [
@@ -162,7 +157,7 @@ def test_a_file_without_permission_is_told(root, monkeypatch):
 
 
 def test_a_name_that_no_terminal_should_see(root):
-    write(root, {"bindings/\x1b[31m.yaml": "x"})
+    write_files(root, {"bindings/\x1b[31m.yaml": "x"})
     (root / os.fsdecode(b"bindings/\xff.yaml")).write_text("x")
     _, problems = load(folder.read(root))
     assert [one.code for one in problems] == ["bad-path", "bad-path"]
@@ -178,7 +173,7 @@ def test_limits_end_the_reading(root, monkeypatch):
 
 
 def test_folders_that_no_include_reaches_are_not_looked_into(root, monkeypatch):
-    write(root, {f"node_modules/a/{number}/x.yaml": "x" for number in range(50)})
+    write_files(root, {f"node_modules/a/{number}/x.yaml": "x" for number in range(50)})
     monkeypatch.setattr(gather, "MAX_FILES", 20)
     assert len(folder.read(root).files) == len(GOOD)
 
@@ -192,13 +187,13 @@ def test_the_revision_is_the_commit_at_head(root, repository):
     assert folder.read(root).revision == ""
     head = commit_work_tree(repository)
     assert folder.read(root).revision == head
-    write(root, {"README.md": "not a file of the fleet"})
+    write_files(root, {"README.md": "not a file of the fleet"})
     assert folder.read(root).revision == head
 
 
 CHANGES = {
-    "another text": lambda root: write(root, {"bindings/db.yaml": "# x"}),
-    "a new file": lambda root: write(root, {"bindings/new.yaml": "# x"}),
+    "another text": lambda root: write_files(root, {"bindings/db.yaml": "# x"}),
+    "a new file": lambda root: write_files(root, {"bindings/new.yaml": "# x"}),
     "a file that is gone": lambda root: (root / "bindings/db.yaml").unlink(),
     "a file that became a folder": lambda root: (
         (root / "bindings/db.yaml").unlink(),

@@ -11,7 +11,7 @@ from reconciler.core.errors import ConfigError
 from reconciler.core.problems import InvalidRepository
 from reconciler.source import folder
 from reconciler.source.following import Folder, GitRef
-from tests.support.checkouts import commit_work_tree
+from tests.support.checkouts import commit_work_tree, write_files
 from tests.support.fleet_texts import GOOD
 
 SELDOM = 3_600.0  # so that only news can be what ended a wait
@@ -21,9 +21,7 @@ FILE = "bindings/db.yaml"
 @pytest.fixture
 def root(tmp_path):
     found = tmp_path / "repo"
-    for name, text in GOOD.items():
-        (found / name).parent.mkdir(parents=True, exist_ok=True)
-        (found / name).write_text(text)
+    write_files(found, GOOD)
     return found
 
 
