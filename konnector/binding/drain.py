@@ -41,7 +41,7 @@ from reconciler.core.decision import (
     Step,
     Task,
     deletion,
-    preconditions_of,
+    modification,
 )
 from reconciler.core.manifest import (
     JSON,
@@ -154,8 +154,7 @@ def detached(kind: Kind, instance: Manifest) -> Patch | None:
         change["annotations"] = {keys.BOUND: None}
     if not change:
         return None
-    metadata: Manifest = {**preconditions_of(instance), **change}
-    return Patch(ref_of(APP_CLUSTER, kind, instance), {"metadata": metadata})
+    return modification(APP_CLUSTER, kind, instance, metadata=change)
 
 
 def let_go_plainly(binding: Manifest) -> dict[str, JSON]:
@@ -308,14 +307,12 @@ def _unmarked(seen: Seen, bound: Sequence[Held]) -> list[Step]:
 
 def _release(kind: Kind, copy: Manifest, now: datetime) -> Patch:
     marks: Manifest = {keys.BOUND: None, keys.RELEASED: format_time(now)}
-    metadata: Manifest = {**preconditions_of(copy), "annotations": marks}
-    return Patch(ref_of(CONTROL_PLANE, kind, copy), {"metadata": metadata})
+    return modification(CONTROL_PLANE, kind, copy, metadata={"annotations": marks})
 
 
 def _free(kind: Kind, instance: Manifest) -> Patch:
     rest = _without(finalizers_of(instance), keys.SYNCER)
-    metadata: Manifest = {**preconditions_of(instance), "finalizers": rest}
-    return Patch(ref_of(APP_CLUSTER, kind, instance), {"metadata": metadata})
+    return modification(APP_CLUSTER, kind, instance, metadata={"finalizers": rest})
 
 
 def _ends(seen: Seen) -> Decision:
@@ -331,8 +328,7 @@ def _let_go(seen: Seen) -> Decision:
 
 
 def _finalizers(home: str, kind: Kind, binding: Manifest, finalizers: Sequence[str]) -> Patch:
-    metadata: Manifest = {**preconditions_of(binding), "finalizers": finalizers}
-    return Patch(ref_of(home, kind, binding), {"metadata": metadata})
+    return modification(home, kind, binding, metadata={"finalizers": finalizers})
 
 
 def _without(finalizers: Sequence[str], ours: str) -> list[str]:

@@ -29,6 +29,7 @@ from reconciler.core.decision import (
     Step,
     Task,
     deletion,
+    modification,
     preconditions_of,
 )
 from reconciler.core.field_set import FieldSet
@@ -282,8 +283,7 @@ def _joining_notes(copy: Manifest) -> dict[str, JSON]:
 def _joining(pair: Pair, copy: Manifest) -> Patch:
     """Mark a copy as this claim's, and as one that is neither let go nor an orphan."""
     marks: dict[str, JSON] = {**pair.marks, **_joining_notes(copy)}
-    body: Manifest = {"metadata": {**preconditions_of(copy), "annotations": marks}}
-    return Patch(manifest.ref_of(CONTROL_PLANE, pair.kind, copy), body)
+    return modification(CONTROL_PLANE, pair.kind, copy, metadata={"annotations": marks})
 
 
 def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...]:
@@ -302,8 +302,7 @@ def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...
 
 
 def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> Patch:
-    body: Manifest = {"metadata": {**preconditions_of(claim), **metadata}}
-    return Patch(manifest.ref_of(APP_CLUSTER, pair.kind, claim), body)
+    return modification(APP_CLUSTER, pair.kind, claim, metadata=metadata)
 
 
 def _one(*steps: Step) -> Decision:

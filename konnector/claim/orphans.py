@@ -17,8 +17,8 @@ from typing import Final
 
 from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.core import keys, names
-from reconciler.core.decision import Patch, preconditions_of
-from reconciler.core.manifest import JSON, Manifest, annotations_of, ref_of
+from reconciler.core.decision import Patch, modification
+from reconciler.core.manifest import JSON, Manifest, annotations_of
 from reconciler.core.refs import Kind, ObjectKey
 from reconciler.core.times import format_time, moment
 
@@ -77,8 +77,7 @@ def mark(cluster: str, kind: Kind, copy: Manifest, terms: Terms, now: datetime) 
     marks: dict[str, JSON] = {keys.ORPHANED: format_time(now)}
     if stands:
         marks[keys.ORPHANED_UNDER] = terms.confirmation.value
-    metadata: Manifest = {**preconditions_of(copy), "annotations": marks}
-    return Patch(ref_of(cluster, kind, copy), {"metadata": metadata})
+    return modification(cluster, kind, copy, metadata={"annotations": marks})
 
 
 def unmarks(copy: Manifest) -> dict[str, JSON]:

@@ -18,7 +18,7 @@ from konnector.sides import APP_CLUSTER
 from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.core import conditions, field_set, keys, manifest, names, reasons
 from reconciler.core.conditions import Cause, Condition
-from reconciler.core.decision import Decision, Note, Patch, preconditions_of
+from reconciler.core.decision import Decision, Note, Patch, modification
 from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.refs import SECRET, ObjectKey
 from reconciler.core.times import moment
@@ -270,8 +270,7 @@ def space_record(secret: Manifest, identity: Identity, *, confirmed: bool) -> Pa
     if held and not confirmed:
         return None
     notes: Manifest = {keys.SPACE_UID: identity.space_uid}
-    metadata: Manifest = {**preconditions_of(secret), "annotations": notes}
-    return Patch(manifest.ref_of(APP_CLUSTER, SECRET, secret), {"metadata": metadata})
+    return modification(APP_CLUSTER, SECRET, secret, metadata={"annotations": notes})
 
 
 def alone(place: ObjectKey, losses: Mapping[ObjectKey, datetime]) -> bool:

@@ -25,7 +25,7 @@ from reconciler.core.decision import (
     Patch,
     Task,
     deletion,
-    preconditions_of,
+    modification,
 )
 from reconciler.core.manifest import (
     JSON,
@@ -33,7 +33,6 @@ from reconciler.core.manifest import (
     annotations_of,
     get_text,
     is_deleting,
-    ref_of,
 )
 from reconciler.core.times import format_time
 
@@ -82,9 +81,7 @@ class Seen:
 
 def marked(mapping: Manifest, kinds: Collection[str]) -> Patch:
     """Return the patch after which a mapping says that copies of these resources were released."""
-    notes: Manifest = {keys.RELEASED_KINDS: ",".join(sorted(kinds))}
-    metadata: Manifest = {**preconditions_of(mapping), "annotations": notes}
-    return Patch(ref_of(CONTROL_PLANE, API_SERVICE_NAMESPACE, mapping), {"metadata": metadata})
+    return _noted(mapping, {keys.RELEASED_KINDS: ",".join(sorted(kinds))})
 
 
 def leaving(seen: Seen) -> bool:
@@ -164,9 +161,12 @@ def _recorded(seen: Seen, mapping: Manifest) -> Decision:
         notes |= _of_namespace(seen.app_namespace, mapping, seen.now)
     if not notes:
         return NOTHING
-    metadata: Manifest = {**preconditions_of(mapping), "annotations": notes}
-    ref = ref_of(CONTROL_PLANE, API_SERVICE_NAMESPACE, mapping)
-    return Decision(tasks=(Task((Patch(ref, {"metadata": metadata}),)),))
+    return Decision(tasks=(Task((_noted(mapping, notes),)),))
+
+
+def _noted(mapping: Manifest, notes: Manifest) -> Patch:
+    metadata: Manifest = {"annotations": notes}
+    return modification(CONTROL_PLANE, API_SERVICE_NAMESPACE, mapping, metadata=metadata)
 
 
 def _of_namespace(live: Manifest, mapping: Manifest, now: datetime) -> dict[str, JSON]:

@@ -10,13 +10,12 @@ from typing import Final, TypeAlias, TypeVar
 from reconciler.apply.patches import Decide, Stale
 from reconciler.controller.fence import WriteFence
 from reconciler.core import field_set, keys
-from reconciler.core.decision import preconditions_of
+from reconciler.core.decision import modification
 from reconciler.core.errors import AlreadyExists, Conflict, Missing, Replaced, Unreachable
 from reconciler.core.field_set import created_to_applied
 from reconciler.core.manifest import (
     Manifest,
     get,
-    get_map,
     resource_version_of,
     uid_of,
 )
@@ -88,8 +87,7 @@ class ClusterWriter:
                 return False
             change = decide(live)
             if change is not None:
-                metadata = {**get_map(change, "metadata"), **preconditions_of(live)}
-                body: Manifest = {**change, "metadata": metadata}
+                body = modification(ref.cluster, ref.kind, live, **change).body
                 await self._retried(lambda: self.cluster.merge_patch(ref, body, manager=manager))
             return True
 
