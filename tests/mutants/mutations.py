@@ -617,7 +617,49 @@ WATCH: Final = (
         ("tests/model/test_health.py",),
     ),
 )
+KERNEL: Final = (
+    Mutation(
+        "fields-of-half-a-decision",
+        "reconciler/controller",
+        r"fields = decision\.fields if self\.complete else \{\}",
+        "fields = decision.fields",
+        "a status tells what was decided though not all of it was done",
+        ("tests/model/test_executor.py",),
+    ),
+    Mutation(
+        "version-is-not-followed",
+        "reconciler/controller",
+        r"return current if stated and stated == decided_on else stated",
+        "return stated",
+        "a second step on one object conflicts with the first",
+        ("tests/model/test_executor.py",),
+    ),
+    Mutation(
+        "event-made-twice",
+        "reconciler/controller",
+        r"with contextlib\.suppress\(AlreadyExists\):",
+        "with contextlib.nullcontext():",
+        "an Event whose answer was lost counts as failed, and is made again",
+        ("tests/model/test_events.py",),
+    ),
+    _guard(
+        "robbed-of-the-lease",
+        "reconciler/controller",
+        r"holder_of\(live\) != self\.holder",
+        "a process leads on whose lease another took",
+        "tests/model/test_leadership.py",
+    ),
+    Mutation(
+        "settled-before-it-is-seen",
+        "reconciler/kube",
+        r"return not _precedes\(version, written\) and versions == self\.store\.versions\(\)",
+        "return not _precedes(version, written)",
+        "a program is called settled while events are on their way",
+        ("tests/model/test_settled.py",),
+    ),
+)
 ALL: Final = (
+    *KERNEL,
     *COMMANDS,
     *APPLY,
     *OBSERVE,
