@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from konnector.mass_loss.guard import Guardian
+from konnector.namespace.decide import is_reserved
 from konnector.namespace.mapping import Homes
-from konnector.namespace.reserved import is_reserved
 from reconciler.controller.clock import Clock
 from reconciler.controller.executor import Executor, Recorder
 from reconciler.controller.metrics import Metrics
@@ -23,7 +23,7 @@ Connect: TypeAlias = Callable[[bytes, str], Cluster]
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class AgentContext:
     """The app cluster with the views of it that all share, and what writes, tells and counts.
 
     Of Namespaces and CRDs only metadata are held (H28); `bodies` are those of the CRDs.
@@ -58,7 +58,7 @@ class Tools:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class SyncContext:
     """The two clusters, the space, and what writes to them. `want` asks for a mapping.
 
     `namespaces` are those of the app cluster, of which metadata are held, `own_namespace` is the

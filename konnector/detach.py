@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TextIO
 
+from konnector import APP_CLUSTER
 from konnector.binding import crd, drain
-from konnector.sides import APP_CLUSTER
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.core import keys, names
 from reconciler.core.decision import Patch

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from konnector.claim.orphans import Terms
-from konnector.context import Link
+from konnector.context import SyncContext
 from konnector.namespace.mapping import Homes
 from reconciler.controller.controller import Controller
 from reconciler.controller.informers import InformerSet
@@ -134,7 +134,13 @@ class PairedSync(TaskSupervisor):
     """
 
     def __init__(
-        self, name: str, link: Link, here: InformerSpec, there: InformerSpec, *, unmapped: bool
+        self,
+        name: str,
+        link: SyncContext,
+        here: InformerSpec,
+        there: InformerSpec,
+        *,
+        unmapped: bool,
     ) -> None:
         super().__init__()
         self.kind, self.link, self._unmapped = here.kind, link, unmapped

@@ -9,18 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from konnector import crd_bootstrap
+from konnector import APP_CLUSTER, CONTROL_PLANE, crd_bootstrap
 from konnector.binding import controller as binding_controller
 from konnector.binding.controller import Bindings
-from konnector.binding.leftovers import Leftovers
-from konnector.context import Connect, Tools
-from konnector.informers import SingleObjectInformers
+from konnector.binding.release import Leftovers
+from konnector.context import AgentContext, Connect
 from konnector.kubeconfig import app_cluster
 from konnector.kubeconfig.app_cluster import AppKubeconfig, InUse
 from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.provider.registry import OneProvider, Providers
 from konnector.settings import ControlPlaneMode, Settings
-from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.controller import health_server, program
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
@@ -31,7 +29,7 @@ from reconciler.controller.program import Runtime, Term
 from reconciler.controller.tasks import unless
 from reconciler.core import keys
 from reconciler.core.manifest import name_of
-from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind
+from reconciler.core.refs import CRD, NAMESPACE, Kind
 from reconciler.kube import kubeconfig
 from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cache.read_your_writes import Bodies
@@ -145,7 +143,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     namespaces = Informer(app, NAMESPACE, metadata_only=True)
     crds = Informer(app, CRD, metadata_only=True)
     view = _bindings(home, kind, settings)
-    tools = Tools(
+    context = AgentContext(
         app=app,
         namespaces=namespaces.store,
         crds=crds.store,
@@ -162,7 +160,7 @@ def wired(  # noqa: PLR0913 - tests exchange each of them
     )
     return runtime.term(
         (namespaces, crds, view),
-        _workers(tools, home, view, mode, in_use),
+        _workers(context, home, view, mode, in_use),
         leadership=leadership,
         elects=settings.leader_election,
     )
@@ -180,51 +178,39 @@ def _bindings(home: Cluster, kind: Kind, settings: Settings) -> Informer:
 
 
 def _workers(
-    tools: Tools,
+    context: AgentContext,
     home: Cluster,
     view: Informer,
     mode: ControlPlaneMode | None,
     in_use: InUse | None,
 ) -> list[Worker]:
-    """Return what serves the bindings; they and their providers tell each other of news."""
-    secrets = SingleObjectInformers(
-        home, SECRET, tools.metrics, on_change=lambda place: made.secret_changed(place)
-    )
+    """Return what serves the bindings, each part after those that it calls."""
+    bindings = Bindings(context, home, view)
     providers: Providers | OneProvider
-    workers: list[Worker] = [secrets]
     if mode is None or in_use is None:
         providers = Providers(
-            tools,
-            secrets=secrets,
-            binding=lambda among, name: made.find(among, name),
-            changed=lambda among, name: made.changed(among, name),
+            context, secrets=bindings.secrets, binding=bindings.find, changed=bindings.changed
         )
+        workers: list[Worker] = [bindings.secrets]
     else:
-        kubeconfig_there = AppKubeconfig(
-            tools, home, mode, in_use, changed=lambda: one.look_again()
+        providers = OneProvider(
+            context, home, mode.space, binding=bindings.find, changed=bindings.changed
         )
-        providers = one = OneProvider(
-            tools,
-            home,
-            mode.space,
-            fault=lambda: kubeconfig_there.fault,
-            binding=lambda among, name: made.find(among, name),
-            changed=lambda among, name: made.changed(among, name),
-        )
-        workers.append(kubeconfig_there)
-    made = Bindings(tools, home, view, secrets, providers)
+        app_kubeconfig = AppKubeconfig(context, home, mode, in_use, on_fault=providers.note_fault)
+        workers = [bindings.secrets, app_kubeconfig]
+    bindings.serve_with(providers)
     controller = Controller(
         "servicebinding",
-        made.reconcile,
-        clock=tools.clock,
-        metrics=tools.metrics,
-        workers=tools.workers,
-        depends_on=(home.connectivity, tools.app.connectivity),
+        bindings.reconcile,
+        clock=context.clock,
+        metrics=context.metrics,
+        workers=context.workers,
+        depends_on=(home.connectivity, context.app.connectivity),
     )
-    made.subscribe(controller)
-    tools.namespaces.subscribe_keys(lambda key: _namespace_changed(providers, key.name))
+    bindings.subscribe(controller)
+    context.namespaces.subscribe_keys(lambda key: _namespace_changed(providers, key.name))
     leftovers = Leftovers(
-        tools, home, view.store, providers, space="" if mode is None else mode.space
+        context, home, view.store, providers, space="" if mode is None else mode.space
     )
     return [*workers, providers, controller, leftovers]
 

@@ -3,14 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from konnector.binding import crd, decide, drain, release
 from konnector.binding.decide import Seen
+from konnector.binding.release import Places, key_of
 from konnector.claim import copies
 from konnector.claim.controller import Say
 from konnector.claim.copies import Pair
-from konnector.context import Tools
+from konnector.context import AgentContext
 from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import judge
 from konnector.kubeconfig.judge import Judged
@@ -29,10 +30,9 @@ from reconciler.core.manifest import (
     get_text,
     is_deleting,
     name_of,
-    namespace_of,
     uid_of,
 )
-from reconciler.core.refs import ObjectKey
+from reconciler.core.refs import SECRET, ObjectKey
 from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cache.read_your_writes import ReadYourWrites
 from reconciler.kube.cluster import Cluster
@@ -46,49 +46,41 @@ _LOOK: Final = timedelta(minutes=1)
 _WAIT: Final = timedelta(seconds=5)
 
 
-class Places(Protocol):
-    """Which binding belongs to which provider."""
-
-    def of(self, key: ObjectKey) -> Provider | None:
-        """Return the provider that a binding belongs to."""
-        ...
-
-    async def assign(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> Judged:
-        """Let a binding belong where its Secret leads; return the last word on that Secret."""
-        ...
-
-    async def leave(self, key: ObjectKey) -> None:
-        """Let a binding belong nowhere."""
-
-
 class Bindings:
     """The controller of all APIServiceBindings.
 
-    `home` is the cluster that they are in, `view` the view of them, by NAME.
+    `home` is the cluster that they are in, `view` the informer of them, by NAME. `secrets` are
+    those that they refer to.
     """
 
     def __init__(
         self,
-        tools: Tools,
+        context: AgentContext,
         home: Cluster,
         view: Informer,
-        secrets: SingleObjectInformers,
-        providers: Places,
     ) -> None:
-        self._tools, self._home, self._view = tools, home, view.store
+        self._context, self._home, self._view = context, home, view.store
         self._recent = ReadYourWrites(view)
-        self._kind, self._secrets, self._providers = view.store.kind, secrets, providers
+        self._kind = view.store.kind
+        self.secrets = SingleObjectInformers(
+            home, SECRET, context.metrics, on_change=self._secret_changed
+        )
+        self._providers: Places  # by `serve_with`
         self._queue: Queue[ObjectKey] | None = None
         self._gone_since: dict[ObjectKey, float] = {}
         self._last: dict[ObjectKey, Manifest] = {}  # what was served, until that is undone
         # The uids of a binding, and of the CRD that it owned.
         self._held: dict[ObjectKey, tuple[str, str]] = {}
 
+    def serve_with(self, providers: Places) -> None:
+        """Set the providers that serve the bindings. They call the bindings, so they come later."""
+        self._providers = providers
+
     def subscribe(self, queue: Queue[ObjectKey]) -> None:
         """Have the keys enqueued that a change concerns."""
         self._queue = queue
         self._view.subscribe_keys(queue.enqueue)
-        self._tools.crds.subscribe_keys(self._crd_changed)
+        self._context.crds.subscribe_keys(self._crd_changed)
 
     def changed(self, keys_: Iterable[ObjectKey], name: str) -> None:
         """Look again at those of these bindings that have the name; "": all."""
@@ -97,7 +89,7 @@ class Bindings:
                 if not name or key.name == name:
                     self._queue.enqueue(key)
 
-    def secret_changed(self, place: ObjectKey) -> None:
+    def _secret_changed(self, place: ObjectKey) -> None:
         """Look again at the bindings that refer to a Secret."""
         for live in self._view.all():
             if judge.place(live) == place:
@@ -111,7 +103,7 @@ class Bindings:
         found = [live for key in named if (live := self._recent.get(*key))]
         if len(found) < 2:
             return next(iter(found), None)
-        owners = get_maps(self._tools.crds.get("", name), "metadata", "ownerReferences")
+        owners = get_maps(self._context.crds.get("", name), "metadata", "ownerReferences")
         uids = {get_text(one, "uid") for one in owners}
         return next((one for one in found if uid_of(one) in uids), found[0])
 
@@ -122,8 +114,8 @@ class Bindings:
             return await self._gone(key)
         self._gone_since.pop(key, None)
         place = judge.place(live)
-        self._secrets.need(key, [place])
-        if all(place) and not self._secrets.knows(place):
+        self.secrets.need(key, [place])
+        if all(place) and not self.secrets.knows(place):
             return _WAIT
         judged = await self._providers.assign(key, place, self._judged(live))
         provider = self._providers.of(key)
@@ -167,15 +159,15 @@ class Bindings:
         key = key_of(live)
         double = provider is not None and self._has_namesake(key, provider)
         return await release.look(
-            self._tools, self._home, self._view, live, provider, has_namesake=double
+            self._context, self._home, self._view, live, provider, has_namesake=double
         )
 
     def _now(self) -> datetime:
-        return self._tools.clock.now()
+        return self._context.clock.now()
 
     def _judged(self, live: Manifest) -> Judged:
-        held = self._secrets.object(judge.place(live))
-        mode = self._tools.control_plane_mode
+        held = self.secrets.object(judge.place(live))
+        mode = self._context.control_plane_mode
         return judge.judge(live, held, control_plane_mode=mode)
 
     async def _gone(self, key: ObjectKey) -> timedelta | None:
@@ -193,7 +185,7 @@ class Bindings:
         self._last.pop(key, None)
         self._held.pop(key, None)
         await self._providers.leave(key)
-        self._secrets.need(key, ())
+        self.secrets.need(key, ())
         return None
 
     async def _release(self, key: ObjectKey, provider: Provider) -> timedelta | None:
@@ -204,7 +196,7 @@ class Bindings:
         last = self._last.get(key)
         if last is None or provider.link is None or self._has_namesake(key, provider):
             return None
-        if not self._tools.control_plane_mode and self._is_withdrawn():
+        if not self._context.control_plane_mode and self._is_withdrawn():
             return None  # who deletes the kind says nothing about each binding
         if await self._is_there(key):
             return _SOON  # the view is behind
@@ -220,7 +212,7 @@ class Bindings:
 
     def _is_withdrawn(self) -> bool:
         """Tell whether the app cluster is to serve no bindings any more."""
-        kind = self._tools.crds.get("", self._kind.resource)
+        kind = self._context.crds.get("", self._kind.resource)
         return kind is None or is_deleting(kind)
 
     async def _is_there(self, key: ObjectKey) -> bool:
@@ -239,7 +231,7 @@ class Bindings:
         return any(other != key and self._providers.of(other) is provider for other in named)
 
     def _is_patient(self, key: ObjectKey, seconds: float = _KEPT) -> bool:
-        now = self._tools.clock.monotonic()
+        now = self._context.clock.monotonic()
         return now - self._gone_since.setdefault(key, now) < seconds
 
     async def _look(self, live: Manifest, judged: Judged, provider: Provider | None) -> Seen:
@@ -250,11 +242,11 @@ class Bindings:
             binding=live,
             judged=judged,
             provider=shown,
-            crd=await self._tools.bodies.get("", name),
+            crd=await self._context.bodies.get("", name),
             live_uids=frozenset(uid_of(one) for one in self._view.all()),
             held_crd=held_crd if owner == uid_of(live) else "",
             space_uid="" if provider is None else provider.guardian.space_uid,
-            control_plane_mode=self._tools.control_plane_mode,
+            control_plane_mode=self._context.control_plane_mode,
             unowned=await self._is_unowned(),
             claim_problems=self._claim_problems(live, provider),
             refusals=_refusals(name, provider),
@@ -283,7 +275,7 @@ class Bindings:
 
     async def _write(self, live: Manifest, decision: Decision, provider: Provider | None) -> None:
         planes = [provider.plane] if provider is not None else []
-        executor = self._tools.executor(*planes, self._home)
+        executor = self._context.executor(*planes, self._home)
         await executor.execute(decision, observed(self._recent, live), recents=(self._recent,))
 
     async def _is_unowned(self) -> bool:
@@ -291,9 +283,9 @@ class Bindings:
 
         It would look for a cluster-scoped one, and find none (mapping.md 8).
         """
-        if not self._tools.control_plane_mode:
+        if not self._context.control_plane_mode:
             return False
-        served = await self._tools.bodies.get("", self._kind.resource)
+        served = await self._context.bodies.get("", self._kind.resource)
         return get_text(served, "spec", "scope") == "Cluster"
 
     def _claim_problems(self, live: Manifest, provider: Provider | None) -> Sequence[str]:
@@ -317,8 +309,3 @@ def _refusals(name: str, provider: Provider | None) -> Sequence[str]:
     if provider is None or provider.troubles is None:
         return ()
     return [f"{about}: {what}" for about, what in sorted(provider.troubles.of(name).items())]
-
-
-def key_of(live: Manifest) -> ObjectKey:
-    """Return the key of a binding."""
-    return ObjectKey(namespace_of(live), name_of(live))

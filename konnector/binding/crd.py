@@ -9,8 +9,8 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from konnector import APP_CLUSTER
 from konnector.binding import crd_form
-from konnector.sides import APP_CLUSTER
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import binding_references, kind_of, preferred_version, served_versions
 from reconciler.blueprints.objects import UNMARKED, Marks, build

@@ -27,9 +27,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
+from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.claim import copies
 from konnector.namespace import decide as namespace_decide
-from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import binding_references, is_from_konnector, released_kinds
 from reconciler.core import conditions, keys

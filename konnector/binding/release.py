@@ -1,36 +1,75 @@
-"""Reads what is left of the sync of a binding that is being let go (mapping.md 9).
+"""Reads what is left of the sync of bindings that are released, or gone (mapping.md 9).
 
-Nothing is taken from views here: what is let go is listed anew at each look, after the sync ended.
+Nothing is taken from informers here: what is released is listed anew at each look, after the sync
+ended.
 """
 
+import asyncio
+import logging
+import random
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final, Protocol
 
 from konnector.binding import crd, drain
 from konnector.binding.crd import Owner
 from konnector.binding.drain import Held, Seen
 from konnector.claim import copies
-from konnector.context import Link, Tools
+from konnector.context import AgentContext, SyncContext
+from konnector.kubeconfig.judge import Judged
 from konnector.permission_claim import rules as permission_claim_rules
 from konnector.permission_claim.rules import Rule
 from konnector.provider.provider import Provider
+from reconciler.controller.tasks import unless
 from reconciler.core import keys
-from reconciler.core.errors import ClusterError, NotServed
+from reconciler.core.decision import Decision, Task
+from reconciler.core.errors import ClusterError, Forbidden, KlutchError, NotServed
 from reconciler.core.manifest import (
     Manifest,
     annotations_of,
     identity_of,
+    is_deleting,
     name_of,
+    namespace_of,
     uid_of,
 )
-from reconciler.core.refs import CRD, Kind, ObjectKey, Ref
+from reconciler.core.refs import CRD, NAMESPACE, Kind, ObjectKey, Ref
+from reconciler.kube.cache.informer import pause
 from reconciler.kube.cache.store import Store
 from reconciler.kube.cluster import Cluster
 
+log = logging.getLogger(__name__)
+
+_LONGEST: Final = 60.0  # seconds between two attempts to free what is left
+
+
+class Places(Protocol):
+    """Which binding belongs to which provider."""
+
+    def of(self, key: ObjectKey) -> Provider | None:
+        """Return the provider that a binding belongs to."""
+        ...
+
+    def all(self) -> list[Provider]:
+        """Return all providers."""
+        ...
+
+    async def assign(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> Judged:
+        """Let a binding belong where its Secret leads; return the last word on that Secret."""
+        ...
+
+    async def leave(self, key: ObjectKey) -> None:
+        """Let a binding belong nowhere."""
+
+
+def key_of(live: Manifest) -> ObjectKey:
+    """Return the key of a binding."""
+    return ObjectKey(namespace_of(live), name_of(live))
+
 
 async def look(
-    tools: Tools,
+    context: AgentContext,
     home: Cluster,
     bindings: Store,
     live: Manifest,
@@ -56,7 +95,7 @@ async def look(
         told=provider.has_told_the_end(name_of(live)),
     )
     try:
-        found = _Left(tools, provider.link, bindings, live)
+        found = _Left(context, provider.link, bindings, live)
         return await found.added_to(seen, has_namesake=has_namesake)
     except ClusterError as error:
         return replace(seen, unsure=str(error))
@@ -65,15 +104,17 @@ async def look(
 class _Left:
     """What is left of one binding's sync, as it is read now."""
 
-    def __init__(self, tools: Tools, link: Link, bindings: Store, live: Manifest) -> None:
-        self._tools, self._link, self._bindings, self._live = tools, link, bindings, live
+    def __init__(
+        self, context: AgentContext, link: SyncContext, bindings: Store, live: Manifest
+    ) -> None:
+        self._context, self._link, self._bindings, self._live = context, link, bindings, live
 
     async def added_to(self, seen: Seen, *, has_namesake: bool) -> Seen:
         """Return it in a Seen. Raises ClusterErrors.
 
         Nothing is left of a binding whose CRD is another's: what there is is that one's.
         """
-        app = self._tools.app
+        app = self._context.app
         body = await app.get(Ref(app.name, CRD, "", name_of(self._live)))
         if body is None:
             return replace(seen, copied=await self._copied())
@@ -92,7 +133,7 @@ class _Left:
 
     def _owner(self) -> Owner:
         live = frozenset(uid_of(one) for one in self._bindings.all())
-        marks = self._tools.control_plane_mode
+        marks = self._context.control_plane_mode
         return Owner(self._live, live, self._link.space_uid, marks=marks)
 
     async def _copies(self, kind: Kind, service_namespaces: frozenset[str]) -> Sequence[Held]:
@@ -123,10 +164,10 @@ class _Left:
         found: list[Held] = []
         for asked in sorted(kinds):
             try:
-                kind = await self._tools.app.kind(*asked)
+                kind = await self._context.app.kind(*asked)
             except NotServed:
                 continue  # nothing came by a claim of what is not served (H18)
-            for held in await _held(self._tools.app, kind, ""):
+            for held in await _held(self._context.app, kind, ""):
                 ours = self._came_by(held, _of(kind, own))
                 if ours and not self._came_by(held, _of(kind, others)):
                     found.append(held)
@@ -169,3 +210,125 @@ async def _held(cluster: Cluster, kind: Kind, namespace: str) -> list[Held]:
     except NotServed:
         return []
     return [(kind, one) for one in found.items]
+
+
+class Leftovers:
+    """Frees, at the start, the instances of kinds that no binding names any more (U3).
+
+    Their binding was deleted while no konnector ran; they could never be deleted. Their copies on
+    the control plane stay, and so does the mark of the instances: bound again, they are joined.
+    Nothing is written while this may be another app cluster than the one that was bound (T8), which
+    only the spaces of the bindings that are left can tell.
+
+    Looks once, and again until that went well. `bindings` are those in `home`.
+    `space` is that of control-plane mode, else "": there a CRD says of which space it is; elsewhere
+    its owner does, who may be in any namespace.
+    """
+
+    def __init__(
+        self,
+        context: AgentContext,
+        home: Cluster,
+        bindings: Store,
+        providers: Places,
+        *,
+        space: str,
+    ) -> None:
+        self._context, self._home, self._space = context, home, space
+        self._bindings, self._kind, self._providers = bindings, bindings.kind, providers
+        self._executor = context.executor()
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Free what is left, and then wait for `stop`."""
+        await unless(self._stop, self._free_all())
+        await self._stop.wait()
+
+    async def _free_all(self) -> None:
+        failures = 0
+        while True:
+            asked = None
+            try:
+                held = await self._free()
+            except Forbidden as error:
+                log.warning("what is left is not looked for", extra={"error": str(error)})
+                return
+            except KlutchError as error:
+                held = str(error)
+                asked = error.retry_after if isinstance(error, ClusterError) else None
+            if not held:
+                return
+            failures += 1
+            log.warning("what is left was not freed yet", extra={"error": held})
+            seconds = min(pause(failures, asked=asked, jitter=random.random()), _LONGEST)
+            await self._context.clock.sleep(seconds)
+
+    async def _free(self) -> str:
+        """Free it; return why something is not freed yet, or ""."""
+        uid = await self._space_uid()
+        if self._space and not uid:
+            return ""
+        candidates = [one for one in self._context.crds.all() if crd.was_made(one, space_uid=uid)]
+        if not candidates:
+            return ""
+        served = self._context.crds.get("", self._kind.resource)
+        if not self._space and (served is None or is_deleting(served)):
+            return ""  # who deletes the kind says nothing about each binding
+        # Of all of them, or nothing follows: a view may hold those of one namespace.
+        listed = await self._home.list(self._kind, namespace=self._space, metadata_only=True)
+        named = {name_of(one) for one in listed.items}
+        for one in candidates:
+            if name_of(one) not in named and not is_deleting(one):
+                held = await self._free_instances(name_of(one))
+                if held:
+                    return held
+        return ""
+
+    async def _space_uid(self) -> str:
+        if not self._space:
+            return ""
+        ref = Ref(self._home.name, NAMESPACE, "", self._space)
+        live = await self._home.get(ref, metadata_only=True)
+        return "" if live is None else uid_of(live)
+
+    async def _free_instances(self, name: str) -> str:
+        body = await self._context.bodies.get("", name)
+        if body is None:
+            return ""
+        kind = crd.instance_kind(body)
+        try:
+            found = await self._context.app.list(kind, metadata_only=True)
+        except NotServed:
+            return ""
+        steps = [drain.freed(kind, one) for one in found.items]
+        tasks = tuple(Task((step,)) for step in steps if step is not None)
+        if not tasks:
+            return ""
+        stranger = await self._stranger()
+        if not stranger:
+            log.warning(
+                "instances of a kind that is bound no more are let go", extra={"kind": name}
+            )
+            await self._executor.execute(Decision(tasks=tasks))
+        return stranger
+
+    async def _stranger(self) -> str:
+        """Return why this may be another app cluster than was bound, or "". Raises ClusterErrors.
+
+        What no space was asked about yet may be.
+        """
+        for live in self._bindings.all():
+            if self._providers.of(key_of(live)) is None:
+                return f"it is not known yet where APIServiceBinding {key_of(live)} leads"
+        for provider in self._providers.all():
+            if provider.link is None:
+                return f"space {provider.space} was not read yet"
+            await provider.guardian.look_at_app_cluster()
+            stranger = provider.guardian.stranger()
+            if stranger:
+                return stranger
+        return ""

@@ -8,7 +8,7 @@ from typing import Final
 from konnector.claim import copies, decide, orphans
 from konnector.claim.copies import Pair
 from konnector.claim.decide import Read, Seen
-from konnector.context import Link, is_refusal
+from konnector.context import SyncContext, is_refusal
 from konnector.mass_loss import decide as mass_loss_decide
 from konnector.mass_loss import losses
 from konnector.mass_loss.losses import Deletions, Losses
@@ -43,7 +43,9 @@ class Claims(PairedSync):
     `moved` is called with an app namespace when `live_in` says something else of it.
     """
 
-    def __init__(self, pair: Pair, link: Link, say: Say, *, moved: Callable[[str], None]) -> None:
+    def __init__(
+        self, pair: Pair, link: SyncContext, say: Say, *, moved: Callable[[str], None]
+    ) -> None:
         self.pair, self._moved, self._say_of_binding = pair, moved, say
         names = name if pair.kind.namespaced else self._claim_name
         leaving = {losses.BOUND: losses.bound, losses.LEAVING: losses.leaving}

@@ -22,7 +22,7 @@ _LABELS: Final = field_set.place_of("metadata", "labels")
 _ANNOTATIONS: Final = field_set.place_of("metadata", "annotations")
 _ANYBODY: Final = ""  # stands for all other managers
 _NOT_CONTENT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
-# What tools write to find their own objects again, on the other side finds the wrong ones: they
+# What context write to find their own objects again, on the other side finds the wrong ones: they
 # would be pruned there. The rest is ours, or says how one side alone handles the object.
 _STAYS: Final = (
     f"{keys.KLUTCH_GROUP}/",

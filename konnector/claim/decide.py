@@ -13,10 +13,10 @@ from datetime import datetime
 from enum import Enum
 from typing import Final
 
+from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.claim import copies, orphans
 from konnector.claim.copies import WRITERS, Pair
 from konnector.claim.orphans import Terms
-from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.core import field_set, keys, manifest, server_side_apply
 from reconciler.core.decision import (
     NOTHING,

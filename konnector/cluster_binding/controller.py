@@ -9,12 +9,11 @@ from typing import Final
 
 from konnector.cluster_binding import decide
 from konnector.cluster_binding.decide import Seen
-from konnector.context import Tools
+from konnector.context import AgentContext
 from konnector.informers import SpaceInformers
 from konnector.kubeconfig import judge
 from konnector.kubeconfig.probe import Probed
 from konnector.mass_loss.guard import Guardian
-from konnector.version import konnector_version
 from reconciler.controller.executor import Executor, observed
 from reconciler.core import names
 from reconciler.core.decision import Decision, Note
@@ -24,7 +23,7 @@ from reconciler.core.refs import ObjectKey
 
 log = logging.getLogger(__name__)
 
-_VERSION: Final = version("klutchctl")
+_VERSION: Final = decide.konnector_version(version("klutchctl"))
 _AGAIN: Final = timedelta(minutes=1)  # until a kubeconfig that did not work is tried again
 
 
@@ -39,7 +38,7 @@ class ClusterBindings:
 
     def __init__(  # noqa: PLR0913 - each is known to another part of the program
         self,
-        tools: Tools,
+        context: AgentContext,
         views: SpaceInformers,
         guardian: Guardian,
         executor: Executor,
@@ -51,7 +50,7 @@ class ClusterBindings:
         outcome: Callable[[str], None],
         notify: Callable[[Note], None],
     ) -> None:
-        self._tools, self._views = tools, views
+        self._context, self._views = context, views
         self._guardian, self._executor = guardian, executor
         self._targets, self._is_wanted = targets, is_wanted
         self._in_use, self._outcome = in_use, outcome
@@ -103,7 +102,7 @@ class ClusterBindings:
 
     def _look(self, live: Manifest) -> Seen:
         place = decide.source_place(live)
-        mode = self._tools.control_plane_mode
+        mode = self._context.control_plane_mode
         self._views.secrets.need("source", () if mode else (place,))
         return Seen(
             cluster_binding=live,
@@ -139,7 +138,7 @@ class ClusterBindings:
 
     def _decided(self, seen: Seen, live: Manifest) -> Decision:
         """Unite what is said of the beat with what is said of the guards."""
-        beat = decide.decide(seen, now=self._tools.clock.now(), version=konnector_version(_VERSION))
+        beat = decide.decide(seen, now=self._context.clock.now(), version=_VERSION)
         guards = self._guardian.told(live)
         times = [one for one in (beat.again, guards.again) if one is not None]
         return replace(

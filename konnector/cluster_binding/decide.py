@@ -5,14 +5,14 @@ it was seen to work, and never before: one that does not would shut the konnecto
 (H20). Refuses to know how a kubeconfig is tried. What Secrets hold gets into no sentence.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
+from konnector import APP_CLUSTER
 from konnector.kubeconfig import judge
-from konnector.sides import APP_CLUSTER
-from konnector.version import UNKNOWN
 from reconciler.api.bindings import INTERVAL
 from reconciler.api.kubeconfig import content_of
 from reconciler.blueprints.objects import UNMARKED, Marks, build
@@ -36,6 +36,13 @@ from reconciler.core.times import format_duration, format_time, moment
 # A beat is due after so long: often enough that one may get lost, and not so often that the
 # original's backend takes it for a clock that runs ahead (B).
 PULSE: Final = INTERVAL / 2
+UNKNOWN: Final = "unknown"  # what stands in the status where a build does not say its version
+
+_OF_A_RELEASE: Final = re.compile(r"[^+]*\+kube-bind-(v[0-9]+\.[0-9]+\.[0-9]+)(?:-.*)?")
+_OF_A_BRANCH: Final = re.compile(r"(v0\.0\.0)-.*")
+_OF_A_DISTRIBUTION: Final = re.compile(
+    r"([0-9]+\.[0-9]+\.[0-9]+)((a|b|rc)[0-9]+)?(\.post[0-9]+)?(\.dev[0-9]+)?(\+[a-z0-9.]+)?"
+)
 
 _Standing: TypeAlias = Literal["missing", "same", "old", "rerouted", "elsewhere"]
 
@@ -213,3 +220,16 @@ def _step(
     if change:
         body["data"] = change
     return Patch(ref_of(APP_CLUSTER, SECRET, live), body)
+
+
+def konnector_version(build: str) -> str | None:
+    """Return `vX.Y.Z` of a build, or None where its version says no such thing.
+
+    `build` is a Python distribution's version (PEP 440, as ours), or a git version as the
+    originals bear it: `v1.32.0+kube-bind-v1.5.0-12-gabc` (protocol-konnector.md B).
+    """
+    for pattern in (_OF_A_BRANCH, _OF_A_RELEASE):
+        if found := pattern.fullmatch(build):
+            return found[1]
+    found = _OF_A_DISTRIBUTION.fullmatch(build)
+    return None if found is None else f"v{found[1]}"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from konnector.context import Tools
+from konnector.context import AgentContext
 from konnector.export import decide
 from konnector.export.decide import Seen
 from konnector.informers import SpaceInformers
@@ -21,7 +21,7 @@ class Exports(ObjectReconciler[str, Seen]):
 
     def __init__(
         self,
-        tools: Tools,
+        context: AgentContext,
         views: SpaceInformers,
         executor: Executor,
         *,
@@ -29,7 +29,7 @@ class Exports(ObjectReconciler[str, Seen]):
         syncs: Callable[[str], bool],
     ) -> None:
         super().__init__(executor, views.recent_exports)
-        self._tools, self._views = tools, views
+        self._context, self._views = context, views
         self._binding, self._syncs = binding, syncs
 
     def subscribe(self, queue: Queue[str]) -> None:
@@ -41,7 +41,7 @@ class Exports(ObjectReconciler[str, Seen]):
         live = self._views.export(key)
         if live is None:
             return None
-        crd = await self._tools.bodies.get("", key)
+        crd = await self._context.bodies.get("", key)
         binding = self._binding(key)
         # One that is on its way out is synced for as long as somebody has to carry deletions.
         ending = binding is not None and is_deleting(binding)

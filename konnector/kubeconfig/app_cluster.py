@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from konnector.context import Connect, Tools
+from konnector import APP_CLUSTER
+from konnector.context import AgentContext, Connect
 from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import judge, probe
 from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.settings import ControlPlaneMode
-from konnector.sides import APP_CLUSTER
 from reconciler.api.kubeconfig import content_of
 from reconciler.controller.clock import Clock
 from reconciler.controller.controller import Controller
@@ -83,31 +83,31 @@ async def working(
 class AppKubeconfig:
     """Watches the Secret, and switches the app cluster's connection.
 
-    `changed` is called when `fault` has changed.
+    `on_fault` is called with why the Secret that is there now is not used, a sentence, and with ""
+    when it is used again.
     """
 
     def __init__(
         self,
-        tools: Tools,
+        context: AgentContext,
         plane: Cluster,
         mode: ControlPlaneMode,
         in_use: InUse,
         *,
-        changed: Callable[[], None],
+        on_fault: Callable[[str], None],
     ) -> None:
-        self._tools, self._mode, self._in_use = tools, mode, in_use
-        self._changed = changed
-        self.fault = ""  # of the Secret that is there now: why it is not used, a sentence
+        self._context, self._mode, self._in_use = context, mode, in_use
+        self._on_fault, self._fault = on_fault, ""
         self._place = ObjectKey(mode.secret_namespace, mode.secret_name)
         controller = Controller(
             "appclusterkubeconfig",
             self.reconcile,
-            clock=tools.clock,
-            metrics=tools.metrics,
+            clock=context.clock,
+            metrics=context.metrics,
             depends_on=(plane.connectivity,),
         )
         self._views = SingleObjectInformers(
-            plane, SECRET, tools.metrics, on_change=lambda _: controller.enqueue(_KEY)
+            plane, SECRET, context.metrics, on_change=lambda _: controller.enqueue(_KEY)
         )
         self._views.need(_KEY, [self._place])
         self._supervisor = TaskSupervisor()
@@ -125,28 +125,28 @@ class AppKubeconfig:
     async def reconcile(self, key: str) -> timedelta | None:
         """Look at the Secret, and use what it holds if that is new and works."""
         fault = await self._look()
-        if fault != self.fault:
-            self.fault = fault
+        if fault != self._fault:
+            self._fault = fault
             if fault:
                 fields = {"secret": str(self._place), "error": fault}
                 log.error("the app cluster's kubeconfig is not used", extra=fields)
-            self._changed()
+            self._on_fault(fault)
         return _AGAIN if fault else None
 
     async def _look(self) -> str:
-        app, live = self._tools.app, self._views.object(self._place)
+        app, live = self._context.app, self._views.object(self._place)
         found = "does not exist" if live is None else content_of(live, self._mode.secret_key)
         if isinstance(found, str):
             return f"Kubeconfig secret {self._place} {found}"
         fingerprint = judge.fingerprint(found)
         if fingerprint == self._in_use.fingerprint or not isinstance(app, RotatingCluster):
             return ""
-        probed = await probe.probe(self._tools.connect, found, APP_CLUSTER, names.KUBE_SYSTEM)
+        probed = await probe.probe(self._context.connect, found, APP_CLUSTER, names.KUBE_SYSTEM)
         if probed.fault:
             return probed.fault
         if probed.uid != self._in_use.uid:
             return "it leads to another cluster; restart the konnector if it shall serve that one"
-        app.rotate(self._tools.connect(found, APP_CLUSTER))
+        app.rotate(self._context.connect(found, APP_CLUSTER))
         self._in_use = InUse(fingerprint, probed.uid)
         fields = {"secret": str(self._place)}
         log.info("the app cluster is reached with a new kubeconfig", extra=fields)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
+from konnector import APP_CLUSTER
 from konnector.claim import orphans
-from konnector.sides import APP_CLUSTER
 from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.core import conditions, field_set, keys, manifest, names, reasons
 from reconciler.core.conditions import Cause, Condition

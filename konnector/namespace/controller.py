@@ -7,7 +7,7 @@ from typing import Final
 
 from konnector.binding import crd
 from konnector.claim import orphans
-from konnector.context import Tools, Troubles
+from konnector.context import AgentContext, Troubles
 from konnector.informers import SpaceInformers
 from konnector.mass_loss.guard import Guardian
 from konnector.namespace import decide
@@ -36,7 +36,7 @@ class Namespaces:
 
     def __init__(  # noqa: PLR0913 - each is known to another part of the program
         self,
-        tools: Tools,
+        context: AgentContext,
         plane: Cluster,
         views: SpaceInformers,
         guardian: Guardian,
@@ -47,13 +47,13 @@ class Namespaces:
         notify: Callable[[Note], None],
         troubles: Troubles,
     ) -> None:
-        self._tools, self._plane, self._views = tools, plane, views
+        self._context, self._plane, self._views = context, plane, views
         self._guardian, self._executor, self._syncs = guardian, executor, syncs
         self._binding, self._notify, self._troubles = binding, notify, troubles
         self._resource = API_SERVICE_NAMESPACE.resource
         self._kind_guard = guardian.kind_guard(self._resource)
         self._ended: set[str] = set()  # app namespaces that were seen on their way out
-        self._began = tools.clock.monotonic()
+        self._began = context.clock.monotonic()
         self._kept: dict[str, tuple[float, Set[str]]] = {}  # since when, for the sake of what
 
     async def reconcile(self, key: str) -> timedelta | None:
@@ -91,7 +91,7 @@ class Namespaces:
 
     def observe(self, name: str) -> None:
         """Note whether an app namespace is on its way out, as the view of them shows it now."""
-        live = self._tools.namespaces.get("", name)
+        live = self._context.namespaces.get("", name)
         if live is None:
             return
         if is_deleting(live):
@@ -100,14 +100,14 @@ class Namespaces:
             self._ended.discard(name)
 
     def _look(self, name: str) -> Seen:
-        app_namespace = self._tools.namespaces.get("", name)
+        app_namespace = self._context.namespaces.get("", name)
         mapping = self._views.mappings.get(self._views.space, name)
         ended = name in self._ended or decide.has_ended(mapping)
         return Seen(
             name=name,
             space=self._views.space,
             terms=self._guardian.terms(self._resource),
-            now=self._tools.clock.now(),
+            now=self._context.clock.now(),
             app_cluster_uid=self._guardian.app_cluster_uid,
             app_namespace=app_namespace,
             mapping=mapping,
@@ -130,7 +130,7 @@ class Namespaces:
 
     @property
     def _is_young(self) -> bool:
-        return self._tools.clock.monotonic() - self._began < _AT_FIRST
+        return self._context.clock.monotonic() - self._began < _AT_FIRST
 
     def _unread(self) -> list[Manifest]:
         """Return the exports that are bound, and whose instances were not all seen."""
@@ -159,7 +159,7 @@ class Namespaces:
 
     def _keep(self, app_namespace: str, resources: Set[str]) -> None:
         """Tell, once it lasts, for the sake of which resources a mapping is kept."""
-        now = self._tools.clock.monotonic()
+        now = self._context.clock.monotonic()
         since, before = self._kept.pop(app_namespace, (now, frozenset()))
         about = f"app namespace {app_namespace}"
         for resource in before - resources:
@@ -183,8 +183,8 @@ class Namespaces:
         return Removal(gone=gone, released=gone and await self._holds_released(mapping))
 
     async def _is_gone(self, name: str) -> bool:
-        ref = Ref(self._tools.app.name, NAMESPACE, "", name)
-        return await self._tools.app.get(ref, metadata_only=True) is None
+        ref = Ref(self._context.app.name, NAMESPACE, "", name)
+        return await self._context.app.get(ref, metadata_only=True) is None
 
     async def _holds_released(self, mapping: Manifest) -> bool:
         """Tell whether released copies would go along, or nobody can tell."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from konnector import CONTROL_PLANE
 from konnector.claim import orphans
 from konnector.claim.orphans import Terms
-from konnector.sides import CONTROL_PLANE
 from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.blueprints.objects import Marks, build
-from reconciler.core import keys
+from reconciler.core import keys, names
 from reconciler.core.decision import (
     NOTHING,
     Create,
@@ -36,6 +36,7 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.times import format_time
 
+_KUBE: Final = "kube-"  # what the names of Kubernetes' own begin with
 # When to look again at a mapping that is kept, since no event tells that its reason ended.
 _AGAIN: Final = timedelta(minutes=5)
 
@@ -190,3 +191,12 @@ def _kept(seen: Seen, mapping: Manifest) -> Decision:
     foreign = bool(annotations_of(mapping).get(keys.APP_CLUSTER_UID))
     tasks = _recorded(seen, mapping).tasks if foreign else ()
     return Decision(tasks=tasks, notes=(note,), again=_AGAIN)
+
+
+def is_reserved(app_namespace: str, own: str) -> bool:
+    """Tell whether what comes into a namespace could direct the cluster itself, or its konnector.
+
+    `own` is the konnector's namespace, "" where it is in none of the app cluster.
+    """
+    ours = app_namespace in (names.KLUTCH_NAMESPACE, own)
+    return app_namespace.startswith(_KUBE) or (ours and bool(app_namespace))

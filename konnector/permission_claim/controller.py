@@ -9,14 +9,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final, Protocol
 
+from konnector import APP_CLUSTER
 from konnector.claim import orphans
 from konnector.claim.copies import owner_of
-from konnector.context import Link, is_refusal
+from konnector.context import SyncContext, is_refusal
 from konnector.paired_sync import HELD, NAME, SOON, InformerSpec, PairedSync, name
 from konnector.permission_claim import decide
 from konnector.permission_claim.rules import Rule
 from konnector.permission_claim.ways import Rival, Seen
-from konnector.sides import APP_CLUSTER
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import keys
 from reconciler.core.decision import Decision, Delete, Note
@@ -56,7 +56,7 @@ class PermissionClaims(PairedSync):
     def __init__(
         self,
         kind: Kind,
-        link: Link,
+        link: SyncContext,
         *,
         rival: Callable[[Kind, ObjectKey], Rival],
         services: Services,
@@ -249,7 +249,7 @@ class ClaimedResource(TaskSupervisor):
     def __init__(
         self,
         resource: Kind,
-        link: Link,
+        link: SyncContext,
         *,
         rival: Callable[[Kind, ObjectKey], Rival],
         services: Services,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Set
 from typing import Final, NamedTuple
 
+from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.claim import orphans
 from konnector.claim.copies import (
     content,
@@ -14,7 +15,6 @@ from konnector.claim.copies import (
 from konnector.permission_claim import ways
 from konnector.permission_claim.rules import carried_by
 from konnector.permission_claim.ways import Seen, Way
-from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.core import keys, manifest
 from reconciler.core.decision import (
     NOTHING,

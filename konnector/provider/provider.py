@@ -7,12 +7,11 @@ from typing import Final
 
 from konnector.binding import decide as binding_decide
 from konnector.cluster_binding.controller import ClusterBindings
-from konnector.context import Link, Tools, Troubles
+from konnector.context import AgentContext, SyncContext, Troubles
 from konnector.export import decide as export_decide
 from konnector.export.controller import Exports
 from konnector.informers import SpaceInformers
-from konnector.kubeconfig.probe import Probed
-from konnector.kubeconfig.reach import Reach
+from konnector.kubeconfig.probe import Probed, Reach
 from konnector.mass_loss.guard import Guardian
 from konnector.namespace.controller import Namespaces
 from konnector.namespace.mapping import Homes
@@ -59,34 +58,40 @@ class Provider(TaskSupervisor):
     """Views of the space first, then what works with them. `in_use`: see ClusterBindings."""
 
     def __init__(
-        self, tools: Tools, plane: Cluster, space: str, around: Surroundings, *, in_use: str
+        self,
+        context: AgentContext,
+        plane: Cluster,
+        space: str,
+        around: Surroundings,
+        *,
+        in_use: str,
     ) -> None:
         super().__init__()
-        self._tools, self.plane, self.space, self._around = tools, plane, space, around
+        self._context, self.plane, self.space, self._around = context, plane, space, around
         self.in_use = in_use
-        self._began = tools.clock.monotonic()
+        self._began = context.clock.monotonic()
         self._trouble = ""
         self._heartbeat: str | None = None
-        self.views = SpaceInformers(plane, space, tools.metrics, on_change=lambda _: self.beat())
+        self.views = SpaceInformers(plane, space, context.metrics, on_change=lambda _: self.beat())
         self.guardian = Guardian(
-            tools.app,
+            context.app,
             plane,
             space,
             mappings=self.views.mappings,
             cluster_bindings=self.views.recent_cluster_bindings,
             secrets=lambda: filter(None, around.targets().values()),
-            now=tools.clock.now,
-            metrics=tools.metrics,
+            now=context.clock.now,
+            metrics=context.metrics,
             changed=self.beat,
             released=self._look_at_everything,
             emptied=self.look_at_namespace,
-            grace=tools.orphan_grace,
+            grace=context.orphan_grace,
         )
-        self._reach = Reach(plane, space, now=tools.clock.now, changed=lambda: around.changed(""))
+        self._reach = Reach(plane, space, now=context.clock.now, changed=lambda: around.changed(""))
         self._serving: _Serving | None = None
         self.start_worker("views", self.views)
         self.start("beginning", self._begin)
-        if not tools.control_plane_mode:  # there, nobody could be told
+        if not context.control_plane_mode:  # there, nobody could be told
             self.start("reach", self._reach.run)
 
     @property
@@ -100,7 +105,7 @@ class Provider(TaskSupervisor):
         return None if self._serving is None else self._serving.link.troubles
 
     @property
-    def link(self) -> Link | None:
+    def link(self) -> SyncContext | None:
         """What the syncs share; None until the space was read."""
         return None if self._serving is None else self._serving.link
 
@@ -109,7 +114,7 @@ class Provider(TaskSupervisor):
         missing = [*self.views.missing, *([self._trouble] if self._trouble else ())]
         if self.syncs is not None:
             missing += self.syncs.missing(name)
-        late = self._tools.clock.monotonic() - self._began > LATE
+        late = self._context.clock.monotonic() - self._began > LATE
         return binding_decide.Provider(
             synced=self._serving is not None,
             late="; ".join(missing[:5]) if late else "",
@@ -167,11 +172,11 @@ class Provider(TaskSupervisor):
         try:
             await super().run()
         finally:
-            if not self._tools.control_plane_mode:
+            if not self._context.control_plane_mode:
                 await self.plane.close()
 
     async def _begin(self) -> None:
-        with self._tools.metrics.activity.work(f"space {self.space} is read"):
+        with self._context.metrics.activity.work(f"space {self.space} is read"):
             await self._read()
 
     async def _read(self) -> None:
@@ -181,11 +186,11 @@ class Provider(TaskSupervisor):
             asked, self._trouble = await self._look_at_space()
             if self._trouble:
                 failures += 1
-                await self._tools.clock.sleep(pause(failures, asked=asked, jitter=0.5))
+                await self._context.clock.sleep(pause(failures, asked=asked, jitter=0.5))
         while self._around.is_double():
             self._around.changed("")
-            await self._tools.clock.sleep(_GIVING_WAY)
-        self._serving = _Serving(self, self._tools, self._around, outcome=self._has_beaten)
+            await self._context.clock.sleep(_GIVING_WAY)
+        self._serving = _Serving(self, self._context, self._around, outcome=self._has_beaten)
         self._serving.start(self)
         self._around.changed("")
 
@@ -211,19 +216,19 @@ class _Serving:
     def __init__(
         self,
         provider: Provider,
-        tools: Tools,
+        context: AgentContext,
         around: Surroundings,
         *,
         outcome: Callable[[str], None],
     ) -> None:
         views, plane, guardian = provider.views, provider.plane, provider.guardian
-        self._tools = tools
-        executor = tools.executor(plane)
-        self.link = _link(provider, tools, executor, orphaned=around.changed)
+        self._context = context
+        executor = context.executor(plane)
+        self.link = _link(provider, context, executor, orphaned=around.changed)
         self.link.troubles.follow(around.changed)
         self.syncs = Syncs(self.link, rival=around.rival, changed=partial(around.changed, ""))
         heart = ClusterBindings(
-            tools,
+            context,
             views,
             guardian,
             executor,
@@ -234,9 +239,9 @@ class _Serving:
             outcome=outcome,
             notify=around.notify,
         )
-        exports = Exports(tools, views, executor, binding=around.binding, syncs=self.syncs.wants)
+        exports = Exports(context, views, executor, binding=around.binding, syncs=self.syncs.wants)
         namespaces = Namespaces(
-            tools,
+            context,
             plane,
             views,
             guardian,
@@ -266,33 +271,37 @@ class _Serving:
             supervisor.start_worker(controller.name, controller)
 
     def _controller(self, name: str, reconciler: Reconciler[str]) -> Controller[str]:
-        tools = self._tools
+        context = self._context
         return Controller(
             name,
             reconciler.reconcile,
-            clock=tools.clock,
-            metrics=tools.metrics,
-            depends_on=(tools.app.connectivity, self.link.plane.connectivity),
+            clock=context.clock,
+            metrics=context.metrics,
+            depends_on=(context.app.connectivity, self.link.plane.connectivity),
         )
 
 
 def _link(
-    provider: Provider, tools: Tools, executor: Executor, *, orphaned: Callable[[str], None]
-) -> Link:
-    return Link(
-        app=tools.app,
+    provider: Provider,
+    context: AgentContext,
+    executor: Executor,
+    *,
+    orphaned: Callable[[str], None],
+) -> SyncContext:
+    return SyncContext(
+        app=context.app,
         plane=provider.plane,
         space=provider.space,
         space_uid=provider.guardian.space_uid,
         homes=Homes(provider.views.mappings, provider.space),
-        namespaces=tools.namespaces,
-        own_namespace=tools.own_namespace,
+        namespaces=context.namespaces,
+        own_namespace=context.own_namespace,
         want=provider.look_at_namespace,
         orphaned=orphaned,
         guards=provider.guardian,
         executor=executor,
-        recorder=tools.runtime.recorder,
-        clock=tools.clock,
-        metrics=tools.metrics,
-        workers=tools.workers,
+        recorder=context.runtime.recorder,
+        clock=context.clock,
+        metrics=context.metrics,
+        workers=context.workers,
     )

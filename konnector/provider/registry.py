@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
 
-from konnector.context import Tools
+from konnector import CONTROL_PLANE
+from konnector.context import AgentContext
 from konnector.informers import SingleObjectInformers
 from konnector.kubeconfig import judge, probe
 from konnector.kubeconfig.judge import Judged
@@ -20,7 +21,6 @@ from konnector.kubeconfig.probe import Probed
 from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.permission_claim.ways import Rival
 from konnector.provider.provider import Provider, Surroundings
-from konnector.sides import CONTROL_PLANE
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.controller.tasks import TaskSupervisor
 from reconciler.core import conditions, reasons
@@ -85,14 +85,14 @@ class Providers(TaskSupervisor):
 
     def __init__(
         self,
-        tools: Tools,
+        context: AgentContext,
         *,
         secrets: SingleObjectInformers,
         binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
         changed: Callable[[Iterable[ObjectKey], str], None],
     ) -> None:
         super().__init__()
-        self._tools, self._secret, self._knows = tools, secrets.object, secrets.knows
+        self._context, self._secret, self._knows = context, secrets.object, secrets.knows
         self._binding, self._changed = binding, changed
         self._served: dict[str, _Served] = {}  # by a name for the child
         self._made = 0
@@ -162,14 +162,14 @@ class Providers(TaskSupervisor):
 
     async def _tried(self, judged: Judged) -> Probed:
         """Try a kubeconfig. What did not work is not tried again for some seconds."""
-        now = self._tools.clock.monotonic()
+        now = self._context.clock.monotonic()
         self._faults = {one: fault for one, fault in self._faults.items() if fault.until > now}
         known = self._faults.get(judged.identity)
         if known is not None:
             return known.probed
         probed = await self._probe(judged.content, judged.namespace)
         if probed.fault:
-            until = self._tools.clock.monotonic() + _REMEMBERED
+            until = self._context.clock.monotonic() + _REMEMBERED
             self._faults[judged.identity] = _Fault(probed, until)
         return probed
 
@@ -199,7 +199,7 @@ class Providers(TaskSupervisor):
         """Serve a binding by the way that its Secret tells, and that was just seen to work."""
         served.serve(key, place, judged.identity)
         if served.provider.in_use != judged.identity:
-            served.cluster.rotate(self._tools.connect(judged.content, CONTROL_PLANE))
+            served.cluster.rotate(self._context.connect(judged.content, CONTROL_PLANE))
             served.provider.in_use = judged.identity
 
     def _is_another_way(self, key: ObjectKey, judged: Judged) -> bool:
@@ -234,7 +234,7 @@ class Providers(TaskSupervisor):
     def _start(self, judged: Judged) -> _Served:
         self._made += 1
         name = f"provider/{self._made}"
-        cluster = RotatingCluster(self._tools.connect(judged.content, CONTROL_PLANE))
+        cluster = RotatingCluster(self._context.connect(judged.content, CONTROL_PLANE))
         bindings: dict[ObjectKey, ObjectKey] = {}
         contents: dict[ObjectKey, str] = {}
 
@@ -249,11 +249,13 @@ class Providers(TaskSupervisor):
             probe=probe,
             changed=lambda name: self._changed(set(bindings), name),
             notify=lambda note: _notify(
-                self._tools, self._tools.app, bindings, self._binding, note
+                self._context, self._context.app, bindings, self._binding, note
             ),
             is_double=lambda: self._double_of(served) is not None,
         )
-        provider = Provider(self._tools, cluster, judged.namespace, around, in_use=judged.identity)
+        provider = Provider(
+            self._context, cluster, judged.namespace, around, in_use=judged.identity
+        )
         served = self._served[name] = _Served(provider, cluster, bindings, contents)
         self.start_worker(name, provider)
         self._look_again()
@@ -281,7 +283,7 @@ class Providers(TaskSupervisor):
         """Ask the app cluster whether one of these bindings still refers to a Secret."""
         for key in [key for key, one in bindings.items() if one == place]:
             # Rights to get one are not among a konnector's.
-            found = await self._tools.app.list(
+            found = await self._context.app.list(
                 API_SERVICE_BINDING, namespace=key.namespace, fields=f"metadata.name={key.name}"
             )
             if any(judge.place(live) == place for live in found.items):
@@ -298,27 +300,23 @@ class Providers(TaskSupervisor):
         return next((one for one in _GRAVEST if one in found), "alone")
 
     async def _probe(self, content: bytes, space: str) -> Probed:
-        return await probe.probe(self._tools.connect, content, CONTROL_PLANE, space)
+        return await probe.probe(self._context.connect, content, CONTROL_PLANE, space)
 
 
 class OneProvider(TaskSupervisor):
-    """Providers in control-plane mode, beside the control plane: every binding is of the one space.
-
-    `fault` tells why the app cluster's kubeconfig that is there now is not used, or "".
-    """
+    """The one provider of control-plane mode, in which every binding is of its space."""
 
     def __init__(
         self,
-        tools: Tools,
+        context: AgentContext,
         plane: Cluster,
         space: str,
         *,
-        fault: Callable[[], str],
         binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
         changed: Callable[[Iterable[ObjectKey], str], None],
     ) -> None:
         super().__init__()
-        self._fault, self._changed = fault, changed
+        self._fault, self._changed = "", changed
         self._bindings = bindings = set[ObjectKey]()
         around = Surroundings(
             targets=dict,
@@ -327,14 +325,15 @@ class OneProvider(TaskSupervisor):
             rival=lambda _, __: "unasked",
             probe=_never,
             changed=lambda name: changed(set(bindings), name),
-            notify=lambda note: _notify(tools, plane, bindings, binding, note),
+            notify=lambda note: _notify(context, plane, bindings, binding, note),
             is_double=lambda: False,
         )
-        self._provider = Provider(tools, plane, space, around, in_use="")
+        self._provider = Provider(context, plane, space, around, in_use="")
         self.start_worker("provider", self._provider)
 
-    def look_again(self) -> None:
-        """Have all bindings looked at."""
+    def note_fault(self, fault: str) -> None:
+        """Have all bindings report why the app cluster's kubeconfig is not used; "": it is."""
+        self._fault = fault
         self._changed(set(self._bindings), "")
 
     def of(self, key: ObjectKey) -> Provider | None:
@@ -348,8 +347,7 @@ class OneProvider(TaskSupervisor):
     async def assign(self, key: ObjectKey, place: ObjectKey, judged: Judged) -> Judged:
         """Let a binding be served. Its Secret leads to the app cluster, which is known already."""
         self._bindings.add(key)
-        fault = self._fault()
-        return _refused(place, fault) if judged.usable and fault else judged
+        return _refused(place, self._fault) if judged.usable and self._fault else judged
 
     async def leave(self, key: ObjectKey) -> None:
         """Let a binding be served no more."""
@@ -367,7 +365,7 @@ async def _unasked(place: ObjectKey) -> bool:
 
 
 def _notify(
-    tools: Tools,
+    context: AgentContext,
     home: Cluster,
     keys: Iterable[ObjectKey],
     binding: Callable[[Iterable[ObjectKey], str], Manifest | None],
@@ -378,7 +376,7 @@ def _notify(
         live = binding([key], key.name)
         if live is not None:
             ref = ref_of(home.name, API_SERVICE_BINDING, live)
-            tools.runtime.recorder.record(ref, live, note)
+            context.runtime.recorder.record(ref, live, note)
 
 
 def _refused(place: ObjectKey, fault: str) -> Judged:

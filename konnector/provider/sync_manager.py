@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from konnector.claim.controller import Claims, Say
 from konnector.claim.copies import Pair
-from konnector.context import Link
+from konnector.context import SyncContext
 from konnector.permission_claim.controller import ClaimedResource
 from konnector.permission_claim.rules import Rule
 from konnector.permission_claim.ways import Rival
@@ -32,7 +32,7 @@ class Syncs(TaskSupervisor):
 
     def __init__(
         self,
-        link: Link,
+        link: SyncContext,
         *,
         rival: Callable[[Kind, ObjectKey], Rival],
         changed: Callable[[], None],

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from konnector.sides import APP_CLUSTER
+from konnector import APP_CLUSTER
 from reconciler.blueprints import rbac
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build

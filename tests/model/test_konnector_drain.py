@@ -6,8 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from konnector import detach
-from konnector.sides import CONTROL_PLANE
+from konnector import CONTROL_PLANE, detach
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
 from reconciler.controller.clock import SystemClock

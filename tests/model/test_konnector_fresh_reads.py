@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from konnector.sides import CONTROL_PLANE
+from konnector import CONTROL_PLANE
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, uid_of
 from tests.support.bound_scenes import Scene, until

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from konnector import APP_CLUSTER
 from konnector.binding import controller as binding_controller
 from konnector.cluster_binding.decide import PULSE
-from konnector.sides import APP_CLUSTER
 from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints.objects import Marks, build

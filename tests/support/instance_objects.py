@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from konnector import APP_CLUSTER
 from konnector.claim.copies import Pair
 from konnector.claim.decide import Seen, decide
 from konnector.claim.orphans import Terms
-from konnector.sides import APP_CLUSTER
 from reconciler.core.decision import Apply, Create, Decision, Delete, JsonPatch, Patch
 from reconciler.core.manifest import annotations_of, get_map, get_texts
 from reconciler.core.refs import Kind, ObjectKey

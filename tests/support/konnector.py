@@ -10,11 +10,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from konnector import crd_bootstrap, program
+from konnector import APP_CLUSTER, CONTROL_PLANE, crd_bootstrap, program
 from konnector.kubeconfig import app_cluster
 from konnector.kubeconfig.rotating_cluster import RotatingCluster
 from konnector.settings import ControlPlaneMode, Settings
-from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.program import Term

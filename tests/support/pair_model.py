@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from konnector import APP_CLUSTER
 from konnector.claim import decide as claim_decide
 from konnector.claim.copies import Pair, trimmed_copy
 from konnector.claim.decide import Read, Seen
 from konnector.claim.orphans import Terms
-from konnector.sides import APP_CLUSTER
 from reconciler.core import keys
 from reconciler.core.decision import Apply, Create, Decision, Delete, JsonPatch, Patch
 from reconciler.core.manifest import resource_version_of

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from konnector import APP_CLUSTER
 from konnector.binding import crd
 from konnector.binding.crd import Owner
 from konnector.binding.decide import Provider, Seen, decide, synced_kind
 from konnector.kubeconfig.judge import Judged
-from konnector.sides import APP_CLUSTER
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.core import conditions, reasons
 from reconciler.core.decision import NOTHING, Create, Patch, Task, status_patch

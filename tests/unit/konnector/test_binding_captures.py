@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.binding import crd
 from konnector.binding import decide as binding_decide
 from konnector.binding.crd import Owner
@@ -19,7 +20,6 @@ from konnector.binding.decide import Provider
 from konnector.cluster_binding import decide as cluster_binding_decide
 from konnector.export import decide as export_decide
 from konnector.kubeconfig import judge
-from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.blueprints import space as spaces

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from konnector.claim.orphans import Confirmation, Terms
-from konnector.namespace.reserved import is_reserved
+from konnector.namespace.decide import is_reserved
 from konnector.permission_claim.decide import decide
 from reconciler.core.decision import NOTHING, Delete
 from reconciler.core.refs import CONFIG_MAP, ObjectKey

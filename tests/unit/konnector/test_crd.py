@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from konnector import APP_CLUSTER
 from konnector.binding import crd
 from konnector.binding.crd import Owner, Plan
-from konnector.sides import APP_CLUSTER
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import is_established
 from reconciler.core.decision import Create, Patch

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from konnector import APP_CLUSTER, CONTROL_PLANE
 from konnector.binding import drain
 from konnector.binding.drain import (
     BATCH,
@@ -16,7 +17,6 @@ from konnector.binding.drain import (
     is_held,
     syncs,
 )
-from konnector.sides import APP_CLUSTER, CONTROL_PLANE
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.core import keys

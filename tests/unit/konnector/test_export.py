@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from konnector import CONTROL_PLANE
 from konnector.export.decide import Seen, decide, says_connected
-from konnector.sides import CONTROL_PLANE
 from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.core.decision import NOTHING, status_patch
 from reconciler.core.manifest import ref_of

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from konnector import APP_CLUSTER
 from konnector.mass_loss import decide as mass_loss_decide
 from konnector.mass_loss.decide import (
     ALL,
@@ -14,7 +15,6 @@ from konnector.mass_loss.decide import (
     Recreation,
     Seen,
 )
-from konnector.sides import APP_CLUSTER
 from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.core import conditions, keys
 from reconciler.core.decision import Patch, status_patch

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from konnector import APP_CLUSTER
 from konnector.claim.copies import Pair
 from konnector.claim.decide import NAME_TAKEN, Read, decide
 from konnector.claim.orphans import Confirmation, Terms
-from konnector.sides import APP_CLUSTER
 from reconciler.core.decision import NOTHING, Create, Decision, Patch
 from tests.support.instance_objects import (
     BOUND,

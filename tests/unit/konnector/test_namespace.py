@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from konnector import CONTROL_PLANE
 from konnector.claim.orphans import Confirmation, Terms
 from konnector.namespace.decide import Removal, Seen, decide, leaving
-from konnector.sides import CONTROL_PLANE
 from reconciler.api.exports import API_SERVICE_NAMESPACE
 from reconciler.core import keys
 from reconciler.core.decision import NOTHING, Create, Delete, Patch
