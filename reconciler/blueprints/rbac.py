@@ -15,23 +15,9 @@ from typing import Final
 
 from reconciler.api.exports import permission_claims_of
 from reconciler.blueprints.objects import UNMARKED, Marks, build
-from reconciler.core import names
+from reconciler.core import names, refs
 from reconciler.core.keys import KLUTCH_GROUP
 from reconciler.core.manifest import Manifest, get_text, name_of, put, uid_of
-from reconciler.core.refs import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    CRD,
-    EVENT,
-    LEASE,
-    NAMESPACE,
-    ROLE,
-    ROLE_BINDING,
-    SECRET,
-    SERVICE_ACCOUNT,
-    GroupResource,
-    Kind,
-)
 
 FULL: Final[tuple[Manifest, ...]] = ({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},)
 
@@ -52,27 +38,29 @@ def binder_role() -> Manifest:
     """Return ClusterRole `klutch-binder`: what every konnector may do in its own space."""
     rules = (
         _rule(KLUTCH_GROUP, ["apiserviceexportrequests"], _HANDLE),
-        _rule(NAMESPACE.group, [NAMESPACE.plural], ("get",)),
-        _rule(SECRET.group, [SECRET.plural], _READ),
+        _rule(refs.NAMESPACE.group, [refs.NAMESPACE.plural], ("get",)),
+        _rule(refs.SECRET.group, [refs.SECRET.plural], _READ),
         _rule(KLUTCH_GROUP, ["clusterbindings"], _READ),
         _rule(KLUTCH_GROUP, ["clusterbindings/status"], _STATUS),
         _rule(KLUTCH_GROUP, ["apiserviceexports"], _READ),
         _rule(KLUTCH_GROUP, ["apiserviceexports/status"], _STATUS),
         _rule(KLUTCH_GROUP, ["apiservicenamespaces"], _HANDLE),
     )
-    return build(CLUSTER_ROLE, names.BINDER, rules=rules)
+    return build(refs.CLUSTER_ROLE, names.BINDER, rules=rules)
 
 
 def binding_in_space(space: str) -> Manifest:
     """Return the RoleBinding in a space that gives its konnector ClusterRole `klutch-binder`."""
-    role = (CLUSTER_ROLE, names.BINDER)
-    return _binding(ROLE_BINDING, names.BINDER, role, (space, names.BINDER), namespace=space)
+    role = (refs.CLUSTER_ROLE, names.BINDER)
+    return _binding(refs.ROLE_BINDING, names.BINDER, role, (space, names.BINDER), namespace=space)
 
 
 def binding_in_service_namespace(space: str, namespace: str) -> Manifest:
     """Return the RoleBinding in a service namespace to the ClusterRole of its space."""
-    role = (CLUSTER_ROLE, names.space_cluster_role(space))
-    return _binding(ROLE_BINDING, names.BINDER, role, (space, names.BINDER), namespace=namespace)
+    role = (refs.CLUSTER_ROLE, names.space_cluster_role(space))
+    return _binding(
+        refs.ROLE_BINDING, names.BINDER, role, (space, names.BINDER), namespace=namespace
+    )
 
 
 def space_role(space: Manifest, exports: Iterable[Manifest]) -> Manifest:
@@ -80,7 +68,9 @@ def space_role(space: Manifest, exports: Iterable[Manifest]) -> Manifest:
 
     It goes with the space, which is a live Namespace.
     """
-    role = build(CLUSTER_ROLE, names.space_cluster_role(name_of(space)), rules=space_rules(exports))
+    role = build(
+        refs.CLUSTER_ROLE, names.space_cluster_role(name_of(space)), rules=space_rules(exports)
+    )
     return put(role, [_owner(space)], "metadata", "ownerReferences")
 
 
@@ -91,7 +81,7 @@ def binding_everywhere(space: Manifest) -> Manifest:
     """
     name = names.space_cluster_role(name_of(space))
     account = (name_of(space), names.BINDER)
-    binding = _binding(CLUSTER_ROLE_BINDING, name, (CLUSTER_ROLE, name), account)
+    binding = _binding(refs.CLUSTER_ROLE_BINDING, name, (refs.CLUSTER_ROLE, name), account)
     return put(binding, [_owner(space)], "metadata", "ownerReferences")
 
 
@@ -111,26 +101,28 @@ def control_plane_role(space: str) -> Manifest:
     rules = (
         _rule(KLUTCH_GROUP, [_BINDINGS], _HANDLE_BINDINGS),
         _rule(KLUTCH_GROUP, [f"{_BINDINGS}/status"], ("patch", "update")),
-        _rule(LEASE.group, [LEASE.plural], _HANDLE_BINDINGS),
+        _rule(refs.LEASE.group, [refs.LEASE.plural], _HANDLE_BINDINGS),
     )
-    return build(ROLE, names.CONTROL_PLANE_CONNECTOR, namespace=space, rules=rules)
+    return build(refs.ROLE, names.CONTROL_PLANE_CONNECTOR, namespace=space, rules=rules)
 
 
 def control_plane_role_binding(space: str) -> Manifest:
     """Return what gives that Role to the space's ServiceAccount."""
     name = names.CONTROL_PLANE_CONNECTOR
-    return _binding(ROLE_BINDING, name, (ROLE, name), (space, names.BINDER), namespace=space)
+    return _binding(
+        refs.ROLE_BINDING, name, (refs.ROLE, name), (space, names.BINDER), namespace=space
+    )
 
 
 def cluster_role(name: str, rules: Sequence[Manifest], *, marks: Marks) -> Manifest:
     """Return a ClusterRole in an app cluster."""
-    return build(CLUSTER_ROLE, name, marks=marks, rules=list(rules))
+    return build(refs.CLUSTER_ROLE, name, marks=marks, rules=list(rules))
 
 
 def cluster_role_binding(name: str, account: str, *, marks: Marks) -> Manifest:
     """Return what gives the ClusterRole of this name to an account in namespace klutch-bind."""
     holder = (names.KLUTCH_NAMESPACE, account)
-    return _binding(CLUSTER_ROLE_BINDING, name, (CLUSTER_ROLE, name), holder, marks=marks)
+    return _binding(refs.CLUSTER_ROLE_BINDING, name, (refs.CLUSTER_ROLE, name), holder, marks=marks)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -145,7 +137,9 @@ class Claimed:
     down: bool
 
 
-def minimal(bound: Collection[GroupResource], claimed: Iterable[Claimed]) -> tuple[Manifest, ...]:
+def minimal(
+    bound: Collection[refs.GroupResource], claimed: Iterable[Claimed]
+) -> tuple[Manifest, ...]:
     """Return the rules for any konnector that serves these.
 
     It may create any CRD: a POST, unlike an apply, has no name that a rule could be about.
@@ -153,12 +147,12 @@ def minimal(bound: Collection[GroupResource], claimed: Iterable[Claimed]) -> tup
     crds = sorted(resource.name for resource in bound)
     rules = [
         # Which app namespaces there are, and whose cluster this is.
-        _least(NAMESPACE.group, [NAMESPACE.plural], _LOOK),
-        _least(CRD.group, [CRD.plural], (*_LOOK, "create")),
-        _least(EVENT.group, [EVENT.plural], ("create", *_CHANGE)),
+        _least(refs.NAMESPACE.group, [refs.NAMESPACE.plural], _LOOK),
+        _least(refs.CRD.group, [refs.CRD.plural], (*_LOOK, "create")),
+        _least(refs.EVENT.group, [refs.EVENT.plural], ("create", *_CHANGE)),
     ]
     if crds:
-        rules.append(_least(CRD.group, [CRD.plural], ("delete", *_CHANGE), only=crds))
+        rules.append(_least(refs.CRD.group, [refs.CRD.plural], ("delete", *_CHANGE), only=crds))
     return (*rules, *_bound(bound), *_claimed(claimed))
 
 
@@ -169,20 +163,25 @@ def minimal_inside(kubeconfig_secret: str) -> tuple[Manifest, ...]:
     and holds a Lease. Of Secrets it can create that one only, and only by an apply, which says
     the name before it is authorized.
     """
-    crd = GroupResource(KLUTCH_GROUP, _BINDINGS).name
+    crd = refs.GroupResource(KLUTCH_GROUP, _BINDINGS).name
     return (
-        _least(CRD.group, [CRD.plural], _CHANGE, only=[crd]),
+        _least(refs.CRD.group, [refs.CRD.plural], _CHANGE, only=[crd]),
         _least(KLUTCH_GROUP, [_BINDINGS], ("list", "watch", *_CHANGE)),
         _least(KLUTCH_GROUP, [f"{_BINDINGS}/status"], _CHANGE),
         _least(
-            SECRET.group, [SECRET.plural], ("create", *_LOOK, *_CHANGE), only=[kubeconfig_secret]
+            refs.SECRET.group,
+            [refs.SECRET.plural],
+            ("create", *_LOOK, *_CHANGE),
+            only=[kubeconfig_secret],
         ),
-        _least(LEASE.group, [LEASE.plural], ("create",)),
-        _least(LEASE.group, [LEASE.plural], ("get", *_CHANGE), only=[names.KONNECTOR_LEASE]),
+        _least(refs.LEASE.group, [refs.LEASE.plural], ("create",)),
+        _least(
+            refs.LEASE.group, [refs.LEASE.plural], ("get", *_CHANGE), only=[names.KONNECTOR_LEASE]
+        ),
     )
 
 
-def _bound(resources: Iterable[GroupResource]) -> Iterable[Manifest]:
+def _bound(resources: Iterable[refs.GroupResource]) -> Iterable[Manifest]:
     """Instances go up and, where they are born on the control plane, come down; statuses too.
 
     Only their owners delete them.
@@ -194,15 +193,15 @@ def _bound(resources: Iterable[GroupResource]) -> Iterable[Manifest]:
 
 def _claimed(claims: Iterable[Claimed]) -> Iterable[Manifest]:
     known = set(claims)
-    down = {GroupResource(claim.group, claim.plural) for claim in known if claim.down}
-    up = {GroupResource(claim.group, claim.plural) for claim in known} - down
+    down = {refs.GroupResource(claim.group, claim.plural) for claim in known if claim.down}
+    up = {refs.GroupResource(claim.group, claim.plural) for claim in known} - down
     for group, plurals in _by_group(down):
         yield _least(group, plurals, _ALL)
     for group, plurals in _by_group(up):
         yield _least(group, plurals, (*_LOOK, *_CHANGE))
 
 
-def _by_group(resources: Iterable[GroupResource]) -> Iterable[tuple[str, list[str]]]:
+def _by_group(resources: Iterable[refs.GroupResource]) -> Iterable[tuple[str, list[str]]]:
     plurals: dict[str, set[str]] = {}
     for resource in resources:
         plurals.setdefault(resource.group, set()).add(resource.plural)
@@ -221,24 +220,24 @@ def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> Manifes
 
 
 def _binding(
-    kind: Kind,
+    kind: refs.Kind,
     name: str,
-    role: tuple[Kind, str],
+    role: tuple[refs.Kind, str],
     account: tuple[str, str],
     *,
     namespace: str = "",
     marks: Marks = UNMARKED,
 ) -> Manifest:
     """Return what gives a role to the ServiceAccount `account` (namespace, name)."""
-    subject = {"kind": SERVICE_ACCOUNT.kind, "name": account[1], "namespace": account[0]}
+    subject = {"kind": refs.SERVICE_ACCOUNT.kind, "name": account[1], "namespace": account[0]}
     given = {"apiGroup": role[0].group, "kind": role[0].kind, "name": role[1]}
     return build(kind, name, namespace=namespace, marks=marks, subjects=[subject], roleRef=given)
 
 
 def _owner(space: Manifest) -> Manifest:
     return {
-        "apiVersion": NAMESPACE.api_version,
-        "kind": NAMESPACE.kind,
+        "apiVersion": refs.NAMESPACE.api_version,
+        "kind": refs.NAMESPACE.kind,
         "name": name_of(space),
         "uid": uid_of(space),
         "controller": True,

@@ -24,16 +24,7 @@ from reconciler.blueprints.objects import build
 from reconciler.blueprints.rbac import Claimed
 from reconciler.core import names, refs
 from reconciler.core.manifest import JSON, Manifest
-from reconciler.fleet import common_manifests
-from reconciler.fleet.values import (
-    AppCluster,
-    ControlPlane,
-    DeletionPolicy,
-    Fleet,
-    Mode,
-    Rbac,
-    Unit,
-)
+from reconciler.fleet import common_manifests, values
 
 
 class Task(StrEnum):
@@ -74,7 +65,7 @@ class Scope:
 
     fleet: str
     services: frozenset[refs.GroupResource] = frozenset()
-    modes: frozenset[Mode] = frozenset()
+    modes: frozenset[values.Mode] = frozenset()
     kubeconfigs: frozenset[tuple[str, str]] = frozenset()
     secrets: frozenset[str] = frozenset()
     claimed: frozenset[Claimed] = frozenset()
@@ -85,16 +76,18 @@ class Scope:
 
 
 def scope_of(
-    fleet: Fleet,
-    clusters: Iterable[AppCluster],
-    planes: Iterable[ControlPlane],
+    fleet: values.Fleet,
+    clusters: Iterable[values.AppCluster],
+    planes: Iterable[values.ControlPlane],
     *,
-    units: Collection[Unit],
+    units: Collection[values.Unit],
 ) -> Scope:
     """Return the scope of these control planes and app clusters, with all their units."""
     chosen = {one.name: one for one in clusters}
     modes = frozenset(one.mode for one in planes)
-    whole = {one.name for one in chosen.values() if _mode(fleet, one) is Mode.APP_CLUSTER_BINDING}
+    whole = {
+        one.name for one in chosen.values() if _mode(fleet, one) is values.Mode.APP_CLUSTER_BINDING
+    }
     policies = {fleet.guards.on_cluster_leave, *(unit.deletion_policy for unit in units)}
     accesses = (one.access.secret for one in chosen.values())
     return Scope(
@@ -109,12 +102,12 @@ def scope_of(
         claimed=frozenset(one for unit in units for one in common_manifests.claimed(unit)),
         named=frozenset(name for unit in units for one in unit.claims for name in one.namespaces),
         deploys=bool(whole) or any(one.konnector.deploy for one in chosen.values()),
-        full=any(one.konnector.rbac is Rbac.FULL for one in chosen.values()),
-        deletes=DeletionPolicy.DELETE in policies,
+        full=any(one.konnector.rbac is values.Rbac.FULL for one in chosen.values()),
+        deletes=values.DeletionPolicy.DELETE in policies,
     )
 
 
-def scope_of_fleet(fleet: Fleet, only: Collection[str] | None = None) -> Scope:
+def scope_of_fleet(fleet: values.Fleet, only: Collection[str] | None = None) -> Scope:
     """Return the scope of a whole fleet, or of these app clusters and what serves them."""
     if only is None:
         everything = fleet.clusters.values(), fleet.control_planes.values()
@@ -125,7 +118,7 @@ def scope_of_fleet(fleet: Fleet, only: Collection[str] | None = None) -> Scope:
     return scope_of(fleet, chosen, planes, units=units)
 
 
-def _mode(fleet: Fleet, cluster: AppCluster) -> Mode:
+def _mode(fleet: values.Fleet, cluster: values.AppCluster) -> values.Mode:
     return fleet.control_planes[cluster.control_plane].mode
 
 
@@ -219,13 +212,13 @@ def _apply_on_plane(scope: Scope) -> Iterator[Right]:
     yield _right(refs.LEASE, "create", at=_BIND)
     yield _right(refs.LEASE, "get", "patch", at=_BIND, only=(names.lock_lease(scope.fleet),))
     yield _right(refs.EVENT, "create", at=_BIND)
-    if Mode.APP_CLUSTER_BINDING in scope.modes:
+    if values.Mode.APP_CLUSTER_BINDING in scope.modes:
         yield _right(APP_CLUSTER_BINDING, "create", "get", "patch")
         yield _right(API_SERVICE_BINDING, "create", "get", "patch")
         yield from _kubeconfigs(scope, "get", "list", "patch")
     if scope.deletes:
         yield _right(refs.NAMESPACE, "delete")
-        if Mode.APP_CLUSTER_BINDING in scope.modes:
+        if values.Mode.APP_CLUSTER_BINDING in scope.modes:
             yield _right(APP_CLUSTER_BINDING, "delete")
 
 

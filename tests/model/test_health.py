@@ -33,10 +33,6 @@ class Counted:
         self._count("list", kind)
         return await self._cluster.list(kind, **more)
 
-    async def first_page(self, kind, **more):
-        self._count("first_page", kind)
-        return await self._cluster.first_page(kind, **more)
-
 
 @pytest.fixture
 def by_hand(namespace, on_plane, in_app):

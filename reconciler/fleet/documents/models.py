@@ -20,23 +20,7 @@ from pydantic import (
 from pydantic.json_schema import models_json_schema
 
 from reconciler.core.manifest import JSON, get, get_list, get_map
-from reconciler.fleet.documents.base_model import (
-    DnsLabel,
-    FilePath,
-    Image,
-    LabelledMetadata,
-    Line,
-    Metadata,
-    Name,
-    PathPattern,
-    SecretKey,
-    Shorthand,
-    StrictModel,
-    Subdomain,
-    Uid,
-    Url,
-    refused,
-)
+from reconciler.fleet.documents import base_model
 from reconciler.fleet.documents.service_models import BindingSpec, PolicySpec, TemplateSpec
 
 API_VERSION: Final = "fleet.klutchctl.dev/v1alpha1"
@@ -48,21 +32,21 @@ def _glob_alone(value: Any) -> Any:
     if isinstance(value, str):
         return {"glob": value}
     if not isinstance(value, dict):
-        raise refused("must be text or a mapping", code="wrong-type")
+        raise base_model.refused("must be text or a mapping", code="wrong-type")
     return value
 
 
-class Include(StrictModel):
+class Include(base_model.StrictModel):
     """Files of the repository that belong to the fleet."""
 
-    glob: PathPattern = Field(description="As *.yaml or folder/**/*.yaml.")
+    glob: base_model.PathPattern = Field(description="As *.yaml or folder/**/*.yaml.")
     optional: StrictBool = Field(default=False, description="It may match no file.")
 
 
-class KonnectorDefaults(StrictModel):
+class KonnectorDefaults(base_model.StrictModel):
     """The konnector, where a Cluster does not say otherwise."""
 
-    image: Image | None = Field(default=None, description="There is no built-in image.")
+    image: base_model.Image | None = Field(default=None, description="There is no built-in image.")
     rbac: Literal["Minimal", "Full"] | None = Field(
         default=None, description="Its rights in the app cluster. Full is everything."
     )
@@ -77,7 +61,7 @@ class Konnector(KonnectorDefaults):
     deploy: StrictBool = Field(default=False, description="Deploy it, and keep it as described.")
 
 
-class Prune(StrictModel):
+class Prune(base_model.StrictModel):
     """What may happen to what left the files."""
 
     # YAML reads `off` without quotes as false.
@@ -102,7 +86,7 @@ class Prune(StrictModel):
     on_cluster_leave: Literal["Release", "Delete", "Block"] = "Release"
 
 
-class PolicyDefault(StrictModel):
+class PolicyDefault(base_model.StrictModel):
     """What holds for Bindings in files that no Policy is about."""
 
     default: Literal["Deny", "Allow"] = Field(
@@ -110,13 +94,13 @@ class PolicyDefault(StrictModel):
     )
 
 
-class FleetSpec(StrictModel):
+class FleetSpec(base_model.StrictModel):
     """Which files belong to the fleet, and what holds for all of it."""
 
     include: list[
         Annotated[
             Include,
-            Shorthand("string", _glob_alone),
+            base_model.Shorthand("string", _glob_alone),
         ]
     ] = Field(default=[])
     vars: dict[StrictStr, StrictStr] = Field(default={}, description="Texts for ${vars.NAME}.")
@@ -127,84 +111,92 @@ class FleetSpec(StrictModel):
     )
 
 
-class SecretRef(StrictModel):
+class SecretRef(base_model.StrictModel):
     """A kubeconfig in a Secret; its namespace is always klutch-bind."""
 
-    name: Subdomain
-    key: SecretKey
+    name: base_model.Subdomain
+    key: base_model.SecretKey
 
 
-class Access(StrictModel):
+class Access(base_model.StrictModel):
     """How klutchctl reaches a cluster: exactly one of these."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
-    kubeconfig_context: Line | None = None
+    kubeconfig_context: base_model.Line | None = None
     secret_ref: SecretRef | None = None
     in_cluster: Literal[True] | None = None
 
     @model_validator(mode="after")
     def _one(self) -> "Access":
         if len(self.model_fields_set) != 1:
-            raise refused("must have exactly one of kubeconfigContext, secretRef, inCluster")
+            raise base_model.refused(
+                "must have exactly one of kubeconfigContext, secretRef, inCluster"
+            )
         return self
 
 
-class ControlPlaneSpec(StrictModel):
+class ControlPlaneSpec(base_model.StrictModel):
     """A cluster on which services run."""
 
     access: Access
     mode: Literal["Direct", "AppClusterBinding"] = Field(
         default="Direct", description="Who creates the binding spaces: klutchctl, or the backend."
     )
-    endpoint: Url | None = Field(
+    endpoint: base_model.Url | None = Field(
         default=None, description="Where app clusters reach it, if elsewhere."
     )
-    ca_file: FilePath | None = Field(
+    ca_file: base_model.FilePath | None = Field(
         default=None, description="Its CA certificates, in the repository."
     )
-    namespace: DnsLabel = Field(
+    namespace: base_model.DnsLabel = Field(
         default="klutch-fleet", description="Where AppClusterBindings live."
     )
-    pretty_name: Line | None = Field(default=None, description="The provider's name for people.")
-    template_namespaces: list[DnsLabel] = Field(
+    pretty_name: base_model.Line | None = Field(
+        default=None, description="The provider's name for people."
+    )
+    template_namespaces: list[base_model.DnsLabel] = Field(
         default=[],
         description="Only APIServiceExportTemplates in these say what it offers. []: all do.",
     )
 
 
-class Suspend(StrictModel):
+class Suspend(base_model.StrictModel):
     """Present: the cluster is left alone."""
 
-    reason: Line
+    reason: base_model.Line
 
 
-class AppClusterBindingName(StrictModel):
+class AppClusterBindingName(base_model.StrictModel):
     """The AppClusterBinding of a cluster, where it has one already."""
 
-    namespace: DnsLabel | None = None
-    name: DnsLabel | None = None
+    namespace: base_model.DnsLabel | None = None
+    name: base_model.DnsLabel | None = None
 
 
-class Adopt(StrictModel):
+class Adopt(base_model.StrictModel):
     """What the files give to a cluster that nothing else proves to be its own."""
 
-    space: DnsLabel = Field(description="A binding space that exists on the control plane.")
+    space: base_model.DnsLabel = Field(
+        description="A binding space that exists on the control plane."
+    )
 
 
-class ClusterSpec(StrictModel):
+class ClusterSpec(base_model.StrictModel):
     """An app cluster."""
 
     access: Access
-    control_plane: Name
-    identity: Uid | None = Field(
+    control_plane: base_model.Name
+    identity: base_model.Uid | None = Field(
         default=None, description="uid of its namespace kube-system: refuses a swapped kubeconfig."
     )
     adopt: Adopt | None = Field(
         default=None, description="The binding space to give it: after a rename, or a release."
     )
-    endpoint: Url | None = Field(default=None, description="Where the control plane reaches it.")
-    ca_file: FilePath | None = Field(
+    endpoint: base_model.Url | None = Field(
+        default=None, description="Where the control plane reaches it."
+    )
+    ca_file: base_model.FilePath | None = Field(
         default=None, description="Its CA certificates, in the repository."
     )
     konnector: Konnector = Konnector()
@@ -212,61 +204,61 @@ class ClusterSpec(StrictModel):
     app_cluster_binding: AppClusterBindingName = AppClusterBindingName()
 
 
-class FleetDocument(StrictModel):
+class FleetDocument(base_model.StrictModel):
     """The fleet: one per repository, in the file that is read first."""
 
     api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
     kind: Literal["Fleet"]
-    metadata: Metadata
+    metadata: base_model.Metadata
     spec: FleetSpec = FleetSpec()
 
 
-class ControlPlaneDocument(StrictModel):
+class ControlPlaneDocument(base_model.StrictModel):
     """A control plane."""
 
     api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
     kind: Literal["ControlPlane"]
-    metadata: Metadata
+    metadata: base_model.Metadata
     spec: ControlPlaneSpec
 
 
-class ClusterDocument(StrictModel):
+class ClusterDocument(base_model.StrictModel):
     """An app cluster."""
 
     api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
     kind: Literal["Cluster"]
-    metadata: LabelledMetadata
+    metadata: base_model.LabelledMetadata
     spec: ClusterSpec
 
 
-class TemplateDocument(StrictModel):
+class TemplateDocument(base_model.StrictModel):
     """A service, and the ceiling of its claims."""
 
     api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
     kind: Literal["Template"]
-    metadata: Metadata
+    metadata: base_model.Metadata
     spec: TemplateSpec
 
 
-class BindingDocument(StrictModel):
+class BindingDocument(base_model.StrictModel):
     """A service in some clusters."""
 
     api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
     kind: Literal["Binding"]
-    metadata: LabelledMetadata
+    metadata: base_model.LabelledMetadata
     spec: BindingSpec
 
 
-class PolicyDocument(StrictModel):
+class PolicyDocument(base_model.StrictModel):
     """Who may bind what."""
 
     api_version: Literal["fleet.klutchctl.dev/v1alpha1"]
     kind: Literal["Policy"]
-    metadata: Metadata
+    metadata: base_model.Metadata
     spec: PolicySpec
 
 
-KINDS: Final[dict[str, type[StrictModel]]] = {
+KINDS: Final[dict[str, type[base_model.StrictModel]]] = {
     "Fleet": FleetDocument,
     "ControlPlane": ControlPlaneDocument,
     "Cluster": ClusterDocument,

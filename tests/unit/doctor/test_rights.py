@@ -15,7 +15,7 @@ from reconciler.core.refs import CRD, NAMESPACE, Kind, Ref
 from reconciler.doctor.diagnosis import Question, questions
 from reconciler.doctor.rights import Right, Scope, Side, Task, manifests, needed, scope_of_fleet
 from reconciler.fleet.values import Access, DeletionPolicy, Guards, Konnector, Mode
-from reconciler.kube.cluster import Listing, Page
+from reconciler.kube.cluster import Listing
 from reconciler.kube.registry import Reached
 from reconciler.observe import answer, observe
 from tests.support import fleets
@@ -50,9 +50,9 @@ class Recorder:
         system = {"metadata": {"name": "kube-system", "uid": f"uid-{self.name}"}}
         return Listing([system] if kind == NAMESPACE else [], "1")
 
-    async def first_page(self, kind: Kind, *, namespace: str = "", **more: Any) -> Any:
-        self._note("list", kind, namespace)
-        return Page([], "1", more=False, remaining=None)
+    async def count(self, kind: Kind) -> int:
+        self._note("list", kind)
+        return 0
 
 
 class Recorders:
