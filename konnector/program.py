@@ -24,9 +24,8 @@ from reconciler.controller.clock import Clock, SystemClock
 from reconciler.controller.controller import Controller
 from reconciler.controller.fence import WriteFence
 from reconciler.controller.lease import Again
-from reconciler.controller.manager import Worker
 from reconciler.controller.program import Runtime, Term
-from reconciler.controller.tasks import unless
+from reconciler.controller.tasks import Worker, unless
 from reconciler.core import keys
 from reconciler.core.manifest import name_of
 from reconciler.core.refs import CRD, NAMESPACE, Kind

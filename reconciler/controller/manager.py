@@ -11,7 +11,7 @@ from reconciler.controller import informers
 from reconciler.controller.leadership import Leadership, LeaseLost
 from reconciler.controller.metrics import Cached, Metrics
 from reconciler.controller.settled import NOTHING, SOON, Written
-from reconciler.controller.tasks import ended
+from reconciler.controller.tasks import Worker, ended
 
 log = logging.getLogger(__name__)
 
@@ -27,16 +27,6 @@ class View(Cached, Protocol):
 
     async def run(self) -> None:
         """Follow until cancelled."""
-
-
-class Worker(Protocol):
-    """What works until it is told to stop, such as a Controller or a Recorder."""
-
-    async def run(self) -> None:
-        """Work until `stop`, and end what is under way."""
-
-    def stop(self) -> None:
-        """Begin nothing new."""
 
 
 class Manager:

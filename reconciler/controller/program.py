@@ -22,10 +22,11 @@ from reconciler.controller.flags import LogFormat
 from reconciler.controller.health_server import Answer, plain
 from reconciler.controller.leadership import Leadership, LeaseLost
 from reconciler.controller.lease import Again, Lease, Times
-from reconciler.controller.manager import Manager, View, Worker
+from reconciler.controller.manager import Manager, View
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.process import Liveness
 from reconciler.controller.settled import SettledProbe, Written
+from reconciler.controller.tasks import Worker
 from reconciler.core.refs import LEASE, Ref
 from reconciler.kube import kubeconfig
 from reconciler.kube.cluster import Cluster

@@ -89,7 +89,7 @@ def _hand_over(task: "asyncio.Task[T]", outcome: "asyncio.Future[T]") -> None:
 
 
 class Worker(Protocol):
-    """What works until it is told to stop."""
+    """Works until it is asked to stop, such as a Controller or an EventRecorder."""
 
     async def run(self) -> None:
         """Work until `stop`, and end what is under way."""
