@@ -46,9 +46,9 @@ from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 from tests.support.observing import kubeconfig
 from tests.support.offers import CREDENTIALS, Offer, offered
-from tests.support.served_app_clusters import AppCluster
 from tests.support.served_spaces import (
     APP,
+    AppCluster,
     Damage,
     Space,
     a_space,

@@ -23,7 +23,7 @@ from reconciler.kube.connection import Connection, Token
 from tests.support import captures
 from tests.support.captures import APP_CLUSTER, CONTROL_PLANE, SECOND_APP_CLUSTER
 from tests.support.clusters import LiveCluster
-from tests.support.operators import operator
+from tests.support.role_holders import operator
 from tests.support.take_overs import Scene, change_of, fields, guards, lines
 
 Test: TypeAlias = Callable[..., Any]

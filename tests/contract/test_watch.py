@@ -12,7 +12,7 @@ from tests.contract.test_apply import scene  # noqa: F401 - a fixture
 from tests.support import git_server
 from tests.support.checkouts import commit_work_tree
 from tests.support.eventually import eventually
-from tests.support.operators import operator
+from tests.support.role_holders import operator
 from tests.support.watching import watching
 
 pytestmark = [

@@ -8,34 +8,114 @@ dies once before and once after it, and lets the next backend do all the rest.
 import asyncio
 import contextlib
 import itertools
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pytest
 import pytest_asyncio
 
+from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
+from reconciler.api.exports import (
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_NAMESPACE,
+)
+from reconciler.core import manifest, refs
 from reconciler.core.errors import ClusterError
+from reconciler.core.manifest import Manifest
+from reconciler.core.refs import Kind, Ref
+from reconciler.kube.cluster import Cluster
 from tests.kit.stories import (
     dies_after_every_write,
     dies_once_at_every_write,
     disturbed,
 )
 from tests.support.backend import AGENT, backend
-from tests.support.backend_states import HOSTILE, end_state, found, refs_of
 from tests.support.backend_stories import STORIES, Act, Tenant, tenancy
 from tests.support.clusters import LiveCluster, Write
-from tests.support.end_states import differences
+from tests.support.end_states import DROPPED, TIME, UID, differences
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, deeds, survives
 from tests.support.offers import CREDENTIALS, offered
 from tests.support.settled import settled
 
+# Of a writer that only disturbs.
+HOSTILE: Final = "hostile.example/turn"
+_KINDS: Final = (
+    refs.NAMESPACE,
+    refs.SERVICE_ACCOUNT,
+    refs.SECRET,
+    CLUSTER_BINDING,
+    API_SERVICE_BINDING,
+    API_SERVICE_EXPORT,
+    API_SERVICE_EXPORT_REQUEST,
+    API_SERVICE_NAMESPACE,
+    APP_CLUSTER_BINDING,
+    refs.ROLE,
+    refs.ROLE_BINDING,
+    refs.DEPLOYMENT,
+    refs.CLUSTER_ROLE,
+    refs.CLUSTER_ROLE_BINDING,
+)
+_TOKEN: Final = "kubernetes.io/service-account-token"
+
+Found = Sequence[tuple[Kind, Manifest]]
 CONFIG = {"group": "", "resource": "configmaps", "version": "v1"}
 State: TypeAlias = dict[str, str]
 Tell: TypeAlias = Callable[[], AbstractAsyncContextManager[Tenant]]
 Story: TypeAlias = Sequence[Act]
+
+
+async def found(cluster: Cluster, word: str) -> Found:
+    """Return all objects that bear the word in their name or namespace."""
+    listings = await asyncio.gather(*(cluster.list(kind) for kind in _KINDS))
+    return [
+        (kind, one)
+        for kind, listing in zip(_KINDS, listings, strict=True)
+        for one in listing.items
+        if word in f"{manifest.namespace_of(one)} {manifest.name_of(one)}"
+        # A control plane adds one to each new namespace, sooner or later.
+        and (kind, manifest.name_of(one)) != (refs.SERVICE_ACCOUNT, "default")
+    ]
+
+
+async def end_state(cluster: Cluster, word: str) -> dict[str, str]:
+    """Return the text of each object by its place, without the word.
+
+    Uids, times, versions and tokens differ between tellings and stand as what they are of: a uid as
+    the object that bears it. So an owner that is gone shows as a difference.
+    """
+    held = await found(cluster, word)
+    uids = {manifest.uid_of(one): f"<{_title(kind, one)}>" for kind, one in held}
+
+    def told(text: str) -> str:
+        text = UID.sub(lambda match: uids.get(match[0], "<what is gone>"), text)
+        return TIME.sub("<time>", text).replace(word, "<word>")
+
+    return {told(_title(kind, one)): told(_text(kind, one)) for kind, one in held}
+
+
+def refs_of(cluster: str, held: Found) -> list[Ref]:
+    return [manifest.ref_of(cluster, kind, one) for kind, one in held]
+
+
+def _title(kind: Kind, live: Manifest) -> str:
+    return f"{kind.kind} {manifest.namespace_of(live)}/{manifest.name_of(live)}"
+
+
+def _text(kind: Kind, live: Manifest) -> str:
+    told: dict[str, Any] = json.loads(json.dumps(live))
+    metadata = told["metadata"]
+    for key in DROPPED:
+        metadata.pop(key, None)
+    notes = {key: text for key, text in manifest.annotations_of(live).items() if key != HOSTILE}
+    metadata |= {"annotations": notes, "deleting": manifest.is_deleting(live)}
+    if kind == refs.SECRET and told.get("type") == _TOKEN:
+        told["data"] = sorted(told.get("data", {}))
+    return json.dumps(told, sort_keys=True)
 
 
 @pytest_asyncio.fixture

@@ -26,8 +26,8 @@ from reconciler.core.refs import Kind, Ref
 from tests.support.applying import Scene
 from tests.support.clusters import LiveCluster
 
-_UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
+UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 # Of a token in a note of credentials: salted with the uid of the object that bears it.
 _DIGEST: Final = re.compile(r'(?<=\\"token\\": \\")[0-9a-f]{16}')
 _OF_SPACE: Final = (
@@ -41,7 +41,7 @@ _OF_SPACE: Final = (
 )
 # What other tests have as well, without a place or a label of its own.
 _SHARED: Final = frozenset({refs.NAMESPACE, refs.CRD, API_SERVICE_BINDING})
-_DROPPED: Final = ("resourceVersion", "generation", "creationTimestamp", "managedFields")
+DROPPED: Final = ("resourceVersion", "generation", "creationTimestamp", "managedFields")
 _OURS: Final = frozenset({keys.MANAGER_CLI, keys.MANAGER_NOTES})
 
 
@@ -74,10 +74,10 @@ async def end_state(scene: Scene) -> dict[str, str]:
     def told(text: str) -> str:
         for word, stands_for in (*tokens.items(), *own):
             text = text.replace(word, stands_for)
-        text = _UID.sub(lambda match: uids.get(match[0], "<what is gone>"), text)
+        text = UID.sub(lambda match: uids.get(match[0], "<what is gone>"), text)
         for word, stands_for in own:  # in the names of what a uid stands for
             text = text.replace(word, stands_for)
-        return _DIGEST.sub("<digest>", _TIME.sub("<time>", text))
+        return _DIGEST.sub("<digest>", TIME.sub("<time>", text))
 
     return {told(one.title): told(_text(one)) for one in found}
 
@@ -144,7 +144,7 @@ def _text(found: _Found) -> str:
     live: dict[str, Any] = json.loads(json.dumps(found.live))
     metadata = live["metadata"]
     ours = sorted("/".join(path) for path in _leaves(found.live)) if found.kind != refs.CRD else []
-    for key in _DROPPED:
+    for key in DROPPED:
         metadata.pop(key, None)
     metadata["deleting"] = is_deleting(found.live)
     if found.kind == refs.SECRET:

@@ -1,15 +1,19 @@
-"""ServiceAccounts with just the roles that klutchctl prints, on real clusters."""
+"""ServiceAccounts on real clusters: administrators, or with the roles that klutchctl prints."""
 
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import yaml
 
+from reconciler.blueprints import rbac, space
+from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import names, refs
+from reconciler.core.errors import Forbidden
 from reconciler.core.manifest import Manifest, get_bool, get_text, ref_of
 from reconciler.core.refs import Kind
 from reconciler.core.secret import Secret
@@ -41,6 +45,7 @@ _KINDS: Final = {
 }
 _TOKEN_REQUEST: Final = Kind("", "v1", "TokenRequest", "serviceaccounts")
 _MANAGER: Final = "tests"
+_SHARED: Final = "default"  # a namespace that every cluster has
 
 
 @asynccontextmanager
@@ -74,12 +79,52 @@ async def role_holder(
             await _remove(live, manifest)
 
 
-async def _token(live: "LiveCluster", account: str) -> str:
+class Operator(NamedTuple):
+    """One administrator of some clusters; `user` is its name in audit logs."""
+
+    kubeconfig: Path
+    user: str
+
+
+@asynccontextmanager
+async def operator(lives: "Collection[LiveCluster]", folder: Path) -> AsyncIterator[Operator]:
+    """Let somebody new administer the clusters for as long as the block lasts.
+
+    So an audit log tells its writes from those of others.
+    """
+    name = f"operator-{uuid.uuid4().hex[:8]}"
+    account = space.service_account(_SHARED, name, marks=UNMARKED)
+    subject = {"kind": refs.SERVICE_ACCOUNT.kind, "namespace": _SHARED, "name": name}
+    given = rbac.cluster_role_binding("cluster-admin", name, marks=UNMARKED)
+    bound = {**build(refs.CLUSTER_ROLE_BINDING, name), "roleRef": given["roleRef"]}
+    made: Sequence[Manifest] = (account, {**bound, "subjects": [subject]})
+    tokens = {}
+    for live in lives:
+        for manifest in made:
+            kind = _KINDS[get_text(manifest, "kind")]
+            await live.cluster.create(manifest, kind, manager=_MANAGER)
+        tokens[live] = await _token(live, name, _SHARED)
+        async with as_holder(live, tokens[live]) as holder:
+            await eventually(partial(_administers, holder))
+    yield Operator(kubeconfig(folder, tokens), policed.user_of(_SHARED, name))
+    for live in tokens:
+        for manifest in made:
+            await _remove(live, manifest)
+
+
+async def _administers(holder: KubeCluster) -> bool:
+    with suppress(Forbidden):
+        await holder.list(refs.CLUSTER_ROLE_BINDING)
+        return True
+    return False
+
+
+async def _token(live: "LiveCluster", account: str, namespace: str = names.KLUTCH_NAMESPACE) -> str:
     request: Manifest = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": _TOKEN_REQUEST.kind,
-        "metadata": {"name": account, "namespace": names.KLUTCH_NAMESPACE},
-        "spec": {"expirationSeconds": 600},
+        "metadata": {"name": account, "namespace": namespace},
+        "spec": {"expirationSeconds": 3600},
     }
     answer = await live.cluster.create(
         request, _TOKEN_REQUEST, manager=_MANAGER, subresource="token"

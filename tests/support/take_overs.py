@@ -16,7 +16,7 @@ from tests.support.captures import (
     State,
 )
 from tests.support.clusters import LiveCluster, Write
-from tests.support.operators import Operator
+from tests.support.role_holders import Operator
 
 # The Cluster documents of the fleets in tests/captures.
 _PLACES: Final = {"shop": APP_CLUSTER, "geo": APP_CLUSTER, "billing": SECOND_APP_CLUSTER}
