@@ -9,7 +9,7 @@ from konnector.mass_loss.guard import Guardian
 from konnector.namespace.decide import is_reserved
 from konnector.namespace.mapping import Homes
 from reconciler.controller.clock import Clock
-from reconciler.controller.executor import Executor, Recorder
+from reconciler.controller.executor import Executor
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.program import Runtime
 from reconciler.core.errors import ClusterError, Forbidden, Rejected
@@ -59,37 +59,30 @@ class AgentContext:
 
 @dataclass(frozen=True, slots=True)
 class SyncContext:
-    """The two clusters, the space, and what writes to them. `want` asks for a mapping.
+    """The app cluster with all that works on it, the space, and what writes to both.
 
-    `namespaces` are those of the app cluster, of which metadata are held, `own_namespace` is the
-    konnector's there. `orphaned(resource)` is called when there is something else to say of its
-    orphans.
+    `want` asks for a mapping. `orphaned(resource)` is called when there is something else to say of
+    its orphans.
     """
 
-    app: Cluster
+    agent: AgentContext
     plane: Cluster
     space: str
     space_uid: str
     homes: Homes
-    namespaces: Store
-    own_namespace: str
     want: Callable[[str], None]
     orphaned: Callable[[str], None]
     guards: Guardian
     executor: Executor
-    recorder: Recorder
-    clock: Clock
-    metrics: Metrics
-    workers: int
     troubles: "Troubles" = field(default_factory=lambda: Troubles())
 
     def is_reserved(self, app_namespace: str) -> bool:
         """Tell whether an app namespace is one of the cluster's own programs."""
-        return is_reserved(app_namespace, self.own_namespace)
+        return is_reserved(app_namespace, self.agent.own_namespace)
 
     def now(self) -> datetime:
         """Return the time, aware and in UTC."""
-        return self.clock.now()
+        return self.agent.clock.now()
 
 
 def is_refusal(error: ClusterError) -> bool:

@@ -148,19 +148,19 @@ class PairedSync(TaskSupervisor):
         self._controller = Controller(
             f"{name}/{here.kind.resource}",
             self.reconcile,
-            clock=link.clock,
-            metrics=link.metrics,
-            workers=link.workers,
-            depends_on=(link.app.connectivity, link.plane.connectivity),
+            clock=link.agent.clock,
+            metrics=link.agent.metrics,
+            workers=link.agent.workers,
+            depends_on=(link.agent.app.connectivity, link.plane.connectivity),
         )
-        self.view = Informer(link.app, here.kind, indexes=here.indexes, trim=here.trim)
-        self._here = InformerSet[str](link.metrics)
+        self.view = Informer(link.agent.app, here.kind, indexes=here.indexes, trim=here.trim)
+        self._here = InformerSet[str](link.agent.metrics)
         self.here = self._here.add("here", self.view, on_synced=self.enqueue_everything)
         self._there = ServiceInformers(
             link.plane,
             there,
             link.homes,
-            link.metrics,
+            link.agent.metrics,
             on_change=self._enqueue_name,
             on_synced=self.enqueue_all,
         )
@@ -212,8 +212,8 @@ class PairedSync(TaskSupervisor):
     def record(self, about: Manifest | None, note: Note) -> None:
         """Record an Event about an object of the app cluster, if it is there."""
         if about is not None:
-            ref = ref_of(self.link.app.name, self.kind, about)
-            self.link.recorder.record(ref, about, note)
+            ref = ref_of(self.link.agent.app.name, self.kind, about)
+            self.link.agent.runtime.recorder.record(ref, about, note)
 
     async def fresh_terms(self) -> Terms:
         """Ask once more which app cluster it is that lacks an object, and what was confirmed."""

@@ -176,8 +176,8 @@ class Claims(PairedSync):
                     return found, seen
                 seen = replace(seen, deletes_held=held)
             elif found is Read.CLAIM:
-                ref = Ref(self.link.app.name, self.kind, *seen.place)
-                live = await self.link.app.get(ref)
+                ref = Ref(self.link.agent.app.name, self.kind, *seen.place)
+                live = await self.link.agent.app.get(ref)
                 seen = replace(seen, claim=live, claim_gone=live is None)
                 if live is None:
                     seen = replace(seen, terms=await self.fresh_terms())
@@ -192,7 +192,7 @@ class Claims(PairedSync):
         resource, guards = self.kind.resource, self.link.guards
         if guards.mass_delete_confirmed:
             return ""
-        app = self.link.app
+        app = self.link.agent.app
         crd = await app.get(Ref(app.name, CRD, "", resource), metadata_only=True)
         if crd is None or is_deleting(crd):
             why = f"CustomResourceDefinition {resource} is being deleted in the app cluster"
@@ -299,7 +299,7 @@ class Claims(PairedSync):
             return False
         if self.link.is_reserved(place.namespace):
             return True
-        namespace = self.link.namespaces.get("", place.namespace)
+        namespace = self.link.agent.namespaces.get("", place.namespace)
         return namespace is None or is_deleting(namespace)
 
     def _settled(self, place: ObjectKey, claim: Manifest | None, copy: Manifest | None) -> bool:

@@ -129,7 +129,7 @@ def _leaving(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
         return NOTHING
     if copy is None or _is_let_go(claim, copy):
         rest = [one for one in held if one != keys.SYNCER]
-        return _one(_patch_claim(pair, claim, {"finalizers": rest}))
+        return _one(*_patch_claim(pair, claim, {"finalizers": rest}))
     if manifest.is_deleting(copy):
         return _decision(_status_down(pair, claim, copy))
     if seen.deletes_held:
@@ -159,7 +159,8 @@ def _without_copy(pair: Pair, seen: Seen, claim: Manifest) -> Decision:
     if owners := pair.owners:
         made["metadata"] = {**manifest.get_map(made, "metadata"), "ownerReferences": owners}
     made_there = Create(pair.kind, made, CONTROL_PLANE)
-    return _one(*_finalized(pair, claim), made_there, *_marked(pair, claim))
+    held = _patch_claim(pair, claim, _finalizer(claim))
+    return _one(*held, made_there, *_patch_claim(pair, claim, _mark(claim)))
 
 
 def _taken(seen: Seen) -> Note:
@@ -249,27 +250,17 @@ def _travels(pair: Pair, path: field_set.Path) -> bool:
 
 
 def _held(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
-    """Finalizer and mark, in one patch, where one of them is missing."""
-    said: dict[str, JSON] = {}
+    """Return the patch with finalizer and mark, where one of them is missing."""
+    return _patch_claim(pair, claim, {**_finalizer(claim), **_mark(claim)})
+
+
+def _finalizer(claim: Manifest) -> dict[str, JSON]:
     held = manifest.finalizers_of(claim)
-    if keys.SYNCER not in held:
-        said["finalizers"] = [*held, keys.SYNCER]
-    if not copies.is_managed(claim):
-        said["annotations"] = {keys.BOUND: keys.BOUND_VALUE}
-    return (_patch_claim(pair, claim, said),) if said else ()
+    return {} if keys.SYNCER in held else {"finalizers": [*held, keys.SYNCER]}
 
 
-def _finalized(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
-    held = manifest.finalizers_of(claim)
-    if keys.SYNCER in held:
-        return ()
-    return (_patch_claim(pair, claim, {"finalizers": [*held, keys.SYNCER]}),)
-
-
-def _marked(pair: Pair, claim: Manifest) -> tuple[Step, ...]:
-    if copies.is_managed(claim):
-        return ()
-    return (_patch_claim(pair, claim, {"annotations": {keys.BOUND: keys.BOUND_VALUE}}),)
+def _mark(claim: Manifest) -> dict[str, JSON]:
+    return {} if copies.is_managed(claim) else {"annotations": {keys.BOUND: keys.BOUND_VALUE}}
 
 
 def _joining_notes(copy: Manifest) -> dict[str, JSON]:
@@ -301,8 +292,9 @@ def _status_down(pair: Pair, claim: Manifest, copy: Manifest) -> tuple[Step, ...
     return (Patch(ref, body, subresource="status" if pair.has_status else ""),)
 
 
-def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> Patch:
-    return modification(APP_CLUSTER, pair.kind, claim, metadata=metadata)
+def _patch_claim(pair: Pair, claim: Manifest, metadata: Manifest) -> tuple[Step, ...]:
+    """Return the patch of a claim's metadata; nothing where there is nothing to say."""
+    return (modification(APP_CLUSTER, pair.kind, claim, metadata=metadata),) if metadata else ()
 
 
 def _one(*steps: Step) -> Decision:

@@ -162,7 +162,7 @@ class PermissionClaims(PairedSync):
         )
         if not decide.needs_content(seen):
             return seen
-        whole = await self.link.app.get(Ref(self.link.app.name, kind, *place))
+        whole = await self.link.agent.app.get(Ref(self.link.agent.app.name, kind, *place))
         return replace(seen, consumer=whole, consumer_partial=False)
 
     def _deleted_at(
@@ -197,7 +197,7 @@ class PermissionClaims(PairedSync):
         """
         if owner_of(seen.provider) != keys.OWNER_CONSUMER:
             return seen
-        app = self.link.app
+        app = self.link.agent.app
         consumer = await app.get(Ref(app.name, self.kind, *seen.claim_place))
         terms = await self.fresh_terms()
         return replace(seen, consumer=consumer, consumer_partial=False, terms=terms)
@@ -244,7 +244,10 @@ def _trimmed(live: Manifest) -> Manifest:
 
 
 class ClaimedResource(TaskSupervisor):
-    """A claimed resource, from when it is claimed: it may not be served, now or ever (H18)."""
+    """A claimed resource, from when it is claimed: it may not be served, now or ever (H18).
+
+    `sync` is None until both clusters serve it.
+    """
 
     def __init__(
         self,
@@ -259,64 +262,54 @@ class ClaimedResource(TaskSupervisor):
         self._resource, self._link, self._rival, self._changed = resource, link, rival, changed
         self._services = services
         self._rules: tuple[Rule, ...] = ()
-        self._sync: PermissionClaims | None = None
+        self.sync: PermissionClaims | None = None
         self._problem = ""
         self.start("kind", self._find)
 
     @property
     def settled(self) -> bool:
         """Whether it is known if the resource is served."""
-        return self._sync is not None or bool(self._problem)
+        return self.sync is not None or bool(self._problem)
 
     @property
     def problems(self) -> Sequence[str]:
         """Why not all of it is synced, as sentences."""
-        if self._problem or self._sync is None:
+        if self._problem or self.sync is None:
             return [self._problem] if self._problem else []
-        return self._sync.troubles
+        return self.sync.troubles
 
     def follow(self, rules: Sequence[Rule]) -> None:
         """Let these rules hold from now on."""
         self._rules = tuple(rules)
-        if self._sync is not None:
-            self._sync.follow(rules)
+        if self.sync is not None:
+            self.sync.follow(rules)
 
     def has(self, place: ObjectKey) -> Rival:
         """Tell another provider whether an object comes down to this place from here."""
-        if self._sync is None:
+        if self.sync is None:
             return "none" if self._problem else "perhaps"
-        return self._sync.has(place)
-
-    def look_again(self) -> None:
-        """Have everything looked at."""
-        if self._sync is not None:
-            self._sync.enqueue_everything()
-
-    def look_again_in(self, app_namespace: str) -> None:
-        """Have everything looked at that belongs to an app namespace."""
-        if self._sync is not None:
-            self._sync.enqueue_all(app_namespace)
+        return self.sync.has(place)
 
     async def _find(self) -> None:
         """Ask both clusters until they serve the kind, and then sync it."""
         failures = 0
         while (kind := await self._look()) is None:
             failures += 1
-            await self._link.clock.sleep(pause(failures, asked=None, jitter=random.random()))
-        self._sync = PermissionClaims(
+            await self._link.agent.clock.sleep(pause(failures, asked=None, jitter=random.random()))
+        self.sync = PermissionClaims(
             kind, self._link, rival=self._rival, services=self._services, changed=self._changed
         )
-        self._sync.follow(self._rules)
-        self.start_worker("sync", self._sync)
+        self.sync.follow(self._rules)
+        self.start_worker("sync", self.sync)
 
     async def _look(self) -> Kind | None:
-        with self._link.metrics.activity.work(f"{self._resource.plural} is looked for"):
+        with self._link.agent.metrics.activity.work(f"{self._resource.plural} is looked for"):
             return await self._served()
 
     async def _served(self) -> Kind | None:
         asked = (self._resource.group, self._resource.version, self._resource.plural)
         try:
-            kind = await self._link.app.kind(*asked)
+            kind = await self._link.agent.app.kind(*asked)
             await self._link.plane.kind(*asked)
         except ClusterError as error:
             self._have_problem(str(error))

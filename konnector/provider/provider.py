@@ -289,19 +289,13 @@ def _link(
     orphaned: Callable[[str], None],
 ) -> SyncContext:
     return SyncContext(
-        app=context.app,
+        agent=context,
         plane=provider.plane,
         space=provider.space,
         space_uid=provider.guardian.space_uid,
         homes=Homes(provider.views.mappings, provider.space),
-        namespaces=context.namespaces,
-        own_namespace=context.own_namespace,
         want=provider.look_at_namespace,
         orphaned=orphaned,
         guards=provider.guardian,
         executor=executor,
-        recorder=context.runtime.recorder,
-        clock=context.clock,
-        metrics=context.metrics,
-        workers=context.workers,
     )

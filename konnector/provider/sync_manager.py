@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from konnector.claim.controller import Claims, Say
 from konnector.claim.copies import Pair
 from konnector.context import SyncContext
-from konnector.permission_claim.controller import ClaimedResource
+from konnector.permission_claim.controller import ClaimedResource, PermissionClaims
 from konnector.permission_claim.rules import Rule
 from konnector.permission_claim.ways import Rival
 from reconciler.controller.tasks import TaskSupervisor
@@ -127,13 +127,16 @@ class Syncs(TaskSupervisor):
 
     def look_at_claimed(self) -> None:
         """Have all claimed objects looked at: beside other providers, copies say whose they are."""
-        for claim in self._claims.values():
-            claim.look_again()
+        for sync in self._running():
+            sync.enqueue_everything()
 
     def _look_again(self, app_namespace: str) -> None:
         """Have all looked at that may come down into an app namespace, or may no more."""
-        for claim in self._claims.values():
-            claim.look_again_in(app_namespace)
+        for sync in self._running():
+            sync.enqueue_all(app_namespace)
+
+    def _running(self) -> list[PermissionClaims]:
+        return [claim.sync for claim in self._claims.values() if claim.sync is not None]
 
     async def _regroup(self) -> None:
         """Give each claimed kind the rules of all bindings; one worker set serves them."""

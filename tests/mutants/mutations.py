@@ -107,8 +107,8 @@ CLAIMS: Final = (
     Mutation(
         "copy-before-finalizer",
         "konnector",
-        r"\*_finalized\(pair, claim\), made_there",
-        "made_there",
+        r"_one\(\*held, made_there",
+        "_one(made_there",
         "a claim may go while its copy is made",
         (f"{_UNIT}/test_instance.py", f"{_UNIT}/claim"),
     ),
