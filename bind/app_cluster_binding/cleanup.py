@@ -18,8 +18,8 @@ from typing import Final
 
 from bind.app_cluster_binding import causes as own_causes
 from bind.app_cluster_binding import ownership, release
-from bind.app_cluster_binding.ownership import Standing
-from bind.app_cluster_binding.release import Parting
+from bind.app_cluster_binding.ownership import Ownership
+from bind.app_cluster_binding.release import ReleaseTerms
 from bind.app_cluster_binding.seen import DELETE, RELEASE, Seen, Space, Terms
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
@@ -37,9 +37,9 @@ _Held = tuple[Kind, Manifest]
 def decide(seen: Seen, *, terms: Terms, now: datetime) -> Decision:
     """Return the next step of a deletion; the last one takes our finalizer off."""
     space, standing = seen.space, ownership.verdict(seen).standing
-    if standing is Standing.TAKEN:
+    if standing is Ownership.TAKEN:
         return _let_go(seen, terms)  # what bears our names may be of the other one
-    if space is None or standing is Standing.FREE:
+    if space is None or standing is Ownership.FREE:
         return _legacy_then(seen, terms, now, lambda: _let_go(seen, terms))
     waiting = _bindings(seen, space, terms, now)
     if waiting is not None and seen.is_forced:
@@ -61,7 +61,7 @@ def _bindings(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision
     if not held:
         return None
     forced = seen.is_forced
-    how = Parting(
+    how = ReleaseTerms(
         policy=DELETE if _deletes(seen) else RELEASE,
         lives=release.lives(space, now) and not forced,
         failure=_FAILED,

@@ -16,7 +16,7 @@ from bind.app_cluster_binding import (
     services,
     space,
 )
-from bind.app_cluster_binding.ownership import Standing
+from bind.app_cluster_binding.ownership import Ownership
 from bind.app_cluster_binding.seen import Seen, Space, Terms
 from reconciler.api.bindings import APP_CLUSTER_BINDING
 from reconciler.core import keys, reasons
@@ -105,7 +105,7 @@ def _unusable(seen: Seen) -> Decision | None:
     if wrong:
         return own_causes.trouble(own_causes.SPACE_NAME_INVALID, wrong)
     verdict = ownership.verdict(seen)
-    if verdict.standing is Standing.TAKEN:
+    if verdict.standing is Ownership.TAKEN:
         return own_causes.trouble(own_causes.SPACE_TAKEN, verdict.reason)
     if seen.space is not None and is_deleting(seen.space.namespace):
         message = f"Waiting until Namespace {seen.space_name}, which is being deleted, is gone."
@@ -114,7 +114,7 @@ def _unusable(seen: Seen) -> Decision | None:
 
 
 def _proven(seen: Seen) -> Space | None:
-    return seen.space if ownership.verdict(seen).standing is Standing.OURS else None
+    return seen.space if ownership.verdict(seen).standing is Ownership.OURS else None
 
 
 def _types(part: Decision) -> set[str]:

@@ -27,7 +27,7 @@ from reconciler.core.times import created
 _AT_ONCE: Final = timedelta(minutes=5)
 
 
-class Standing(Enum):
+class Ownership(Enum):
     """What a Namespace is to an AppClusterBinding."""
 
     ABSENT = "absent"
@@ -40,7 +40,7 @@ class Standing(Enum):
 class Verdict:
     """`reason` is a sentence about the Namespace where it is taken, else ""."""
 
-    standing: Standing
+    standing: Ownership
     reason: str = ""
 
 
@@ -61,11 +61,11 @@ def verdict(seen: Seen) -> Verdict:
     """
     space = seen.space
     if space is None:
-        return Verdict(Standing.ABSENT)
+        return Verdict(Ownership.ABSENT)
     for marked in (_cluster_binding(space), space.namespace):
         owner = _owner(marked, seen)
         if owner is not None:
-            return Verdict(Standing.OURS) if owner == seen.place else _of_another(seen, owner)
+            return Verdict(Ownership.OURS) if owner == seen.place else _of_another(seen, owner)
     used = _other_use(space)
     if used:
         return _taken(seen, used)
@@ -108,10 +108,10 @@ def _by_content(seen: Seen, space: Space) -> Verdict:
     if others:
         return _of_another(seen, others[0])
     if owners:
-        return Verdict(Standing.OURS)
+        return Verdict(Ownership.OURS)
     stranger = next(_content(space), None)
     if stranger is None:
-        return Verdict(Standing.FREE)
+        return Verdict(Ownership.FREE)
     kind, one = stranger
     return _taken(seen, f"holds {kind} {name_of(one)}, which is of no AppClusterBinding")
 
@@ -157,7 +157,7 @@ def _of_another(seen: Seen, owner: tuple[str, str]) -> Verdict:
 
 def _taken(seen: Seen, reason: str) -> Verdict:
     return Verdict(
-        Standing.TAKEN,
+        Ownership.TAKEN,
         f"Namespace {seen.space_name} {reason}, so it is not used: name this AppClusterBinding"
         " otherwise.",
     )

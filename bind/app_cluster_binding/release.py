@@ -24,14 +24,14 @@ from reconciler.core.manifest import (
 )
 from reconciler.core.times import format_time, moment
 
-PATIENCE: Final = timedelta(seconds=10)  # for the konnector's finalizer to come
+DRAIN_TIMEOUT: Final = timedelta(seconds=10)  # for the konnector's finalizer to come
 RECHECK: Final = timedelta(seconds=30)  # of what only time changes, such as the last heartbeat
 _AHEAD: Final = timedelta(minutes=5)  # so far a konnector's clock may be
 _LONGEST: Final = timedelta(hours=1)  # until a konnector that says nothing is taken for gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parting:
+class ReleaseTerms:
     """How bindings are let go. `policy` is Release or Delete; `failure` is said of a failed write.
 
     `lives`: whether a konnector is there that may do something about it.
@@ -54,7 +54,7 @@ def lives(space: Space, now: datetime) -> bool:
     return liveness(beat, now, timeout=timeout, ahead=_AHEAD) is Liveness.ALIVE
 
 
-def let_go(live: Manifest, how: Parting, terms: Terms) -> Decision:
+def let_go(live: Manifest, how: ReleaseTerms, terms: Terms) -> Decision:
     """Return the next step of letting a binding go. Nothing while its deletion is under way."""
     if is_deleting(live):
         return Decision()
@@ -65,9 +65,9 @@ def let_go(live: Manifest, how: Parting, terms: Terms) -> Decision:
     since = moment(notes.get(keys.DRAINING, ""))
     if since is None or notes.get(keys.DELETION_POLICY) != how.policy:
         marks = {keys.DELETION_POLICY: how.policy, keys.DRAINING: format_time(how.now)}
-        return Decision(tasks=(_annotate(live, marks, how.failure, terms),), again=PATIENCE)
+        return Decision(tasks=(_annotate(live, marks, how.failure, terms),), again=DRAIN_TIMEOUT)
     # A konnector may write that time, too, and is given no more of it.
-    left = PATIENCE - (how.now - since) if since <= how.now + _AHEAD else timedelta()
+    left = DRAIN_TIMEOUT - (how.now - since) if since <= how.now + _AHEAD else timedelta()
     if drains or left <= timedelta():
         return _delete(live, how, terms)
     return Decision(again=left)
@@ -103,5 +103,5 @@ def _annotate(
     return Task((step,), failure)
 
 
-def _delete(live: Manifest, how: Parting, terms: Terms) -> Decision:
+def _delete(live: Manifest, how: ReleaseTerms, terms: Terms) -> Decision:
     return Decision(tasks=(Task((terms.deletion(API_SERVICE_BINDING, live),), how.failure),))

@@ -11,7 +11,7 @@ from typing import Final
 from bind.app_cluster_binding import causes as own_causes
 from bind.app_cluster_binding import release
 from bind.app_cluster_binding.ownership import is_ours
-from bind.app_cluster_binding.release import Parting
+from bind.app_cluster_binding.release import ReleaseTerms
 from bind.app_cluster_binding.seen import RELEASE, Seen, Space, Terms
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST, by_resource
@@ -66,7 +66,7 @@ def pruned(seen: Seen, space: Space, terms: Terms, now: datetime) -> Decision:
     """
     lives = release.lives(space, now) and not seen.is_forced
     listed = {resource.name for resource in seen.resources}
-    how = Parting(policy=RELEASE, lives=lives, failure=own_causes.BINDING_FAILED, now=now)
+    how = ReleaseTerms(policy=RELEASE, lives=lives, failure=own_causes.BINDING_FAILED, now=now)
     leaving = [o for o in space.bindings if is_ours(o, seen) and manifest.name_of(o) not in listed]
     parts = [release.let_go(one, how, terms) for one in leaving]
     if seen.is_forced:

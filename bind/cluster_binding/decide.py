@@ -74,7 +74,7 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     if is_deleting(seen.binding):
         return NOTHING
     healthy, again = _health(seen.binding, now)
-    told = [
+    said = [
         healthy,
         *_permissions(seen),
         *_mended(seen.binding, reasons.SPACE_BOUNDED),
@@ -82,7 +82,7 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
     ]
     tasks = (*_tasks(seen, scope), *_bounds(seen, bounds))
     waits = [one for one in (again, seen.counted.again) if one is not None]
-    return Decision(tasks=tasks, conditions=tuple(told), again=min(waits, default=None))
+    return Decision(tasks=tasks, conditions=tuple(said), again=min(waits, default=None))
 
 
 def _health(binding: Manifest, now: datetime) -> tuple[Condition, timedelta | None]:
@@ -180,6 +180,6 @@ def _service_namespaces(seen: Seen) -> Sequence[Condition]:
 
 def _mended(binding: Manifest, condition_type: str) -> Sequence[Condition]:
     """Say that a condition of ours holds, where it was ever said: originals have none of them."""
-    told = conditions.parse(get_list(binding, "status", "conditions"))
-    found = conditions.find(told, condition_type)
+    present = conditions.parse(get_list(binding, "status", "conditions"))
+    found = conditions.find(present, condition_type)
     return [] if found is None else [conditions.true(condition_type)]

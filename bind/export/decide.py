@@ -74,17 +74,17 @@ def decide(seen: Seen, *, isolation: Isolation, grace: timedelta, now: datetime)
         change = _difference(manifest.get_map(seen.export, "spec"), target, isolation)
         spec_hash = exports_of.source_hash(target) if change else ""
     tasks, notes = _written(seen, change, spec_hash)
-    told = (synced, *_offered(seen))
+    said = (synced, *_offered(seen))
     again = _UNSURE if seen.unsure else None
-    return Decision(tasks, told, notes=notes, again=again, sums_up=False)
+    return Decision(tasks, said, notes=notes, again=again, sums_up=False)
 
 
 def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
     name = manifest.name_of(seen.export)
     if seen.unsure:
         return Decision(again=_UNSURE, sums_up=False)
-    told = conditions.parse(manifest.get_list(seen.export, "status", "conditions"))
-    last = conditions.find(told, reasons.PROVIDER_IN_SYNC)
+    present = conditions.parse(manifest.get_list(seen.export, "status", "conditions"))
+    last = conditions.find(present, reasons.PROVIDER_IN_SYNC)
     cause = reasons.PROVIDER_CRD_NOT_FOUND
     since = None
     if last is not None and (last.status, last.reason) == (conditions.FALSE, cause.reason):
@@ -100,8 +100,8 @@ def _missing(seen: Seen, grace: timedelta, now: datetime) -> Decision:
         f"when that lasts for {format_duration(grace)}"
     )
     synced = conditions.false(cause, message)
-    told_now = (synced, *_offered(seen))
-    return Decision(conditions=told_now, again=grace - waited, sums_up=False)
+    said_now = (synced, *_offered(seen))
+    return Decision(conditions=said_now, again=grace - waited, sums_up=False)
 
 
 def _target(export: Manifest, crd: Manifest) -> Manifest | Condition:
@@ -186,10 +186,10 @@ def _sentence(offer: Sequence[Manifest]) -> str:
 
 def _offered(seen: Seen) -> Sequence[Condition]:
     """Tell of a template that is gone; a condition of ours, so not before there is something."""
-    told = conditions.parse(manifest.get_list(seen.export, "status", "conditions"))
+    present = conditions.parse(manifest.get_list(seen.export, "status", "conditions"))
     if seen.template is not None:
-        was_told = conditions.find(told, reasons.OFFERED) is not None
-        return [conditions.true(reasons.OFFERED)] if was_told else []
+        was_said = conditions.find(present, reasons.OFFERED) is not None
+        return [conditions.true(reasons.OFFERED)] if was_said else []
     if seen.unsure:
         return []
     message = (

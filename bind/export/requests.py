@@ -25,7 +25,7 @@ from reconciler.core.manifest import JSON, Manifest
 from reconciler.core.times import created
 
 # Since the creation of the request: then it fails, and then it goes, whatever the answer.
-PATIENCE: Final = timedelta(minutes=1)
+TIMEOUT: Final = timedelta(minutes=1)
 LIFETIME: Final = timedelta(minutes=10)
 _PENDING: Final = "Pending"
 
@@ -103,13 +103,13 @@ def _answered(seen: Seen, age: timedelta) -> Decision:
 def _unanswered(
     seen: Seen, steps: Sequence[Create], problem: Condition | None, age: timedelta
 ) -> Decision:
-    if problem is not None and age >= PATIENCE:
+    if problem is not None and age >= TIMEOUT:
         fields: dict[str, JSON] = {"phase": "Failed", "terminalMessage": problem.message}
         return Decision(conditions=(problem,), fields=fields, again=_until(LIFETIME, age))
     return Decision(
         tasks=tuple(Task((step,), reasons.EXPORT_CREATE_FAILED) for step in steps),
         conditions=() if problem is None else (problem,),
-        again=_until(PATIENCE, age),
+        again=_until(TIMEOUT, age),
     )
 
 
@@ -154,8 +154,8 @@ def _not_offered(name: str, offered: Sequence[str]) -> str:
 
 def _refusal(seen: Seen) -> Condition | None:
     """Return what the last try to create an export came to, if it came to nothing."""
-    told = conditions.parse(manifest.get_list(seen.request, "status", "conditions"))
-    last = conditions.find(told, reasons.EXPORTS_READY)
+    present = conditions.parse(manifest.get_list(seen.request, "status", "conditions"))
+    last = conditions.find(present, reasons.EXPORTS_READY)
     cause = reasons.EXPORT_CREATE_FAILED
     if last is None or (last.status, last.reason) != (conditions.FALSE, cause.reason):
         return None

@@ -133,12 +133,12 @@ def chosen(seen: Seen) -> str:
     for live in (seen.elsewhere, seen.namespace, seen.hashed):
         if live is not None and _is_ours(live, seen.home):
             return manifest.name_of(live)
-    told, own = (
+    named, own = (
         manifest.get_text(seen.mapping, "status", "namespace"),
         hashed_name(seen.home, seen.space),
     )
     # One that was deleted is made again where it was, whatever new ones are called by now.
-    return own if own and (told == own or (seen.hashing and not told)) else seen.home.target
+    return own if own and (named == own or (seen.hashing and not named)) else seen.home.target
 
 
 def target(seen: Seen) -> Manifest | None:
@@ -229,9 +229,9 @@ def decide(seen: Seen, *, scope: Scope, now: datetime, bounds: Bounds = UNBOUNDE
 
 def _marked(seen: Seen, live: Manifest) -> tuple[Task, ...]:
     """Return what marks a Namespace that another backend made: a copy of it is known by that."""
-    told = manifest.get_text(seen.mapping, "status", "namespace") == manifest.name_of(live)
+    is_named = manifest.get_text(seen.mapping, "status", "namespace") == manifest.name_of(live)
     born = manifest.get_text(live, "metadata", "creationTimestamp")
-    if not told or not born or keys.MADE_AT in manifest.annotations_of(live):
+    if not is_named or not born or keys.MADE_AT in manifest.annotations_of(live):
         return ()
     notes = {"annotations": {keys.MADE_AT: born}}
     return (Task((modification(seen.cluster, NAMESPACE, live, metadata=notes),)),)

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from bind.app_cluster_binding.release import PATIENCE
+from bind.app_cluster_binding.release import DRAIN_TIMEOUT
 from reconciler.api.bindings import (
     API_SERVICE_BINDING,
     APP_CLUSTER_BINDING,
@@ -163,7 +163,7 @@ async def test_live_claims_outlive_a_release_and_go_with_a_delete(drill, policy)
         await drill.delete(policy)
         await until(drill.managed.drains)
         assert await drill.data() == data
-        drill.clock.put_forward(PATIENCE)
+        drill.clock.put_forward(DRAIN_TIMEOUT)
         if policy == "Delete":
             await drill.waits_for(f"(finalizers: {keys.DRAIN})")
             assert (await drill.data(), await drill.used()) == (data, used)
@@ -191,7 +191,7 @@ async def test_an_app_cluster_that_is_gone_for_good_is_waited_for_until_somebody
     await lived.delete(policy)
     await until(lived.managed.drains)
     await lived.hold(lived.binding, keys.DRAIN)
-    lived.clock.put_forward(PATIENCE)
+    lived.clock.put_forward(DRAIN_TIMEOUT)
     what = f"APIServiceBinding {lived.managed.offer.name} still exists"
     await lived.waits_for(f"{what} (finalizers: {keys.DRAIN}).")
 
@@ -229,7 +229,7 @@ async def test_a_finalizer_of_others_is_named_and_left_to_them(lived, policy):
     await lived.hold(lived.binding, STUCK)
     await lived.delete(policy)
     await until(lived.managed.drains)
-    lived.clock.put_forward(PATIENCE)
+    lived.clock.put_forward(DRAIN_TIMEOUT)
     await lived.waits_for(f"APIServiceBinding {lived.managed.offer.name}", STUCK)
     await lived.annotate(keys.FORCE_CLEANUP, "true")
     lived.clock.put_forward(DEADLINE)
@@ -250,7 +250,7 @@ async def test_a_space_that_does_not_go_is_told_with_what_holds_it(lived):
     await lived.hold(export, STUCK)
     await lived.delete("Delete")
     await until(managed.drains)
-    lived.clock.put_forward(PATIENCE)
+    lived.clock.put_forward(DRAIN_TIMEOUT)
     await lived.waits_for(f"Namespace {managed.space} still exists", STUCK)
     lived.clock.put_forward(DEADLINE)
     await lived.waits_for(f"Namespace {managed.space}", STUCK, reason="DeadlineExceeded")

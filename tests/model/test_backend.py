@@ -129,14 +129,14 @@ async def test_a_request_fails_after_a_minute_and_all_expire_after_ten(
         await scene.request()
         await in_phase(scene, "Succeeded")
         pending = await in_phase(scene, "Pending", x.name)
-        clock.put_forward(requests.PATIENCE)
+        clock.put_forward(requests.TIMEOUT)
         failed = await in_phase(scene, "Failed", x.name)
         assert manifest.uid_of(failed) == manifest.uid_of(pending)
         assert f"offers {x.name}" in failed["status"]["terminalMessage"]
         assert shown(failed)[1] == ("ExportsReady", "False", "Error", "TemplateNotFound")
 
         await publish_template(plane, x, namespace=namespace)
-        clock.put_forward(requests.LIFETIME - requests.PATIENCE)
+        clock.put_forward(requests.LIFETIME - requests.TIMEOUT)
         await until(lambda: gone(scene.on_plane(API_SERVICE_EXPORT_REQUEST, x.name)))
         await until(lambda: gone(scene.on_plane(API_SERVICE_EXPORT_REQUEST, scene.offer.name)))
         assert await scene.export() is not None

@@ -6,7 +6,7 @@ from the original, but for what protocol-bind.md F mends.
 
 import pytest
 
-from bind.app_cluster_binding.release import PATIENCE
+from bind.app_cluster_binding.release import DRAIN_TIMEOUT
 from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints import objects as blueprint
@@ -71,7 +71,7 @@ async def test_a_living_konnector_gets_time_to_let_go_first(managed: Managed) ->
 
         await managed.apply()
         await until(managed.drains)
-        clock.put_forward(PATIENCE)
+        clock.put_forward(DRAIN_TIMEOUT)
         await until(lambda: gone(managed.binding()))
         async with managed.konnector(clock=clock):
             await until(lambda: gone(managed.export()))
@@ -196,7 +196,7 @@ async def test_an_app_cluster_binding_that_is_deleted_lets_go_in_order(
             assert f"APIServiceBinding {managed.offer.name}" in message
             marks = manifest.annotations_of(await managed.binding())
             assert marks[keys.DELETION_POLICY] == policy
-            clock.put_forward(PATIENCE)
+            clock.put_forward(DRAIN_TIMEOUT)
             # Its data goes when it has gone itself; nobody deletes it on the developer's behalf.
             await until(lambda: says(managed.binding(), "Drained", "False", "DrainWaiting"))
             assert await managed.read(kind, "orders", managed.service_namespace) is not None

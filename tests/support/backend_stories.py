@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
-from bind.app_cluster_binding.release import PATIENCE
+from bind.app_cluster_binding.release import DRAIN_TIMEOUT
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import (
     API_SERVICE_EXPORT,
@@ -257,7 +257,7 @@ async def the_konnector_may_let_go(tenant: Tenant) -> bool:
 
 
 async def the_konnector_does_not(tenant: Tenant) -> None:
-    tenant.clock.put_forward(PATIENCE)
+    tenant.clock.put_forward(DRAIN_TIMEOUT)
 
 
 async def is_released(tenant: Tenant) -> bool:
