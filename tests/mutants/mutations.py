@@ -232,7 +232,7 @@ EXPORTS: Final = (
     Mutation(
         "late-for-ever",
         "konnector",
-        r"late = self\._tools\.clock\.monotonic\(\) - self\._began > LATE",
+        r"late = self\._\w+\.clock\.monotonic\(\) - self\._began > LATE",
         "late = False",
         "nothing says that a control plane never answered",
         (f"{_MODEL}waiting.py",),
