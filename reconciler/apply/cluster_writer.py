@@ -26,7 +26,7 @@ from reconciler.kube.requests import Preconditions, Propagation
 T = TypeVar("T")
 
 _TRIES: Final = 5  # each with what was read anew (mapping.md 0)
-_RETRY_PAUSES: Final = (0.3, 1.0, 3.0)  # seconds before an unreachable cluster is tried again
+RETRY_PAUSES: Final = (0.3, 1.0, 3.0)  # seconds before an unreachable cluster is tried again
 
 
 class ClusterWriter:
@@ -45,7 +45,7 @@ class ClusterWriter:
         A write without an answer may have happened: then what is there now is returned as made.
         """
         ref = _ref(self.cluster.name, kind, manifest)
-        for pause in (*_RETRY_PAUSES, None):
+        for pause in (*RETRY_PAUSES, None):
             try:
                 return await self.fence.write(
                     lambda: self.cluster.create(manifest, kind, manager=keys.MANAGER_CLI)
@@ -66,8 +66,8 @@ class ClusterWriter:
             lambda: self.cluster.apply(body, kind, manager=keys.MANAGER_CLI, force=True)
         )
 
-    async def state(self, live: Manifest, ref: Ref) -> Manifest:
-        """Make what we created count as applied; return it as it is then. Raises Conflict."""
+    async def as_applied(self, live: Manifest, ref: Ref) -> Manifest:
+        """Make what we created count as applied, and return it as it is then. Raises Conflict."""
         taken = created_to_applied(live, manager=keys.MANAGER_CLI)
         if taken is None:
             return live
@@ -125,7 +125,7 @@ class ClusterWriter:
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a write that fits only one state of the object, so it may be sent twice."""
-        for pause in _RETRY_PAUSES:
+        for pause in RETRY_PAUSES:
             try:
                 return await self.fence.write(call)
             except Unreachable:

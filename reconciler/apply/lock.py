@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
+from reconciler.apply.cluster_writer import RETRY_PAUSES
 from reconciler.blueprints import space
 from reconciler.controller.clock import SystemClock
 from reconciler.controller.events import Source, event_of
@@ -26,7 +27,6 @@ from reconciler.kube.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
-_RETRY_PAUSES: Final = (0.3, 1.0, 3.0)  # seconds before an unreachable control plane is asked again
 # A living holder renews within this time, whatever our clock and its clock say.
 _ONE_RENEWAL: Final = 2 * TIMES.period
 
@@ -88,7 +88,7 @@ class Lock:
         return f"{self._cluster.name}: {how_lost[how]}"
 
     async def _take(self, *, break_it: bool) -> None:
-        for pause in _RETRY_PAUSES:
+        for pause in RETRY_PAUSES:
             try:
                 await self._try_to_take(break_it=break_it)
             except Unreachable as error:

@@ -53,7 +53,7 @@ async def _update(
             raise Stale(f"{ref.object} has changed since the plan")
         assert live is not None
         stated = await _stated(change, wanted, clusters, live)
-        live = await writer.state(live, ref)
+        live = await writer.as_applied(live, ref)
         # An adoption drops nothing, whatever we may have stated once.
         whole = live if change.action is Action.ADOPT else wanted.manifest
         body = server_side_apply.body(live, stated, whole=whole, manager=keys.MANAGER_CLI)
