@@ -16,7 +16,7 @@ from reconciler.blueprints import space
 from reconciler.controller.clock import SystemClock
 from reconciler.controller.events import Source, event_of
 from reconciler.controller.fence import WriteFence
-from reconciler.controller.lease import TIMES, Again, Lease, Lost, duration_of, holder_of
+from reconciler.controller.lease import TIMES, Again, Lease, duration_of, holder_of
 from reconciler.core import keys, names
 from reconciler.core.decision import Note
 from reconciler.core.errors import AlreadyExists, ClusterError, Conflict, Locked, Unreachable
@@ -73,19 +73,16 @@ class Lock:
             await self._lease.release()
 
     async def _keep(self, fence: WriteFence) -> None:
-        fence.lose_lock(self._lost(await self._lease.keep()))
+        await self._lease.keep()
+        fence.lose_lock(self._lost())
 
     def _lapsed(self) -> str:
-        if not self._lease.lapsed:
-            return ""
-        return self._lost(Lost.TAKEN if self._lease.taken else Lost.SILENT)
+        return self._lost() if self._lease.lapsed else ""
 
-    def _lost(self, how: Lost) -> str:
-        how_lost = {
-            Lost.TAKEN: "another run took the lock over",
-            Lost.SILENT: "the lock could not be renewed",
-        }
-        return f"{self._cluster.name}: {how_lost[how]}"
+    def _lost(self) -> str:
+        taken = "another run took the lock over"
+        how = taken if self._lease.taken else "the lock could not be renewed"
+        return f"{self._cluster.name}: {how}"
 
     async def _take(self, *, break_it: bool) -> None:
         for pause in RETRY_PAUSES:

@@ -13,7 +13,7 @@ from typing import Any
 
 from reconciler.controller.clock import Clock
 from reconciler.controller.fence import WriteFence
-from reconciler.controller.lease import Lease, Lost, duration_of, holder_of
+from reconciler.controller.lease import Lease, duration_of, holder_of
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.tasks import ended
 from reconciler.core.errors import ClusterError, Conflict, KlutchError, Missing
@@ -101,18 +101,15 @@ class Leadership:
         await self._lease.release()
 
     async def _keep(self) -> None:
-        how = await self._lease.keep()
-        self._fence.lose_lock(self._taken() if how is Lost.TAKEN else self._silent())
+        await self._lease.keep()
+        self._fence.lose_lock(self._lost())
 
     def _lapsed(self) -> str:
-        if not self._lease.lapsed:
-            return ""
-        return self._taken() if self._lease.taken else self._silent()
+        return self._lost() if self._lease.lapsed else ""
 
-    def _taken(self) -> str:
-        return f"{self._lease.ref}: another holder took it over"
-
-    def _silent(self) -> str:
+    def _lost(self) -> str:
+        if self._lease.taken:
+            return f"{self._lease.ref}: another holder took it over"
         return f"{self._lease.ref}: not renewed for {self._lease.times.deadline:g} s"
 
     async def _acquire(self) -> None:

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 from typing import Final, TypeAlias
 
 from reconciler.controller.clock import Clock
@@ -49,13 +48,6 @@ class Times:
 
 
 TIMES: Final = Times()
-
-
-class Lost(Enum):
-    """How a lease was lost: another holds it now, or it could not be renewed for too long."""
-
-    TAKEN = "taken"
-    SILENT = "silent"
 
 
 # Opens a connection of its own to the cluster of a Lease, for another event loop.
@@ -142,13 +134,14 @@ class Lease:
         self._hold.uid = uid_of(live)
         await self._write(_test("/spec", get_map(live, "spec")), _set("/spec", spec))
 
-    async def keep(self) -> Lost:
-        """Renew it until it is lost, and return how."""
+    async def keep(self) -> None:
+        """Renew it until it is lost: `taken` by another, or not renewed for too long."""
         if self._again is None:
-            return await self._keep()
-        return await in_thread(self._keep_there, name="lease")
+            await self._keep()
+        else:
+            await in_thread(self._keep_there, name="lease")
 
-    async def _keep_there(self) -> Lost:
+    async def _keep_there(self) -> None:
         assert self._again is not None
         async with self._again() as cluster:
             there = Lease(
@@ -160,19 +153,19 @@ class Lease:
                 times=self.times,
             )
             there._hold = self._hold
-            return await there._keep()
+            await there._keep()
 
-    async def _keep(self) -> Lost:
+    async def _keep(self) -> None:
         pause = self.times.period
         while True:
             await self._clock.sleep(min(pause, self._left))
             if self._left <= 0:
-                return Lost.SILENT
+                return
             try:
                 async with asyncio.timeout(self._left):
                     if not await self._renew():
                         self._hold.taken = True
-                        return Lost.TAKEN
+                        return
                 pause = self.times.period
             except (ClusterError, TimeoutError):
                 pause = self.times.period / 4

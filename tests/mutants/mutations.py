@@ -473,8 +473,8 @@ APPLY: Final = (
     Mutation(
         "lost-lock-unnoticed",
         "reconciler/apply",
-        r"fence\.lose_lock\(self\._lost\(await self\._lease\.keep\(\)\)\)",
-        "await self._lease.keep()",
+        r"        fence\.lose_lock\(self\._lost\(\)\)\n",
+        "",
         "a run whose lock was taken writes on",
         (f"{_APPLY}_lock.py",),
     ),
