@@ -139,7 +139,7 @@ class ClusterBindings:
     def _decided(self, seen: Seen, live: Manifest) -> Decision:
         """Unite what is said of the beat with what is said of the guards."""
         beat = decide.decide(seen, now=self._context.clock.now(), version=_VERSION)
-        guards = self._guardian.told(live)
+        guards = self._guardian.report(live)
         times = [one for one in (beat.again, guards.again) if one is not None]
         return replace(
             beat,

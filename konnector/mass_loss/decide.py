@@ -230,7 +230,7 @@ def lost(resource: str, space: str) -> str:
     )
 
 
-def told(seen: Seen, *, now: datetime) -> Decision:
+def report(seen: Seen, *, now: datetime) -> Decision:
     """Return the conditions of the ClusterBinding, what is worth an Event, and when to look again.
 
     There is nothing to write but that. A condition is told from its first trouble on.

@@ -147,10 +147,10 @@ class Guardian:
         other = decide.other_space(self.identity) is not None and not self.recreates(decide.ALL)
         return other or any(guard.lost for guard in self._kind_guards.values())
 
-    def told(self, cluster_binding: Manifest) -> Decision:
+    def report(self, cluster_binding: Manifest) -> Decision:
         """Return what the ClusterBinding has to say of all this."""
         held = [guard.held for guard in self._kind_guards.values()]
-        return decide.told(decide.Seen(cluster_binding, self.identity, held), now=self.now())
+        return decide.report(decide.Seen(cluster_binding, self.identity, held), now=self.now())
 
     def records(self) -> Decision:
         """Return the writes that record this space in the place of another, where that is allowed.

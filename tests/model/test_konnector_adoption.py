@@ -26,57 +26,57 @@ async def test_what_is_born_on_the_control_plane_comes_down_and_goes_from_here(
     scene: Scene,
 ) -> None:
     """G 33, 34, 56; golden 02/40, 41, 06/30, 31, with H5 mended: no owner, no finalizer; and T4."""
-    async with story(scene) as told:
-        await told.settle("first")
+    async with story(scene) as account:
+        await account.settle("first")
         metadata = {
             "labels": {"from": "provider", "app.kubernetes.io/name": "orders"},
             "annotations": {LAST_APPLIED: "{}", "note.example/x": "1"},
             "finalizers": [HOLD],
-            "ownerReferences": [await owner(told.there)],
+            "ownerReferences": [await owner(account.there)],
         }
-        await told.begin()
-        await told.there.make(metadata=metadata)
-        await until(lambda: marked(told.there))
-        await told.there.patch(READY, subresource="status")
-        await until(told.is_ready)
-        adopted = await told.here.read()
+        await account.begin()
+        await account.there.make(metadata=metadata)
+        await until(lambda: marked(account.there))
+        await account.there.patch(READY, subresource="status")
+        await until(account.is_ready)
+        adopted = await account.here.read()
         assert adopted["spec"] == {"size": "1Gi"}
         assert adopted["metadata"]["labels"] == {"app.kubernetes.io/name": "orders"}
         assert annotations_of(adopted) == BOUND
         assert finalizers_of(adopted) == [keys.SYNCER]
         assert "ownerReferences" not in adopted["metadata"]
-        assert await told.writes() == [
+        assert await account.writes() == [
             "create here orders",
             "patch/status here orders",
             "patch there orders",
         ]
 
-        await told.here.patch({"spec": {"size": "2Gi"}})
-        await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
+        await account.here.patch({"spec": {"size": "2Gi"}})
+        await until(lambda: equals(account.there.spec(), {"size": "2Gi"}))
 
-        await told.here.delete()
-        await until(told.there.goes)
-        await told.writes()  # it has looked at all that came of it
-        assert finalizers_of(await told.here.read()) == [keys.SYNCER]
-        await told.there.hold()
-        await until(told.here.gone)
-        await told.writes()
-        assert await told.there.gone()
-        assert await told.here.gone()
-        await _what_goes_from_here_leaves_nothing(told)
+        await account.here.delete()
+        await until(account.there.goes)
+        await account.writes()  # it has looked at all that came of it
+        assert finalizers_of(await account.here.read()) == [keys.SYNCER]
+        await account.there.hold()
+        await until(account.here.gone)
+        await account.writes()
+        assert await account.there.gone()
+        assert await account.here.gone()
+        await _what_goes_from_here_leaves_nothing(account)
 
 
-async def _what_goes_from_here_leaves_nothing(told: Story) -> None:
+async def _what_goes_from_here_leaves_nothing(account: Story) -> None:
     """G 56: neither of what came from there nor of what was made here."""
-    await told.there.make("second")
-    adopted = await until(lambda: told.here.read("second"))
+    await account.there.make("second")
+    adopted = await until(lambda: account.here.read("second"))
     assert annotations_of(adopted) == BOUND
-    everything = await _names(told.here)
-    assert everything == await _names(told.there)
+    everything = await _names(account.here)
+    assert everything == await _names(account.there)
     assert everything == {"first", "second"}
     for name in everything:
-        await told.here.delete(name)
-    for side in (told.here, told.there):
+        await account.here.delete(name)
+    for side in (account.here, account.there):
         await until(partial(_is_empty, side))
 
 
@@ -99,28 +99,28 @@ async def marked(side: Side) -> bool:
 
 async def test_what_is_on_its_way_out_is_not_adopted(scene: Scene) -> None:
     async with scene.backend():
-        async with working(scene) as told:
+        async with working(scene) as account:
             await scene.bound()
-            await told.settle("first")
+            await account.settle("first")
         here, there = sides(scene)
         await there.make(metadata={"finalizers": [HOLD]})
         await there.delete()
         await there.make("users")
-        async with working(scene) as told:
+        async with working(scene) as account:
             await until(lambda: here.read("users"))
-            await told.writes()
+            await account.writes()
             assert await here.gone()
             await there.hold()
             await until(there.gone)
-            await told.writes()
+            await account.writes()
             assert await here.gone()
 
 
 async def test_one_name_on_both_sides_becomes_one_instance(scene: Scene) -> None:
     async with scene.backend():
-        async with working(scene) as told:
+        async with working(scene) as account:
             await scene.bound()
-            await told.settle("first")
+            await account.settle("first")
         here, there = sides(scene)
         before = await there.make(spec={"size": "9Gi", "resourceRef": {"name": "x"}})
         await here.make(spec={"size": "1Gi"})
@@ -138,15 +138,15 @@ async def test_one_name_on_both_sides_becomes_one_instance(scene: Scene) -> None
 async def test_the_originals_work_is_taken_over_without_a_change(scene: Scene) -> None:
     """H10, golden 02/20-23, 40: what it made, what it changed, and what it adopted."""
     async with scene.backend():
-        async with working(scene) as told:
+        async with working(scene) as account:
             await scene.bound()
-            await told.settle("first")
+            await account.settle("first")
         here, there = sides(scene)
         await _as_the_original_leaves_them(here, there)
         names = ("made", "changed", "adopted")
         before = [await side.read(name) for name in names for side in (here, there)]
-        async with working(scene) as told:
-            assert await told.writes() == ["patch there adopted"]  # which it never marked
+        async with working(scene) as account:
+            assert await account.writes() == ["patch there adopted"]  # which it never marked
             after = [await side.read(name) for name in names for side in (here, there)]
             for one, other in zip(before, after, strict=True):
                 assert other["spec"] == one["spec"]

@@ -31,14 +31,14 @@ async def owner(scene: Scene) -> Any:
 
 async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Scene) -> None:
     """G 28, 29, 42; F.3; golden 04/30-32, 50."""
-    async with story(wide, CLUSTER_WIDE) as told:
-        await told.settle("first")
-        await told.begin()
+    async with story(wide, CLUSTER_WIDE) as account:
+        await account.settle("first")
+        await account.begin()
         metadata = {"labels": {NAME: "a", "argocd.argoproj.io/instance": "x"}}
-        await told.settle(metadata=metadata)
+        await account.settle(metadata=metadata)
         created = [*2 * ["patch here orders"], "patch/status here orders", "create there orders"]
-        assert await told.writes() == created
-        copy = await told.there.read()
+        assert await account.writes() == created
+        copy = await account.there.read()
         assert copy["metadata"]["name"] == f"{wide.space}-orders"
         assert labels_of(copy) == {NAME: "a"}
         assert annotations_of(copy) == {
@@ -46,102 +46,102 @@ async def test_a_copy_has_prefix_mark_and_owner_and_costs_what_it_must(wide: Sce
             keys.CLUSTER_NAMESPACE: wide.space,
         }
         assert copy["metadata"]["ownerReferences"] == [await owner(wide)]
-        assert finalizers_of(await told.here.read()) == [keys.SYNCER]
-        assert await told.here.annotations() == {keys.BOUND: "true"}
+        assert finalizers_of(await account.here.read()) == [keys.SYNCER]
+        assert await account.here.annotations() == {keys.BOUND: "true"}
 
-        await told.begin()
-        await told.here.patch({"spec": {"size": "2Gi"}})
-        await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
-        await told.there.patch({"spec": {"size": "9Gi"}})
-        await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
-        assert await told.writes() == ["patch there orders"] * 2
-        assert (await told.there.read())["metadata"]["ownerReferences"] == [await owner(wide)]
-        await _comes_back(told)
+        await account.begin()
+        await account.here.patch({"spec": {"size": "2Gi"}})
+        await until(lambda: equals(account.there.spec(), {"size": "2Gi"}))
+        await account.there.patch({"spec": {"size": "9Gi"}})
+        await until(lambda: equals(account.there.spec(), {"size": "2Gi"}))
+        assert await account.writes() == ["patch there orders"] * 2
+        assert (await account.there.read())["metadata"]["ownerReferences"] == [await owner(wide)]
+        await _comes_back(account)
 
-        await told.here.patch({"spec": {"size": None, "note": "n"}})
-        await until(lambda: equals(told.there.spec(), {"note": "n"}))
+        await account.here.patch({"spec": {"size": None, "note": "n"}})
+        await until(lambda: equals(account.there.spec(), {"note": "n"}))
 
-        await told.there.hold(HOLD)
-        await told.writes()
-        await told.begin()
-        await told.here.delete()
-        await until(told.there.goes)
-        assert await told.writes() == ["delete there orders"]
-        assert finalizers_of(await told.here.read()) == [keys.SYNCER]
-        await told.there.hold()
-        await until(told.here.gone)
-        assert await told.there.gone()
+        await account.there.hold(HOLD)
+        await account.writes()
+        await account.begin()
+        await account.here.delete()
+        await until(account.there.goes)
+        assert await account.writes() == ["delete there orders"]
+        assert finalizers_of(await account.here.read()) == [keys.SYNCER]
+        await account.there.hold()
+        await until(account.here.gone)
+        assert await account.there.gone()
 
 
-async def _comes_back(told: Story) -> None:
+async def _comes_back(account: Story) -> None:
     """G 44: with all that a copy has, and without the status of the one that is gone."""
-    before = await told.there.read()
-    await told.begin()
-    await told.there.delete()
-    made = await until(told.there.read)
+    before = await account.there.read()
+    await account.begin()
+    await account.there.delete()
+    made = await until(account.there.read)
     for key in ("name", "labels", "annotations", "ownerReferences"):
         assert made["metadata"][key] == before["metadata"][key]
     assert uid_of(made) != uid_of(before)
     assert made["spec"] == before["spec"]
-    await until(lambda: equals(told.here.status(), None))
-    assert await told.writes() == ["patch/status here orders", "create there orders"]
+    await until(lambda: equals(account.here.status(), None))
+    assert await account.writes() == ["patch/status here orders", "create there orders"]
 
 
 async def test_another_space_whose_name_begins_alike_is_left_alone(wide: Scene) -> None:
     """G 30, H3, golden 04/40: nothing of it is deleted or adopted, and no name is taken away."""
-    async with story(wide, CLUSTER_WIDE) as told:
-        await told.settle()
+    async with story(wide, CLUSTER_WIDE) as account:
+        await account.settle()
         other = f"{wide.space}-2"
         for name in ("2-foo", "2-bar"):
             bound = {keys.BOUND: "true"} if name == "2-foo" else {}
             annotations = {keys.CLUSTER_NAMESPACE: other, **bound}
-            await told.there.make(name, metadata={"annotations": annotations})
-        await told.begin()
-        await told.here.patch({"metadata": marks(other)})
-        assert await told.writes() == []
-        assert (await told.there.annotations())[keys.CLUSTER_NAMESPACE] == wide.space
-        assert await told.here.gone("2-foo")
-        assert await told.here.gone("2-bar")
+            await account.there.make(name, metadata={"annotations": annotations})
+        await account.begin()
+        await account.here.patch({"metadata": marks(other)})
+        assert await account.writes() == []
+        assert (await account.there.annotations())[keys.CLUSTER_NAMESPACE] == wide.space
+        assert await account.here.gone("2-foo")
+        assert await account.here.gone("2-bar")
 
-        await told.here.make("2-foo", spec={"size": "9Gi"})
+        await account.here.make("2-foo", spec={"size": "9Gi"})
         taken = await until(lambda: event(wide, "2-foo", "NameTaken"))
         assert f"{wide.space}-2-foo" in taken["note"]
         assert "2-foo" in await until(lambda: refusal(wide))
-        assert await told.there.spec("2-foo") == {"size": "1Gi"}
-        assert await told.writes() == []
-        await told.here.delete("2-foo")
-        await until(lambda: told.here.gone("2-foo"))
+        assert await account.there.spec("2-foo") == {"size": "1Gi"}
+        assert await account.writes() == []
+        await account.here.delete("2-foo")
+        await until(lambda: account.here.gone("2-foo"))
         await until(lambda: equals(refusal(wide), ""))
-        assert await told.there.spec("2-foo") == {"size": "1Gi"}
+        assert await account.there.spec("2-foo") == {"size": "1Gi"}
 
 
 async def test_only_what_names_the_space_is_adopted(wide: Scene) -> None:
     """G 30-32, golden 04/41, 42: without the annotation it is somebody else's."""
-    async with story(wide, CLUSTER_WIDE) as told:
-        await told.settle("first")
-        await told.begin()
-        await told.there.make("plain")
-        await told.there.make("bound", metadata={"annotations": {keys.BOUND: "true"}})
+    async with story(wide, CLUSTER_WIDE) as account:
+        await account.settle("first")
+        await account.begin()
+        await account.there.make("plain")
+        await account.there.make("bound", metadata={"annotations": {keys.BOUND: "true"}})
         owned = {**marks(wide.space), "ownerReferences": [await owner(wide)]}
-        await told.there.make("marked", metadata=owned)
-        adopted = await until(lambda: told.here.read("marked"))
+        await account.there.make("marked", metadata=owned)
+        adopted = await until(lambda: account.here.read("marked"))
         assert annotations_of(adopted) == {keys.BOUND: "true"}
         assert finalizers_of(adopted) == [keys.SYNCER]
         assert "ownerReferences" not in adopted["metadata"]
-        assert await told.writes() == [
+        assert await account.writes() == [
             "create here marked",
             "patch there marked",
         ]
-        assert await told.there.annotations("marked") == {
+        assert await account.there.annotations("marked") == {
             keys.BOUND: "true",
             keys.CLUSTER_NAMESPACE: wide.space,
         }
-        assert (await told.there.read("marked"))["metadata"]["ownerReferences"] == [
+        assert (await account.there.read("marked"))["metadata"]["ownerReferences"] == [
             await owner(wide)
         ]
         for name in ("plain", "bound"):
-            assert await told.here.gone(name)
-            assert not await told.there.gone(name)
-        await told.here.delete("marked")
-        await until(lambda: told.here.gone("marked"))
-        assert await told.there.gone("marked")
+            assert await account.here.gone(name)
+            assert not await account.there.gone(name)
+        await account.here.delete("marked")
+        await until(lambda: account.here.gone("marked"))
+        assert await account.there.gone("marked")

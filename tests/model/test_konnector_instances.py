@@ -32,152 +32,156 @@ TOOLS = {
 
 async def test_an_instance_costs_what_it_must(scene: Scene) -> None:
     """F.3; G 43, 49-52; behaviours 1: create, status, spec, drift, copy deleted, delete."""
-    async with story(scene) as told:
-        await told.settle("first")
+    async with story(scene) as account:
+        await account.settle("first")
         mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
         assert mapping["status"] == {"namespace": scene.service_namespace}
 
-        await told.begin()
-        await told.settle()
+        await account.begin()
+        await account.settle()
         created = [
             "patch here orders",
             "patch here orders",
             "patch/status here orders",
             "create there orders",
         ]
-        assert await told.writes() == created
+        assert await account.writes() == created
 
-        await told.begin()
-        await told.here.patch({"spec": {"size": "2Gi"}})
-        await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
-        assert await told.writes() == ["patch there orders"]
+        await account.begin()
+        await account.here.patch({"spec": {"size": "2Gi"}})
+        await until(lambda: equals(account.there.spec(), {"size": "2Gi"}))
+        assert await account.writes() == ["patch there orders"]
 
-        await told.begin()
-        await told.there.patch({"spec": {"size": "9Gi"}})
-        await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
-        assert await told.writes() == ["patch there orders"]
+        await account.begin()
+        await account.there.patch({"spec": {"size": "9Gi"}})
+        await until(lambda: equals(account.there.spec(), {"size": "2Gi"}))
+        assert await account.writes() == ["patch there orders"]
 
-        await told.begin()
-        await told.there.delete()
-        await until(lambda: equals(told.there.spec(), {"size": "2Gi"}))
-        await until(lambda: equals(told.here.status(), None))
-        assert await told.writes() == ["patch/status here orders", "create there orders"]
+        await account.begin()
+        await account.there.delete()
+        await until(lambda: equals(account.there.spec(), {"size": "2Gi"}))
+        await until(lambda: equals(account.here.status(), None))
+        assert await account.writes() == ["patch/status here orders", "create there orders"]
 
-        await told.begin()
-        await told.here.delete()
-        await until(told.here.gone)
-        assert await told.there.gone()
-        assert await told.writes() == ["patch here orders", "delete there orders"]
+        await account.begin()
+        await account.here.delete()
+        await until(account.here.gone)
+        assert await account.there.gone()
+        assert await account.writes() == ["patch here orders", "delete there orders"]
 
 
 async def test_a_map_that_is_emptied_stays_as_an_empty_one(scene: Scene) -> None:
     """An apply alone would make null of it."""
     notes = {"labels": {"a/b": "1", "deep": {"er": 1}}}
-    async with story(scene) as told:
-        await told.settle(spec={"size": "1Gi", **notes})
-        await told.begin()
-        await told.here.patch({"spec": {"labels": {"a/b": "2"}}})
+    async with story(scene) as account:
+        await account.settle(spec={"size": "1Gi", **notes})
+        await account.begin()
+        await account.here.patch({"spec": {"labels": {"a/b": "2"}}})
         changed = {"size": "1Gi", "labels": {"a/b": "2", "deep": {"er": 1}}}
-        await until(lambda: equals(told.there.spec(), changed))
-        await told.here.patch({"spec": {"labels": {"a/b": None, "deep": None}}})
-        await until(lambda: equals(told.there.spec(), {"size": "1Gi", "labels": {}}))
+        await until(lambda: equals(account.there.spec(), changed))
+        await account.here.patch({"spec": {"labels": {"a/b": None, "deep": None}}})
+        await until(lambda: equals(account.there.spec(), {"size": "1Gi", "labels": {}}))
         # The first of them takes over what was created.
-        assert 2 <= len(await told.writes()) <= 4
+        assert 2 <= len(await account.writes()) <= 4
 
 
 async def test_what_is_in_order_is_written_by_no_restart(scene: Scene) -> None:
     async with scene.backend():
-        async with working(scene) as told:
+        async with working(scene) as account:
             await scene.bound()
             for name in ("orders", "users"):
-                await told.settle(name, spec={"size": "1Gi", "users": [{"name": "a"}]})
-        async with working(scene) as told:
-            await told.there.patch({"status": {"phase": "Failed"}}, "users", subresource="status")
-            await until(lambda: equals(told.here.status("users"), {"phase": "Failed"}))
-            assert await told.writes() == ["patch/status here users"]
+                await account.settle(name, spec={"size": "1Gi", "users": [{"name": "a"}]})
+        async with working(scene) as account:
+            await account.there.patch(
+                {"status": {"phase": "Failed"}}, "users", subresource="status"
+            )
+            await until(lambda: equals(account.here.status("users"), {"phase": "Failed"}))
+            assert await account.writes() == ["patch/status here users"]
 
 
 async def test_what_each_side_gets_of_metadata(scene: Scene) -> None:
     """Golden 02/20 and 25, with H12 mended: what describes travels, the rest stays."""
-    async with story(scene) as told:
+    async with story(scene) as account:
         metadata = {
             "labels": {NAME: "orders", "app.kubernetes.io/managed-by": "argocd", "team": "x"},
             "annotations": {NOTE: "anna", **TOOLS},
             "finalizers": ["somebody.example/x"],
         }
-        await told.here.make(metadata=metadata)
-        copy = await until(told.there.read)
+        await account.here.make(metadata=metadata)
+        copy = await until(account.there.read)
         assert labels_of(copy) == {NAME: "orders"}
         assert annotations_of(copy) == {NOTE: "anna", keys.BOUND: "true"}
         assert finalizers_of(copy) == []
         assert "ownerReferences" not in copy["metadata"]
         assert managers(copy) == {(keys.MANAGER_KONNECTOR, "Update", "")}
-        await told.begin()
-        instance = await told.here.read()
+        await account.begin()
+        instance = await account.here.read()
         assert finalizers_of(instance) == ["somebody.example/x", keys.SYNCER]
         assert annotations_of(instance)[keys.BOUND] == "true"
-        await told.here.patch({"metadata": {"labels": {NAME: "billing", PART: "small"}}})
-        await until(lambda: equals(told.there.labels(), {NAME: "billing", PART: "small"}))
+        await account.here.patch({"metadata": {"labels": {NAME: "billing", PART: "small"}}})
+        await until(lambda: equals(account.there.labels(), {NAME: "billing", PART: "small"}))
         note = {"annotations": {NOTE: None}, "labels": {PART: None}}
-        await told.here.patch({"metadata": note})
-        await until(lambda: equals(told.there.labels(), {NAME: "billing"}))
-        await until(lambda: equals(told.there.annotations(), {keys.BOUND: "true"}))
-        await told.there.patch({"metadata": {"labels": {"made-by": "provider"}}})
+        await account.here.patch({"metadata": note})
+        await until(lambda: equals(account.there.labels(), {NAME: "billing"}))
+        await until(lambda: equals(account.there.annotations(), {keys.BOUND: "true"}))
+        await account.there.patch({"metadata": {"labels": {"made-by": "provider"}}})
         changed = {"annotations": {next(iter(TOOLS)): "{...}"}}
-        await told.here.patch({"metadata": changed})
+        await account.here.patch({"metadata": changed})
         applied = ["patch there orders"] * 3  # once as a JSON patch of managedFields
-        assert await told.writes() == applied
-        assert await told.there.labels() == {NAME: "billing", "made-by": "provider"}
-        await told.here.hold()
+        assert await account.writes() == applied
+        assert await account.there.labels() == {NAME: "billing", "made-by": "provider"}
+        await account.here.hold()
 
 
 async def test_what_a_provider_adds_stays_and_costs_nothing(scene: Scene) -> None:
     """H26: as Crossplane does with its claims."""
-    async with story(scene) as told:
-        await told.settle(spec={"size": "1Gi", "parameters": {"a": 1}})
-        await told.there.hold("finalizer.apiextensions.crossplane.io")
+    async with story(scene) as account:
+        await account.settle(spec={"size": "1Gi", "parameters": {"a": 1}})
+        await account.there.hold("finalizer.apiextensions.crossplane.io")
         added: Any = {"resourceRef": {"name": "x"}, "parameters": {"b": 2}, "policy": "Automatic"}
-        await told.there.patch({"spec": added})
-        await told.begin()
+        await account.there.patch({"spec": added})
+        await account.begin()
         status: Any = {"phase": "Ready", "conditions": [{"type": "Ready", "status": "True"}]}
-        await told.there.patch({"status": status}, subresource="status")
-        await until(lambda: equals(told.here.status(), status))
-        assert await told.writes() == ["patch/status here orders"]
+        await account.there.patch({"status": status}, subresource="status")
+        await until(lambda: equals(account.here.status(), status))
+        assert await account.writes() == ["patch/status here orders"]
 
-        await told.begin()
-        await told.here.patch({"spec": {"size": "2Gi"}})
+        await account.begin()
+        await account.here.patch({"spec": {"size": "2Gi"}})
         whole = {"size": "2Gi", **added, "parameters": {"a": 1, "b": 2}}
-        await until(lambda: equals(told.there.spec(), whole))
-        assert await told.writes() == ["patch there orders"]
-        assert finalizers_of(await told.there.read()) == ["finalizer.apiextensions.crossplane.io"]
-        await told.there.hold()
+        await until(lambda: equals(account.there.spec(), whole))
+        assert await account.writes() == ["patch there orders"]
+        assert finalizers_of(await account.there.read()) == [
+            "finalizer.apiextensions.crossplane.io"
+        ]
+        await account.there.hold()
 
 
 async def test_a_field_that_is_taken_out_goes(scene: Scene) -> None:
     """H10, golden 02/23: whatever its history, and inside lists too."""
-    async with story(scene) as told:
+    async with story(scene) as account:
         spec: Any = {
             "size": "1Gi",
             "note": "first",
             "options": {"backup": {"daily": True}, "trace": True},
             "users": [{"name": "a", "admin": True}, {"name": "b"}],
         }
-        await told.settle(spec=spec)
-        await told.here.patch({"spec": {"note": "second"}})
-        await until(lambda: equals(told.there.spec(), {**spec, "note": "second"}))
-        await told.here.patch({"spec": {"note": None, "options": {"backup": None}}})
+        await account.settle(spec=spec)
+        await account.here.patch({"spec": {"note": "second"}})
+        await until(lambda: equals(account.there.spec(), {**spec, "note": "second"}))
+        await account.here.patch({"spec": {"note": None, "options": {"backup": None}}})
         left: Any = {"size": "1Gi", "options": {"trace": True}, "users": spec["users"]}
-        await until(lambda: equals(told.there.spec(), left))
-        await told.begin()
+        await until(lambda: equals(account.there.spec(), left))
+        await account.begin()
         left["users"] = [{"name": "a"}, {"name": "b"}]
-        await told.here.patch({"spec": {"users": left["users"]}})
-        await until(lambda: equals(told.there.spec(), left))
+        await account.here.patch({"spec": {"users": left["users"]}})
+        await until(lambda: equals(account.there.spec(), left))
         left["users"] = [{"name": "a"}]
-        await told.here.patch({"spec": {"users": left["users"]}})
-        await until(lambda: equals(told.there.spec(), left))
-        assert await told.writes() == ["patch there orders"] * 2
-        await told.here.patch({"spec": None})
-        await until(lambda: equals(told.there.spec(), None))
+        await account.here.patch({"spec": {"users": left["users"]}})
+        await until(lambda: equals(account.there.spec(), left))
+        assert await account.writes() == ["patch there orders"] * 2
+        await account.here.patch({"spec": None})
+        await until(lambda: equals(account.there.spec(), None))
 
 
 async def test_without_a_status_subresource_the_status_comes_all_the_same(scene: Scene) -> None:
@@ -187,35 +191,35 @@ async def test_without_a_status_subresource_the_status_comes_all_the_same(scene:
         version["subresources"] = None
 
     await redefine(scene.plane, scene, without_status)
-    async with story(scene) as told:
+    async with story(scene) as account:
         crd = await read(scene.app, CRD, "", scene.offer.name)
         assert not crd["spec"]["versions"][0].get("subresources")
-        await told.settle("first")
-        await told.begin()
-        await told.settle()
+        await account.settle("first")
+        await account.begin()
+        await account.settle()
         written = [*3 * ["patch here orders"], "create there orders"]
-        assert await told.writes() == written
-        assert await told.there.spec() == await told.here.spec() == {"size": "1Gi"}
+        assert await account.writes() == written
+        assert await account.there.spec() == await account.here.spec() == {"size": "1Gi"}
 
 
 async def test_an_instance_stays_as_long_as_its_copy(scene: Scene) -> None:
     """H11, golden 02/50-52: and is told meanwhile how its end goes."""
-    async with story(scene) as told:
-        await told.settle()
-        await told.there.hold("provider.example/cleanup")
-        assert await told.writes()
-        await told.begin()
-        await told.here.delete()
-        await until(told.there.goes)
+    async with story(scene) as account:
+        await account.settle()
+        await account.there.hold("provider.example/cleanup")
+        assert await account.writes()
+        await account.begin()
+        await account.here.delete()
+        await until(account.there.goes)
         leaving = {"phase": "Deleting"}
-        await told.there.patch({"status": leaving}, subresource="status")
-        await until(lambda: equals(told.here.status(), leaving))
-        assert finalizers_of(await told.here.read()) == [keys.SYNCER]
+        await account.there.patch({"status": leaving}, subresource="status")
+        await until(lambda: equals(account.here.status(), leaving))
+        assert finalizers_of(await account.here.read()) == [keys.SYNCER]
         expected = ["patch/status here orders", "delete there orders"]
-        assert await told.writes() == expected
-        await told.there.hold()
-        await until(told.here.gone)
-        assert await told.there.gone()
+        assert await account.writes() == expected
+        await account.there.hold()
+        await until(account.here.gone)
+        assert await account.there.gone()
 
 
 def narrow(version: dict[str, Any]) -> None:
@@ -227,38 +231,38 @@ def narrow(version: dict[str, Any]) -> None:
 
 async def test_what_the_control_plane_refuses_is_told_to_the_developer(scene: Scene) -> None:
     """H17: in an Event about the instance and in a condition of the binding."""
-    async with working(scene) as told:
+    async with working(scene) as account:
         async with scene.backend():
             await scene.bound()
-            await told.settle()
+            await account.settle()
         await redefine(scene.plane, scene, narrow)
-        await until(lambda: filled_in(told.there))
-        await told.here.patch({"spec": {"size": "2Gi", "colour": "blue"}})
+        await until(lambda: filled_in(account.there))
+        await account.here.patch({"spec": {"size": "2Gi", "colour": "blue"}})
         refused = await until(lambda: event(scene, "orders", "SyncDenied"))
         assert "colour" in refused["note"]
-        assert await told.there.spec() == {"size": "1Gi", "tier": "small"}
+        assert await account.there.spec() == {"size": "1Gi", "tier": "small"}
         told_of = await until(lambda: refusal(scene))
         assert f"{scene.app_namespace}/orders" in told_of
-        await told.here.patch({"spec": {"colour": None}})
-        await until(lambda: equals(told.there.spec(), {"size": "2Gi", "tier": "small"}))
+        await account.here.patch({"spec": {"colour": None}})
+        await until(lambda: equals(account.there.spec(), {"size": "2Gi", "tier": "small"}))
         await until(lambda: equals(refusal(scene), ""))
 
 
 async def test_what_only_the_control_plane_fills_in_is_left_to_it(scene: Scene) -> None:
     """A copy that was created with it counts as ours in this field, until it is applied."""
-    async with working(scene) as told:
+    async with working(scene) as account:
         async with scene.backend():
             await scene.bound()
-            await told.settle("first")
+            await account.settle("first")
         await redefine(scene.plane, scene, narrow)
-        await until(lambda: filled_in(told.there, "first"))
-        await told.settle()
-        assert await told.there.spec() == {"size": "1Gi", "tier": "small"}
-        await told.writes()
-        await told.begin()
-        await told.there.patch({"status": {"phase": "Failed"}}, subresource="status")
-        await until(lambda: equals(told.here.status(), {"phase": "Failed"}))
-        assert await told.writes() == ["patch/status here orders"]
+        await until(lambda: filled_in(account.there, "first"))
+        await account.settle()
+        assert await account.there.spec() == {"size": "1Gi", "tier": "small"}
+        await account.writes()
+        await account.begin()
+        await account.there.patch({"status": {"phase": "Failed"}}, subresource="status")
+        await until(lambda: equals(account.here.status(), {"phase": "Failed"}))
+        assert await account.writes() == ["patch/status here orders"]
 
 
 async def filled_in(side: Side, name: str = "orders") -> bool:
@@ -268,26 +272,26 @@ async def filled_in(side: Side, name: str = "orders") -> bool:
 
 async def test_a_schema_that_changes_comes_down_and_interrupts_nothing(scene: Scene) -> None:
     """Golden 02/60: a new field is known here as soon as there, and goes up."""
-    async with story(scene) as told:
-        await told.settle()
+    async with story(scene) as account:
+        await account.settle()
 
         def widen(version: dict[str, Any]) -> None:
             properties = version["schema"]["openAPIV3Schema"]["properties"]
             properties["extra"] = {"type": "string"}
 
         await redefine(scene.plane, scene, widen)
-        await until(lambda: told.here.keeps("extra"))
-        await told.here.patch({"extra": "x"})
+        await until(lambda: account.here.keeps("extra"))
+        await account.here.patch({"extra": "x"})
 
         async def arrives() -> bool:
-            return "extra" in await told.there.read()
+            return "extra" in await account.there.read()
 
         await until(arrives)
         crd = await read(scene.app, CRD, "", scene.offer.name)
         schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         assert "extra" in schema["properties"]
-        await told.there.patch({"status": {"phase": "Failed"}}, subresource="status")
-        await until(lambda: equals(told.here.status(), {"phase": "Failed"}))
+        await account.there.patch({"status": {"phase": "Failed"}}, subresource="status")
+        await until(lambda: equals(account.here.status(), {"phase": "Failed"}))
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["alone", "with another konnector"])
@@ -296,33 +300,33 @@ async def test_a_crd_that_somebody_deletes_comes_back_without_its_instances(
 ) -> None:
     """C.4: each instance goes after its copy, once that is confirmed, and nothing hangs (T11)."""
     async with scene.backend():
-        async with working(scene) as told:
+        async with working(scene) as account:
             await scene.bound()
-            await told.settle()
+            await account.settle()
             before = await scene.in_app(CRD, scene.offer.name)
             if not again:
-                await _deleted_and_back(told, uid_of(before))
+                await _deleted_and_back(account, uid_of(before))
         if again:
             await remove(scene.app, CRD, "", scene.offer.name)
-            async with working(scene) as told:
-                await _back(told, uid_of(before))
+            async with working(scene) as account:
+                await _back(account, uid_of(before))
 
 
-async def _deleted_and_back(told: Story, before: str) -> None:
-    await remove(told.scene.app, CRD, "", told.scene.offer.name)
-    await _back(told, before)
+async def _deleted_and_back(account: Story, before: str) -> None:
+    await remove(account.scene.app, CRD, "", account.scene.offer.name)
+    await _back(account, before)
 
 
-async def _back(told: Story, before: str) -> None:
+async def _back(account: Story, before: str) -> None:
     async def is_new() -> bool:
-        crd = await told.scene.in_app(CRD, told.scene.offer.name)
+        crd = await account.scene.in_app(CRD, account.scene.offer.name)
         return crd is not None and uid_of(crd) != before
 
-    await until(lambda: losses.says(told.scene, "DeletesAllowed", "MassDeletion"))
-    assert not await told.there.gone()
-    await losses.confirm(told.scene, keys.CONFIRM_MASS_DELETE)
+    await until(lambda: losses.says(account.scene, "DeletesAllowed", "MassDeletion"))
+    assert not await account.there.gone()
+    await losses.confirm(account.scene, keys.CONFIRM_MASS_DELETE)
     await until(is_new)
-    await until(told.there.gone)
-    await until(lambda: served(told.scene.app, told.scene.offer.kind))
-    await told.here.make()
-    await until(told.there.read)
+    await until(account.there.gone)
+    await until(lambda: served(account.scene.app, account.scene.offer.kind))
+    await account.here.make()
+    await until(account.there.read)

@@ -42,41 +42,41 @@ async def test_a_namespace_goes_in_order_and_may_come_back(scene: Scene) -> None
 
     The mapping tells which app cluster it belongs to.
     """
-    async with story(scene) as told:
-        await told.settle()
-        await told.settle("users")
+    async with story(scene) as account:
+        await account.settle()
+        await account.settle("users")
         system = await scene.in_app(NAMESPACE, "kube-system")
         mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
         assert annotations_of(mapping) == {keys.APP_CLUSTER_UID: uid_of(system)}
 
-        await told.there.hold(HOLD)
+        await account.there.hold(HOLD)
         await leave(scene)
-        await until(lambda: told.here.gone("users"))
-        await until(told.there.goes)
+        await until(lambda: account.here.gone("users"))
+        await until(account.there.goes)
         mapping = await scene.on_plane(API_SERVICE_NAMESPACE, scene.app_namespace)
         assert not is_deleting(mapping)
-        assert not await told.here.gone()
+        assert not await account.here.gone()
 
-        await told.there.hold()
+        await account.there.hold()
         await until(lambda: app_namespace_gone(scene))
         await until(lambda: mapping_gone(scene))
         await until(lambda: service_namespace_gone(scene))
 
         await come_back(scene)
-        await told.settle(spec={"size": "3Gi"})
-        assert await told.there.spec() == {"size": "3Gi"}
-        await told.here.delete()
-        await until(told.here.gone)
-        assert await told.there.gone()
+        await account.settle(spec={"size": "3Gi"})
+        assert await account.there.spec() == {"size": "3Gi"}
+        await account.here.delete()
+        await until(account.here.gone)
+        assert await account.there.gone()
 
 
 async def test_a_namespace_that_went_while_nobody_looked(scene: Scene) -> None:
     async with scene.backend():
-        async with working(scene) as told:
+        async with working(scene) as account:
             await scene.bound()
-            await told.settle()
-            await told.here.delete()
-            await until(told.here.gone)
+            await account.settle()
+            await account.here.delete()
+            await until(account.here.gone)
         await leave(scene)
         await until(lambda: app_namespace_gone(scene))
         assert not await mapping_gone(scene)
@@ -141,9 +141,9 @@ async def credentials_gone(scene: Scene) -> bool:
 
 async def released(scene: Scene) -> tuple[Side, Side]:
     """Let a bound instance go, as a release does, and then its app namespace."""
-    async with working(scene) as told:
+    async with working(scene) as account:
         await scene.bound()
-        await told.settle()
+        await account.settle()
     here, there = sides(scene)
     notes = {keys.BOUND: None, keys.RELEASED: "2026-06-01T12:00:00Z"}
     await there.patch({"metadata": {"annotations": notes}})
@@ -157,8 +157,8 @@ async def test_what_was_released_outlives_its_app_namespace(scene: Scene) -> Non
     """Mapping.md 9: until nothing there carries the word any more. Nothing is tried in vain."""
     async with scene.backend():
         _, there = await released(scene)
-        async with working(scene) as told:
-            assert await told.writes() == []
+        async with working(scene) as account:
+            assert await account.writes() == []
             assert not await mapping_gone(scene)
             assert await there.spec() == {"size": "1Gi"}
 
@@ -189,9 +189,9 @@ async def test_an_instance_that_leaves_before_it_had_a_place_is_let_go(scene: Sc
         here, _ = sides(scene)
         await here.make(metadata={"finalizers": [keys.SYNCER, "tests.example/wait"]})
         await here.delete()
-        async with working(scene) as told:
+        async with working(scene) as account:
             await until(lambda: let_go(here))
-            assert await told.writes() == ["patch here orders"]
+            assert await account.writes() == ["patch here orders"]
             assert await mapping_gone(scene)
         await here.hold()
 

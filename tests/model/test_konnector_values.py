@@ -31,18 +31,18 @@ CHANGES: dict[str, tuple[Any, Any]] = {
 
 async def test_a_change_arrives_as_it_is(scene: Scene) -> None:
     """D.2: both specs are deeply equal."""
-    async with story(scene) as told:
+    async with story(scene) as account:
         for name, (before, _) in CHANGES.items():
-            await told.here.make(name, spec={"size": "1Gi", "value": before})
+            await account.here.make(name, spec={"size": "1Gi", "value": before})
         for name in CHANGES:
-            await until(partial(told.there.read, name))
-            assert await is_same(told.here, told.there, name)
+            await until(partial(account.there.read, name))
+            assert await is_same(account.here, account.there, name)
         for name, (_, after) in CHANGES.items():
             change = {"op": "replace", "path": "/spec/value", "value": after}
-            cluster = told.here.live.cluster
-            await cluster.json_patch(told.here.ref(name), (change,), manager="developer")
+            cluster = account.here.live.cluster
+            await cluster.json_patch(account.here.ref(name), (change,), manager="developer")
         for name in CHANGES:
-            await until(partial(is_same, told.here, told.there, name))
+            await until(partial(is_same, account.here, account.there, name))
 
 
 TYPED: dict[str, list[Any]] = {
@@ -84,53 +84,53 @@ def typed(version: dict[str, Any]) -> None:
 async def test_a_change_of_what_has_a_type_of_its_own_arrives(scene: Scene) -> None:
     """Also what is emptied, of which an apply alone would make null, in an item too."""
     await redefine(scene.plane, scene, typed)
-    async with story(scene) as told:
+    async with story(scene) as account:
         for field, (first, *_) in TYPED.items():
-            await told.here.make(field, spec={field: first})
-            await until(partial(told.there.read, field))
+            await account.here.make(field, spec={field: first})
+            await until(partial(account.there.read, field))
         for turn in (1, 2, 3):
             for field, values in TYPED.items():
                 change = {"op": "replace", "path": f"/spec/{field}", "value": values[turn]}
-                cluster = told.here.live.cluster
-                await cluster.json_patch(told.here.ref(field), (change,), manager="developer")
+                cluster = account.here.live.cluster
+                await cluster.json_patch(account.here.ref(field), (change,), manager="developer")
             for field in TYPED:
-                await until(partial(is_same, told.here, told.there, field))
+                await until(partial(is_same, account.here, account.there, field))
 
 
 async def test_what_a_provider_puts_into_what_is_empty_costs_nothing(scene: Scene) -> None:
     await redefine(scene.plane, scene, typed)
     added: Any = {"labels": {"a": "1"}, "keyed": [{"name": "a"}], "words": ["a"]}
     async with scene.backend():
-        async with working(scene) as told:
+        async with working(scene) as account:
             await scene.bound()
-            await told.settle(spec={"size": "1Gi", "labels": {}, "keyed": [], "words": []})
-            await told.there.patch({"spec": added})
-            await told.there.patch({"status": {"phase": "Busy"}}, subresource="status")
-            await until(lambda: told.here.has_status({"phase": "Busy"}))
-            assert "patch there orders" not in await told.writes()
-        async with working(scene) as told:
-            assert await told.writes() == []
-            assert await told.there.spec() == {"size": "1Gi", **added}
+            await account.settle(spec={"size": "1Gi", "labels": {}, "keyed": [], "words": []})
+            await account.there.patch({"spec": added})
+            await account.there.patch({"status": {"phase": "Busy"}}, subresource="status")
+            await until(lambda: account.here.has_status({"phase": "Busy"}))
+            assert "patch there orders" not in await account.writes()
+        async with working(scene) as account:
+            assert await account.writes() == []
+            assert await account.there.spec() == {"size": "1Gi", **added}
 
 
 async def test_a_null_in_a_status_is_written_once_and_not_at_every_look(scene: Scene) -> None:
     """In an item no merge patch can say it: so it is with conditions of programs in Go."""
     status: Any = {"conditions": [{"type": "Ready", "lastProbeTime": None}], "none": None}
     said = {"conditions": [{"type": "Ready"}]}
-    async with story(scene) as told:
-        await told.settle()
-        await told.begin()
-        await told.there.patch({"status": {"phase": None}}, subresource="status")
+    async with story(scene) as account:
+        await account.settle()
+        await account.begin()
+        await account.there.patch({"status": {"phase": None}}, subresource="status")
         change = {"op": "add", "path": "/status", "value": status}
-        cluster = told.there.live.cluster
-        ref = told.there.ref("orders")
+        cluster = account.there.live.cluster
+        ref = account.there.ref("orders")
         await cluster.json_patch(ref, (change,), manager="provider", subresource="status")
-        assert (await told.there.read())["status"] == status
-        await until(lambda: told.here.has_status(said))
-        await told.writes()
-        await told.begin()
-        await told.there.patch({"metadata": {"annotations": {"a": "b"}}})
-        assert await told.writes() == []
+        assert (await account.there.read())["status"] == status
+        await until(lambda: account.here.has_status(said))
+        await account.writes()
+        await account.begin()
+        await account.there.patch({"metadata": {"annotations": {"a": "b"}}})
+        assert await account.writes() == []
 
 
 async def is_same(here: Side, there: Side, name: str) -> bool:

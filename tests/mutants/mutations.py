@@ -117,7 +117,7 @@ CLAIMS: Final = (
         "konnector",
         r"manifest\.annotations_of\(copy\)\.get\(keys\.CLUSTER_NAMESPACE\) != self\.space",
         "an object of another space whose name begins alike counts as a copy",
-        f"{_UNIT}/test_pair.py",
+        f"{_UNIT}/test_copies.py",
         f"{_UNIT}/claim",
     ),
 )

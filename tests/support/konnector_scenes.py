@@ -173,9 +173,9 @@ def sides(scene: Scene) -> tuple[Side, Side]:
 @contextlib.asynccontextmanager
 async def story(scene: Scene, settings: Settings = USUAL) -> AsyncIterator[Story]:
     """Bind, with a backend and a konnector at work."""
-    async with scene.backend(settings=settings), working(scene) as told:
+    async with scene.backend(settings=settings), working(scene) as account:
         await scene.bound()
-        yield told
+        yield account
 
 
 @contextlib.asynccontextmanager

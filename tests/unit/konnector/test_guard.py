@@ -245,7 +245,7 @@ def binding(*held, **annotations):
 
 
 def told(*things, held=(), identity=SAME, **annotations):
-    return mass_loss_decide.told(Seen(binding(*held, **annotations), identity, things), now=NOW)
+    return mass_loss_decide.report(Seen(binding(*held, **annotations), identity, things), now=NOW)
 
 
 def said(decision):
@@ -372,4 +372,6 @@ def test_what_mappings_record():
 @pytest.mark.parametrize("status", [None, [], {"conditions": 5}, {"conditions": [1, {}, None]}])
 def test_hostile_cluster_bindings(status):
     seen = Seen({"metadata": "no", "status": status}, SAME, [ORPHANS])
-    assert said(mass_loss_decide.told(seen, now=NOW)) == [("InstancesInSync", "False", "Orphaned")]
+    assert said(mass_loss_decide.report(seen, now=NOW)) == [
+        ("InstancesInSync", "False", "Orphaned")
+    ]

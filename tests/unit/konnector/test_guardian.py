@@ -83,9 +83,9 @@ class World:
         live_one = live_like(cluster_binding(), resourceVersion=version, **marks(**annotations))
         self.bindings.put(live_one)
 
-    def told(self):
+    def report(self):
         (binding,) = self.bindings.all()
-        return [one.reason for one in self.guardian.told(binding).conditions]
+        return [one.reason for one in self.guardian.report(binding).conditions]
 
     def orphans(self):
         labels = {"resource": DATABASES}
@@ -112,25 +112,25 @@ async def test_orphans_are_counted_told_and_forgotten_place_by_place(world):
     assert kind_guard.note(place("a"), orphan=True)
     assert kind_guard.note(place("b"), orphan=True)
     assert not kind_guard.note(place("a"), orphan=True)
-    assert (world.orphans(), world.beats, world.told()) == (2, 2, ["Orphaned"])
+    assert (world.orphans(), world.beats, world.report()) == (2, 2, ["Orphaned"])
     assert world.guardian.has_orphans("dev")
     assert not world.guardian.has_orphans("other")
     kind_guard.note(place("a"))
     assert (world.orphans(), world.emptied) == (1, ["dev"])
     kind_guard.forget()
-    assert (world.orphans(), world.told()) == (0, [])
+    assert (world.orphans(), world.report()) == (0, [])
 
 
 async def test_what_is_held_is_told_and_counted(world):
     kind_guard = world.guardian.kind_guard(DATABASES)
     kind_guard.note(place("a"), lost=True)
     kind_guard.note(place("b"), deletion="why")
-    assert world.told() == ["MassDeletion", "RecreationHeld"]
+    assert world.report() == ["MassDeletion", "RecreationHeld"]
     for verb in ("create", "delete"):
         held = {"verb": verb}
         assert world.metrics.registry.get_sample_value("klutch_held_writes_total", held) == 1
     kind_guard.note(place("b"))
-    assert world.told() == ["RecreationHeld"]
+    assert world.report() == ["RecreationHeld"]
 
 
 async def test_one_resource_has_one_ward(world):
@@ -142,7 +142,7 @@ async def test_another_app_cluster_is_a_stranger_until_it_is_confirmed(world):
     world.app.uid = "another"
     await world.guardian.look_at_app_cluster()
     assert "is not the one whose services" in world.guardian.stranger()
-    assert world.told() == ["AppClusterChanged"]
+    assert world.report() == ["AppClusterChanged"]
     world.annotate(CONFIRM_APP_CLUSTER="app")
     assert world.guardian.stranger()
     before = world.released
