@@ -2,7 +2,7 @@
 
 The leader stops before another can begin: it counts its time from when it sent its last
 successful renewal, others from when they saw that. Leadership is not taken up again once it was
-lost; who wants to go on starts anew (terms.py), from what the cluster holds by then.
+lost; a process that goes on starts anew (program.py), from what the cluster holds by then.
 """
 
 import asyncio

@@ -110,13 +110,6 @@ async def test_a_read_survives_two_server_errors(proxy, cluster, namespace):
     assert [passed.status for passed in proxy.log] == [500, 500, 404]
 
 
-async def test_a_read_gives_up_after_three(proxy, cluster, namespace):
-    proxy.add(on("GET"), answer(503))
-    with pytest.raises(Unreachable, match=r"control-plane: get ConfigMap .*/x: "):
-        await cluster.get(ref(namespace))
-    assert len(proxy.log) == 3
-
-
 WRITE_FAULTS = {
     "a server error": (answer(500), None),
     "an answer that is lost": (Cut(), AFTER),
