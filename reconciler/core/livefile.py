@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Annotated, Final, NoReturn, TypeAlias
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from reconciler.core import typed_json
 from reconciler.core.errors import ConfigError
@@ -52,7 +52,7 @@ def parse(content: bytes, source: str) -> Live:
         hint = "Upgrade klutchctl" if version > VERSION else "Take a new snapshot"
         raise ConfigError(message, where=source, hint=hint)
     try:
-        snapshot = typed_json.read(_reader(), document)
+        snapshot = _reader().read(document)
     except typed_json.Mismatch as error:
         raise ConfigError(error.problem, where=f"{source}: {error.pointer}") from None
     return Live(
@@ -151,8 +151,8 @@ class _Snapshot:
 
 
 @cache
-def _reader() -> TypeAdapter[_Snapshot]:
-    return TypeAdapter(_Snapshot)
+def _reader() -> typed_json.Reader[_Snapshot]:
+    return typed_json.Reader(_Snapshot)
 
 
 def _json(content: bytes, source: str) -> JSON:

@@ -4,10 +4,10 @@ No message holds a value: what stands in the wrong place may be a secret.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
 
 from pydantic import GetPydanticSchema, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails, core_schema
+from pydantic_core import ErrorDetails, SchemaValidator, core_schema
 
 from reconciler.core.manifest import JSON, Manifest
 
@@ -51,14 +51,39 @@ def _printable(step: str | int) -> str:
     return escaped if escaped.isprintable() else ascii(escaped)
 
 
-def read(reader: "TypeAdapter[T]", value: JSON) -> T:
-    """Return what a JSON value says; keys that no field has are ignored. Raises Mismatch."""
-    try:
-        return reader.validate_python(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-    # Raised out here: as its context, the error of pydantic would carry the content along.
-    raise Mismatch(first["loc"], _problem(first))
+class Reader(Generic[T]):
+    """Reads JSON values into one type."""
+
+    def __init__(self, wanted: type[T]) -> None:
+        self._validator = SchemaValidator(_exact(TypeAdapter(wanted).core_schema))
+
+    def read(self, value: JSON) -> T:
+        """Return what a JSON value says; keys that no field has are ignored. Raises Mismatch."""
+        try:
+            typed: T = self._validator.validate_python(value)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+        else:
+            return typed
+        # Raised out here: as its context, the error of pydantic would carry the content along.
+        raise Mismatch(first["loc"], _problem(first))
+
+
+def _exact(schema: Any) -> Any:
+    """Return a schema of pydantic whose numbers and flags are not read from each other or text.
+
+    Its own strict mode would also refuse what JSON has no other form for: a list for a tuple, an
+    object for a dataclass.
+    """
+    match schema:
+        case {"type": "int" | "bool"}:
+            return {**schema, "strict": True}
+        case dict():
+            return {key: _exact(value) for key, value in schema.items()}
+        case list():
+            return [_exact(value) for value in schema]
+        case _:
+            return schema
 
 
 def _problem(error: ErrorDetails) -> str:

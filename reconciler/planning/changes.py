@@ -176,7 +176,7 @@ class Plan:
     held: tuple[Held, ...] = ()
     unseen: tuple[UnseenCluster, ...] = ()
     warnings: tuple[str, ...] = ()
-    clusters_total: Annotated[int, pydantic.Field(alias="clusters", strict=True)] = 0
+    clusters_total: Annotated[int, pydantic.Field(alias="clusters")] = 0
     id: str = ""
     # The folder that it was made from, for an apply of the saved plan; "" where it was not saved.
     repository: str = ""

@@ -12,8 +12,6 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from pydantic import TypeAdapter
-
 from reconciler.core import typed_json
 from reconciler.core.errors import ConfigError
 from reconciler.core.manifest import (
@@ -121,14 +119,14 @@ def _parse(content: bytes, path: str) -> Plan:
 def _read(found: JSON, path: str) -> Plan:
     """Return the plan in a document of our major version; keys that are unknown are ignored."""
     try:
-        return typed_json.read(_reader(), found)
+        return _reader().read(found)
     except typed_json.Mismatch as error:
         raise ConfigError(error.problem, where=f"{path}: {error.pointer}") from None
 
 
 @cache
-def _reader() -> TypeAdapter[Plan]:
-    return TypeAdapter(Plan)
+def _reader() -> typed_json.Reader[Plan]:
+    return typed_json.Reader(Plan)
 
 
 def _check_version(found: JSON, path: str) -> None:

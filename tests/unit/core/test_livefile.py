@@ -1,6 +1,8 @@
 """A snapshot says exactly what was seen, and anything else is refused in one sentence."""
 
 import contextlib
+import copy
+import functools
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -99,6 +101,23 @@ def test_a_damaged_snapshot_is_read_or_refused(path: tuple[Any, ...], value: Any
     with contextlib.suppress(ConfigError):
         read = livefile.parse(json.dumps(document).encode(), "f")
         assert livefile.parse(livefile.dump(read), "f") == read
+
+
+def _at(document: Any, path: tuple[Any, ...]) -> Any:
+    return functools.reduce(lambda value, step: value[step], path, document)
+
+
+_EXACT = [path for path in _PLACES if isinstance(_at(_DOCUMENT, path), int)]
+
+
+@pytest.mark.parametrize("path", _EXACT, ids=lambda path: "/".join(map(str, path)))
+def test_a_number_or_flag_is_not_read_from_text_or_from_the_other(path: tuple[Any, ...]) -> None:
+    value = _at(_DOCUMENT, path)
+    for other in (str(value).lower(), int(value) if isinstance(value, bool) else bool(value)):
+        document = copy.deepcopy(_DOCUMENT)
+        _at(document, path[:-1])[path[-1]] = other
+        with pytest.raises(ConfigError, match="must be"):
+            livefile.parse(json.dumps(document).encode(), "f")
 
 
 REFUSED: dict[str, tuple[bytes, str]] = {

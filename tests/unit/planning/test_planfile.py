@@ -127,6 +127,15 @@ REFUSED = {
     "no id": (edited(id=""), "p: the plan was changed after it was written"),
     "a wrong type": (edited(fleet=7), "p: /fleet: must be text"),
     "a flag for a number": (edited(clusters=True), "p: /clusters: must be a number"),
+    "text for a number": (edited(clusters="3"), "p: /clusters: must be a number"),
+    "text for a flag": (
+        with_change(keepsData="true"),
+        "p: /changes/0/keepsData: must be true or false",
+    ),
+    "a number for a flag": (
+        with_change(keepsData=1),
+        "p: /changes/0/keepsData: must be true or false",
+    ),
     "no list": (edited(changes={}), "p: /changes: must be a list"),
     "no object": (edited(changes=[7]), "p: /changes/0: must be an object"),
     "a missing object": (with_change(without="ref"), "p: /changes/0/ref: is missing"),
