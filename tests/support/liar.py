@@ -9,10 +9,11 @@ import gzip
 import ssl
 import subprocess
 import sys
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,9 +37,9 @@ async def _brackets() -> _Parts:
         yield b"[" * MIB
 
 
-async def _items() -> _Parts:
+async def _items(mebibytes: int) -> _Parts:
     yield b'{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":['
-    for _ in range(15):
+    for _ in range(mebibytes):
         yield b"{}," * (MIB // 3)
     yield b"{}]}"
 
@@ -47,15 +48,21 @@ async def _levels() -> _Parts:
     yield b'{"":' * (2 * MIB)
 
 
-async def _gzip_bomb() -> _Parts:
-    for _ in range(32):
-        yield _bomb()
+async def _bombs(lie: str) -> _Parts:
+    while True:
+        yield _packed(lie)
 
 
 @cache
-def _bomb() -> bytes:
-    """Return 64 MiB, packed. It is made before the first request, which takes a while."""
-    return gzip.compress(b"[" * (64 * MIB))
+def _packed(lie: str) -> bytes:
+    """Return what is sent packed. It is made before the first request, which takes a while."""
+    match lie:
+        case "a gzip bomb":
+            return gzip.compress(b"[" * (64 * MIB))
+        case "gzip of nothing":
+            return gzip.compress(b"") * 50_000
+        case _:
+            return zlib.compress(b" " * (64 * MIB))
 
 
 async def _a_byte_a_second() -> _Parts:
@@ -66,9 +73,12 @@ async def _a_byte_a_second() -> _Parts:
 
 LIES: Final[dict[str, tuple[Callable[[], _Parts], str]]] = {
     "48 MiB of brackets": (_brackets, ""),
-    "15 MiB of items": (_items, ""),
+    "200 MiB of items": (partial(_items, 200), ""),
+    "15 MiB of items": (partial(_items, 15), ""),
     "2 million levels": (_levels, ""),
-    "a gzip bomb": (_gzip_bomb, "gzip"),
+    "a gzip bomb": (partial(_bombs, "a gzip bomb"), "gzip"),
+    "gzip of nothing": (partial(_bombs, "gzip of nothing"), "gzip"),
+    "a deflate bomb": (partial(_bombs, "a deflate bomb"), "deflate"),
     "a byte a second": (_a_byte_a_second, ""),
 }
 
@@ -76,7 +86,7 @@ LIES: Final[dict[str, tuple[Callable[[], _Parts], str]]] = {
 async def _serve(lie: str, certificate: str, key: str) -> None:
     made, encoding = LIES[lie]
     if encoding:
-        _bomb()
+        _packed(lie)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

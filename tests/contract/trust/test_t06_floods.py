@@ -22,34 +22,41 @@ from tests.support.observing import around
 
 REASONS = {
     "48 MiB of brackets": "answered more than 16 MiB to one call",
+    "200 MiB of items": "answered more than 16 MiB to one call",
     "15 MiB of items": "answered more values than are read at once",
     "2 million levels": "answered more values than are read at once",
     "a gzip bomb": "answered more than 16 MiB to one call",
+    "gzip of nothing": "answered with more than one compressed text",
+    "a deflate bomb": "answered in a compression that was not asked for",
     "a byte a second": "answered with less than 256 bytes a second",
 }
 LOOKS = 3
 
 
 class Timed(registry.Registry):
-    """Clusters that note when each was read."""
+    """Clusters that note, in the order in which each was read, what this process had worked.
+
+    In seconds of the processor: what else runs here, the liar too, takes its share of all others.
+    """
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.done: dict[str, float] = {}
 
     async def close(self, name: str) -> None:
-        self.done[name] = time.monotonic()
+        self.done[name] = time.process_time()
         await super().close(name)
 
 
-async def look(fleet: Fleet, *kubeconfigs: Path) -> tuple[dict[str, object], float]:
-    """Return the verdicts, and after how many seconds the last honest cluster was done."""
+async def look(fleet: Fleet, *kubeconfigs: Path) -> tuple[dict[str, object], float, str]:
+    """Return the verdicts, what was worked for the honest clusters, and the one read last."""
     planes = {plane.name: plane.access for plane in fleet.control_planes.values()}
-    began = time.monotonic()
+    began = time.process_time()
     async with Timed(planes, around(*kubeconfigs)) as clusters:
         live = await observe(fleet, clusters, pace=Pace(timeout=30))
         honest = [when for name, when in clusters.done.items() if name.startswith("honest")]
-    return dict(live.clusters), max(honest) - began
+        last = [name for name in clusters.done if name in fleet.clusters][-1]
+    return dict(live.clusters), max(honest) - began, last
 
 
 @pytest.mark.parametrize("lie", REASONS)
@@ -68,15 +75,17 @@ async def test_a_flood_of_one_cluster_holds_up_no_other(
     with liar.lying(lie, tmp_path) as url:
         file = tmp_path / "liar"
         file.write_text(json.dumps(liar.kubeconfig(url, "liar")))
-        # One of some, each beside its own: other programs take the processor now and then.
+        # One of some, each beside its own: a processor is not always as quick.
         for _ in range(LOOKS):
-            _, alone = await look(fleet, way)
-            verdicts, beside = await look(lied_to, file, way)
+            _, alone, _ = await look(fleet, way)
+            verdicts, beside, last = await look(lied_to, file, way)
             verdict = verdicts.pop("a-liar")
             assert isinstance(verdict, Unavailable)
             assert REASONS[lie] in verdict.reason
             assert all(isinstance(one, ClusterState) for one in verdicts.values())
-            if beside < 1.1 * alone + 0.5:
+            if lie == "a byte a second":
+                assert last == "a-liar", "an honest cluster waited for the liar"
+            if beside < 1.1 * alone + 0.25:
                 break
         else:
             raise AssertionError((beside, alone))
@@ -94,7 +103,7 @@ spec:
 """
 
 
-@pytest.mark.parametrize("lie", ["48 MiB of brackets", "a byte a second"])
+@pytest.mark.parametrize("lie", ["48 MiB of brackets", "15 MiB of items", "a byte a second"])
 async def test_a_flood_under_the_lock_costs_neither_the_lock_nor_the_others(
     control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str, lie: str, tmp_path: Path
 ) -> None:
