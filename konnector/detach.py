@@ -8,13 +8,13 @@ import argparse
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TextIO
 
 from konnector import APP_CLUSTER
 from konnector.binding import crd, drain
 from reconciler.api.bindings import API_SERVICE_BINDING
+from reconciler.controller.clock import SystemClock
 from reconciler.core import keys, names
 from reconciler.core.decision import Patch
 from reconciler.core.errors import ConfigError, Conflict, NotServed
@@ -90,7 +90,7 @@ async def _refuse_beside_another(app: Cluster) -> None:
         lease = await app.get(Ref(app.name, LEASE, namespace, names.KONNECTOR_LEASE))
         renewed = moment(get_text(lease, "spec", "renewTime"))
         holder = get_text(lease, "spec", "holderIdentity")
-        if holder and renewed and (datetime.now(UTC) - renewed).total_seconds() < _ALIVE:
+        if holder and renewed and (SystemClock().now() - renewed).total_seconds() < _ALIVE:
             raise ConfigError(
                 f"the konnector {holder} still works in this cluster",
                 hint=f"stop it first: kubectl -n {names.KLUTCH_NAMESPACE} scale deployment "

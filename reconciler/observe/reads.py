@@ -7,7 +7,6 @@ anybody (trust.md T2).
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Final
 
 from reconciler.api.bindings import (
@@ -26,6 +25,7 @@ from reconciler.api.exports import (
     preferred_version,
     served_versions,
 )
+from reconciler.controller.clock import SystemClock
 from reconciler.core import keys, names, refs
 from reconciler.core import manifest as m
 from reconciler.core.errors import NotServed
@@ -199,7 +199,7 @@ def _spaces_begun(reading: Reading) -> set[str]:
 
 def _silent_spaces(reading: Reading) -> frozenset[str]:
     """Return the spaces whose konnector is not to be counted on now."""
-    now = datetime.now(UTC)
+    now = SystemClock().now()
     return frozenset(
         m.namespace_of(binding)
         for binding in reading.of(CLUSTER_BINDING)

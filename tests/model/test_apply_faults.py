@@ -3,7 +3,7 @@
 import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT
 from reconciler.apply import Status
 from reconciler.apply.outcomes import GOOD
+from reconciler.controller.clock import SystemClock
 from reconciler.core import field_set, keys, names
 from reconciler.core.manifest import annotations_of, is_deleting, strip_server_fields
 from reconciler.core.refs import CRD, LEASE, Ref
@@ -237,7 +238,7 @@ async def test_a_dead_konnector_stops_a_release_before_anything_is_let_go(force,
             await runs.finish()
             _, copy = await inhabit(scene)
         beat = Ref(scene.plane.name, CLUSTER_BINDING, scene.space, names.CLUSTER_BINDING)
-        status = {"lastHeartbeatTime": format_time(datetime.now(UTC) - timedelta(minutes=11))}
+        status = {"lastHeartbeatTime": format_time(SystemClock().now() - timedelta(minutes=11))}
         await scene.meddle(beat, {"status": status}, "status")
         scene.fleet.bound = False
         for _ in range(2):

@@ -1,13 +1,14 @@
 """The lock of an apply: one run at a time, and none that lost it writes on."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from reconciler.apply import Status, WriteFence
 from reconciler.apply.outcomes import GOOD
 from reconciler.blueprints.objects import build
+from reconciler.controller.clock import SystemClock
 from reconciler.core import names
 from reconciler.core.errors import Forbidden, Locked
 from reconciler.core.manifest import get_text
@@ -46,7 +47,7 @@ def lease_of(scene):
 
 async def hold(scene, *, renewed=timedelta(0)):
     """Let another run hold the lock, which it renewed so long ago."""
-    time = (datetime.now(UTC) - renewed).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    time = (SystemClock().now() - renewed).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     times = {"leaseDurationSeconds": 15, "acquireTime": time, "renewTime": time}
     ref = lease_of(scene)
     if await scene.is_gone(Ref(scene.plane.name, NAMESPACE, "", ref.namespace)):
@@ -63,7 +64,7 @@ async def holder(scene):
 
 async def test_a_run_that_meets_a_living_one_writes_nothing_and_names_it(scene, runs):
     await hold(scene)
-    faults, held = Faults(), datetime.now(UTC)
+    faults, held = Faults(), SystemClock().now()
     runs.now = lambda: held  # however long the plan takes before
     with pytest.raises(Locked, match=r"another, for \d s\. ") as caught:
         await runs.run(faults, break_lock=False)

@@ -7,7 +7,7 @@ beside what earlier tellings left.
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from bind.app_cluster_binding.release import DRAIN_TIMEOUT
@@ -20,6 +20,7 @@ from reconciler.api.exports import (
 from reconciler.blueprints import objects as blueprint
 from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import UNMARKED, build
+from reconciler.controller.clock import SystemClock
 from reconciler.core import keys, names, refs
 from reconciler.core.errors import Missing
 from reconciler.core.live import Address
@@ -52,7 +53,7 @@ class StandingClock(ForwardClock):
 
     def __init__(self) -> None:
         super().__init__()
-        self._now = datetime.now(UTC)
+        self._now = SystemClock().now()
 
     def now(self) -> datetime:
         return self._now
