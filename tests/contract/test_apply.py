@@ -18,18 +18,13 @@ from reconciler.core.refs import CONFIG_MAP, LEASE, Ref
 from reconciler.fleet.values import Mode
 from reconciler.kube.client import KubeCluster
 from reconciler.kube.limits import Limits
-from tests.support.apply_runs import staged
+from tests.support.apply_runs import mode, scene
 from tests.support.applying import KLUTCHCTL
 from tests.support.eventually import eventually
 
+__all__ = ["mode", "scene"]
+
 BOTH_MODES = {"direct": Mode.DIRECT, "acb": Mode.APP_CLUSTER_BINDING}
-
-
-@pytest.fixture(params=[Mode.DIRECT], ids=["direct"])
-async def scene(request, control_plane, app_cluster, namespace, tmp_path):
-    where = {"namespace": namespace, "mode": request.param, "folder": tmp_path}
-    async with staged(control_plane, app_cluster, **where) as scene:
-        yield scene
 
 
 @asynccontextmanager
@@ -123,7 +118,7 @@ async def holder(scene):
     return get_text(lease, "spec", "holderIdentity")
 
 
-@pytest.mark.parametrize("scene", BOTH_MODES.values(), ids=BOTH_MODES, indirect=True)
+@pytest.mark.parametrize("mode", BOTH_MODES.values(), ids=BOTH_MODES)
 async def test_a_killed_apply_is_finished_by_the_next(scene):
     code, out, _ = await ended(scene, signal.SIGKILL)
     assert (code, out) == (-signal.SIGKILL, "")
@@ -137,12 +132,11 @@ async def test_a_killed_apply_is_finished_by_the_next(scene):
 
 
 @pytest.mark.parametrize(
-    "scene",
+    "mode",
     [
         pytest.param(Mode.DIRECT, id="direct"),
         pytest.param(Mode.APP_CLUSTER_BINDING, id="acb", marks=pytest.mark.soak),
     ],
-    indirect=True,
 )
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 async def test_an_interrupted_apply_tells_what_it_did_and_gives_the_lock_back(

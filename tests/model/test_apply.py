@@ -13,22 +13,17 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import SECRET, Ref
 from reconciler.fleet.values import Mode
 from reconciler.fleet.wanted import Placement
-from tests.support.apply_runs import Runs, inhabit, remove, staged
+from tests.support.apply_runs import inhabit, remove, runs, scene
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, deeds
 from tests.support.offers import offered
 
+__all__ = ["runs", "scene"]
+
 
 @pytest.fixture(params=[Mode.DIRECT, Mode.APP_CLUSTER_BINDING], ids=["direct", "acb"])
-async def scene(request, control_plane, app_cluster, namespace, tmp_path):
-    where = {"namespace": namespace, "mode": request.param, "folder": tmp_path}
-    async with staged(control_plane, app_cluster, **where) as scene:
-        yield scene
-
-
-@pytest.fixture
-def runs(scene):
-    return Runs(scene)
+def mode(request):
+    return request.param
 
 
 def became(report):

@@ -17,25 +17,14 @@ from reconciler.core import field_set, keys, names
 from reconciler.core.manifest import annotations_of, is_deleting, strip_server_fields
 from reconciler.core.refs import CRD, LEASE, Ref
 from reconciler.core.times import format_time
-from reconciler.fleet.values import Mode
-from tests.support.apply_runs import Runs, inhabit, remove, staged
+from tests.support.apply_runs import Runs, inhabit, mode, remove, runs, scene
 from tests.support.applying import Scene
 from tests.support.backend import backend
 from tests.support.cues import AFTER, BEFORE
 from tests.support.eventually import eventually
-from tests.support.faults import Faults, deeds, forbidden, lost, on, unreachable, writes
+from tests.support.faults import Faults, deeds, faulty, forbidden, lost, on, unreachable, writes
 
-
-@pytest.fixture
-async def scene(control_plane, app_cluster, namespace, tmp_path):
-    where = {"namespace": namespace, "mode": Mode.DIRECT, "folder": tmp_path}
-    async with staged(control_plane, app_cluster, **where) as scene:
-        yield scene
-
-
-@pytest.fixture
-def runs(scene):
-    return Runs(scene)
+__all__ = ["mode", "runs", "scene"]
 
 
 @asynccontextmanager
@@ -45,12 +34,6 @@ async def bound(runs):
         await runs.finish()
         await inhabit(runs.scene)
         yield
-
-
-def faulty(cue, effect, **how):
-    faults = Faults()
-    faults.add(cue, effect, **how)
-    return faults
 
 
 def told(report):

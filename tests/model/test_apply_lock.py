@@ -13,28 +13,11 @@ from reconciler.core import names
 from reconciler.core.errors import Forbidden, Locked
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import EVENT, LEASE, NAMESPACE, Ref
-from reconciler.fleet.values import Mode
-from tests.support.apply_runs import Runs, staged
+from tests.support.apply_runs import mode, runs, scene
 from tests.support.eventually import eventually
-from tests.support.faults import Faults, Meanwhile, deeds, forbidden, on
+from tests.support.faults import Faults, Meanwhile, deeds, faulty, forbidden, on
 
-
-@pytest.fixture
-async def scene(control_plane, app_cluster, namespace, tmp_path):
-    where = {"namespace": namespace, "mode": Mode.DIRECT, "folder": tmp_path}
-    async with staged(control_plane, app_cluster, **where) as scene:
-        yield scene
-
-
-@pytest.fixture
-def runs(scene):
-    return Runs(scene)
-
-
-def faulty(cue, effect):
-    faults = Faults()
-    faults.add(cue, effect)
-    return faults
+__all__ = ["mode", "runs", "scene"]
 
 
 def undone(report):

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+import pytest
+
 from klutchctl import repository
 from reconciler import apply as applying
 from reconciler import run
@@ -196,3 +198,24 @@ async def inhabit(scene: Scene, name: str = "db") -> tuple[refs.Ref, refs.Ref]:
 
     await eventually(held)
     return claim, copy
+
+
+@pytest.fixture
+def mode() -> Mode:
+    """How the fleet binds; tests of other modes have one of their own."""
+    return Mode.DIRECT
+
+
+@pytest.fixture
+async def scene(
+    mode: Mode, control_plane: LiveCluster, app_cluster: LiveCluster, namespace: str, tmp_path: Path
+) -> AsyncIterator[Scene]:
+    """A fleet of one cluster, about to be applied."""
+    where = staged(control_plane, app_cluster, namespace=namespace, mode=mode, folder=tmp_path)
+    async with where as scene:
+        yield scene
+
+
+@pytest.fixture
+def runs(scene: Scene) -> Runs:
+    return Runs(scene)

@@ -309,3 +309,10 @@ class FaultyClusters:
     def _faulty(self, reached: Reached) -> Reached:
         # The lock is renewed by way of the faults, too.
         return replace(reached, cluster=FaultyCluster(reached.cluster, self._faults), again=None)
+
+
+def faulty(cue: Cue[Request], effect: Effect, at: Point | None = None) -> Faults:
+    """Return faults of one rule, as `Rules.add` takes it."""
+    faults = Faults()
+    faults.add(cue, effect, at=at)
+    return faults
