@@ -22,16 +22,6 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 Manifest: TypeAlias = Mapping[str, JSON]
 
 KNOWN_AFTER_APPLY: Final = "(known after apply)"  # such as a token that is yet to be made
-SERVER_FIELDS: Final = (
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-)
 # What a value may be at run time, for isinstance: a tuple costs a fifth of a union or a Mapping.
 _SCALARS: Final = (str, int, float)
 _ARRAYS: Final = (list, tuple)
@@ -197,14 +187,6 @@ def is_deleting(manifest: Manifest) -> bool:
 def ref_of(cluster: str, kind: Kind, manifest: Manifest) -> Ref:
     """Return the identity of an object that was read from `cluster` as `kind`."""
     return Ref(cluster, kind, namespace_of(manifest), name_of(manifest))
-
-
-def strip_server_fields(manifest: Manifest, *, keep_status: bool) -> dict[str, JSON]:
-    """Return the manifest without the metadata that only a server writes, as for a new object."""
-    metadata = get_map(manifest, "metadata")
-    kept = {key: value for key, value in metadata.items() if key not in SERVER_FIELDS}
-    stripped = put(manifest, kept, "metadata") if "metadata" in manifest else dict(manifest)
-    return stripped if keep_status else drop(stripped, "status")
 
 
 def covers(live: JSON, stated: JSON) -> bool:

@@ -14,7 +14,7 @@ from reconciler.apply import Status
 from reconciler.apply.outcomes import GOOD
 from reconciler.controller.clock import SystemClock
 from reconciler.core import field_set, keys, names
-from reconciler.core.manifest import annotations_of, is_deleting, strip_server_fields
+from reconciler.core.manifest import annotations_of, is_deleting
 from reconciler.core.refs import CRD, LEASE, Ref
 from reconciler.core.times import format_time
 from tests.support.apply_runs import Runs, inhabit, mode, remove, runs, scene
@@ -23,6 +23,7 @@ from tests.support.backend import backend
 from tests.support.cues import AFTER, BEFORE
 from tests.support.eventually import eventually
 from tests.support.faults import Faults, deeds, faulty, forbidden, lost, on, unreachable, writes
+from tests.support.wire_objects import strip_server_fields
 
 __all__ = ["mode", "runs", "scene"]
 

@@ -33,7 +33,6 @@ from reconciler.core.manifest import (
     get_text,
     is_deleting,
     ref_of,
-    strip_server_fields,
     uid_of,
 )
 from reconciler.core.refs import CRD, NAMESPACE, SECRET, Kind, Ref
@@ -45,6 +44,7 @@ from tests.support.clusters import LiveCluster
 from tests.support.eventually import eventually
 from tests.support.observing import established
 from tests.support.quiet import Quiet
+from tests.support.wire_objects import strip_server_fields
 
 CONTROL_PLANE: Final = "control-plane"
 APP_CLUSTER: Final = "app-cluster"

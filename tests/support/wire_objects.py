@@ -11,11 +11,21 @@ from reconciler.api.exports import (
     API_SERVICE_EXPORT_TEMPLATE,
     API_SERVICE_NAMESPACE,
 )
-from reconciler.core.manifest import Manifest
+from reconciler.core.manifest import JSON, Manifest, drop, get_map, put
 from reconciler.core.refs import Kind, Ref
 from reconciler.kube.cluster import Writer
 
 MANAGER: Final = "tests"
+SERVER_FIELDS: Final = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
 KINDS = (
     API_SERVICE_BINDING,
     API_SERVICE_EXPORT,
@@ -86,3 +96,11 @@ class WireObjects:
 def name_of_the(kind: Kind) -> str:
     """The name that `create` gives: the one that the CRD asks for, or just some name."""
     return NAMES.get(kind, "x")
+
+
+def strip_server_fields(manifest: Manifest, *, keep_status: bool) -> dict[str, JSON]:
+    """Return the manifest without the metadata that only a server writes, as for a new object."""
+    metadata = get_map(manifest, "metadata")
+    kept = {key: value for key, value in metadata.items() if key not in SERVER_FIELDS}
+    stripped = put(manifest, kept, "metadata") if "metadata" in manifest else dict(manifest)
+    return stripped if keep_status else drop(stripped, "status")

@@ -12,10 +12,11 @@ from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CL
 from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST, API_SERVICE_EXPORT_TEMPLATE
 from reconciler.core import keys, names
 from reconciler.core.decision import Create, Delete, Patch
-from reconciler.core.manifest import SERVER_FIELDS, get
+from reconciler.core.manifest import get
 from reconciler.core.normalize import normalize
 from reconciler.core.refs import NAMESPACE, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT
 from tests.support import kubeconfigs
+from tests.support.wire_objects import SERVER_FIELDS
 from tests.unit.bind.app_cluster_world import (
     DATABASES,
     LABELS,

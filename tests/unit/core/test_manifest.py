@@ -110,26 +110,6 @@ def test_changes_leave_their_input_alone():
     assert before == {"a": {"b": 1}, "l": [{"x": 1}]}
 
 
-def test_server_fields_are_stripped():
-    live: m.Manifest = {
-        "kind": "X",
-        "metadata": {
-            "name": "x",
-            "labels": {"a": "1"},
-            "ownerReferences": [],
-            **dict.fromkeys(m.SERVER_FIELDS, "s"),
-        },
-        "status": {"phase": "Pending"},
-    }
-    kept: m.Manifest = {
-        "kind": "X",
-        "metadata": {"name": "x", "labels": {"a": "1"}, "ownerReferences": []},
-    }
-    assert m.strip_server_fields(live, keep_status=False) == kept
-    assert m.strip_server_fields(live, keep_status=True) == {**kept, "status": live["status"]}
-    assert m.strip_server_fields({"kind": "X"}, keep_status=True) == {"kind": "X"}
-
-
 COVERS = {
     "equal": ({"a": 1}, {"a": 1}, True),
     "more in the live object": ({"a": 1, "b": 2}, {"a": 1}, True),
