@@ -4,7 +4,7 @@ Each index answers one question of a controller, "what concerns this key?", from
 changed leads to keys, and a key finds its objects."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from bind import trimming
 from bind.export.requests import resources
@@ -29,7 +29,7 @@ from reconciler.core.manifest import Manifest
 from reconciler.core.refs import GroupResource, Kind, ObjectKey
 from reconciler.kube.cache.informer import Informer
 from reconciler.kube.cache.read_your_writes import Bodies, ReadYourWrites
-from reconciler.kube.cache.store import Index, Store
+from reconciler.kube.cache.store import Index, Store, Trim, without_managed_fields
 from reconciler.kube.cluster import Cluster
 
 # Names of indexes. Where a value is a place, it is an ObjectKey.
@@ -172,14 +172,31 @@ class Informers:
         """Return a view of the objects of one name, by their spaces."""
         return self._view(kind, {SPACE: _space}, fields=f"metadata.name={name}", served=served)
 
-    def _view(
-        self, kind: Kind, indexes: Mapping[str, Index], *, served: bool = True, **options: Any
+    def _view(  # noqa: PLR0913 - each is a parameter of Informer
+        self,
+        kind: Kind,
+        indexes: Mapping[str, Index],
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+        trim: Trim = without_managed_fields,
+        served: bool = True,
     ) -> Store:
-        """Return what an Informer with these options keeps; empty for ever if not `served`."""
-        if not served:
-            return Store(kind, indexes)
-        informer = Informer(self.cluster, kind, indexes=indexes, **options)
-        self._recents[informer.store] = ReadYourWrites(informer)
+        """Return what such an Informer keeps; empty for ever if not `served`."""
+        informer = Informer(
+            self.cluster,
+            kind,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            metadata_only=metadata_only,
+            indexes=indexes,
+            trim=trim,
+        )
+        if served:
+            self._recents[informer.store] = ReadYourWrites(informer)
         return informer.store
 
 
