@@ -7,7 +7,7 @@ is set from its first trouble on. Refuses to know when a cause applies, and with
 
 from typing import Final
 
-from reconciler.core.conditions import ERROR, INFO, WARNING, Cause
+from reconciler.core.conditions import ERROR, INFO, READY, WARNING, Cause
 
 HEALTHY: Final = "Healthy"
 SECRET_VALID: Final = "SecretValid"
@@ -95,6 +95,7 @@ EXPORT_INVALID: Final = Cause(CONNECTED, ERROR, "APIServiceExportInvalid")
 CRD_CREATE_FAILED: Final = Cause(CONNECTED, ERROR, "CustomResourceDefinitionCreateFailed")
 CRD_UPDATE_FAILED: Final = Cause(CONNECTED, ERROR, "CustomResourceDefinitionUpdateFailed")
 CRD_FOREIGN: Final = Cause(CONNECTED, ERROR, "ForeignCustomResourceDefinition")
+PENDING: Final = Cause(READY, INFO, "Pending")
 # Ours (H14, H16, H17, H18, H32; their CLI says Pending in Ready alone). The originals know
 # SchemaInSync and never set it.
 NOT_OF_THIS_SPACE: Final = Cause(CONNECTED, ERROR, "AppClusterChanged")

@@ -7,17 +7,15 @@ import pygit2
 import pytest
 
 from reconciler.core.manifest import Manifest, get_list
-from reconciler.fleet.values import Mode
-from tests.contract.test_apply import scene  # noqa: F401 - a fixture
 from tests.support import git_server
+from tests.support.apply_runs import mode, scene
 from tests.support.checkouts import commit_work_tree
 from tests.support.eventually import eventually
 from tests.support.role_holders import operator
 from tests.support.watching import watching
 
-pytestmark = [
-    pytest.mark.parametrize("scene", [Mode.DIRECT], ids=["direct"], indirect=True),
-]
+__all__ = ["mode", "scene"]
+
 OFTEN = ("--interval", "1")
 LISTENING = ("--listen", "127.0.0.1:0")
 QUICK = ("--poll", "0.5", "--wait-timeout", "20")
@@ -25,7 +23,7 @@ DRIFT: Manifest = {"spec": {"permissionClaims": []}}
 
 
 @pytest.fixture
-async def files(scene):  # noqa: F811
+async def files(scene):
     """The folder of the fleet, with what the scene says in it, for an operator of its own."""
     async with operator((scene.plane, scene.app), scene.fleet.folder) as somebody:
         scene.kubeconfig, scene.user = somebody
@@ -42,19 +40,19 @@ def committed(files):
     return repository
 
 
-async def claims(scene):  # noqa: F811
+async def claims(scene):
     bound = await scene.at(scene.binding)
     return None if bound is None else len(get_list(bound, "spec", "permissionClaims"))
 
 
-async def bound_with(scene, number):  # noqa: F811
+async def bound_with(scene, number):
     async def probe():
         return await claims(scene) == number
 
     await eventually(probe)
 
 
-async def test_a_folder_is_followed_and_silence_costs_no_write(scene, files):  # noqa: F811
+async def test_a_folder_is_followed_and_silence_costs_no_write(scene, files):
     async with scene.peers(), watching(scene.kubeconfig, str(files), *QUICK) as watch:
         await bound_with(scene, 1)
         await watch.says("the files have changed")
@@ -89,7 +87,7 @@ UNREADABLE = {
 }
 
 
-async def test_a_source_that_cannot_be_used_changes_nothing(scene, files):  # noqa: F811
+async def test_a_source_that_cannot_be_used_changes_nothing(scene, files):
     whole, _, binding = (files / "fleet.yaml").read_text().rpartition("---\n")
     more = f"apiVersion: fleet.klutchctl.dev/v1alpha1\n{binding.partition(chr(10))[2]}"
     (files / "fleet.yaml").write_text(
@@ -109,7 +107,7 @@ async def test_a_source_that_cannot_be_used_changes_nothing(scene, files):  # no
         assert await watch.end() == 143
 
 
-async def holds_still(scene, watch, files, spoil, says):  # noqa: F811
+async def holds_still(scene, watch, files, spoil, says):
     """Spoil the files, see that nothing is written for long, and bring them back."""
     kept = files.with_name("kept")
     shutil.copytree(files, kept)
@@ -141,7 +139,7 @@ async def holds_still(scene, watch, files, spoil, says):  # noqa: F811
     kept.rename(files)
 
 
-async def test_a_signal_ends_it_after_the_write_in_flight(scene, files):  # noqa: F811
+async def test_a_signal_ends_it_after_the_write_in_flight(scene, files):
     """Without peers, the round waits for an export when it is ended."""
     async with watching(scene.kubeconfig, str(files), "--wait-timeout", "600") as watch:
         await watch.says("create orders-db APIServiceExportRequest")
@@ -152,7 +150,7 @@ async def test_a_signal_ends_it_after_the_write_in_flight(scene, files):  # noqa
     assert await scene.lines() == []
 
 
-async def test_a_repository_on_a_server_is_followed_until_that_is_down(scene, files, tmp_path):  # noqa: F811
+async def test_a_repository_on_a_server_is_followed_until_that_is_down(scene, files, tmp_path):
     bare = tmp_path / "root" / "fleet.git"
     committed(files)
     pygit2.clone_repository(str(files), str(bare), bare=True)

@@ -205,9 +205,7 @@ def test_ordered():
 
 
 def test_a_false_condition_carries_all_that_its_cause_says():
-    assert false(reasons.FIRST_HEARTBEAT_PENDING, "wait") == Condition(
-        reasons.HEALTHY, FALSE, INFO, "FirstHeartbeatPending", "wait"
-    )
+    assert false(reasons.PENDING, "wait") == Condition(READY, FALSE, INFO, "Pending", "wait")
 
 
 CAUSES = """
