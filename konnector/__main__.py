@@ -1,5 +1,44 @@
-"""`python -m konnector`."""
+"""`konnector`: flags to a running konnector, every failure to one sentence.
 
-from konnector.main import main
+What is heavy is imported once the flags are known to be good.
+"""
 
-main()
+import asyncio
+import os
+import sys
+from functools import partial
+
+from konnector import settings
+from reconciler.controller import process
+from reconciler.kube import host
+
+
+def main() -> None:
+    """Run the command line and end the process: 0 after a signal, 1 after a failure."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code. Errors go to stderr."""
+    return process.exit_code("the konnector", partial(_run, arguments))
+
+
+def _run(arguments: list[str]) -> None:
+    if arguments[:1] == ["detach"]:
+        from konnector import detach
+
+        asked = detach.parse(arguments[1:])
+        asyncio.run(detach.run(asked, os.environ, host.home_directory()))
+        return
+    process.until_signal(partial(_serve, settings.parse(arguments, os.environ)))
+
+
+async def _serve(given: settings.Settings, stop: asyncio.Event) -> None:
+    from konnector import program
+
+    process.collect_seldom()
+    await program.serve(given, os.environ, host.home_directory(), stop=stop)
+
+
+if __name__ == "__main__":
+    main()

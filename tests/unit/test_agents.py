@@ -13,13 +13,13 @@ import pytest
 # What puts `serve` in the place of the program's own, and runs it.
 PROGRAMS = {
     "klutch-bind": """
-from bind import main, program
+from bind import __main__ as main, program
 program.serve = serve
 sys.exit(main.run([]))
 """,
     "konnector": """
 sys.modules["konnector.program"] = types.SimpleNamespace(serve=serve)
-from konnector.main import run
+from konnector.__main__ import run
 sys.exit(run([]))
 """,
 }

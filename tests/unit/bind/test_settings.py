@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from bind import settings
-from bind.main import run
+from bind.__main__ import run
 from bind.settings import DEFAULT_IMAGE, Settings
 from reconciler.core.errors import ConfigError
 

@@ -11,7 +11,7 @@ def test_help_and_version_need_nothing_that_is_heavy(flag):
     script = f"""
 import sys
 sys.argv = ["konnector", "{flag}"]
-from konnector.main import main
+from konnector.__main__ import main
 try:
     main()
 finally:

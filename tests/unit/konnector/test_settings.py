@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from konnector import settings
-from konnector.main import run
+from konnector.__main__ import run
 from konnector.settings import ControlPlaneMode, Settings
 from reconciler.blueprints import konnector
 from reconciler.blueprints.objects import UNMARKED
