@@ -10,8 +10,7 @@ from bind.app_cluster_binding import causes as own_causes
 from bind.app_cluster_binding.seen import Seen, Space, Terms
 from reconciler.api.bindings import CLUSTER_BINDING
 from reconciler.api.kubeconfig import content_of
-from reconciler.blueprints import rbac
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import conditions, keys, manifest, names, reasons
 from reconciler.core.conditions import Condition
@@ -58,8 +57,8 @@ def claim(seen: Seen, terms: Terms) -> Decision:
     steps: list[Step] = []
     if seen.space is None:
         labels = {} if terms.all_overrides else bounds.RESTRICTED
-        steps.append(Create(NAMESPACE, spaces.namespace(seen.space_name, marks=Marks(labels))))
-    made = spaces.cluster_binding(
+        steps.append(Create(NAMESPACE, objects.namespace(seen.space_name, marks=Marks(labels))))
+    made = objects.cluster_binding(
         seen.space_name,
         kubeconfig_name=seen.secret_name,
         spec={"providerPrettyName": seen.place[1]},
@@ -108,7 +107,7 @@ def _marks(seen: Seen, space: Space, terms: Terms) -> Iterator[tuple[Step, ...]]
 def _account(seen: Seen, space: Space) -> tuple[Step, ...]:
     if space.account is not None:
         return ()
-    made = spaces.service_account(seen.space_name, names.BINDER, marks=UNMARKED)
+    made = objects.service_account(seen.space_name, names.BINDER, marks=UNMARKED)
     return (Create(SERVICE_ACCOUNT, made),)
 
 

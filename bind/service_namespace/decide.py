@@ -17,7 +17,7 @@ from typing import Final
 from bind import rbac_changes
 from bind.bounds import NONE_COUNTED, UNBOUNDED, Bounds, Countable, hard, quota
 from reconciler.api.exports import API_SERVICE_NAMESPACE
-from reconciler.blueprints import rbac, space
+from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.export import Scope
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys, manifest, names, reasons
@@ -261,7 +261,7 @@ def _made(seen: Seen, scope: Scope, now: datetime) -> Decision:
     notes = {keys.API_SERVICE_NAMESPACE: seen.home.mark, keys.MADE_AT: format_time(now)}
     if name != seen.home.target:
         notes[keys.SPACE_UID] = manifest.uid_of(seen.space)
-    made = Create(NAMESPACE, space.namespace(name, marks=Marks(annotations=notes)))
+    made = Create(NAMESPACE, objects.namespace(name, marks=Marks(annotations=notes)))
     return Decision(tasks=(Task((made, *_rights(seen, scope))),))
 
 

@@ -11,7 +11,7 @@ from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.kubeconfig import CA_KEY, TOKEN_KEY, facts_of, note_of
 from reconciler.apply.cluster_writer import Clusters, ClusterWriter
 from reconciler.apply.patches import annotate
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.core import keys, names
 from reconciler.core.errors import ConfigError
 from reconciler.core.live import Address

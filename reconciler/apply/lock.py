@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from reconciler.apply.cluster_writer import RETRY_PAUSES
-from reconciler.blueprints import space
+from reconciler.blueprints import objects
 from reconciler.controller.clock import SystemClock
 from reconciler.controller.events import Source, event_of
 from reconciler.controller.fence import WriteFence
@@ -116,7 +116,7 @@ class Lock:
         namespace = Ref(self._cluster.name, NAMESPACE, "", names.KLUTCH_NAMESPACE)
         if await self._cluster.get(namespace, metadata_only=True) is None:
             try:
-                made = space.namespace(names.KLUTCH_NAMESPACE)
+                made = objects.namespace(names.KLUTCH_NAMESPACE)
                 await self._cluster.create(made, NAMESPACE, manager=keys.MANAGER_CLI)
             except AlreadyExists:
                 pass

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING
-from reconciler.blueprints import konnector, objects, rbac, space
+from reconciler.blueprints import konnector, objects, rbac
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys, names, refs
 from reconciler.core.live import control_plane_ref_name
@@ -29,7 +29,7 @@ def cluster_objects(
     place = control_plane_ref_name(cluster.control_plane)
     new = Rule.CREATE_ONLY
     # Many clusters share it.
-    shared = space.namespace(
+    shared = objects.namespace(
         placement.app_cluster_binding[0], marks=Marks({keys.FLEET: fleet.name})
     )
     token = refs.Ref(cluster.name, refs.SECRET, names.KLUTCH_NAMESPACE, _ACCOUNT)
@@ -46,7 +46,7 @@ def cluster_objects(
         Step(3, place, new).want(cluster, refs.NAMESPACE, shared),
         Step(4, place, Rule.KUBECONFIG).want(cluster, refs.SECRET, kubeconfig, kubeconfig=source),
         # As the backend makes it, which would not keep a label of ours.
-        Step(5, place, new).want(cluster, refs.NAMESPACE, space.namespace(placement.space)),
+        Step(5, place, new).want(cluster, refs.NAMESPACE, objects.namespace(placement.space)),
         Step(7, place).want(cluster, APP_CLUSTER_BINDING, whole),
     )
 
@@ -85,17 +85,17 @@ def _claims_of(bound: Manifest) -> Manifest:
 def _account(fleet: Fleet, cluster: AppCluster, units: Sequence[Unit]) -> Iterator[Wanted]:
     """Yield what the konnector, wherever it runs, is in the app cluster."""
     marks = common_manifests.ownership(fleet, cluster.name)
-    namespace = space.namespace(names.KLUTCH_NAMESPACE, marks=marks)
+    namespace = objects.namespace(names.KLUTCH_NAMESPACE, marks=marks)
     yield Step(1, cluster.name, Rule.CREATE_ONLY).want(cluster, refs.NAMESPACE, namespace)
     step = Step(2, cluster.name)
-    account = space.service_account(names.KLUTCH_NAMESPACE, _ACCOUNT, marks=marks)
+    account = objects.service_account(names.KLUTCH_NAMESPACE, _ACCOUNT, marks=marks)
     yield step.want(cluster, refs.SERVICE_ACCOUNT, account)
     rules = common_manifests.konnector_rules(cluster, units) or rbac.FULL
     role = rbac.cluster_role(_ACCOUNT, rules, marks=marks)
     yield step.want(cluster, refs.CLUSTER_ROLE, role)
     given = rbac.cluster_role_binding(_ACCOUNT, _ACCOUNT, marks=marks)
     yield step.want(cluster, refs.CLUSTER_ROLE_BINDING, given)
-    token = space.token_secret(names.KLUTCH_NAMESPACE, _ACCOUNT, marks=marks)
+    token = objects.token_secret(names.KLUTCH_NAMESPACE, _ACCOUNT, marks=marks)
     yield step.want(cluster, refs.SECRET, token)
 
 

@@ -5,7 +5,7 @@ Translates fleet values into what blueprints take. Refuses to know which objects
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from reconciler.blueprints import rbac, space
+from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.objects import Marks, ownership_labels
 from reconciler.blueprints.rbac import Claimed
 from reconciler.core import keys
@@ -71,9 +71,9 @@ def kubeconfig_secret(
     """Return the Secret at `place` (namespace, name) as far as it is known before an apply."""
     address, token = source.address(), placement.token
     if address is None or token is None:
-        return space.kubeconfig_secret(*place, content=None, marks=marks)
-    content = space.kubeconfig(address, token, namespace=source.token.namespace)
-    return space.kubeconfig_secret(*place, content=content, marks=marks)
+        return objects.kubeconfig_secret(*place, content=None, marks=marks)
+    content = objects.kubeconfig(address, token, namespace=source.token.namespace)
+    return objects.kubeconfig_secret(*place, content=content, marks=marks)
 
 
 def konnector_rules(cluster: AppCluster, units: Iterable[Unit]) -> tuple[Manifest, ...] | None:

@@ -5,7 +5,7 @@ from typing import Final
 
 from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT_REQUEST
-from reconciler.blueprints import konnector, objects, rbac, space
+from reconciler.blueprints import konnector, objects, rbac
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names, refs
 from reconciler.core.live import control_plane_ref_name
@@ -22,7 +22,7 @@ def cluster_objects(
 ) -> tuple[Wanted, ...]:
     """Return rows 1 to 7: what a cluster needs once."""
     marks = common_manifests.ownership(fleet, cluster.name)
-    klutch_namespace = space.namespace(names.KLUTCH_NAMESPACE, marks=marks)
+    klutch_namespace = objects.namespace(names.KLUTCH_NAMESPACE, marks=marks)
     app = Step(1, cluster.name, Rule.CREATE_ONLY)
     return (
         app.want(cluster, refs.NAMESPACE, klutch_namespace),
@@ -74,17 +74,17 @@ def _space(fleet: Fleet, cluster: AppCluster, placement: Placement) -> Iterator[
     if placement.identity:
         annotations[keys.IDENTITY] = placement.identity
     marks = common_manifests.ownership(fleet, cluster.name)
-    namespace = space.namespace(
+    namespace = objects.namespace(
         placement.space,
         marks=common_manifests.ownership(fleet, cluster.name, annotations=annotations),
     )
     yield Step(2, place).want(cluster, refs.NAMESPACE, namespace)
-    account = space.service_account(placement.space, names.BINDER, marks=marks)
+    account = objects.service_account(placement.space, names.BINDER, marks=marks)
     yield Step(3, place).want(cluster, refs.SERVICE_ACCOUNT, account)
-    token = space.token_secret(placement.space, names.BINDER, marks=marks)
+    token = objects.token_secret(placement.space, names.BINDER, marks=marks)
     yield Step(3, place).want(cluster, refs.SECRET, token)
     live_name = get_text(placement.cluster_binding, "providerPrettyName")
-    cluster_binding = space.cluster_binding(
+    cluster_binding = objects.cluster_binding(
         placement.space,
         kubeconfig_name=placement.kubeconfig_name,
         # The field must not be empty.
@@ -124,7 +124,7 @@ def _konnector(
     rules = rbac.FULL
     if minimal is not None:
         rules = (*minimal, *rbac.minimal_inside(placement.consumer_secret))
-    account = space.service_account(names.KLUTCH_NAMESPACE, names.KONNECTOR, marks=marks)
+    account = objects.service_account(names.KLUTCH_NAMESPACE, names.KONNECTOR, marks=marks)
     yield step.want(cluster, refs.SERVICE_ACCOUNT, account)
     yield step.want(cluster, refs.CLUSTER_ROLE, rbac.cluster_role(_ROLE, rules, marks=marks))
     given = rbac.cluster_role_binding(_ROLE, names.KONNECTOR, marks=marks)

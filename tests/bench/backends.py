@@ -26,7 +26,7 @@ from reconciler.api.exports import (
     API_SERVICE_EXPORT_REQUEST,
     API_SERVICE_EXPORT_TEMPLATE,
 )
-from reconciler.blueprints import space as spaces_of
+from reconciler.blueprints import objects as spaces_of
 from reconciler.blueprints.objects import UNMARKED, build, export_request
 from reconciler.core import conditions, names, reasons
 from reconciler.core.manifest import Manifest, get_list, get_text, name_of, ref_of, uid_of

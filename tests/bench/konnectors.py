@@ -28,7 +28,7 @@ import yaml
 
 from klutchctl.sandbox import lifecycle
 from klutchctl.sandbox.layout import Layout
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.core import names
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import NAMESPACE, SECRET

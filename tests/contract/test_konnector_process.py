@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from konnector import APP_CLUSTER
+from reconciler.blueprints import objects as spaces
 from reconciler.blueprints import rbac
-from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import build
 from reconciler.core.live import Address
 from reconciler.core.manifest import get_text

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import build
 from reconciler.core.refs import NAMESPACE, SECRET
 from tests.support.bound_scenes import ACCEPTED, Scene, remove, until

@@ -16,7 +16,7 @@ from reconciler.api.exports import (
 )
 from reconciler.apply import kubeconfig_secrets
 from reconciler.apply.cluster_writer import ClusterWriter
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.controller.fence import WriteFence
 from reconciler.core import keys, names
 from reconciler.core.live import Address, control_plane_ref_name

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from klutchctl.sandbox.state import Role
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.core.refs import NAMESPACE
 from tests.kit.clusters import live_model, model_clusters
 from tests.kit.virtual_time import VirtualLoop

@@ -19,7 +19,7 @@ from prometheus_client import generate_latest
 
 from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_NAMESPACE
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.core.manifest import Manifest
 from reconciler.core.refs import CONFIG_MAP, EVENT, NAMESPACE, SECRET, Kind, Ref
 from tests.properties import test_canaries as law

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.core import keys
 from reconciler.core.manifest import annotations_of, finalizers_of, is_deleting
 from reconciler.core.refs import CONFIG_MAP, NAMESPACE, SECRET

@@ -18,7 +18,7 @@ from reconciler.api.exports import (
     API_SERVICE_NAMESPACE,
 )
 from reconciler.blueprints import objects as blueprint
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.controller.clock import SystemClock
 from reconciler.core import keys, names, refs

@@ -11,7 +11,7 @@ from bind.settings import Settings
 from reconciler.api.bindings import API_SERVICE_BINDING, APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT, API_SERVICE_EXPORT_REQUEST
 from reconciler.blueprints import objects as blueprint
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.controller.clock import Clock
 from reconciler.controller.program import Term

@@ -16,7 +16,7 @@ from klutchctl.sandbox import lifecycle
 from klutchctl.sandbox.control_planes import Program
 from klutchctl.sandbox.layout import named
 from klutchctl.sandbox.state import Role, Wanted
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.core import names
 from reconciler.core.errors import AlreadyExists, NotServed
 from reconciler.core.live import Address

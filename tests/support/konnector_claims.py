@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from reconciler.api.bindings import API_SERVICE_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT_TEMPLATE, API_SERVICE_NAMESPACE
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term
 from reconciler.core import keys, names

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from klutchctl.sandbox.layout import Layout
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import build
 from reconciler.controller.program import Term
 from reconciler.core.errors import ClusterError

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import names, refs
 from reconciler.core.errors import ClusterError

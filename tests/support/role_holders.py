@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import yaml
 
-from reconciler.blueprints import rbac, space
+from reconciler.blueprints import objects, rbac
 from reconciler.blueprints.objects import UNMARKED, build
 from reconciler.core import names, refs
 from reconciler.core.errors import Forbidden
@@ -93,7 +93,7 @@ async def operator(lives: "Collection[LiveCluster]", folder: Path) -> AsyncItera
     So an audit log tells its writes from those of others.
     """
     name = f"operator-{uuid.uuid4().hex[:8]}"
-    account = space.service_account(_SHARED, name, marks=UNMARKED)
+    account = objects.service_account(_SHARED, name, marks=UNMARKED)
     subject = {"kind": refs.SERVICE_ACCOUNT.kind, "namespace": _SHARED, "name": name}
     given = rbac.cluster_role_binding("cluster-admin", name, marks=UNMARKED)
     bound = {**build(refs.CLUSTER_ROLE_BINDING, name), "roleRef": given["roleRef"]}

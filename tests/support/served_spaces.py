@@ -16,7 +16,7 @@ from reconciler.api.exports import (
     offered_resource,
 )
 from reconciler.blueprints import objects
-from reconciler.blueprints import space as spaces_of
+from reconciler.blueprints import objects as spaces_of
 from reconciler.blueprints.objects import UNMARKED, Marks, build
 from reconciler.core import keys, manifest, names, refs
 from reconciler.core.errors import AlreadyExists

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import konnector
+from reconciler.blueprints import objects as spaces
 from reconciler.blueprints import policies as shipped
 from reconciler.blueprints import rbac
-from reconciler.blueprints import space as spaces
 from reconciler.blueprints.objects import Marks, build
 from reconciler.core import keys, names, refs
 from reconciler.core.manifest import Manifest, get_text, name_of, put

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.api.bindings import APP_CLUSTER_BINDING, CLUSTER_BINDING
 from reconciler.blueprints import konnector
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys
 from reconciler.core.errors import Forbidden

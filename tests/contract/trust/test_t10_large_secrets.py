@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from reconciler.api.bindings import CLUSTER_BINDING
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import build
 from reconciler.core import names
 from reconciler.core.live import ClusterState

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from reconciler.api.exports import API_SERVICE_NAMESPACE
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import Marks
 from reconciler.core import keys, names
 from reconciler.core.manifest import annotations_of, is_deleting

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from reconciler.api.exports import API_SERVICE_NAMESPACE
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.core import names
 from reconciler.core.manifest import get_text
 from reconciler.core.refs import NAMESPACE, ROLE_BINDING, Ref

@@ -5,7 +5,7 @@ from datetime import timedelta
 from functools import partial
 
 from reconciler.api.exports import API_SERVICE_NAMESPACE
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.blueprints.objects import build
 from reconciler.core import keys
 from reconciler.core.manifest import Manifest, annotations_of

@@ -2,7 +2,7 @@
 
 import yaml
 
-from reconciler.blueprints import space
+from reconciler.blueprints import objects
 from reconciler.core.live import Address
 from reconciler.core.secret import Secret
 
@@ -35,7 +35,7 @@ ADDRESS = Address("https://cp.example:6443", CA, "kubernetes.example")
 
 
 def kubeconfig(token, address=ADDRESS):
-    return space.kubeconfig(address, Secret(token), namespace="cluster-7fk2q")
+    return objects.kubeconfig(address, Secret(token), namespace="cluster-7fk2q")
 
 
 def test_the_whole_text():

@@ -22,7 +22,7 @@ from konnector.export import decide as export_decide
 from konnector.kubeconfig import judge
 from reconciler.api.bindings import API_SERVICE_BINDING, CLUSTER_BINDING
 from reconciler.api.exports import API_SERVICE_EXPORT
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.core import conditions
 from reconciler.core.decision import status_patch
 from reconciler.core.live import Address

@@ -19,7 +19,7 @@ from konnector.cluster_binding.decide import (
 )
 from konnector.kubeconfig import judge
 from reconciler.api.bindings import CLUSTER_BINDING
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.core.decision import Apply, Decision, Patch, Task, status_patch
 from reconciler.core.live import Address
 from reconciler.core.manifest import ref_of

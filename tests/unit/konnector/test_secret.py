@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from konnector.kubeconfig import judge
-from reconciler.blueprints import space as spaces
+from reconciler.blueprints import objects as spaces
 from reconciler.core.live import Address
 from reconciler.core.refs import ObjectKey
 from reconciler.core.secret import Secret
