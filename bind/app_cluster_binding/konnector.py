@@ -11,7 +11,6 @@ from typing import Final
 from bind.app_cluster_binding import causes as own_causes
 from bind.app_cluster_binding.seen import Seen, Space, Terms
 from reconciler.blueprints import konnector
-from reconciler.blueprints import overrides as containers
 from reconciler.blueprints.server_defaults import with_defaults
 from reconciler.core import conditions, field_set, keys, manifest, reasons
 from reconciler.core.conditions import Condition
@@ -61,12 +60,12 @@ def _obstacle(seen: Seen, terms: Terms, overrides: Manifest) -> Condition | None
             "No image is known: set spec.konnector.overrides.image, or start the backend with"
             " --konnector-image.",
         )
-    found = () if terms.all_overrides else containers.refused(overrides, seen.secret_name)
+    found = () if terms.all_overrides else konnector.refused_overrides(overrides, seen.secret_name)
     refused = [f"spec.konnector.overrides.{path}" for path in itertools.islice(found, _FEW)]
     if not refused:
         return None
     message = (
-        f"Not allowed: {', '.join(refused)}. Overrides may set {containers.ALLOWED}, and"
+        f"Not allowed: {', '.join(refused)}. Overrides may set {konnector.ALLOWED_OVERRIDES}, and"
         f" variables may come from Secret {seen.secret_name} alone. Take that out, or have the"
         " operator of the control plane start klutch-bind with --konnector-overrides=All."
     )

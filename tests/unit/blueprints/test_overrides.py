@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.blueprints.overrides import merged, refused
+from reconciler.blueprints.konnector import refused_overrides, with_overrides
 
 FIELD = {"fieldRef": {"fieldPath": "metadata.name"}}
 BASE: dict[str, Any] = {
@@ -82,10 +82,10 @@ CASES = {
 @pytest.mark.parametrize(("overrides", "changed"), CASES.values(), ids=CASES.keys())
 def test_merged(overrides, changed):
     before = copy.deepcopy(BASE)
-    result = merged(BASE, overrides)
+    result = with_overrides(BASE, overrides)
     assert result == {**BASE, **changed}
     assert before == BASE
-    assert merged(result, overrides) == result
+    assert with_overrides(result, overrides) == result
 
 
 OWN = "shop-kubeconfig"
@@ -144,9 +144,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("overrides", ALLOWED.values(), ids=ALLOWED)
 def test_allowed(overrides):
-    assert list(refused(overrides, OWN)) == []
+    assert list(refused_overrides(overrides, OWN)) == []
 
 
 @pytest.mark.parametrize(("overrides", "fields"), REFUSED.values(), ids=REFUSED)
 def test_refused(overrides, fields):
-    assert list(refused(overrides, OWN)) == fields
+    assert list(refused_overrides(overrides, OWN)) == fields
